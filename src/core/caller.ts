@@ -1,0 +1,36 @@
+/** How one side calls the other: what a peer and a batch have in common. */
+import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "./contract.js";
+
+/** Calls and notifies the other side, whose contract is `R`. */
+export interface Caller<R extends Contract<R>> {
+  /** The other side's methods as functions: `remote.add([1, 2])` is `request("add", [1, 2])`. */
+  readonly remote: Remote<R>;
+  /**
+   * Calls a method and promises its result. `params` is what stands on the wire, an array or an object.
+   *
+   * Rejects with `RpcError` (the other side's answer), `TimeoutError`, the signal's reason, `ConnectionLostError` (see its
+   * `outcome`), `ProtocolError` (a malformed answer) or `TypeError` (bad arguments; nothing was sent). It never throws.
+   * When the connection closes it rejects at once.
+   */
+  request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
+  /**
+   * Notifies a method: no answer comes, whatever happens (JSON-RPC 2.0, section 4.1). Answers whether the connection took
+   * it; false once that is closed. Throws a `TypeError` for params without a JSON form or that are neither array nor object.
+   */
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
+}
+
+/** What awaiting, printing or encoding an object looks up: none of it may become a call. */
+const NOT_METHODS = new Set<string | symbol>(["then", "toJSON", "toString", "valueOf"]);
+
+/** The `remote` of a caller. */
+export function remoteOf(
+  call: (method: string, params: unknown, options: CallOptions | undefined) => Promise<unknown>,
+): any {
+  return new Proxy(Object.freeze({}), {
+    get(_target, method) {
+      if (typeof method === "symbol" || NOT_METHODS.has(method)) return undefined;
+      return (params: unknown, options?: CallOptions) => call(method, params, options);
+    },
+  });
+}

@@ -1,0 +1,81 @@
+/**
+ * Messages to text. Each is stringified once; the envelope is put around it by hand, because `JSON.stringify` of the
+ * whole message would leave out a result that has no JSON form.
+ */
+import { ErrorCode, expected } from "./errors.js";
+import type { ErrorObject, Id, StructuredParams } from "./message.js";
+
+const OPEN = '{"jsonrpc":"2.0",';
+
+/** A request's text. Throws a `TypeError` when `method` or `params` break section 4, and what `JSON.stringify` throws for params without a JSON form. */
+export function encodeRequest(id: Id, method: string, params?: StructuredParams): string {
+  return `${OPEN}"id":${encodeId(id)},${encodeCall(method, params)}`;
+}
+
+/** A notification's text. Throws as `encodeRequest` does. */
+export function encodeNotification(method: string, params?: StructuredParams): string {
+  return OPEN + encodeCall(method, params);
+}
+
+/** A result's text. What has no JSON form (undefined, a function, a symbol, NaN) is sent as null. Throws for a cyclic value, a BigInt, a `toJSON` that throws. */
+export function encodeResult(id: Id, result: unknown): string {
+  return `${OPEN}"id":${encodeId(id)},"result":${stringify(result) ?? "null"}}`;
+}
+
+/** An error's text. `data` is left out when it is undefined or has no JSON form. Throws as `encodeResult` does. */
+export function encodeError(id: Id, { code, message, data }: ErrorObject): string {
+  const json = stringify(data);
+  const tail = json === undefined ? "}}" : `,"data":${json}}}`;
+  return `${OPEN}"id":${encodeId(id)},"error":{"code":${code},"message":${JSON.stringify(message)}${tail}`;
+}
+
+function encodeId(id: Id): string {
+  return typeof id === "number" ? String(id) : JSON.stringify(id);
+}
+
+function encodeCall(method: string, params: unknown): string {
+  if (typeof method !== "string") throw expected("method", "a string", method);
+  const name = JSON.stringify(method);
+  return params === undefined ? `"method":${name}}` : `"method":${name},"params":${encodeParams(params)}}`;
+}
+
+/** Looks at the text and not at the value: a `toJSON` decides what crosses the wire. */
+function encodeParams(params: unknown): string {
+  const json = stringify(params);
+  if (json === undefined || (json[0] !== "[" && json[0] !== "{")) {
+    throw expected("params", "an array or an object", params);
+  }
+  return json;
+}
+
+/** `JSON.stringify`'s own type hides that it answers `undefined` for what has no JSON form. */
+function stringify(value: unknown): string | undefined {
+  return JSON.stringify(value) as string | undefined;
+}
+
+/** The text of the reply that says the handler failed and nothing more. */
+export function encodeInternalError(id: Id): string {
+  return encodeError(id, { code: ErrorCode.InternalError, message: "Internal error" });
+}
+
+/** Whether `text` is longer than `maxBytes` in UTF-8. Counts only when the cheap bounds leave a doubt. */
+export function exceeds(text: string, maxBytes: number): boolean {
+  return text.length > maxBytes || (text.length * 3 > maxBytes && utf8Bytes(text) > maxBytes);
+}
+
+/** The length of `text` in UTF-8. A lone surrogate counts three bytes, as the replacement character does. */
+export function utf8Bytes(text: string): number {
+  let bytes = text.length;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit < 0x80) continue;
+    if (unit < 0x800) bytes += 1;
+    else if (isPair(unit, text.charCodeAt(i + 1))) ((bytes += 2), i++);
+    else bytes += 2;
+  }
+  return bytes;
+}
+
+function isPair(high: number, low: number): boolean {
+  return high >= 0xd800 && high < 0xdc00 && low >= 0xdc00 && low < 0xe000;
+}

@@ -1,0 +1,123 @@
+/**
+ * Every error a user of the package can meet. Each has a stable `code`, and `RpcError` alone crosses the wire.
+ */
+
+/** The error codes of JSON-RPC 2.0, section 5.1, and those this package answers with. */
+export const ErrorCode = {
+  /** The frame is not one JSON text. */
+  ParseError: -32700,
+  /** The JSON is not a request, a notification, a response or a batch of them. */
+  InvalidRequest: -32600,
+  /** Nobody serves that method. */
+  MethodNotFound: -32601,
+  /** The params do not fit the method's schema. */
+  InvalidParams: -32602,
+  /** The handler failed, or its result has no JSON form. The details stay on its side. */
+  InternalError: -32603,
+  /** The reply would exceed `maxReplyBytes`. */
+  ResponseTooLarge: -32008,
+  /** More requests are in flight than `maxInFlight` allows. */
+  Busy: -32009,
+  /** The batch has more entries than `maxBatchEntries`. */
+  BatchTooLarge: -32010,
+} as const;
+
+/** Says what was expected and what came: ``Expected `timeoutMs` to be a positive number, got `-1` (number)``. */
+export function expected(name: string, rule: string, value: unknown): TypeError {
+  return new TypeError(`Expected \`${name}\` to be ${rule}, got ${show(value)}`);
+}
+
+function show(value: unknown): string {
+  if (typeof value === "function") return "a function";
+  if (typeof value === "object" && value !== null) return Array.isArray(value) ? "an array" : "an object";
+  return `\`${String(value)}\` (${value === null ? "null" : typeof value})`;
+}
+
+/**
+ * An error that crosses the wire (JSON-RPC 2.0, section 5.1). Thrown by a handler, it is the reply; received, it is what
+ * the call rejects with.
+ *
+ * Throws a `TypeError` when `code` is not an integer or `message` not a string.
+ */
+export class RpcError extends Error {
+  override readonly name: string = "RpcError";
+  /** An integer; -32768 to -32000 are reserved by the specification. */
+  readonly code: number;
+  /** Anything with a JSON form; `undefined` is left out. */
+  readonly data: unknown;
+
+  constructor(code: number, message: string, data?: unknown, options?: ErrorOptions) {
+    if (!Number.isInteger(code)) throw expected("code", "an integer", code);
+    if (typeof message !== "string") throw expected("message", "a string", message);
+    super(message, options);
+    this.code = code;
+    this.data = data;
+  }
+}
+
+/** No answer came in time. The call may have run. */
+export class TimeoutError extends Error {
+  override readonly name: string = "TimeoutError";
+  readonly code = "TIMEOUT";
+  /** The method that was called. */
+  readonly method: string;
+  /** How long the call waited, in milliseconds. */
+  readonly timeoutMs: number;
+
+  constructor(method: string, timeoutMs: number) {
+    super(`"${method}" was not answered within ${timeoutMs} ms`);
+    this.method = method;
+    this.timeoutMs = timeoutMs;
+  }
+}
+
+/** Whether a call that lost its connection can have run: `"not-sent"` only when no byte of it can have been processed. */
+export type Outcome = "not-sent" | "unknown";
+
+/** The connection ended before the answer came. `outcome` says whether the call may have run, `cause` why the connection ended. */
+export class ConnectionLostError extends Error {
+  override readonly name: string = "ConnectionLostError";
+  readonly code = "CONNECTION_LOST";
+  /** `"not-sent"`: safe to call again. `"unknown"`: it may have run. */
+  readonly outcome: Outcome;
+
+  constructor(method: string, outcome: Outcome, cause: unknown) {
+    super(
+      outcome === "not-sent"
+        ? `"${method}" was not sent: the connection is closed`
+        : `the connection was lost before "${method}" was answered; it may have run`,
+      { cause },
+    );
+    this.outcome = outcome;
+  }
+}
+
+/** The other side broke JSON-RPC 2.0 in its answer to a call. `raw` is what it sent. */
+export class ProtocolError extends Error {
+  override readonly name: string = "ProtocolError";
+  readonly code = "PROTOCOL";
+  /** The response as it was parsed. */
+  readonly raw: unknown;
+
+  constructor(message: string, raw: unknown, options?: ErrorOptions) {
+    super(message, options);
+    this.raw = raw;
+  }
+}
+
+/** The connection could not be opened. `cause` is what the runtime said, `status` the HTTP status where it can be seen (never in a browser). */
+export class ConnectError extends Error {
+  override readonly name: string = "ConnectError";
+  readonly code = "CONNECT_FAILED";
+  /** Where to; without user name, password and query, which may hold secrets. */
+  readonly url: string;
+  /** The HTTP status that refused the upgrade. */
+  readonly status: number | undefined;
+
+  constructor(url: string, reason: string, options: ErrorOptions & { status?: number | undefined } = {}) {
+    const { status, ...rest } = options;
+    super(`could not connect to ${url}: ${reason}`, rest);
+    this.url = url;
+    this.status = status;
+  }
+}

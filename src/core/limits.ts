@@ -1,0 +1,70 @@
+/** What one peer accepts, and the check that every option goes through. */
+import { expected } from "./errors.js";
+
+/** Bounds on what one peer accepts. Each is on by default; a value out of range throws when the peer is made. */
+export interface PeerLimits {
+  /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009. Default 1 MiB, at most 256 MiB. */
+  maxMessageBytes: number;
+  /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. What exceeds it becomes error -32008. Default 1 MiB, at most 256 MiB. */
+  maxReplyBytes: number;
+  /** Most entries of an incoming batch. A larger one is refused whole with -32010. Default 1,000; `Infinity` turns it off. */
+  maxBatchEntries: number;
+  /** Most incoming requests that run at once. Further ones are refused with -32009. Default 1,024; `Infinity` turns it off. */
+  maxInFlight: number;
+  /** Most malformed messages within a minute. The next one closes the connection with 1008. Default 100; `Infinity` turns it off. */
+  maxMalformedPerMinute: number;
+}
+
+const MIB = 2 ** 20;
+/** Below what a JavaScript string can hold, and far below where `ws` stops checking (`maxPayload` is an int32 there). */
+const MOST_BYTES = 256 * MIB;
+
+const DEFAULTS: PeerLimits = {
+  maxMessageBytes: MIB,
+  maxReplyBytes: MIB,
+  maxBatchEntries: 1000,
+  maxInFlight: 1024,
+  maxMalformedPerMinute: 100,
+};
+
+/** The defaults with `given` over them. Throws a `TypeError` that names the limit, the rule and the value. */
+export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
+  return mergeLimits(DEFAULTS, given);
+}
+
+/** Checks each given limit: whole and positive; bytes at most 256 MiB; anything else may be `Infinity`. */
+export function mergeLimits<T extends object>(defaults: T, given: Partial<T> | undefined): T {
+  if (given === undefined) return defaults;
+  checkKnown("limits", given, defaults);
+  for (const [name, value] of Object.entries<unknown>(given as Record<string, unknown>)) {
+    if (value === undefined) continue;
+    const most = name.endsWith("Bytes") ? MOST_BYTES : Infinity;
+    if (isCount(value) && value <= most) continue;
+    throw expected(`limits.${name}`, `a whole number from 1 to ${most}`, value);
+  }
+  return { ...defaults, ...withoutUndefined(given) };
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && value >= 1 && (Number.isSafeInteger(value) || value === Infinity);
+}
+
+/** Throws a `TypeError` for an option that does not exist: a misspelt one must not be silently without effect. */
+export function checkKnown(what: string, given: object, known: object): void {
+  if (typeof given !== "object" || given === null) throw expected(what, "an object", given);
+  for (const name of Object.keys(given)) {
+    if (!(name in known)) {
+      throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);
+    }
+  }
+}
+
+/** Throws a `TypeError` unless `value` is a positive number of milliseconds; `Infinity` counts. */
+export function checkTimeout(name: string, value: unknown): number {
+  if (typeof value === "number" && value > 0) return value;
+  throw expected(name, "a positive number", value);
+}
+
+function withoutUndefined<T extends object>(given: Partial<T>): Partial<T> {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<T>;
+}

@@ -1,0 +1,182 @@
+/**
+ * JSON-RPC 2.0 messages: their types, and the one function that tells them apart by shape.
+ */
+import { ErrorCode, ProtocolError, RpcError } from "./errors.js";
+
+/** The value of `jsonrpc` in every message (section 4). */
+export const JSONRPC_VERSION = "2.0";
+
+/** What a request may carry as `id` (section 4). A number is finite and, when it is an integer, safe. */
+export type Id = string | number | null;
+
+/** By position or by name (section 4.2). */
+export type StructuredParams = readonly unknown[] | object;
+
+/** A call that is owed an answer (section 4). */
+export interface RequestMessage {
+  jsonrpc: "2.0";
+  id: Id;
+  method: string;
+  params?: StructuredParams;
+}
+
+/** A call that is owed none (section 4.1). */
+export interface NotificationMessage {
+  jsonrpc: "2.0";
+  method: string;
+  params?: StructuredParams;
+}
+
+/** The `error` member of a response (section 5.1). */
+export interface ErrorObject {
+  code: number;
+  message: string;
+  data?: unknown;
+}
+
+/** An answer with a result (section 5). */
+export interface ResultMessage {
+  jsonrpc: "2.0";
+  id: Id;
+  result: unknown;
+}
+
+/** An answer with an error (section 5). `id` is null where the request's id could not be read. */
+export interface ErrorMessage {
+  jsonrpc: "2.0";
+  id: Id;
+  error: ErrorObject;
+}
+
+/** An answer (section 5). */
+export type ResponseMessage = ResultMessage | ErrorMessage;
+
+/** Any one message. */
+export type Message = RequestMessage | NotificationMessage | ResponseMessage;
+
+/**
+ * What a parsed value is.
+ * - `request`, `notification`, `response`: well formed.
+ * - `invalid`: none of the three; its sender is owed a -32600.
+ * - `broken`: looks like a response but breaks a rule of section 5. Never answered: two peers would loop.
+ */
+export type Kind = "request" | "notification" | "response" | "invalid" | "broken";
+
+/** A parsed object whose members nobody has vouched for. */
+export interface Unchecked {
+  jsonrpc?: unknown;
+  id?: unknown;
+  method?: unknown;
+  params?: unknown;
+  result?: unknown;
+  error?: unknown;
+}
+
+/** Tells a parsed value's kind by its shape. Never throws on what `JSON.parse` can return. */
+export function classify(value: unknown): Kind {
+  if (!isObject(value)) return "invalid";
+  const { method, params, id } = value as Unchecked;
+  if (method === undefined && isResponseShaped(value)) return isSoundResponse(value) ? "response" : "broken";
+  if (value.jsonrpc !== JSONRPC_VERSION || typeof method !== "string") return "invalid";
+  if (params !== undefined && (typeof params !== "object" || params === null)) return "invalid";
+  if (id === undefined) return "notification";
+  return isId(id) ? "request" : "invalid";
+}
+
+/** Whether `id` can be echoed exactly. JSON's integers beyond 2^53 arrive rounded, and a rounded id names another call. */
+export function isId(id: unknown): id is Id {
+  if (typeof id === "number") return Number.isInteger(id) ? Number.isSafeInteger(id) : Number.isFinite(id);
+  return typeof id === "string" || id === null;
+}
+
+function isObject(value: unknown): value is Unchecked {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** An id alone is a response without its result, not a request without its method: answering it could settle a stranger's call. */
+function isResponseShaped({ id, params, result, error }: Unchecked): boolean {
+  return result !== undefined || error !== undefined || (id !== undefined && params === undefined);
+}
+
+/** `error: null` beside a result is absent: JSON-RPC 1.0 habits harm nobody here. */
+function isSoundResponse({ jsonrpc, id, result, error }: Unchecked): boolean {
+  if (jsonrpc !== JSONRPC_VERSION || !isId(id)) return false;
+  return error === undefined || error === null ? result !== undefined : result === undefined && isErrorObject(error);
+}
+
+function isErrorObject(error: unknown): error is ErrorObject {
+  if (!isObject(error)) return false;
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  return Number.isInteger(code) && typeof message === "string";
+}
+
+/** Whether `value` is a well-formed request, which is owed an answer. */
+export function isRequest(value: unknown): value is RequestMessage {
+  return classify(value) === "request";
+}
+
+/** Whether `value` is a well-formed notification: a request without `id`, never answered. */
+export function isNotification(value: unknown): value is NotificationMessage {
+  return classify(value) === "notification";
+}
+
+/** Whether `value` is a well-formed response: exactly one of `result` and `error`, and a usable `id`. */
+export function isResponse(value: unknown): value is ResponseMessage {
+  return classify(value) === "response";
+}
+
+/** Whether `method` is reserved for the protocol itself: it begins with `rpc.` (section 8). */
+export function isInternalMethod(method: string): boolean {
+  return method.startsWith("rpc.");
+}
+
+/**
+ * Parses one text: a message, or a batch of them (section 6). In a batch, a member that is no message stands as the
+ * error it is owed.
+ *
+ * Throws an `RpcError`: -32700 for what is not JSON, -32600 for JSON that is no message and for an empty batch;
+ * a `ProtocolError` for a malformed response.
+ */
+export function parseMessage(text: string): Message | (Message | RpcError | ProtocolError)[] {
+  const value = parseJson(text);
+  if (!Array.isArray(value)) {
+    const message = read(value);
+    if (message instanceof Error) throw message;
+    return message;
+  }
+  if (value.length === 0) throw invalidRequest();
+  return value.map(read);
+}
+
+/** Parses JSON; what is not JSON throws the -32700 its sender is owed. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new RpcError(ErrorCode.ParseError, "Parse error", undefined, { cause });
+  }
+}
+
+/** The error that is owed to what is no message. */
+export function invalidRequest(): RpcError {
+  return new RpcError(ErrorCode.InvalidRequest, "Invalid Request");
+}
+
+function read(value: unknown): Message | RpcError | ProtocolError {
+  const kind = classify(value);
+  if (kind === "invalid") return invalidRequest();
+  return kind === "broken" ? brokenResponse(value as Unchecked) : (value as Message);
+}
+
+/** Names the rule of section 5 that a malformed response breaks. */
+export function brokenResponse(raw: Unchecked): ProtocolError {
+  return new ProtocolError(`malformed response: ${brokenRule(raw)}`, raw);
+}
+
+function brokenRule({ jsonrpc, id, result, error }: Unchecked): string {
+  if (jsonrpc !== JSONRPC_VERSION) return '`jsonrpc` is not "2.0"';
+  if (!isId(id)) return "`id` is not one";
+  if (error === undefined || error === null) return "it has neither `result` nor `error`";
+  if (result !== undefined) return "it has both `result` and `error`";
+  return "`error` needs an integer `code` and a string `message`";
+}

@@ -1,0 +1,153 @@
+/** What comes in, told apart by its shape: requests and notifications to the dispatcher, answers to the pending calls, garbage refused. */
+import { BatchReply, type Slot } from "./batch.js";
+import { encodeError } from "./codec.js";
+import type { Dispatcher } from "./dispatch.js";
+import { ErrorCode, RpcError } from "./errors.js";
+import type { PeerLimits } from "./limits.js";
+import {
+  classify,
+  isId,
+  type ErrorMessage,
+  type Id,
+  type Kind,
+  type NotificationMessage,
+  type RequestMessage,
+  type Unchecked,
+} from "./message.js";
+import type { BatchCalls, PendingCalls } from "./pending.js";
+
+/** What the router needs of its peer. */
+export interface Gate {
+  /** Why the connection ended; `undefined` while it is open. Nothing is routed after that. */
+  readonly ended: Error | undefined;
+  send(text: string): void;
+  report(error: unknown): void;
+  /** Ends the connection. */
+  end(code: number, reason: string): void;
+}
+
+const MINUTE_MS = 60_000;
+
+/** The incoming side of one peer. */
+export class Router {
+  readonly #gate: Gate;
+  readonly #in: Dispatcher;
+  readonly #pending: PendingCalls;
+  readonly #limits: PeerLimits;
+  #malformed = 0;
+  #malformedSince = 0;
+  #unmatched = 0;
+
+  constructor(gate: Gate, dispatcher: Dispatcher, pending: PendingCalls, limits: PeerLimits) {
+    this.#gate = gate;
+    this.#in = dispatcher;
+    this.#pending = pending;
+    this.#limits = limits;
+  }
+
+  /** Malformed messages in this minute, and answers that no call waited for. */
+  counts(): { malformed: number; unmatched: number } {
+    return { malformed: this.#malformed, unmatched: this.#unmatched };
+  }
+
+  /** Takes one text. */
+  receive(text: string): void {
+    if (this.#gate.ended !== undefined) return;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      // What was wrong with the text is the sender's to find: it is answered, and counted.
+      return this.#refuse(null, ErrorCode.ParseError, "Parse error");
+    }
+    this.route(value);
+  }
+
+  /** Takes one parsed message or batch. */
+  route(value: unknown): void {
+    if (this.#gate.ended !== undefined) return;
+    if (Array.isArray(value)) return this.#routeBatch(value);
+    const kind = classify(value);
+    if (kind === "request") this.#in.request(value as RequestMessage);
+    else if (kind === "notification") this.#in.notification(value as NotificationMessage);
+    else if (kind === "invalid") this.#refuse(idOf(value), ErrorCode.InvalidRequest, "Invalid Request");
+    else this.#settle(kind, value as Unchecked);
+  }
+
+  #routeBatch(members: unknown[]): void {
+    if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request");
+    const { maxBatchEntries, maxReplyBytes } = this.#limits;
+    const kinds = members.map(classify);
+    // Answers never count against a limit: the calls they settle are this side's own.
+    const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
+    const reply = new BatchReply(maxReplyBytes, (text) => this.#gate.send(text));
+    const answered = new Set<BatchCalls>();
+    for (const [i, kind] of kinds.entries()) {
+      if (this.#gate.ended !== undefined) return;
+      if (isAnswer(kind)) {
+        const batch = this.#settle(kind, members[i] as Unchecked);
+        if (batch !== undefined) answered.add(batch);
+      } else if (!tooMany) this.#routeMember(kind, members[i], reply);
+    }
+    reply.complete();
+    for (const batch of answered) this.#pending.endBatch(batch, members);
+    if (tooMany)
+      this.#gate.send(
+        encodeError(null, { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } }),
+      );
+  }
+
+  #routeMember(kind: Kind, member: unknown, reply: BatchReply): void {
+    if (kind === "notification") this.#in.notification(member as NotificationMessage);
+    else if (kind === "request") this.#in.request(member as RequestMessage, reply.slot());
+    else this.#refuse(idOf(member), ErrorCode.InvalidRequest, "Invalid Request", reply.slot());
+  }
+
+  /** Answers what is no message. */
+  #refuse(id: Id, code: number, message: string, slot?: Slot): void {
+    if (!this.#toleratesMalformed()) return;
+    const text = encodeError(id, { code, message });
+    if (slot === undefined) this.#gate.send(text);
+    else slot.reply.put(slot.index, text);
+  }
+
+  /** Settles what a response answers; answers the batch that call left in. A response is never answered, whatever is in it: two peers would loop. */
+  #settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
+    const call = this.#pending.answer(kind, response);
+    if (call !== undefined) return call.batch;
+    if (kind === "broken") this.#toleratesMalformed();
+    else if (response.id === null && response.error !== undefined) this.#refused(response as ErrorMessage);
+    else this.#unmatched++;
+    return undefined;
+  }
+
+  /** Section 5: an error with id null says that something sent from here could not be read; at best, which batch is known. */
+  #refused(response: ErrorMessage): void {
+    if (this.#pending.refuseBatch(response)) return;
+    const { code, message, data } = response.error;
+    this.#gate.report(new RpcError(code, message, data));
+  }
+
+  /** Counts a malformed message; false when it was one too many and the connection is closed for it. */
+  #toleratesMalformed(): boolean {
+    const now = performance.now();
+    if (now - this.#malformedSince > MINUTE_MS) {
+      this.#malformedSince = now;
+      this.#malformed = 0;
+    }
+    const { maxMalformedPerMinute } = this.#limits;
+    if (++this.#malformed <= maxMalformedPerMinute) return true;
+    this.#gate.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
+    return false;
+  }
+}
+
+function isAnswer(kind: Kind): boolean {
+  return kind === "response" || kind === "broken";
+}
+
+/** The id to refuse a malformed request with. One that cannot be echoed exactly is null. */
+function idOf(value: unknown): Id {
+  const id = typeof value === "object" && value !== null ? (value as Unchecked).id : undefined;
+  return isId(id) ? id : null;
+}

@@ -1,0 +1,45 @@
+/** Checking params with any validator that speaks Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
+import { ErrorCode, RpcError } from "./errors.js";
+
+/** The part of Standard Schema, version 1, that is used here. */
+export interface StandardSchema<Output = unknown> {
+  readonly "~standard": {
+    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+  };
+}
+
+/** What a schema answers: the value it accepts, perhaps transformed, or what is wrong. */
+export type SchemaResult<Output> =
+  { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
+
+/** One thing that is wrong with the params. */
+export interface SchemaIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** Whether `value` has the shape of a Standard Schema. Some are functions (arktype). */
+export function isSchema(value: unknown): value is StandardSchema {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
+  return typeof (value as Partial<StandardSchema>)["~standard"]?.validate === "function";
+}
+
+/** Calls `accept` with the params as the schema returns them, or throws -32602 with its issues. Stays synchronous where the schema is. */
+export function validate(schema: StandardSchema, params: unknown, accept: (params: unknown) => unknown): unknown {
+  const judge = (result: SchemaResult<unknown>): unknown => {
+    if (result.issues === undefined) return accept(result.value);
+    throw new RpcError(ErrorCode.InvalidParams, "Invalid params", { issues: result.issues.map(plain) });
+  };
+  const result = schema["~standard"].validate(params);
+  return result instanceof Promise ? result.then(judge) : judge(result);
+}
+
+/** Issues carry more than their message and path (zod's hold the input): none of that leaves the process. */
+function plain({ message, path }: SchemaIssue): { message: string; path?: (string | number)[] } {
+  if (path === undefined) return { message };
+  return { message, path: path.map((part) => pathKey(typeof part === "object" ? part.key : part)) };
+}
+
+function pathKey(key: PropertyKey): string | number {
+  return typeof key === "symbol" ? String(key) : key;
+}

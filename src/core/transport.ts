@@ -1,0 +1,63 @@
+/**
+ * The two interfaces below a peer. A `Transport` carries messages and is what a peer is built on; a `Socket` carries
+ * frames and is what a link turns into a transport.
+ */
+
+/** How a connection ended: a WebSocket close code and reason (RFC 6455, section 7.4), and the error behind it where one is known. */
+export interface CloseInfo {
+  code: number;
+  reason: string;
+  error?: Error | undefined;
+}
+
+/** Where a transport hands over what comes in. A peer is one. None of its functions throws. */
+export interface Receiver {
+  /** One text: a message, a batch, or garbage, which is answered with -32700. */
+  receive(text: string): void;
+  /** One message or batch that is parsed already, for a link that takes several out of one frame. */
+  dispatch(value: unknown): void;
+  /** The end, told once; the transport tells nothing after it. */
+  closed(info: CloseInfo): void;
+}
+
+/**
+ * Carries messages between two peers, in order, each whole or not at all. Anything may be one: `new Peer(transport, options)`.
+ *
+ * A peer may assume that nothing is received inside `start`, that `closed` is told exactly once, also after the peer's own
+ * `close`, and that messages arrive in the order they were sent. A transport may assume that `start` is called
+ * once and first, and that nothing is sent after `close`.
+ */
+export interface Transport {
+  /** Hands over the receiver. What came in earlier is kept and told afterwards, never inside this call. */
+  start(receiver: Receiver): void;
+  /** Takes one message for sending; false when the connection no longer takes any and none of it will be sent. It does not throw. */
+  send(text: string): boolean;
+  /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
+  close(code?: number, reason?: string): void;
+}
+
+/** What a socket tells its link. */
+export interface SocketHandler {
+  /** One text frame, or the UTF-8 text of a binary one. */
+  frame(text: string): void;
+  /** The end, told once; nothing after it. */
+  closed(info: CloseInfo): void;
+}
+
+/** Carries text frames: a WebSocket, or a queue in memory. Its promises are those of `Transport`, for frames. */
+export interface Socket {
+  start(handler: SocketHandler): void;
+  send(frame: string): boolean;
+  close(code?: number, reason?: string): void;
+  /** Bytes taken by `send` that have not left yet. */
+  readonly unsentBytes: number;
+}
+
+/** A close reason holds at most 123 bytes of UTF-8 (RFC 6455, section 5.5). Cuts between characters. */
+export function cutReason(reason: string): string {
+  const bytes = new TextEncoder().encode(reason);
+  if (bytes.length <= 123) return reason;
+  let end = 123;
+  while ((bytes[end]! & 0xc0) === 0x80) end--;
+  return new TextDecoder().decode(bytes.subarray(0, end));
+}

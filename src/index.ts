@@ -1,0 +1,54 @@
+/** The entry for every runtime: nothing below it needs Node. */
+export { connect, type ConnectOptions } from "./connect.js";
+export { pair } from "./pair.js";
+export { Peer } from "./core/peer.js";
+export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./core/peer.js";
+export type { Caller } from "./core/caller.js";
+export type {
+  AnyMethods,
+  ApiOf,
+  CallArgs,
+  CallOptions,
+  Contract,
+  Handler,
+  Handlers,
+  Item,
+  NotifyName,
+  Params,
+  Remote,
+  Result,
+  Stream,
+  StreamName,
+} from "./core/contract.js";
+export {
+  ConnectError,
+  ConnectionLostError,
+  ErrorCode,
+  ProtocolError,
+  RpcError,
+  TimeoutError,
+  type Outcome,
+} from "./core/errors.js";
+export type { PeerLimits } from "./core/limits.js";
+export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js";
+export type { CloseInfo, Receiver, Transport } from "./core/transport.js";
+export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/codec.js";
+export {
+  classify,
+  isInternalMethod,
+  isNotification,
+  isRequest,
+  isResponse,
+  JSONRPC_VERSION,
+  parseMessage,
+  type ErrorMessage,
+  type ErrorObject,
+  type Id,
+  type Kind,
+  type Message,
+  type NotificationMessage,
+  type RequestMessage,
+  type ResponseMessage,
+  type ResultMessage,
+  type StructuredParams,
+} from "./core/message.js";

@@ -1,0 +1,15 @@
+/** The plain link: one JSON-RPC message or batch a text frame, which is what every stranger speaks. */
+import type { Socket, Transport } from "../core/transport.js";
+
+/** A transport whose messages are the socket's frames. */
+export function plain(socket: Socket): Transport {
+  return {
+    start: (receiver) =>
+      socket.start({
+        frame: (text) => receiver.receive(text),
+        closed: (info) => receiver.closed(info),
+      }),
+    send: (text) => socket.send(text),
+    close: (code, reason) => socket.close(code, reason),
+  };
+}

@@ -1,0 +1,75 @@
+/** The entry for Node: everything of the other one, `serve`, and a `connect` that sends headers. */
+import type { IncomingMessage } from "node:http";
+import type { ConnectionOptions } from "node:tls";
+import { WebSocket, type ClientOptions } from "ws";
+import { openPeer, publicUrl, type ConnectOptions, type Opening } from "./connect.js";
+import type { AnyMethods, Contract } from "./core/contract.js";
+import { ConnectError } from "./core/errors.js";
+import type { Context, Options, Peer } from "./core/peer.js";
+import type { AnyOptions } from "./core/settings.js";
+import type { Socket } from "./core/transport.js";
+import { CLOSE_TIMEOUT_MS, wsSocket } from "./sockets/ws.js";
+
+/** How to connect from Node. */
+export interface NodeConnectOptions extends ConnectOptions {
+  /** Headers of the upgrade request, such as `Authorization` or `Cookie`. */
+  headers?: Readonly<Record<string, string | readonly string[]>> | undefined;
+  /** Options of the TLS connection, as `tls.connect` takes them: `ca`, `cert`, `key`, `servername`, `rejectUnauthorized`. */
+  tls?: ConnectionOptions | undefined;
+}
+
+export * from "./index.js";
+export { serve } from "./server/serve.js";
+export { Server, type ServerEvents } from "./server/server.js";
+export type { Group, Topic } from "./server/groups.js";
+export type { ServerLimits } from "./server/limits.js";
+export type { ServeOptions, ServerContext } from "./server/options.js";
+export type { Refusal } from "./server/upgrade.js";
+
+/**
+ * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open. What the server sends
+ * at once is dispatched only after that, so listeners added right behind `await connect(..)` miss nothing.
+ *
+ * Uses the `ws` package. Rejects with `ConnectError` when the connection cannot be opened (`status` when HTTP refused it),
+ * and with `TypeError` for bad options, naming option, rule and value.
+ */
+export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
+  url: string | URL,
+  ...options: NoInfer<
+    {} extends Options<C, Context<C, S>>
+      ? [options?: Options<C, Context<C, S>> & NodeConnectOptions]
+      : [options: Options<C, Context<C, S>> & NodeConnectOptions]
+  >
+): Promise<Peer<C, S>> {
+  const { headers, tls, ...rest } = (options[0] ?? {}) as AnyOptions & NodeConnectOptions;
+  return openPeer<C, S>(url, rest, (target, maxMessageBytes) =>
+    openWs(target, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
+  );
+}
+
+function openWs(url: URL, maxMessageBytes: number, options: object): Opening {
+  const webSocket = new WebSocket(url, [], {
+    ...options,
+    perMessageDeflate: false,
+    maxPayload: maxMessageBytes,
+    closeTimeout: CLOSE_TIMEOUT_MS,
+  } as ClientOptions);
+  const socket = wsSocket(webSocket, maxMessageBytes);
+  const opened = new Promise<Socket>((resolve, reject) => {
+    webSocket.once("open", () => resolve(socket));
+    webSocket.once("unexpected-response", (_request, response: IncomingMessage) => {
+      reject(refused(url, response));
+      webSocket.terminate();
+    });
+    webSocket.once("error", (cause: Error) => {
+      const reason = cause.message || (cause as { code?: string }).code || "unknown error";
+      reject(new ConnectError(publicUrl(url), reason, { cause }));
+    });
+  });
+  return { opened, abandon: () => webSocket.terminate() };
+}
+
+function refused(url: URL, { statusCode: status, statusMessage }: IncomingMessage): ConnectError {
+  const reason = `HTTP ${status} ${statusMessage}`;
+  return new ConnectError(publicUrl(url), reason, { status, cause: new Error(`the server answered ${reason}`) });
+}

@@ -1,0 +1,19 @@
+/** Two peers joined in memory: for tests, and for two parts of one program that talk as if they were apart. */
+import type { AnyMethods, Contract } from "./core/contract.js";
+import { Peer, type Context, type Options } from "./core/peer.js";
+import { peerLimits } from "./core/limits.js";
+import { plain } from "./link/plain.js";
+import { memorySockets } from "./sockets/memory.js";
+
+/**
+ * Makes two connected peers: the first serves `A` and calls `B`, the second the other way round. Messages are encoded and
+ * parsed as on a network, and arrive in a microtask. Closing either closes both. Throws a `TypeError` for bad options.
+ */
+export function pair<A extends Contract<A> = AnyMethods, B extends Contract<B> = AnyMethods>(
+  a: NoInfer<Options<A, Context<A, B>>>,
+  b: NoInfer<Options<B, Context<B, A>>>,
+): [Peer<A, B>, Peer<B, A>] {
+  const most = (options: { limits?: object | undefined }): number => peerLimits(options.limits).maxMessageBytes;
+  const [left, right] = memorySockets(most(a), most(b));
+  return [new Peer<A, B>(plain(left), a), new Peer<B, A>(plain(right), b)];
+}

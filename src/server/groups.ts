@@ -1,0 +1,96 @@
+/** Many peers at once: all of a server's, and those of a topic. A notification is encoded once for all of them. */
+import { encodeNotification } from "../core/codec.js";
+import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
+import { sendEncoded, type Peer } from "../core/peer.js";
+
+/** A set of peers, iterable. Closed ones are never in it. */
+export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
+  /** How many there are. */
+  readonly size: number;
+  /**
+   * Notifies every peer of the group, `except` one. Encoded once; `around` is not called. A peer whose connection is
+   * closing is passed over. Throws a `TypeError` for params without a JSON form, and then nobody got it.
+   */
+  notify<K extends NotifyName<R>>(
+    method: K,
+    ...args: CallArgs<R[K], [options?: { except?: Peer<L, R, D> | undefined }]>
+  ): void;
+}
+
+/** A named set of peers. A peer leaves it by itself when it closes; a topic without peers takes no memory. */
+export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends Group<L, R, D> {
+  /** Adds a peer of this server. One that is in it already, or closed, changes nothing. Throws a `TypeError` for another server's. */
+  add(peer: Peer<L, R, D>): this;
+  /** Takes a peer out; whether it was in. */
+  delete(peer: Peer<L, R, D>): boolean;
+}
+
+const EMPTY: ReadonlySet<never> = new Set();
+
+/** A group over whatever `members` answers at the moment. */
+export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
+  members: () => ReadonlySet<Peer<L, R, D>>,
+): Group<L, R, D> {
+  const notify = (method: string, params?: object, options?: { except?: unknown }): void => {
+    const text = encodeNotification(method, params);
+    for (const peer of members()) if (peer !== options?.except) sendEncoded(peer, text);
+  };
+  return {
+    get size() {
+      return members().size;
+    },
+    [Symbol.iterator]: () => members().values(),
+    notify: notify as Group<L, R, D>["notify"],
+  };
+}
+
+/** All topics of one server. The sets live here and a `Topic` is a view, so one that somebody kept is never stale. */
+export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
+  readonly #members = new Map<string, Set<Peer<L, R, D>>>();
+  readonly #joined = new Map<Peer<L, R, D>, Set<string>>();
+
+  /** The topic of that name. */
+  topic(name: string, isOurs: (peer: Peer<L, R, D>) => boolean): Topic<L, R, D> {
+    const group = groupOf<L, R, D>(() => this.#members.get(name) ?? EMPTY);
+    const topic: Topic<L, R, D> = Object.assign(group, {
+      add: (peer: Peer<L, R, D>) => {
+        if (!isOurs(peer) && peer.state !== "closed") throw new TypeError(`a topic takes peers of its own server only`);
+        if (peer.state !== "closed") this.#add(name, peer);
+        return topic;
+      },
+      delete: (peer: Peer<L, R, D>) => this.#delete(name, peer),
+    });
+    return topic;
+  }
+
+  /** How many topics have members. */
+  get size(): number {
+    return this.#members.size;
+  }
+
+  /** Takes a peer out of every topic. */
+  leaveAll(peer: Peer<L, R, D>): void {
+    for (const name of this.#joined.get(peer) ?? []) this.#delete(name, peer);
+  }
+
+  #add(name: string, peer: Peer<L, R, D>): void {
+    entry(this.#members, name).add(peer);
+    entry(this.#joined, peer).add(name);
+  }
+
+  #delete(name: string, peer: Peer<L, R, D>): boolean {
+    const members = this.#members.get(name);
+    if (members === undefined || !members.delete(peer)) return false;
+    if (members.size === 0) this.#members.delete(name);
+    const names = this.#joined.get(peer)!;
+    names.delete(name);
+    if (names.size === 0) this.#joined.delete(peer);
+    return true;
+  }
+}
+
+function entry<K, V>(map: Map<K, Set<V>>, key: K): Set<V> {
+  let set = map.get(key);
+  if (set === undefined) map.set(key, (set = new Set()));
+  return set;
+}

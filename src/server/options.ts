@@ -1,0 +1,127 @@
+/** The options of `serve`, and their check. */
+import type { IncomingMessage, Server as HttpServer } from "node:http";
+import type { Server as HttpsServer } from "node:https";
+import type { AnyMethods, Contract } from "../core/contract.js";
+import { expected } from "../core/errors.js";
+import { checkKnown } from "../core/limits.js";
+import type { Context, Options } from "../core/peer.js";
+import { checkHandler, type AnyOptions } from "../core/settings.js";
+import { serverLimits, type ServerLimits } from "./limits.js";
+import type { OriginRules } from "./origin.js";
+import type { Server } from "./server.js";
+
+/** What a server's handler is told about its call. */
+export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
+  L,
+  R,
+  D
+> {
+  /** The server the call came to: its topics and all its peers. */
+  readonly server: Server<L, R, D>;
+}
+
+/** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
+export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
+  /** Listens on this port; 0 picks a free one (see `server.url`). */
+  port?: number | undefined;
+  /** The address to listen on, with `port`. Default `"127.0.0.1"`: this machine only. */
+  host?: string | undefined;
+  /** Takes the upgrades of an HTTP server that is there already, beside Express or any other. It is not closed by `close()`. */
+  server?: HttpServer | HttpsServer | undefined;
+  /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`. */
+  noServer?: boolean | undefined;
+  /** The only path that is served, such as `"/rpc"`. Default: every path. */
+  path?: string | undefined;
+  /**
+   * Says who asks, before there is a connection: what it answers becomes `peer.data`. Null, undefined, a throw or a
+   * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
+   */
+  authenticate?: ((request: IncomingMessage) => D | null | undefined | Promise<D | null | undefined>) | undefined;
+  /** The origins whose pages may connect, such as `"https://example.org"`; `"*"` for any. The server's own host always may. */
+  origins?: readonly string[] | "*" | undefined;
+  /** The names under which the server is reached, such as `"example.org"`. On loopback, others than localhost are refused unless listed. */
+  hosts?: readonly string[] | undefined;
+  /** What this server and each of its peers accept. */
+  limits?: Partial<ServerLimits> | undefined;
+} & Options<L, ServerContext<L, R, D>>;
+
+type Authenticate = (request: IncomingMessage) => unknown;
+
+/** The options of a server after checking. */
+export interface CheckedOptions extends OriginRules {
+  readonly port: number | undefined;
+  readonly host: string;
+  readonly server: HttpServer | HttpsServer | undefined;
+  readonly path: string | undefined;
+  readonly authenticate: Authenticate | undefined;
+  readonly limits: ReturnType<typeof serverLimits>["own"];
+  /** What goes to every peer. */
+  readonly peer: AnyOptions;
+}
+
+const KNOWN_OF_PEER = { methods: 0, schemas: 0, timeoutMs: 0, fallback: 0, around: 0, limits: 0 };
+const KNOWN = {
+  port: 0,
+  host: 0,
+  server: 0,
+  noServer: 0,
+  path: 0,
+  authenticate: 0,
+  origins: 0,
+  hosts: 0,
+  ...KNOWN_OF_PEER,
+};
+
+/** Throws a `TypeError` that names the option, the rule and the value. */
+export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unknown>): CheckedOptions {
+  checkKnown("options", options, KNOWN);
+  const { port, host, server, noServer, path, authenticate, origins, hosts, limits, ...peer } = options;
+  const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
+  if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
+  if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
+  const split = serverLimits(limits);
+  return {
+    port: check("port", "a whole number from 0 to 65535", port, isPort),
+    host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
+    server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
+    path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
+    authenticate: authenticate && (checkHandler("authenticate", authenticate) as Authenticate),
+    origins: check("origins", 'a list of origins such as "https://example.org", or "*"', origins, isOrigins),
+    hosts: check("hosts", 'a list of names such as "example.org"', hosts, isTextList),
+    limits: split.own,
+    peer: { ...(peer as AnyOptions), limits: split.peers },
+  };
+}
+
+function check<T>(name: string, rule: string, value: T, holds: (value: NonNullable<T>) => boolean): T {
+  if (value === undefined || (value !== null && holds(value as NonNullable<T>))) return value;
+  throw expected(name, rule, value);
+}
+
+function isPort(value: number): boolean {
+  return Number.isInteger(value) && value >= 0 && value <= 65535;
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === "string" && value !== "";
+}
+
+function isTextList(value: unknown): boolean {
+  return Array.isArray(value) && value.every(isText);
+}
+
+function isPath(value: unknown): boolean {
+  return typeof value === "string" && value.startsWith("/") && !value.includes("?");
+}
+
+/** As browsers send them: no path, no trailing slash, lower case. Anything else would never match. */
+function isOrigins(value: readonly string[] | "*"): boolean {
+  const isOrigin = (text: string): boolean => text === "null" || (URL.canParse(text) && isSerialized(text));
+  return value === "*" || (isTextList(value) && value.every(isOrigin));
+}
+
+/** The origin of schemes that the URL standard does not know (an app's own) is opaque; their text is taken as it is. */
+function isSerialized(text: string): boolean {
+  const { origin } = new URL(text);
+  return origin === text || origin === "null";
+}

@@ -1,0 +1,51 @@
+/**
+ * Who may open a connection from a browser. Any page may open a WebSocket to any server, cookies included, so the server
+ * must look at `Origin`; and a name that an attacker points at 127.0.0.1 makes a page same-origin with a local server, so
+ * one bound to loopback must look at `Host` as well (DNS rebinding).
+ */
+
+/** What is allowed, apart from what always is. */
+export interface OriginRules {
+  /** Names, with or without a port, under which the server is reached. */
+  readonly hosts: readonly string[] | undefined;
+  /** Origins whose pages may connect; `"*"` for any. */
+  readonly origins: readonly string[] | "*" | undefined;
+}
+
+const LOOPBACK_NAMES = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
+/** Whether a bound or local address is loopback. */
+export function isLoopback(address: string): boolean {
+  return address === "::1" || /^(::ffff:)?127\./.test(address);
+}
+
+/** Why a request's `Host` is refused, naming the cure; `undefined` when it is allowed. */
+export function refuseHost(host: string, boundToLoopback: boolean, { hosts }: OriginRules): string | undefined {
+  if (!boundToLoopback && hosts === undefined) return undefined;
+  const name = parseHost(host)?.hostname;
+  if (name !== undefined && boundToLoopback && LOOPBACK_NAMES.has(name)) return undefined;
+  if (name !== undefined && hosts?.some((allowed) => allowed === name || allowed === host)) return undefined;
+  return `Host "${host}" is not allowed; if it is yours, list it in \`hosts\``;
+}
+
+/** Why a request's `Origin` is refused, naming the cure; `undefined` when it is allowed. No header means no browser. */
+export function refuseOrigin(origin: string | undefined, host: string, { origins }: OriginRules): string | undefined {
+  if (origin === undefined || origins === "*" || origins?.includes(origin)) return undefined;
+  if (sameHost(origin, host)) return undefined;
+  return `Origin "${origin}" is not allowed; if it is yours, list it in \`origins\``;
+}
+
+/** A page of the same host, or a page of this machine (a dev server on another port) to a server of this machine. */
+function sameHost(origin: string, host: string): boolean {
+  const from = URL.canParse(origin) ? new URL(origin) : undefined;
+  // Read with the origin's scheme, so that ":443" is the default port where it is one.
+  const to = from && parseHost(host, from.protocol);
+  if (from === undefined || to === undefined || from.hostname === "") return false;
+  return from.host === to.host || (LOOPBACK_NAMES.has(from.hostname) && LOOPBACK_NAMES.has(to.hostname));
+}
+
+function parseHost(host: string, protocol = "http:"): URL | undefined {
+  const url = `${protocol}//${host}`;
+  // Anything but a name and a port would move into another part of the URL.
+  return /^[^\s/?#@\\]+$/.test(host) && URL.canParse(url) ? new URL(url) : undefined;
+}

@@ -1,0 +1,216 @@
+/** A server: many peers that share their handlers, who gets in, and what is sent to many at once. */
+import { EventEmitter } from "eventemitter3";
+import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
+import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
+import { CallContext } from "../core/context.js";
+import type { AnyMethods, Contract } from "../core/contract.js";
+import { endPeer, Peer, type AnyPeer } from "../core/peer.js";
+import { Settings } from "../core/settings.js";
+import { tell } from "../core/tell.js";
+import type { Transport } from "../core/transport.js";
+import { plain } from "../link/plain.js";
+import { CLOSE_TIMEOUT_MS, wsSocket } from "../sockets/ws.js";
+import { groupOf, Topics, type Group, type Topic } from "./groups.js";
+import { checkOptions, type CheckedOptions, type ServeOptions } from "./options.js";
+import { answerRefusal, checkOrigin, runAuthenticate, type Refusal, type Verdict } from "./upgrade.js";
+
+/** What a server emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
+export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
+  /** Somebody connected; emitted before the peer's first message is dispatched. Not for `accept`, which answers its peer. */
+  peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
+  /** An upgrade was refused. `reason` names the rule, and the option that would allow it. */
+  refuse(refusal: Refusal, request: IncomingMessage): void;
+  /** What went wrong without a caller to tell: every peer's `error`, with the peer; `authenticate` threw; the HTTP server failed. */
+  error(error: unknown, peer?: Peer<L, R, D>): void;
+};
+
+/**
+ * Serves contract `L` to many peers and calls them back by contract `R`; `D` is what `authenticate` answers. Made by `serve`.
+ */
+export class Server<
+  L extends Contract<L> = AnyMethods,
+  R extends Contract<R> = AnyMethods,
+  D = unknown,
+> extends EventEmitter<ServerEvents<L, R, D>> {
+  /** All open peers. */
+  readonly peers: Group<L, R, D>;
+  readonly #options: CheckedOptions;
+  readonly #settings: Settings;
+  readonly #peers = new Set<Peer<L, R, D>>();
+  readonly #topics = new Topics<L, R, D>();
+  readonly #upgrader: WebSocketServer;
+  readonly #http: HttpServer | undefined;
+  /** Sockets whose upgrade is being decided. */
+  readonly #upgrading = new Set<Duplex>();
+  #closed: Promise<void> | undefined;
+
+  /** Use `serve`. Throws a `TypeError` for bad options. */
+  constructor(options: ServeOptions<L, R, D>) {
+    super();
+    this.#options = checkOptions(options as never);
+    this.#settings = new Settings(this.#options.peer, {
+      Context: contextOf(this),
+      failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
+      ended: (peer) => this.#forget(peer as Peer<L, R, D>),
+    });
+    this.peers = groupOf(() => this.#peers);
+    this.#upgrader = new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      // Compression costs memory and CPU for each connection.
+      perMessageDeflate: false,
+      maxPayload: this.#settings.limits.maxMessageBytes,
+      closeTimeout: CLOSE_TIMEOUT_MS,
+      // Left to itself, `ws` agrees to any subprotocol it never heard of.
+      handleProtocols: () => false,
+    } as ServerOptions);
+    this.#http = this.#options.server ?? (this.#options.port === undefined ? undefined : createServer(answerPlainHttp));
+    this.#http?.on("upgrade", this.#onUpgrade);
+  }
+
+  /** Where it listens, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while it does not listen. */
+  get url(): string {
+    const address = this.#http?.address();
+    if (!address || typeof address === "string") return "";
+    const scheme = "setSecureContext" in this.#http! ? "wss" : "ws";
+    return `${scheme}://${reachable(address)}:${address.port}${this.#options.path ?? "/"}`;
+  }
+
+  /** The topic of that name. It needs no making: a topic is there while it has peers. */
+  topic(name: string): Topic<L, R, D> {
+    return this.#topics.topic(name, (peer) => this.#peers.has(peer));
+  }
+
+  /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
+  accept(transport: Transport, data: D): Peer<L, R, D> {
+    // The settings stand for the options they were made of; a server's context has more than a peer's.
+    const peer = new Peer<L, R, D>(transport, this.#settings as never);
+    peer.data = data;
+    if (peer.state === "open") this.#peers.add(peer);
+    return peer;
+  }
+
+  /** Decides an upgrade, for an application that listens itself (`noServer`). Answers and ends what it refuses. Never throws or rejects. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const refusal = this.#checkUpgrade(request);
+    if (refusal !== undefined) return this.#refuse(refusal, request, socket);
+    const { authenticate, limits } = this.#options;
+    const upgrade = (data: D): void =>
+      this.#upgrader.handleUpgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, data, request));
+    if (authenticate === undefined) return upgrade(undefined as D);
+    this.#upgrading.add(socket);
+    // Until `ws` takes the socket, nobody else listens, and an error without a listener ends the process.
+    const ignore = (): void => {};
+    socket.on("error", ignore);
+    const decide = (verdict: Verdict<unknown>): void => {
+      this.#upgrading.delete(socket);
+      socket.off("error", ignore);
+      if ("error" in verdict) this.#report(verdict.error);
+      if ("refusal" in verdict) return this.#refuse(verdict.refusal, request, socket);
+      if (this.#closed === undefined) upgrade(verdict.data as D);
+    };
+    void runAuthenticate(authenticate, request, limits.handshakeTimeoutMs).then(decide);
+  }
+
+  /**
+   * Stops taking connections, closes every peer with 1001, and resolves when all are gone and, with `port`, the HTTP server
+   * has stopped. A peer that does not answer the close is cut after 5 seconds. Never rejects; a second call waits for the first.
+   */
+  close(): Promise<void> {
+    return (this.#closed ??= this.#shutDown());
+  }
+
+  /** `close()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Starts listening, for `serve`. Rejects when the address is taken. @internal */
+  listen(): Promise<void> {
+    const { port, host, server } = this.#options;
+    const http = this.#http;
+    if (http === undefined || server !== undefined) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      http.once("error", reject);
+      http.listen(port, host, () => {
+        http.off("error", reject);
+        http.on("error", (error) => this.#report(error));
+        resolve();
+      });
+    });
+  }
+
+  readonly #onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    // Another listener may serve the path: a development server, a second `serve`.
+    if (!this.#servesPath(request) && this.#http!.listenerCount("upgrade") > 1) return;
+    this.handleUpgrade(request, socket, head);
+  };
+
+  #servesPath({ url = "/" }: IncomingMessage): boolean {
+    const { path } = this.#options;
+    return path === undefined || url === path || url.startsWith(`${path}?`);
+  }
+
+  #checkUpgrade(request: IncomingMessage): Refusal | undefined {
+    const { path, limits } = this.#options;
+    if (this.#closed !== undefined) return { status: 503, reason: "the server is closing" };
+    if (!this.#servesPath(request))
+      return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
+    if (this.#peers.size + this.#upgrading.size >= limits.maxConnections) {
+      return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
+    }
+    const address = this.#http?.address() as AddressInfo | string | null | undefined;
+    const boundTo = typeof address === "string" ? address : address?.address;
+    return checkOrigin(request, boundTo, this.#options);
+  }
+
+  #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex): void {
+    answerRefusal(socket, refusal);
+    tell(this, "refuse", [refusal, request], (error) => this.#report(error));
+  }
+
+  #welcome(webSocket: WebSocket, data: D, request: IncomingMessage): void {
+    const peer = this.accept(plain(wsSocket(webSocket, this.#settings.limits.maxMessageBytes)), data);
+    tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
+  }
+
+  #forget(peer: Peer<L, R, D>): void {
+    this.#peers.delete(peer);
+    this.#topics.leaveAll(peer);
+  }
+
+  #report(error: unknown, peer?: AnyPeer): void {
+    tell(this, "error", [error, peer]);
+  }
+
+  async #shutDown(): Promise<void> {
+    this.#http?.off("upgrade", this.#onUpgrade);
+    for (const socket of this.#upgrading) socket.destroy();
+    const peers = [...this.#peers];
+    for (const peer of peers) endPeer(peer, 1001, "the server is closing");
+    await Promise.all(peers.map((peer) => peer.closed));
+    if (this.#http === undefined || this.#options.server !== undefined || !this.#http.listening) return;
+    await new Promise((resolve) => this.#http!.close(resolve));
+  }
+}
+
+/** The `context` of a server's calls. */
+function contextOf(server: unknown): typeof CallContext {
+  return class extends CallContext {
+    get server(): unknown {
+      return server;
+    }
+  };
+}
+
+function answerPlainHttp(_request: IncomingMessage, response: ServerResponse): void {
+  response.writeHead(426, { "Content-Type": "text/plain; charset=utf-8", Connection: "Upgrade", Upgrade: "websocket" });
+  response.end("This server speaks JSON-RPC 2.0 over WebSocket.\n");
+}
+
+function reachable({ address, family }: AddressInfo): string {
+  if (address === "0.0.0.0" || address === "::") return "localhost";
+  return family === "IPv6" ? `[${address}]` : address;
+}

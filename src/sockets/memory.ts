@@ -1,0 +1,54 @@
+/** Two sockets joined in memory. Frames arrive in a microtask, as those of a network arrive later: never inside `send`. */
+import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
+import { Inbox } from "./inbox.js";
+
+/** Makes two sockets, each of which receives what the other sends. Closing either closes both, after what was sent before. */
+export function memorySockets(maxMessageBytesA: number, maxMessageBytesB: number): [Socket, Socket] {
+  const a = new MemorySocket(maxMessageBytesA);
+  const b = new MemorySocket(maxMessageBytesB);
+  a.other = b;
+  b.other = a;
+  return [a, b];
+}
+
+class MemorySocket implements Socket {
+  other!: MemorySocket;
+  /** Memory takes everything at once. */
+  readonly unsentBytes = 0;
+  readonly #inbox: Inbox;
+  readonly #underWay: (string | CloseInfo)[] = [];
+  #open = true;
+
+  constructor(maxMessageBytes: number) {
+    this.#inbox = new Inbox(maxMessageBytes, () => this.close(1009, "message is too large"));
+  }
+
+  start(handler: SocketHandler): void {
+    this.#inbox.start(handler);
+  }
+
+  send(frame: string): boolean {
+    if (!this.#open) return false;
+    this.other.#arrive(frame);
+    return true;
+  }
+
+  close(code = 1000, reason = ""): void {
+    if (!this.#open) return;
+    this.#open = this.other.#open = false;
+    this.#arrive({ code, reason });
+    this.other.#arrive({ code, reason });
+  }
+
+  #arrive(item: string | CloseInfo): void {
+    if (this.#underWay.push(item) === 1) queueMicrotask(() => this.#deliver());
+  }
+
+  #deliver(): void {
+    for (const item of this.#underWay) {
+      if (typeof item === "string") this.#inbox.frame(item);
+      else this.#inbox.end(item);
+    }
+    this.#underWay.length = 0;
+  }
+}

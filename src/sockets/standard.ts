@@ -1,0 +1,44 @@
+/** A socket over the standard WebSocket of browsers, workers, Deno, Bun and Node 22. */
+import type { Socket } from "../core/transport.js";
+import { decodeFrame, Inbox } from "./inbox.js";
+
+/** The part of the standard WebSocket that is used here. */
+export interface StandardWebSocket {
+  binaryType: string;
+  readonly readyState: number;
+  readonly bufferedAmount: number;
+  send(data: string): void;
+  close(code?: number, reason?: string): void;
+  addEventListener(type: string, listener: (event: any) => void): void;
+}
+
+const OPEN = 1;
+
+/** Wraps a WebSocket that is open or opening. It listens at once: what comes before `start` is kept. */
+export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: number): Socket {
+  const inbox = new Inbox(maxMessageBytes, () => webSocket.close(sendable(1009), "message is too large"));
+  webSocket.binaryType = "arraybuffer";
+  webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) =>
+    inbox.frame(typeof data === "string" ? data : decodeFrame(data)),
+  );
+  webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
+    inbox.end({ code, reason }),
+  );
+  return {
+    start: (handler) => inbox.start(handler),
+    send(frame) {
+      if (webSocket.readyState !== OPEN) return false;
+      webSocket.send(frame);
+      return true;
+    },
+    close: (code, reason) => webSocket.close(sendable(code), reason),
+    get unsentBytes() {
+      return webSocket.bufferedAmount;
+    },
+  };
+}
+
+/** A standard WebSocket sends 1000 and 3000 to 4999 only, and throws for the rest: 1008 goes out as 4008. */
+function sendable(code = 1000): number {
+  return code === 1000 || code >= 3000 ? code : code + 3000;
+}
