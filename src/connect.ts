@@ -19,7 +19,7 @@ export interface Opening {
   /** Resolves when it is open, rejects with a `ConnectError`. */
   readonly opened: Promise<Socket>;
   /** Gives up. */
-  abandon(): void;
+  readonly abandon: () => void;
 }
 
 const OPEN_TIMEOUT_MS = 10_000;

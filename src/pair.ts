@@ -13,7 +13,6 @@ export function pair<A extends Contract<A> = AnyMethods, B extends Contract<B> =
   a: NoInfer<Options<A, Context<A, B>>>,
   b: NoInfer<Options<B, Context<B, A>>>,
 ): [Peer<A, B>, Peer<B, A>] {
-  const most = (options: { limits?: object | undefined }): number => peerLimits(options.limits).maxMessageBytes;
-  const [left, right] = memorySockets(most(a), most(b));
+  const [left, right] = memorySockets(peerLimits(a.limits).maxMessageBytes, peerLimits(b.limits).maxMessageBytes);
   return [new Peer<A, B>(plain(left), a), new Peer<B, A>(plain(right), b)];
 }

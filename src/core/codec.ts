@@ -50,7 +50,7 @@ function encodeParams(params: unknown): string {
 
 /** `JSON.stringify`'s own type hides that it answers `undefined` for what has no JSON form. */
 function stringify(value: unknown): string | undefined {
-  return JSON.stringify(value) as string | undefined;
+  return JSON.stringify(value);
 }
 
 /** The text of the reply that says the handler failed and nothing more. */
@@ -70,8 +70,9 @@ export function utf8Bytes(text: string): number {
     const unit = text.charCodeAt(i);
     if (unit < 0x80) continue;
     if (unit < 0x800) bytes += 1;
-    else if (isPair(unit, text.charCodeAt(i + 1))) ((bytes += 2), i++);
     else bytes += 2;
+    // Four bytes for two units: the second adds nothing.
+    if (isPair(unit, text.charCodeAt(i + 1))) i++;
   }
   return bytes;
 }

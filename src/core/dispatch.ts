@@ -105,9 +105,16 @@ export class Dispatcher {
       this.#running.delete(context);
       this.#inFlight -= weight;
     };
+    // An async function would cost one more promise for every call.
     Promise.resolve(result).then(
-      (value) => (done(), succeed(value)),
-      (error: unknown) => (done(), fail(error)),
+      (value) => {
+        done();
+        succeed(value);
+      },
+      (error: unknown) => {
+        done();
+        fail(error);
+      },
     );
   }
 

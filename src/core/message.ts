@@ -75,7 +75,7 @@ export interface Unchecked {
 /** Tells a parsed value's kind by its shape. Never throws on what `JSON.parse` can return. */
 export function classify(value: unknown): Kind {
   if (!isObject(value)) return "invalid";
-  const { method, params, id } = value as Unchecked;
+  const { method, params, id } = value;
   if (method === undefined && isResponseShaped(value)) return isSoundResponse(value) ? "response" : "broken";
   if (value.jsonrpc !== JSONRPC_VERSION || typeof method !== "string") return "invalid";
   if (params !== undefined && (typeof params !== "object" || params === null)) return "invalid";

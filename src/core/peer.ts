@@ -12,6 +12,7 @@ import type {
   Handlers,
   Item,
   NotifyName,
+  Params,
   Remote,
   Result,
   Stream,
@@ -94,7 +95,7 @@ export interface PeerOptions<Ctx = any> {
 /** The options of a peer that serves contract `L`. `methods` may be left out only when no method is required. */
 export type Options<L, Ctx> = PeerOptions<Ctx> & {
   /** A Standard Schema for the params of some methods. What does not fit is answered with -32602. Without one, params are unchecked. */
-  schemas?: { readonly [K in keyof L]?: StandardSchema<any> } | undefined;
+  schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
 } & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> } : { methods: Handlers<L, Ctx> });
 
 /** Collects requests and notifications and sends them as one JSON-RPC batch (section 6). */
@@ -137,13 +138,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   data!: D;
   readonly #transport: Transport;
   readonly #settings: Settings;
+  /** What the parts of this peer share; `ended` is the whole of its state. */
+  readonly #line: Line & Host & Gate & { ended: Error | undefined };
   readonly #out: Outgoing;
   readonly #in: Dispatcher;
   readonly #router: Router;
   #id: string | undefined;
   #remote: Remote<R> | undefined;
-  /** Why the connection ended; the `cause` of what that rejects. */
-  #ended: Error | undefined;
   #closeInfo: CloseInfo | undefined;
   #closed: Promise<CloseInfo> | undefined;
   #resolveClosed: ((info: CloseInfo) => void) | undefined;
@@ -154,10 +155,16 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     const settings: unknown = options;
     this.#transport = transport;
     this.#settings = settings instanceof Settings ? settings : new Settings(options);
-    const line = this.#line();
-    this.#out = new Outgoing(line, this, this.#settings);
-    this.#in = new Dispatcher(line, this, this.#settings);
-    this.#router = new Router(line, this.#in, this.#out.pending, this.#settings.limits);
+    this.#line = {
+      ended: undefined,
+      send: (text) => this.#send(text),
+      report: (error) => this.#report(error),
+      unhandled: (method, params) => this.#tell("notification", method, params),
+      end: (code, reason) => this.#end(code, reason),
+    };
+    this.#out = new Outgoing(this.#line, this, this.#settings);
+    this.#in = new Dispatcher(this.#line, this, this.#settings);
+    this.#router = new Router(this.#line, this.#in, this.#out.pending, this.#settings.limits);
     transport.start({
       receive: (text) => this.#router.receive(text),
       dispatch: (value) => this.#router.route(value),
@@ -172,7 +179,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** `"open"` until either side closes. `"suspended"`: a session waits for a new socket; never on a plain link. */
   get state(): "open" | "suspended" | "closed" {
-    return this.#ended === undefined ? "open" : "closed";
+    return this.#line.ended === undefined ? "open" : "closed";
   }
 
   /** Resolves when the connection has ended, with how. Never rejects. */
@@ -252,21 +259,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.close();
   }
 
-  #line(): Line & Host & Gate {
-    const peer = this;
-    return {
-      get ended() {
-        return peer.#ended;
-      },
-      send: (text) => peer.#send(text),
-      report: (error) => peer.#report(error),
-      unhandled: (method, params) => peer.#tell("notification", method, params),
-      end: (code, reason) => peer.#end(code, reason),
-    };
-  }
-
   #send(text: string): boolean {
-    if (this.#ended !== undefined) return false;
+    if (this.#line.ended !== undefined) return false;
     try {
       return this.#transport.send(text);
     } catch (error) {
@@ -277,7 +271,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** Ends the connection from this side. */
   #end(code: number, reason: string): void {
-    if (this.#ended !== undefined) return;
+    if (this.#line.ended !== undefined) return;
     this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
     this.#transport.close(code, cutReason(reason));
   }
@@ -293,8 +287,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** Settles everything. After this no call waits, no timer runs, and nothing is sent. */
   #stop(cause: Error): void {
-    if (this.#ended !== undefined) return;
-    this.#ended = cause;
+    if (this.#line.ended !== undefined) return;
+    this.#line.ended = cause;
     this.#out.pending.failAll(cause);
     this.#in.abortAll(cause);
     this.#settings.owner.ended(this);

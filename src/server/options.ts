@@ -94,7 +94,7 @@ export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unkno
 }
 
 function check<T>(name: string, rule: string, value: T, holds: (value: NonNullable<T>) => boolean): T {
-  if (value === undefined || (value !== null && holds(value as NonNullable<T>))) return value;
+  if (value === undefined || (value !== null && holds(value))) return value;
   throw expected(name, rule, value);
 }
 
@@ -116,12 +116,13 @@ function isPath(value: unknown): boolean {
 
 /** As browsers send them: no path, no trailing slash, lower case. Anything else would never match. */
 function isOrigins(value: readonly string[] | "*"): boolean {
-  const isOrigin = (text: string): boolean => text === "null" || (URL.canParse(text) && isSerialized(text));
   return value === "*" || (isTextList(value) && value.every(isOrigin));
 }
 
 /** The origin of schemes that the URL standard does not know (an app's own) is opaque; their text is taken as it is. */
-function isSerialized(text: string): boolean {
+function isOrigin(text: string): boolean {
+  if (text === "null") return true;
+  if (!URL.canParse(text)) return false;
   const { origin } = new URL(text);
   return origin === text || origin === "null";
 }

@@ -102,7 +102,6 @@ export class Server<
     if (authenticate === undefined) return upgrade(undefined as D);
     this.#upgrading.add(socket);
     // Until `ws` takes the socket, nobody else listens, and an error without a listener ends the process.
-    const ignore = (): void => {};
     socket.on("error", ignore);
     const decide = (verdict: Verdict<unknown>): void => {
       this.#upgrading.delete(socket);
@@ -161,7 +160,7 @@ export class Server<
     if (this.#peers.size + this.#upgrading.size >= limits.maxConnections) {
       return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
     }
-    const address = this.#http?.address() as AddressInfo | string | null | undefined;
+    const address = this.#http?.address();
     const boundTo = typeof address === "string" ? address : address?.address;
     return checkOrigin(request, boundTo, this.#options);
   }
@@ -214,3 +213,5 @@ function reachable({ address, family }: AddressInfo): string {
   if (address === "0.0.0.0" || address === "::") return "localhost";
   return family === "IPv6" ? `[${address}]` : address;
 }
+
+function ignore(): void {}

@@ -13,6 +13,7 @@ export interface StandardWebSocket {
 }
 
 const OPEN = 1;
+const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1008: 4400, 1009: 4413 };
 
 /** Wraps a WebSocket that is open or opening. It listens at once: what comes before `start` is kept. */
 export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: number): Socket {
@@ -38,7 +39,10 @@ export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: nu
   };
 }
 
-/** A standard WebSocket sends 1000 and 3000 to 4999 only, and throws for the rest: 1008 goes out as 4008. */
+/**
+ * A standard WebSocket sends 1000 and 3000 to 4999 only, and throws for the rest (RFC 6455, section 7.4.2). What a peer ends
+ * with besides goes out as the HTTP status that says the same, above 4000.
+ */
 function sendable(code = 1000): number {
-  return code === 1000 || code >= 3000 ? code : code + 3000;
+  return STAND_INS[code] ?? code;
 }

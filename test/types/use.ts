@@ -1,10 +1,12 @@
 import { serve, connect, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
 import type { Handlers, ApiOf } from "reciproc";
 import type { Peer, AnyPeer } from "reciproc";
-type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false;
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 declare function is<T extends true>(): void;
 
-export interface User { id: string }
+export interface User {
+  id: string;
+}
 export interface ServerApi {
   add(params: [a: number, b: number]): number;
   join(params: { room: string }): { members: string[] };
@@ -30,7 +32,7 @@ declare const bar: { set(n: number): void };
 
 const server = await serve<ServerApi, ClientApi, { user: string }>({
   port: 3000,
-  authenticate: (request) => request.headers.cookie ? { user: "x" } : null,
+  authenticate: (request) => (request.headers.cookie ? { user: "x" } : null),
   methods: {
     add: ([a, b]) => a + b,
     async join({ room }, { peer, signal, server }) {
@@ -40,73 +42,177 @@ const server = await serve<ServerApi, ClientApi, { user: string }>({
       topic.notify("toast", { text: `${peer.data.user} came in` }, { except: peer });
       return { members: [...topic].map((p) => p.id) };
     },
-    async *tail({ file }, { signal }) { yield* lines(file, signal); },
+    async *tail({ file }, { signal }) {
+      yield* lines(file, signal);
+    },
     moved: (at, { peer }) => board.move(peer.id, at),
     ping: () => "pong",
     list: (p) => [p?.cursor ?? ""],
     find: async ({ id }) => (id ? { id } : undefined),
     later: ([n]) => n,
-    async "room/join"() { return null },
-    async upload({ chunks }, { peer }) { let n = 0; for await (const c of peer.iterate(chunks)) n += c.length; return n },
+    async "room/join"() {
+      return null;
+    },
+    async upload({ chunks }, { peer }) {
+      let n = 0;
+      for await (const c of peer.iterate(chunks)) n += c.length;
+      return n;
+    },
     bye() {},
-    build: async ({ target }, { progress }) => { progress(0.5); return [target] },
+    build: async ({ target }, { progress }) => {
+      progress(0.5);
+      return [target];
+    },
   },
 });
 for (const p of server.peers) p.notify("toast", { text: "hi" });
 server.peers.notify("toast", { text: "hi" });
-server.on("peer", (peer, request) => { is<Equal<typeof peer.data.user, string>>(); peer.request("confirm", { question: request.url ?? "" }) });
+server.on("peer", (peer, request) => {
+  is<Equal<typeof peer.data.user, string>>();
+  peer.request("confirm", { question: request.url ?? "" });
+});
 
 const peer = await connect<ServerApi, ClientApi>("wss://example.org/rpc", {
   methods: { toast: ({ text }) => show(text), confirm: ({ question }) => window.confirm(question) },
 });
 const signal = new AbortController().signal;
-const three = await peer.request("add", [1, 2]); is<Equal<typeof three, number>>();
-const four = await peer.remote.add([1, 2], { signal }); is<Equal<typeof four, number>>();
+const three = await peer.request("add", [1, 2]);
+is<Equal<typeof three, number>>();
+const four = await peer.remote.add([1, 2], { signal });
+is<Equal<typeof four, number>>();
 await peer.request("add", [1, 2] as const);
 peer.notify("moved", { x: 4, y: 2 });
 peer.notify("bye");
-for await (const line of peer.stream("tail", { file: "log" })) { is<Equal<typeof line, string>>(); if (line === "end") break; }
-const built = await peer.request("build", { target: "all" }, { signal, timeoutMs: 60_000, onProgress: bar.set }); is<Equal<typeof built, string[]>>();
-const pong = await peer.request("ping"); is<Equal<typeof pong, string>>();
+for await (const line of peer.stream("tail", { file: "log" })) {
+  is<Equal<typeof line, string>>();
+  if (line === "end") break;
+}
+const built = await peer.request("build", { target: "all" }, { signal, timeoutMs: 60_000, onProgress: bar.set });
+is<Equal<typeof built, string[]>>();
+const pong = await peer.request("ping");
+is<Equal<typeof pong, string>>();
 await peer.request("ping", undefined, { signal });
 await peer.remote.ping();
 await peer.remote.list();
 await peer.request("list", { cursor: "x" });
-const found = await peer.request("find", { id: "x" }); is<Equal<typeof found, User | null>>();
-const later = await peer.remote.later([1]); is<Equal<typeof later, number>>();
+const found = await peer.request("find", { id: "x" });
+is<Equal<typeof found, User | null>>();
+const later = await peer.remote.later([1]);
+is<Equal<typeof later, number>>();
 await peer.remote["room/join"]({ room: "a" });
-await peer.remote.upload({ chunks: peer.offer((async function* () { yield "a" })()) });
-const ack = await peer.request("moved", { x: 1, y: 2 }); is<Equal<typeof ack, void>>();
-const off = peer.handle("toast", ({ text }, { peer }) => { peer.notify("bye"); show(text) });
+await peer.remote.upload({
+  chunks: peer.offer(
+    (async function* () {
+      yield "a";
+    })(),
+  ),
+});
+const ack = await peer.request("moved", { x: 1, y: 2 });
+is<Equal<typeof ack, void>>();
+const off = peer.handle("toast", ({ text }, { peer }) => {
+  peer.notify("bye");
+  show(text);
+});
 
 // batch
-const b = peer.batch(); const r1 = b.request("add", [1, 2]); b.notify("bye"); b.send(); is<Equal<Awaited<typeof r1>, number>>();
+const b = peer.batch();
+const r1 = b.request("add", [1, 2]);
+b.notify("bye");
+b.send();
+is<Equal<Awaited<typeof r1>, number>>();
 
 // call-only, one type argument
-const caller = await connect<ServerApi>("ws://x"); is<Equal<Awaited<ReturnType<typeof caller.remote.ping>>, string>>();
+const caller = await connect<ServerApi>("ws://x");
+is<Equal<Awaited<ReturnType<typeof caller.remote.ping>>, string>>();
 const both = await connect<ServerApi>("ws://x", { methods: { toast: ({ text }) => show(text) } });
 // untyped
-const s2 = await serve({ port: 1, methods: { add: ([a, b]) => a + b, hi: () => 1, async who(_p, { peer, server }) { for (const p of server.peers) p.notify("x", { a: 1 }); return peer.id } } });
+const s2 = await serve({
+  port: 1,
+  methods: {
+    add: ([a, b]) => a + b,
+    hi: () => 1,
+    async who(_p, { peer, server }) {
+      for (const p of server.peers) p.notify("x", { a: 1 });
+      return peer.id;
+    },
+  },
+});
 const u = await connect("ws://x", { methods: { toast: ({ text }) => show(text) } });
-const any1 = await u.request("add", [1, 2]); await u.remote.add([1]); u.notify("anything"); await u.request("x", { a: 1 }, { signal });
+const any1 = await u.request("add", [1, 2]);
+await u.remote.add([1]);
+u.notify("anything");
+await u.request("x", { a: 1 }, { signal });
 const bare = await connect("ws://x");
 // helpers
-function helper(x: AnyPeer) { return x.id } helper(peer); helper(u); helper([...server.peers][0]!);
-function helper2(x: Peer) { return x.id } helper2(u); helper2(peer); helper2([...server.peers][0]!);
-function generic<R extends { add(params: [number, number]): number }>(x: Peer<any, any>) { return x.request("add", [1, 2]) }
+function helper(x: AnyPeer) {
+  return x.id;
+}
+helper(peer);
+helper(u);
+helper([...server.peers][0]!);
+function helper2(x: Peer) {
+  return x.id;
+}
+helper2(u);
+helper2(peer);
+helper2([...server.peers][0]!);
+function generic<R extends { add(params: [number, number]): number }>(x: Peer<any, any>) {
+  return x.request("add", [1, 2]);
+}
 // split files
-const part = { add: ([a, b]) => a + b, ping: () => "x" } satisfies Partial<Handlers<ServerApi, ServerContext<ServerApi, ClientApi>>>;
+const part = { add: ([a, b]) => a + b, ping: () => "x" } satisfies Partial<
+  Handlers<ServerApi, ServerContext<ServerApi, ClientApi>>
+>;
 // handlers first
-const mine = { add: ([a, b]: [number, number]) => a + b, async hello({ name }: { name: string }) { return `hi ${name}` }, ping: () => 1, async *t(p: { n: number }) { yield p.n } };
+const mine = {
+  add: ([a, b]: [number, number]) => a + b,
+  async hello({ name }: { name: string }) {
+    return `hi ${name}`;
+  },
+  ping: () => 1,
+  async *t(p: { n: number }) {
+    yield p.n;
+  },
+};
 type Mine = ApiOf<typeof mine>;
 await serve<Mine>({ methods: mine });
-const m = await connect<Mine>("ws://x"); const hi = await m.remote.hello({ name: "x" }); is<Equal<typeof hi, string>>(); const one = await m.remote.ping(); is<Equal<typeof one, number>>();
+const m = await connect<Mine>("ws://x");
+const hi = await m.remote.hello({ name: "x" });
+is<Equal<typeof hi, string>>();
+const one = await m.remote.ping();
+is<Equal<typeof one, number>>();
 for await (const n of m.stream("t", { n: 1 })) is<Equal<typeof n, number>>();
 // in memory
 const [sa, ca] = pair<ServerApi, ClientApi>({ methods: {} as any }, { methods: { toast() {}, confirm: () => true } });
-await ca.request("add", [1, 2]); await sa.request("confirm", { question: "" });
+await ca.request("add", [1, 2]);
+await sa.request("confirm", { question: "" });
 // modular: a helper that needs one method of the other side
-function greet(p: Peer<any, { toast(params: { text: string }): void }, any>) { p.notify("toast", { text: "" }) }
+function greet(p: Peer<any, { toast(params: { text: string }): void }, any>) {
+  p.notify("toast", { text: "" });
+}
 for (const p of server.peers) greet(p);
-const chat: Handlers<Pick<ServerApi, "join" | "moved">, ServerContext<ServerApi, ClientApi>> = { join: async ({ room }, { server }) => ({ members: [...server.topic(room)].map((p) => p.id) }), moved() {} };
-interface Opt { debug?(): void; on(params: []): void } const o = await connect<Opt>("ws://x"); await o.remote.debug(); o.notify("on", []); await serve<Opt>({ methods: { on() {} } });
+const chat: Handlers<Pick<ServerApi, "join" | "moved">, ServerContext<ServerApi, ClientApi>> = {
+  join: async ({ room }, { server }) => ({ members: [...server.topic(room)].map((p) => p.id) }),
+  moved() {},
+};
+interface Opt {
+  debug?(): void;
+  on(params: []): void;
+}
+const o = await connect<Opt>("ws://x");
+await o.remote.debug();
+o.notify("on", []);
+await serve<Opt>({ methods: { on() {} } });
+// schemas of three libraries, typed by what they put out
+import { z } from "zod";
+import * as v from "valibot";
+import { type } from "arktype";
+await serve<Pick<ServerApi, "add" | "join" | "moved">>({
+  methods: { add: ([a, b]) => a + b, join: ({ room }) => ({ members: [room] }), moved: () => {} },
+  schemas: {
+    add: z.tuple([z.number(), z.number()]),
+    join: v.object({ room: v.string() }),
+    moved: type({ x: "number", y: "number" }),
+  },
+  port: 0,
+});

@@ -1,0 +1,94 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** An empty project of somebody else, with the published tarball installed. */
+let project: string;
+let packed: string[];
+
+beforeAll(async () => {
+  project = await mkdtemp(join(tmpdir(), "reciproc-pack-"));
+  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", project], { cwd: root });
+  const [tarball] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
+  packed = tarball.files.map(({ path }) => path);
+  await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
+  const { devDependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const nodeTypes = `@types/node@${devDependencies["@types/node"]}`;
+  const install = ["install", "--prefer-offline", "--no-audit", "--no-fund", `./${tarball.filename}`, nodeTypes];
+  await run("npm", install, { cwd: project });
+}, 120_000);
+
+afterAll(() => rm(project, { recursive: true, force: true }));
+
+describe("the published tarball", () => {
+  it("holds the code, its types and maps, and what they point to, and nothing else", () => {
+    for (const path of ["dist/index.js", "dist/index.d.ts", "dist/index.js.map", "src/index.ts", "LICENSE"]) {
+      expect(packed).toContain(path);
+    }
+    expect(packed.filter((path) => !/^(dist|src|docs)\/|^(package\.json|README\.md|LICENSE)$/.test(path))).toEqual([]);
+  });
+
+  it("runs from both entries", async () => {
+    const program = `
+      import { pair } from "reciproc";
+      import { connect, serve } from "reciproc/node";
+      const [, b] = pair({ methods: { add: ([x, y]) => x + y } }, {});
+      const server = await serve({ port: 0, methods: { twice: ([x]) => 2 * x } });
+      const peer = await connect(server.url);
+      console.log(await b.request("add", [1, 2]), await peer.request("twice", [21]));
+      await server.close();`;
+    const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
+    expect(stdout).toBe("3 42\n");
+  });
+
+  it("installs a command that runs", async () => {
+    const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+    const { stdout } = await run("npx", ["--no-install", "reciproc", "--version"], { cwd: project });
+    expect(stdout).toContain(version);
+  });
+
+  it.each([
+    ["nodenext", "NodeNext"],
+    ["bundler", "ESNext"],
+  ])("type-checks with %s resolution", async (moduleResolution, module) => {
+    await writeFile(
+      join(project, "use.ts"),
+      `import { connect as connectAnywhere, RpcError } from "reciproc";
+       import { serve, type Server } from "reciproc/node";
+       interface Api { add(params: [a: number, b: number]): number }
+       export const server: Server<Api> = await serve<Api>({ port: 0, methods: { add: ([a, b]) => a + b } });
+       const peer = await connectAnywhere<Api>(server.url);
+       export const sum: number = await peer.request("add", [1, 2]);
+       // @ts-expect-error the types are really there
+       await peer.request("add", ["1", 2]);
+       export const error = new RpcError(1, "");`,
+    );
+    const compilerOptions = {
+      ...{ strict: true, skipLibCheck: false, noEmit: true, target: "ES2022", types: ["node"] },
+      ...{ module, moduleResolution, exactOptionalPropertyTypes: true },
+    };
+    await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["use.ts"] }));
+    const tsc = join(root, "node_modules/typescript/bin/tsc");
+    const { stdout } = await run(process.execPath, [tsc, "-p", "."], { cwd: project });
+    expect(stdout).toBe("");
+  });
+});
+
+describe("the lock file", () => {
+  it("holds no address, and no package that runs a script when it is installed", async () => {
+    const { packages } = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
+      packages: Record<string, { resolved?: string; hasInstallScript?: boolean }>;
+    };
+    const entries = Object.entries(packages);
+    expect(entries.length).toBeGreaterThan(10);
+    expect(entries.filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
+    expect(entries.filter(([, { hasInstallScript }]) => hasInstallScript)).toEqual([]);
+  });
+});

@@ -1,0 +1,80 @@
+/** The examples of the documents, taken out as they stand. */
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** Inside the package, so that `import "reciproc"` finds it, as a user's project would. */
+export const folder = join(root, "test-output", "readme");
+
+/** Writes every code block that begins with its file's name, and answers the names. */
+export async function extract(document: string): Promise<string[]> {
+  const text = await readFile(join(root, document), "utf8");
+  const blocks = [...text.matchAll(/^```(?:js|ts)\n\/\/ (\S+)\n([\s\S]*?)^```$/gm)];
+  await mkdir(folder, { recursive: true });
+  for (const [, name, code] of blocks) await writeFile(join(folder, name!), code!);
+  return blocks.map(([, name]) => name!);
+}
+
+/** Removes what `extract` wrote. */
+export async function clean(): Promise<void> {
+  await rm(folder, { recursive: true, force: true });
+}
+
+/** Compiles one example as a user would; throws with what the compiler says. */
+export async function compile(name: string): Promise<void> {
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  const flags = "--strict --target es2022 --module nodenext --types node --exactOptionalPropertyTypes".split(" ");
+  await promisify(execFile)(process.execPath, [tsc, "--ignoreConfig", join(folder, name), ...flags], { cwd: root });
+}
+
+/** An example that runs: its lines so far, and a promise for the line that matches. */
+export class Running {
+  readonly lines: string[] = [];
+  readonly exited: Promise<unknown>;
+  readonly #child: ChildProcess;
+  readonly #waiting = new Set<() => void>();
+  #errors = "";
+
+  constructor(name: string, args: string[] = []) {
+    this.#child = spawn(process.execPath, [join(folder, name), ...args], { stdio: "pipe" });
+    this.exited = once(this.#child, "exit");
+    this.#child.stderr!.on("data", (text: Buffer) => (this.#errors += text.toString()));
+    createInterface(this.#child.stdout!).on("line", (line) => {
+      this.lines.push(line);
+      for (const look of this.#waiting) look();
+    });
+  }
+
+  /** Resolves when a line matches; rejects when the program ends without one. */
+  line(pattern: RegExp): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const look = (): void => {
+        const found = this.lines.find((line) => pattern.test(line));
+        if (found === undefined) return;
+        this.#waiting.delete(look);
+        resolve(found);
+      };
+      this.#waiting.add(look);
+      void this.exited.then(() => {
+        look();
+        reject(new Error(`no line matches ${pattern}: ${this.lines.join("\n")}\n${this.#errors}`));
+      });
+      look();
+    });
+  }
+
+  say(line: string): void {
+    this.#child.stdin!.write(`${line}\n`);
+  }
+
+  async stop(): Promise<void> {
+    this.#child.kill();
+    await this.exited;
+  }
+}

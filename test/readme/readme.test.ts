@@ -1,0 +1,70 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Peer } from "../../src/index.js";
+import { clean, compile, extract, folder, Running } from "./examples.js";
+
+beforeAll(async () => {
+  await extract("README.md");
+  await extract("docs/ARCHITECTURE.md");
+});
+afterAll(clean);
+
+/** A server's example says nothing when it listens, or something else: ask the port. */
+async function listening(port: number): Promise<void> {
+  const { connect } = await import("../../src/node.js");
+  for (let tries = 100; ; tries--) {
+    try {
+      return await (await connect(`ws://localhost:${port}`)).close();
+    } catch (error) {
+      if (tries === 0) throw error;
+      await delay(50);
+    }
+  }
+}
+
+describe("the README", () => {
+  it("has a first example that runs in Node as it stands", async () => {
+    const server = new Running("server.js");
+    expect(await server.line(/listening/)).toBe("listening on ws://127.0.0.1:4321/");
+    const client = new Running("client.js");
+    expect(await client.line(/room/)).toBe('the room is "Attic"');
+    await client.exited;
+    await server.stop();
+  });
+
+  it("has a chat that runs as it stands", async () => {
+    const server = new Running("chat-server.js");
+    await listening(4322);
+    const ada = new Running("chat-client.js", ["den", "Ada"]);
+    expect(await ada.line(/here/)).toBe("here: Ada");
+    const bob = new Running("chat-client.js", ["den", "Bob"]);
+    expect(await bob.line(/here/)).toBe("here: Ada, Bob");
+    bob.say("hello");
+    expect(await ada.line(/hello/)).toBe("Bob: hello");
+    expect(await bob.line(/hello/)).toBe("Bob: hello");
+    await Promise.all([ada.stop(), bob.stop()]);
+    await server.stop();
+  });
+
+  it("has a typed example that compiles and runs as it stands", async () => {
+    await compile("typed.ts");
+    const both = new Running("typed.js");
+    await both.exited;
+    expect(both.lines).toEqual(["3", "{ members: [ 'ada' ] }", "ada 4 2"]);
+  }, 60_000);
+});
+
+describe("the architecture document", () => {
+  it("has a transport that carries two peers as it stands", async () => {
+    const { overPort } = (await import(pathToFileURL(`${folder}/port.js`).href)) as {
+      overPort: (port: MessagePort, options: object) => Peer;
+    };
+    const { port1, port2 } = new MessageChannel();
+    const a = overPort(port1, { methods: { add: ([x, y]: [number, number]) => x + y } });
+    const b = overPort(port2, {});
+    expect(await b.request("add", [1, 2])).toBe(3);
+    await b.close();
+    expect((await a.closed).code).toBe(1000);
+  });
+});

@@ -1,0 +1,5 @@
+// The entry of Node, where there is no DOM.
+import { connect, serve } from "reciproc/node";
+
+const server = await serve({ port: 0, methods: { add: ([a, b]) => a + b } });
+export const peer = await connect(server.url, { headers: { authorization: "Bearer x" }, tls: { ca: "" } });

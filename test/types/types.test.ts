@@ -1,0 +1,35 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+
+const run = promisify(execFile);
+const here = fileURLToPath(new URL(".", import.meta.url));
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** Compiles a project with one version of the compiler; what it says is the failure. */
+async function compile(compiler: string, project: string, ...flags: string[]): Promise<string> {
+  const tsc = `${root}node_modules/${compiler}/bin/tsc`;
+  const { stdout } = await run(process.execPath, [tsc, "-p", `${here}${project}`, ...flags], { cwd: root });
+  return stdout;
+}
+
+describe.each(["typescript", "typescript-6", "typescript-5.9"])("%s", (compiler) => {
+  it("compiles every use that must compile, and none that must not", async () => {
+    const files = await compile(compiler, "tsconfig.json", "--listFiles");
+    expect(files).toContain("test/types/use.ts");
+    expect(files).toContain("test/types/wrong.ts");
+  }, 90_000);
+
+  it("needs no Node types for the entry of every runtime", async () => {
+    const files = await compile(compiler, "tsconfig.browser.json", "--listFiles");
+    expect(files).toContain("dist/index.d.ts");
+    expect(files).not.toContain("@types/node");
+  }, 90_000);
+
+  it("needs no DOM types for the entry of Node", async () => {
+    const files = await compile(compiler, "tsconfig.node.json", "--listFiles");
+    expect(files).toContain("dist/node.d.ts");
+    expect(files).not.toMatch(/lib\.dom\.d\.ts/);
+  }, 90_000);
+});

@@ -1,0 +1,203 @@
+// What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
+// one reports the directive as unused.
+import { connect, pair, Peer, RpcError, serve, type Stream, type Transport } from "reciproc/node";
+
+interface ServerApi {
+  add(params: [a: number, b: number]): number;
+  join(params: { room: string }): { members: string[] };
+  tail(params: { file: string }): Stream<string>;
+  moved(params: { x: number; y: number }): void;
+  ping(): string;
+}
+interface ClientApi {
+  toast(params: { text: string }): void;
+  confirm(params: { question: string }): boolean;
+}
+
+const handlers = { toast: () => {}, confirm: () => true };
+const peer = await connect<ServerApi, ClientApi>("ws://x", { methods: handlers });
+
+// The method.
+// @ts-expect-error a method that the contract does not have
+await peer.request("sub", [1, 2]);
+// @ts-expect-error a method of this side, not of the other
+await peer.request("confirm", { question: "?" });
+// @ts-expect-error the same through `remote`
+await peer.remote.sub([1, 2]);
+// @ts-expect-error no name at all
+await peer.request();
+
+// The params.
+// @ts-expect-error one number short
+await peer.request("add", [1]);
+// @ts-expect-error a string for a number
+await peer.request("add", [1, "2"]);
+// @ts-expect-error spread
+await peer.request("add", 1, 2);
+// @ts-expect-error spread, through `remote`
+await peer.remote.add(1, 2);
+// @ts-expect-error missing
+await peer.request("add");
+// @ts-expect-error by name where the contract says by position
+await peer.request("add", { a: 1, b: 2 });
+// @ts-expect-error a misspelt member
+await peer.request("join", { rom: "a" });
+// @ts-expect-error one member too many
+await peer.request("join", { room: "a", name: "b" });
+// @ts-expect-error options in the place of params
+await peer.request("join", { timeoutMs: 5 });
+// @ts-expect-error options in the place of params, where there are none
+await peer.request("ping", { timeoutMs: 5 });
+// @ts-expect-error params where there are none
+await peer.request("ping", ["x"]);
+// @ts-expect-error null for none
+await peer.request("ping", null);
+
+// The options.
+// @ts-expect-error a misspelt option
+await peer.request("add", [1, 2], { timeout: 5 });
+// @ts-expect-error the controller in place of its signal
+await peer.request("add", [1, 2], { signal: new AbortController() });
+// @ts-expect-error text for milliseconds
+await peer.request("add", [1, 2], { timeoutMs: "5" });
+
+// The result.
+// @ts-expect-error a string, not a number
+const text: string = await peer.request("add", [1, 2]);
+// @ts-expect-error a promise is not its result
+const three: number = peer.request("add", [1, 2]);
+// @ts-expect-error no such member
+(await peer.request("join", { room: "a" })).people;
+// @ts-expect-error nothing to read in the result of a void method
+(await peer.request("moved", { x: 1, y: 1 })).ok;
+
+// Notifications.
+// @ts-expect-error its result would be dropped unseen
+peer.notify("add", [1, 2]);
+// @ts-expect-error its result would be dropped unseen
+peer.notify("ping");
+// @ts-expect-error wrong params
+peer.notify("moved", { x: 1 });
+// @ts-expect-error a notification takes no options
+peer.notify("moved", { x: 1, y: 1 }, { timeoutMs: 5 });
+
+// Streams.
+// @ts-expect-error not a stream
+peer.stream("add", [1, 2]);
+// @ts-expect-error plain data is not a stream
+peer.iterate([1, 2]);
+
+// Handlers.
+// @ts-expect-error one is missing
+await connect<ServerApi, ClientApi>("ws://x", { methods: { toast: () => {} } });
+// @ts-expect-error all are missing
+await connect<ServerApi, ClientApi>("ws://x");
+// @ts-expect-error all are missing
+await serve<ServerApi, ClientApi>({ port: 1 });
+// @ts-expect-error one is misspelt
+await connect<ServerApi, ClientApi>("ws://x", {
+  methods: { toast: () => {}, confirn: () => true },
+});
+await connect<ServerApi, ClientApi>("ws://x", {
+  // @ts-expect-error one too many
+  methods: { toast: () => {}, confirm: () => true, extra: () => 1 },
+});
+// @ts-expect-error a string for a boolean
+await connect<ServerApi, ClientApi>("ws://x", {
+  methods: { toast: () => {}, confirm: () => "yes" },
+});
+// @ts-expect-error a promise of a string for a boolean
+await connect<ServerApi, ClientApi>("ws://x", {
+  methods: { toast: () => {}, confirm: async () => "yes" },
+});
+// @ts-expect-error params spread over arguments
+await connect<ServerApi, ClientApi>("ws://x", {
+  methods: { toast: (a: string, b: string) => void a.concat(b), confirm: () => true },
+});
+await connect<ServerApi, ClientApi>("ws://x", {
+  // @ts-expect-error no such member in the params
+  methods: { toast: ({ txt }) => void txt, confirm: () => true },
+});
+await serve<{ add(params: [number, number]): number }>({
+  port: 1,
+  // @ts-expect-error no such member in the context
+  methods: { add: ([a], { sender }) => (sender ? a : 0) },
+});
+pair<ServerApi, ClientApi>(
+  // @ts-expect-error nobody but a server has `server` in its context
+  { methods: { ...({} as any), ping: (_params, { server }) => String(server) } },
+  { methods: handlers },
+);
+// @ts-expect-error no such method to handle
+peer.handle("tost", () => {});
+// @ts-expect-error a handler that answers the wrong type
+peer.handle("confirm", () => 1);
+
+// A class instance as `methods`: its methods are not its own members, and `this` would be lost.
+class Service {
+  #count = 0;
+  toast(): void {
+    this.#count++;
+  }
+  confirm(this: Service): boolean {
+    return this.#count > 0;
+  }
+}
+// @ts-expect-error a handler has no `this`
+await connect<ServerApi, ClientApi>("ws://x", { methods: new Service() });
+
+// Contracts.
+// @ts-expect-error two params
+await connect<{ add(a: number, b: number): number }>("ws://x");
+// @ts-expect-error a params that is neither array nor object
+await connect<{ greet(name: string): string }>("ws://x");
+// @ts-expect-error a property that is not a method
+await connect<{ version: string }>("ws://x");
+
+// Servers.
+await serve<{ ping(): string }, object, { user: string }>({
+  port: 1,
+  // @ts-expect-error authenticate answers something else than the declared data
+  authenticate: () => ({ name: "x" }),
+  methods: { ping: () => "" },
+});
+// @ts-expect-error a misspelt option
+await serve({ prot: 1, methods: {} });
+// @ts-expect-error a misspelt limit
+await serve({ port: 1, limits: { maxMesageBytes: 1 }, methods: {} });
+const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, methods: {} as any });
+// @ts-expect-error a topic notifies what the client serves
+server.topic("a").notify("moved", { x: 1, y: 1 });
+// @ts-expect-error and nothing that has a result
+server.peers.notify("confirm", { question: "?" });
+// @ts-expect-error no such event
+server.on("connection", () => {});
+// @ts-expect-error no such member in the data
+server.on("peer", (p) => p.data.name);
+
+// Schemas.
+declare const numbers: { "~standard": { validate(value: unknown): { value: [number] } } };
+await serve<{ shout(params: [text: string]): string }>({
+  port: 1,
+  methods: { shout: ([text]) => text.toUpperCase() },
+  // @ts-expect-error the schema accepts other params than the handler takes
+  schemas: { shout: numbers },
+});
+await serve<{ shout(params: [text: string]): string }>({
+  port: 1,
+  methods: { shout: ([text]) => text.toUpperCase() },
+  // @ts-expect-error a schema for a method that is not there
+  schemas: { shuot: numbers },
+});
+
+// The rest.
+// @ts-expect-error an error's code is a number
+new RpcError("403", "declined");
+// @ts-expect-error a transport tells what comes in
+const half: Transport = { send: () => true, close: () => {} };
+// @ts-expect-error options are needed
+new Peer<ServerApi, ClientApi>(half);
+// @ts-expect-error the state is read only
+peer.state = "closed";
+
+export { half, text, three };
