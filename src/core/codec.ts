@@ -22,8 +22,10 @@ export function encodeResult(id: Id, result: unknown): string {
   return `${OPEN}"id":${encodeId(id)},"result":${stringify(result) ?? "null"}}`;
 }
 
-/** An error's text. `data` is left out when it is undefined or has no JSON form. Throws as `encodeResult` does. */
+/** An error's text. `data` is left out when it is undefined or has no JSON form. Throws as `encodeResult` does, and a `TypeError` when `code` or `message` break section 5.1. */
 export function encodeError(id: Id, { code, message, data }: ErrorObject): string {
+  if (!Number.isInteger(code)) throw expected("code", "an integer", code);
+  if (typeof message !== "string") throw expected("message", "a string", message);
   const json = stringify(data);
   const tail = json === undefined ? "}}" : `,"data":${json}}}`;
   return `${OPEN}"id":${encodeId(id)},"error":{"code":${code},"message":${JSON.stringify(message)}${tail}`;

@@ -105,17 +105,23 @@ export class Dispatcher {
       this.#running.delete(context);
       this.#inFlight -= weight;
     };
-    // An async function would cost one more promise for every call.
-    Promise.resolve(result).then(
-      (value) => {
-        done();
-        succeed(value);
-      },
-      (error: unknown) => {
-        done();
-        fail(error);
-      },
-    );
+    const settleError = (error: unknown): void => {
+      done();
+      fail(error);
+    };
+    try {
+      // An async function would cost one more promise for every call.
+      Promise.resolve(result).then(
+        (value) => {
+          done();
+          succeed(value);
+        },
+        settleError,
+      );
+    } catch (error) {
+      // A promise with a `then` of its own that throws.
+      settleError(error);
+    }
   }
 
   #run(context: CallContext, params: unknown): unknown {

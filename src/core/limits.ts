@@ -53,7 +53,7 @@ function isCount(value: unknown): value is number {
 export function checkKnown(what: string, given: object, known: object): void {
   if (typeof given !== "object" || given === null) throw expected(what, "an object", given);
   for (const name of Object.keys(given)) {
-    if (!(name in known)) {
+    if (!Object.hasOwn(known, name)) {
       throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);
     }
   }

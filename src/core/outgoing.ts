@@ -40,7 +40,13 @@ export class Outgoing {
     const { around } = this.#settings;
     if (around === undefined) return this.#open(id, method, params, options, deliver);
     const call = this.#describe(method, params, id);
-    const next = (): Promise<unknown> => observed(this.#open(id, method, call.params, options, deliver));
+    let unused: number | undefined = id;
+    const next = (): Promise<unknown> => {
+      // Going on again, after a failure or beside the first, is another call: under one id only one of them could settle.
+      const own = unused ?? this.pending.nextId();
+      unused = undefined;
+      return observed(this.#open(own, method, call.params, options, deliver));
+    };
     return new Promise((resolve) => resolve(around(call, next)));
   }
 
@@ -51,9 +57,10 @@ export class Outgoing {
     if (around === undefined) return deliver(text);
     const call = this.#describe(method, params, undefined);
     let taken = this.#line.ended === undefined;
-    const next = async (): Promise<void> => {
+    const deliverCall = async (): Promise<void> => {
       taken = deliver(call.params === params ? text : encodeNotification(method, call.params as object));
     };
+    const next = (): Promise<void> => observed(deliverCall());
     new Promise((resolve) => resolve(around(call, next))).catch((error: unknown) => this.#line.report(error));
     return taken;
   }
@@ -104,7 +111,7 @@ export class Outgoing {
   #checkWait(options: CallOptions | undefined): { timeoutMs: number; signal: AbortSignal | undefined } {
     const timeoutMs = options?.timeoutMs;
     const signal = options?.signal;
-    if (signal !== undefined && typeof signal.aborted !== "boolean") throw expected("signal", "an AbortSignal", signal);
+    if (signal !== undefined && !isSignal(signal)) throw expected("signal", "an AbortSignal", signal);
     return {
       timeoutMs: timeoutMs === undefined ? this.#settings.timeoutMs : checkTimeout("timeoutMs", timeoutMs),
       signal,
@@ -160,4 +167,9 @@ export class OutgoingBatch {
   #checkUnsent(): void {
     if (this.#sent) throw new Error("this batch was sent already");
   }
+}
+
+/** By its shape: another realm's AbortSignal is no instance of this one's. */
+function isSignal(value: unknown): boolean {
+  return typeof (value as AbortSignal | null)?.aborted === "boolean";
 }

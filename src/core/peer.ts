@@ -242,9 +242,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   /**
-   * Closes the connection; resolves when it has ended, never rejects. Pending calls reject at once with
-   * `ConnectionLostError`, and the `signal` of every running handler aborts. `code` is 1000 or 3000 to 4999 (the others
-   * are not an application's to send: RFC 6455, section 7.4); `reason` is cut at 123 bytes.
+   * Closes the connection, and resolves when it has ended. Pending calls reject at once with `ConnectionLostError`, and the
+   * `signal` of every running handler aborts. `reason` is cut at 123 bytes. Rejects with a `TypeError`, and closes nothing,
+   * when `code` is neither 1000 nor 3000 to 4999: the others are not an application's to send (RFC 6455, section 7.4).
    */
   async close(code = 1000, reason = ""): Promise<void> {
     if (code !== 1000 && !(Number.isInteger(code) && code >= 3000 && code <= 4999)) {

@@ -82,15 +82,19 @@ export class Router {
     const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
     const reply = new BatchReply(maxReplyBytes, (text) => this.#gate.send(text));
     const answered = new Set<BatchCalls>();
+    const nameless: number[] = [];
     for (const [i, kind] of kinds.entries()) {
       if (this.#gate.ended !== undefined) return;
-      if (isAnswer(kind)) {
+      if (isAnswer(kind) && idOf(members[i]) === null) nameless.push(i);
+      else if (isAnswer(kind)) {
         const batch = this.#settle(kind, members[i] as Unchecked);
         if (batch !== undefined) answered.add(batch);
       } else if (!tooMany) this.#routeMember(kind, members[i], reply);
     }
     reply.complete();
     for (const batch of answered) this.#pending.endBatch(batch, members);
+    // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
+    for (const i of nameless) this.#settle(kinds[i]!, members[i] as Unchecked);
     if (tooMany)
       this.#gate.send(
         encodeError(null, { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } }),
@@ -115,9 +119,9 @@ export class Router {
   #settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
     const call = this.#pending.answer(kind, response);
     if (call !== undefined) return call.batch;
-    if (kind === "broken") this.#toleratesMalformed();
-    else if (response.id === null && response.error !== undefined) this.#refused(response as ErrorMessage);
-    else this.#unmatched++;
+    // Sloppy servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
+    this.#unmatched++;
+    if (kind === "response" && response.id === null && response.result === undefined) this.#refused(response as ErrorMessage);
     return undefined;
   }
 

@@ -70,10 +70,8 @@ describe("the published tarball", () => {
        await peer.request("add", ["1", 2]);
        export const error = new RpcError(1, "");`,
     );
-    const compilerOptions = {
-      ...{ strict: true, skipLibCheck: false, noEmit: true, target: "ES2022", types: ["node"] },
-      ...{ module, moduleResolution, exactOptionalPropertyTypes: true },
-    };
+    const checks = { strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false };
+    const compilerOptions = { ...checks, noEmit: true, target: "ES2022", types: ["node"], module, moduleResolution };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["use.ts"] }));
     const tsc = join(root, "node_modules/typescript/bin/tsc");
     const { stdout } = await run(process.execPath, [tsc, "-p", "."], { cwd: project });
