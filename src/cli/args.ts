@@ -1,0 +1,158 @@
+/** What was typed: options and arguments, checked, and what is wrong with them. */
+import { validateHeaderName, validateHeaderValue } from "node:http";
+import { parseArgs } from "node:util";
+
+/** The command was not used as it is meant to be: exit code 64. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+  /** Lines that point at the place; instead of them the reader is sent to `--help`. */
+  readonly excerpt: string | undefined;
+
+  constructor(message: string, excerpt?: string) {
+    super(message);
+    this.excerpt = excerpt;
+  }
+}
+
+/** Every option there is; each command names those it takes. All take `help` and `no-color`, which is read where colours are made. */
+const OPTIONS = {
+  header: { type: "string", multiple: true },
+  help: { type: "boolean", short: "h" },
+  host: { type: "string" },
+  json: { type: "boolean" },
+  "no-color": { type: "boolean" },
+  path: { type: "string" },
+  port: { type: "string" },
+  timeout: { type: "string" },
+} as const;
+
+export type OptionName = keyof typeof OPTIONS;
+
+/** What a command accepts. */
+export interface Grammar {
+  /** The arguments in order; those in brackets may be left out. */
+  readonly arguments: readonly string[];
+  readonly options: readonly OptionName[];
+}
+
+/** What was typed, checked. An option that was not given is `undefined` or false. */
+export interface Args {
+  readonly arguments: readonly string[];
+  readonly headers: Readonly<Record<string, readonly string[]>>;
+  readonly help: boolean;
+  readonly host: string | undefined;
+  readonly json: boolean;
+  readonly path: string | undefined;
+  readonly port: number | undefined;
+  readonly timeoutMs: number | undefined;
+}
+
+/** Reads the command line of one command. Throws a `UsageError`. */
+export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
+  const { values, positionals } = parse(grammar, argv);
+  const help = values.help === true;
+  if (!help) checkCount(grammar, positionals);
+  return {
+    arguments: positionals,
+    headers: readHeaders(values.header ?? []),
+    help,
+    host: values.host === undefined ? undefined : readHost(values.host),
+    json: values.json === true,
+    path: values.path === undefined ? undefined : readPath(values.path),
+    port: values.port === undefined ? undefined : readPort(values.port),
+    timeoutMs: values.timeout === undefined ? undefined : readTimeout(values.timeout),
+  };
+}
+
+type Parsed = ReturnType<typeof parseArgs<{ options: typeof OPTIONS; allowPositionals: true }>>;
+
+function parse({ options }: Grammar, argv: readonly string[]): Parsed {
+  const taken = new Set<string>([...options, "help", "no-color"]);
+  const config = Object.fromEntries(Object.entries(OPTIONS).filter(([name]) => taken.has(name)));
+  try {
+    return parseArgs({ args: [...argv], options: config as typeof OPTIONS, allowPositionals: true });
+  } catch (error) {
+    throw new UsageError(explain((error as Error).message));
+  }
+}
+
+/** Node explains itself in several sentences; the first says what is wrong. */
+function explain(message: string): string {
+  const [first] = message.split(/\.\s|\.?\n/, 1) as [string];
+  const valueless = /(--[\w-]+)(?: <value>)?' argument (?:missing|is ambiguous)/.exec(first);
+  if (valueless !== null) return `${valueless[1]!} needs a value`;
+  return first.charAt(0).toLowerCase() + first.slice(1).replaceAll("'", '"');
+}
+
+function checkCount(grammar: Grammar, given: readonly string[]): void {
+  const missing = grammar.arguments[given.length];
+  if (missing !== undefined && !missing.startsWith("[")) throw new UsageError(`${missing} is missing`);
+  const extra = given[grammar.arguments.length];
+  if (extra === undefined) return;
+  const quotes = grammar.arguments.at(-1) === "[PARAMS]" ? "; PARAMS is one argument, so put quotes around it" : "";
+  throw new UsageError(`one argument too many: "${extra}"${quotes}`);
+}
+
+/** Names are case-insensitive and may repeat. Without a prototype: a name may be any token, `__proto__` too. */
+function readHeaders(lines: readonly string[]): Record<string, string[]> {
+  const headers = Object.create(null) as Record<string, string[]>;
+  for (const line of lines) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, Math.max(colon, 0)).trim().toLowerCase();
+    const value = line.slice(colon + 1).trim();
+    // The value may be a secret and is not repeated.
+    if (colon < 0 || !isHeader(name, value)) throw new UsageError('--header takes "Name: value"');
+    (headers[name] ??= []).push(value);
+  }
+  return headers;
+}
+
+function isHeader(name: string, value: string): boolean {
+  try {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+    return true;
+  } catch {
+    // Node throws to say no.
+    return false;
+  }
+}
+
+function readHost(text: string): string {
+  if (text !== "") return text;
+  throw new UsageError("--host takes a name or an address");
+}
+
+function readPath(text: string): string {
+  if (/^\/[^?#\s]*$/.test(text)) return text;
+  throw new UsageError(`--path takes a path such as /rpc, got "${text}"`);
+}
+
+function readPort(text: string): number {
+  const port = Number(text);
+  if (/^\d+$/.test(text) && port <= 65_535) return port;
+  throw new UsageError(`--port takes a whole number from 0 to 65535, got "${text}"`);
+}
+
+/** Longer delays do not fit Node's timers. */
+const LONGEST_MS = 2 ** 31 - 1;
+
+function readTimeout(text: string): number {
+  const timeoutMs = Number(text);
+  if (/^\d+$/.test(text) && timeoutMs >= 1 && timeoutMs <= LONGEST_MS) return timeoutMs;
+  throw new UsageError(`--timeout takes milliseconds, a whole number from 1 to ${LONGEST_MS}, got "${text}"`);
+}
+
+/** Reads URL. Without a scheme it is taken for `ws://`. Throws a `UsageError`. */
+export function readUrl(text: string): URL {
+  const full = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `ws://${text}`;
+  const url = URL.canParse(full) ? new URL(full) : undefined;
+  // The URL standard reads a lone number as an address: "3000" would be 0.0.11.184.
+  if (url !== undefined && /^(ws|http)s?:$/.test(url.protocol) && !/^\d+$/.test(text)) return url;
+  throw new UsageError(`URL is an address such as ws://localhost:3000/rpc, got "${text}"`);
+}
+
+/** Where a URL leads: host and port, and nothing that may be secret. */
+export function hostAndPort({ protocol, hostname, port }: URL): string {
+  return `${hostname}:${port || (/^(wss|https):$/.test(protocol) ? 443 : 80)}`;
+}

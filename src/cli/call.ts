@@ -1,0 +1,37 @@
+import { readUrl } from "./args.js";
+import { ExitCode, type Command } from "./command.js";
+import { jsonLine } from "./output.js";
+import { readParams } from "./params.js";
+import { withPeer } from "./remote.js";
+
+/** `reciproc call`: calls a method and prints its result. */
+export const call: Command = {
+  name: "call",
+  arguments: ["URL", "METHOD", "[PARAMS]"],
+  options: ["json", "timeout", "header"],
+  summary: "call a method and print its result",
+  help: `Calls METHOD on the server at URL and prints the result as JSON: in one line when piped,
+indented on a terminal. An error is printed on standard error.
+
+  URL     ws:// or wss://; without a scheme, ws:// is meant
+  PARAMS  a JSON array or object, or - to read it from standard input
+
+  --json                  print {"result":...} or {"error":{...}} in one line
+  --timeout MS            wait so long for the connection (default 10000) and for the answer (default 60000)
+  --header "Name: value"  a header of the upgrade request; may be repeated
+
+Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
+
+  reciproc call ws://localhost:3000 add '[1, 2]'`,
+
+  async run(args, io) {
+    const [address, method, text] = args.arguments as [string, string, string | undefined];
+    const url = readUrl(address);
+    const params = await readParams(text, io.stdin);
+    return withPeer(url, args, io, async (peer) => {
+      const result: unknown = await peer.request(method, params);
+      io.stdout.line(args.json ? jsonLine({ result }) : io.stdout.json(result));
+      return ExitCode.Ok;
+    });
+  },
+};

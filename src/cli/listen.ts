@@ -1,0 +1,58 @@
+import { encodeNotification, encodeRequest, type Call, type CloseInfo } from "../node.js";
+import { hostAndPort, readUrl } from "./args.js";
+import { ExitCode, untilSignal, type Command } from "./command.js";
+import { lost, tellFailure } from "./failure.js";
+import { describe } from "./output.js";
+import { withPeer } from "./remote.js";
+
+/** Normal closure, going away, and a close frame without a code. */
+const NORMAL = new Set([1000, 1001, 1005]);
+
+/** `reciproc listen`: prints what the other side sends. */
+export const listen: Command = {
+  name: "listen",
+  arguments: ["URL"],
+  options: ["json", "timeout", "header"],
+  summary: "print what the other side sends",
+  help: `Connects to URL and prints each notification and each request that comes, one JSON-RPC object a line.
+Requests are answered with -32601 (Method not found). Ends with Ctrl-C, or when the server closes.
+
+  URL  ws:// or wss://; without a scheme, ws:// is meant
+
+  --json                  no colour, and print a failure as {"error":{...}} in one line
+  --timeout MS            wait so long for the connection (default 10000)
+  --header "Name: value"  a header of the upgrade request; may be repeated
+
+Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong use.
+
+  reciproc listen ws://localhost:3000`,
+
+  run(args, io) {
+    const url = readUrl(args.arguments[0]!);
+    const { stdout, stderr } = io;
+    const show = (text: string): void => stdout.line(args.json ? text : stdout.jsonLine(text));
+    return withPeer(
+      url,
+      args,
+      io,
+      async (peer) => {
+        peer.on("error", (error) => stderr.alarm(`error: ${describe(error)}`));
+        if (stderr.isTerminal) stderr.line(`connected to ${hostAndPort(url)}; Ctrl-C ends`);
+        const info = await Promise.race<CloseInfo | void>([peer.closed, untilSignal(), stdout.broken]);
+        if (info === undefined || NORMAL.has(info.code)) return ExitCode.Ok;
+        return tellFailure(lost(info, hostAndPort(url)), io, args.json);
+      },
+      // Not `fallback`: that does not see the methods of the reserved `rpc.` space.
+      (call, next) => {
+        if (call.direction === "incoming") show(textOf(call));
+        return next();
+      },
+    );
+  },
+};
+
+function textOf({ id, method, params }: Call): string {
+  return id === undefined
+    ? encodeNotification(method, params as object | undefined)
+    : encodeRequest(id, method, params as object | undefined);
+}

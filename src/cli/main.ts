@@ -1,0 +1,89 @@
+#!/usr/bin/env node
+/** The `reciproc` command: finds the command that was typed, runs it, and tells the shell how it ended. */
+import { readFileSync } from "node:fs";
+import { readArgs, UsageError } from "./args.js";
+import { call } from "./call.js";
+import { ExitCode, type Command } from "./command.js";
+import { listen } from "./listen.js";
+import { notify } from "./notify.js";
+import { describe, Output, printable } from "./output.js";
+import { serve } from "./serve.js";
+
+const COMMANDS: readonly Command[] = [serve, call, notify, listen];
+/** How long a server may take to answer the close before the process ends without it. */
+const LEAVE_MS = 1_000;
+
+const argv = process.argv.slice(2);
+// What does not get to its end must not look like success.
+process.exitCode = ExitCode.Internal;
+const color = !argv.includes("--no-color");
+const stdout = new Output(process.stdout, color);
+const stderr = new Output(process.stderr, color);
+
+process.exitCode = await run(argv);
+const failed = await stdout.flushed();
+if (failed !== undefined) {
+  stderr.alarm(`cannot write to standard output: ${printable(failed.message)}`);
+  process.exitCode ||= ExitCode.CallFailed;
+}
+// Unreferenced: when nothing is left to do, the process ends by itself and at once.
+setTimeout(() => process.exit(), LEAVE_MS).unref();
+
+async function run([name, ...rest]: string[]): Promise<number> {
+  const command = COMMANDS.find((candidate) => candidate.name === name);
+  try {
+    if (command !== undefined) return await runCommand(command, rest);
+    return runBare(name);
+  } catch (error) {
+    if (error instanceof UsageError) return tellUsage(error, command);
+    stderr.alarm(`reciproc failed: ${describe(error)}`);
+    return ExitCode.Internal;
+  }
+}
+
+async function runCommand(command: Command, rest: string[]): Promise<number> {
+  const args = readArgs(command, rest);
+  if (!args.help) return command.run(args, { stdin: process.stdin, stdout, stderr });
+  stdout.line(`Usage: ${synopsis(command)}\n\n${command.help}`);
+  return ExitCode.Ok;
+}
+
+function runBare(name: string | undefined): number {
+  if (name === undefined) {
+    stderr.line(usage());
+    return ExitCode.Usage;
+  }
+  if (name === "--help" || name === "-h") stdout.line(usage());
+  else if (name === "--version") stdout.line(version());
+  else if (name.startsWith("-")) throw new UsageError(`unknown option "${name}"; options stand after the command`);
+  else throw new UsageError(`unknown command "${name}"`);
+  return ExitCode.Ok;
+}
+
+function tellUsage({ message, excerpt }: UsageError, command: Command | undefined): number {
+  const who = command === undefined ? "reciproc" : `reciproc ${command.name}`;
+  stderr.alarm(printable(`${who}: ${message}${excerpt === undefined ? `; see \`${who} --help\`` : ""}`));
+  if (excerpt !== undefined) stderr.line(excerpt);
+  return ExitCode.Usage;
+}
+
+function synopsis({ name, arguments: names, options }: Command): string {
+  return `reciproc ${name} ${names.join(" ")}${options.length > 0 ? " [OPTIONS]" : ""}`;
+}
+
+function usage(): string {
+  const width = Math.max(...COMMANDS.map((command) => synopsis(command).length));
+  const lines = COMMANDS.map((command) => `  ${synopsis(command).padEnd(width)}  ${command.summary}`);
+  return `Usage: reciproc COMMAND, a JSON-RPC 2.0 peer over WebSocket for trying things and for scripts.
+
+${lines.join("\n")}
+
+  reciproc COMMAND --help  says more about one of them
+  reciproc --version       prints the version
+  --no-color               no colours; nor are there any with NO_COLOR, or when piped`;
+}
+
+function version(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}

@@ -1,0 +1,43 @@
+import { hostAndPort, readUrl } from "./args.js";
+import { ExitCode, type Command } from "./command.js";
+import { lost, tellFailure } from "./failure.js";
+import { readParams } from "./params.js";
+import { withPeer } from "./remote.js";
+
+/** Closed as asked, or with an empty close frame: either comes after everything before it was read. */
+const CONFIRMED = new Set([1000, 1005]);
+
+/** `reciproc notify`: sends a notification and waits until it was read. */
+export const notify: Command = {
+  name: "notify",
+  arguments: ["URL", "METHOD", "[PARAMS]"],
+  options: ["json", "timeout", "header"],
+  summary: "send a notification",
+  help: `Notifies METHOD on the server at URL, and waits for the connection to be closed by both sides,
+so that the notification has arrived. Prints nothing: a notification has no answer.
+
+  URL     ws:// or wss://; without a scheme, ws:// is meant
+  PARAMS  a JSON array or object, or - to read it from standard input
+
+  --json                  print a failure as {"error":{...}} in one line
+  --timeout MS            wait so long for the connection (default 10000)
+  --header "Name: value"  a header of the upgrade request; may be repeated
+
+Exit codes: 0 arrived, 2 no connection or lost before that was certain, 64 wrong use.
+
+  reciproc notify ws://localhost:3000 moved '{"x": 4, "y": 2}'`,
+
+  async run(args, io) {
+    const [address, method, text] = args.arguments as [string, string, string | undefined];
+    const url = readUrl(address);
+    const params = await readParams(text, io.stdin);
+    return withPeer(url, args, io, async (peer) => {
+      const taken = peer.notify(method, params);
+      await peer.close();
+      const info = await peer.closed;
+      if (taken && CONFIRMED.has(info.code)) return ExitCode.Ok;
+      const consequence = taken ? `"${method}" may not have arrived` : `"${method}" was not sent`;
+      return tellFailure(lost(info, hostAndPort(url), consequence), io, args.json);
+    });
+  },
+};

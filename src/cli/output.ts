@@ -1,0 +1,116 @@
+/** What the commands print: plain lines for programs, indented and coloured JSON for people at a terminal. */
+import { inspect, styleText } from "node:util";
+
+/** Standard output or standard error. */
+export interface Stream {
+  readonly isTTY?: boolean;
+  write(text: string, done?: (error?: Error | null) => void): unknown;
+  on(event: "error", listener: (error: Error) => void): unknown;
+}
+
+/** One of the two outputs. When its reader goes away (`| head`), what follows is dropped: that is no crash. */
+export class Output {
+  readonly isTerminal: boolean;
+  /** Whether colours are shown. */
+  readonly color: boolean;
+  /** Resolves when nothing can be written any more. */
+  readonly broken: Promise<void>;
+  readonly #stream: Stream;
+  #error: Error | undefined;
+
+  constructor(stream: Stream, allowColor: boolean, env: NodeJS.ProcessEnv = process.env) {
+    this.#stream = stream;
+    this.isTerminal = stream.isTTY === true;
+    // no-color.org: set and not empty.
+    this.color = this.isTerminal && allowColor && !env["NO_COLOR"] && env["TERM"] !== "dumb";
+    this.broken = new Promise((resolve) => {
+      stream.on("error", (error) => {
+        this.#error ??= error;
+        resolve();
+      });
+    });
+  }
+
+  /** Writes one line, or several. */
+  line(text: string): void {
+    if (this.#error === undefined) this.#stream.write(`${text}\n`);
+  }
+
+  /** Writes one line in red. */
+  alarm(text: string): void {
+    this.line(this.color ? paint("red", text) : text);
+  }
+
+  /** JSON for whoever reads here: compact for a program, indented for a person. */
+  json(value: unknown): string {
+    return this.isTerminal ? this.#paint(JSON.stringify(value, null, 2)) : jsonLine(value);
+  }
+
+  /** A JSON text in one line. */
+  jsonLine(text: string): string {
+    return this.#paint(text);
+  }
+
+  /** Resolves when everything has left, with the error that kept it from leaving. A reader that went away is none. */
+  async flushed(): Promise<Error | undefined> {
+    if (this.#error === undefined) {
+      await new Promise<void>((resolve) => this.#stream.write("", () => resolve()));
+    }
+    return (this.#error as NodeJS.ErrnoException | undefined)?.code === "EPIPE" ? undefined : this.#error;
+  }
+
+  #paint(json: string): string {
+    return escapeControls(this.color ? colorJson(json) : json);
+  }
+}
+
+/** Compact JSON in one line. */
+export function jsonLine(value: unknown): string {
+  return escapeControls(JSON.stringify(value));
+}
+
+/** JSON leaves DEL and the C1 controls as they are, and to a terminal they may be commands. The escapes mean the same. */
+function escapeControls(json: string): string {
+  return json.replace(/[\u007f-\u009f]/g, (character) => `\\u00${character.charCodeAt(0).toString(16)}`);
+}
+
+const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d[\d.eE+-]*|true|false|null/g;
+
+/** Colours a JSON text. */
+export function colorJson(json: string): string {
+  return json.replace(TOKEN, (token: string, string: string | undefined, colon: string | undefined) => {
+    if (string === undefined) return paint("yellow", token);
+    return colon === undefined ? paint("green", string) : paint("cyan", string) + colon;
+  });
+}
+
+/** Whether there are colours at all was decided by the `Output`: Node would look at standard output alone. */
+function paint(format: "cyan" | "green" | "red" | "yellow", text: string): string {
+  return styleText(format, text, { validateStream: false });
+}
+
+/** Text from elsewhere in one line that cannot command a terminal. */
+export function printable(text: string): string {
+  return text.replace(/\s*\n\s*/g, " ").replace(/\p{Cc}/gu, (character) => `\\x${hex(character)}`);
+}
+
+function hex(character: string): string {
+  return character.charCodeAt(0).toString(16).padStart(2, "0");
+}
+
+/** One line about anything that was thrown, with the place in a file where that is known. Never throws. */
+export function describe(error: unknown): string {
+  try {
+    if (!(error instanceof Error)) return printable(inspect(error, { breakLength: Infinity, depth: 2 }));
+    return printable(`${error.name}: ${error.message}${placeInFile(error.stack)}`);
+  } catch {
+    // A hostile Proxy or getter: whatever is asked of it throws.
+    return "something that cannot be shown";
+  }
+}
+
+/** The first file in a stack; Node's own modules, `node:..`, are none. */
+function placeInFile(stack: unknown): string {
+  const place = typeof stack === "string" ? /(?:^|[ (]|file:\/\/)(\/[^\s():]+:\d+(?::\d+)?)/m.exec(stack) : null;
+  return place === null ? "" : ` (${place[1]!})`;
+}

@@ -1,0 +1,140 @@
+import { describe, expect, it } from "vitest";
+import { hostAndPort, readArgs, readUrl, UsageError, type Grammar } from "../../src/cli/args.js";
+import { parseParams, readParams } from "../../src/cli/params.js";
+
+const GRAMMAR: Grammar = {
+  arguments: ["URL", "METHOD", "[PARAMS]"],
+  options: ["json", "timeout", "header", "port", "path", "host"],
+};
+const read = (...argv: string[]) => readArgs(GRAMMAR, ["url", "method", ...argv]);
+
+describe("readArgs", () => {
+  it("reads every option, wherever it stands", () => {
+    expect(
+      readArgs(GRAMMAR, ["--json", "url", "--timeout", "250", "method", "--port=0", "--path", "/rpc", "[]"]),
+    ).toMatchObject({
+      arguments: ["url", "method", "[]"],
+      json: true,
+      timeoutMs: 250,
+      port: 0,
+      path: "/rpc",
+      host: undefined,
+      help: false,
+    });
+  });
+
+  it("takes a lone hyphen for an argument, and anything after --", () => {
+    expect(read("-").arguments[2]).toBe("-");
+    expect(read("--", "--json")).toMatchObject({ arguments: ["url", "method", "--json"], json: false });
+  });
+
+  it("gathers headers of one name, whatever their case", () => {
+    const { headers } = read("--header", "Cookie: a=1", "--header", "cookie:b=2", "--header", "X-Empty:");
+    expect({ ...headers }).toEqual({ cookie: ["a=1", "b=2"], "x-empty": [""] });
+  });
+
+  it("takes __proto__ for a header like any other", () => {
+    const { headers } = read("--header", "__proto__: x");
+    expect(Object.entries(headers)).toEqual([["__proto__", ["x"]]]);
+  });
+
+  it.each([
+    [["--timeout", "0"], /--timeout takes milliseconds.*got "0"/],
+    [["--timeout", "1.5"], /--timeout takes milliseconds/],
+    [["--timeout", "2147483648"], /from 1 to 2147483647/],
+    [["--timeout", "soon"], /got "soon"/],
+    [["--timeout"], /^--timeout needs a value$/],
+    [["--timeout", "-5"], /^--timeout needs a value$/],
+    [["--port", "65536"], /--port takes a whole number from 0 to 65535/],
+    [["--port", ""], /--port takes/],
+    [["--path", "rpc"], /--path takes a path such as \/rpc, got "rpc"/],
+    [["--path", "/a?b"], /--path takes/],
+    [["--host", ""], /--host takes/],
+    [["--header", "nothing"], /--header takes "Name: value"/],
+    [["--header", ": value"], /--header takes/],
+    [["--header", "Bad Name: value"], /--header takes/],
+    [["--header", "Name: a\r\nEvil: b"], /--header takes/],
+    [["--json=yes"], /^option "--json" does not take an argument$/],
+    [["--nope"], /^unknown option "--nope"$/],
+    [["-x"], /^unknown option "-x"$/],
+    [["[1,", "2]"], /one argument too many: "2\]"; PARAMS is one argument/],
+  ])("refuses %j", (argv, message) => {
+    expect(() => read(...argv)).toThrow(UsageError);
+    expect(() => read(...argv)).toThrow(message);
+  });
+
+  it("names the first argument that is missing, unless help is asked for", () => {
+    expect(() => readArgs(GRAMMAR, [])).toThrow(/^URL is missing$/);
+    expect(() => readArgs(GRAMMAR, ["url"])).toThrow(/^METHOD is missing$/);
+    expect(readArgs(GRAMMAR, ["-h"]).help).toBe(true);
+  });
+
+  it("never repeats a header, which may be a secret", () => {
+    expect(() => read("--header", "Authorization Bearer hunter2")).toThrow(
+      expect.objectContaining({ message: expect.not.stringContaining("hunter2") as string }) as Error,
+    );
+  });
+
+  it("refuses options of another command", () => {
+    expect(() => readArgs({ arguments: [], options: ["port"] }, ["--json"])).toThrow(/unknown option "--json"/);
+  });
+});
+
+describe("readUrl", () => {
+  it.each([
+    ["ws://a/b", "ws://a/b"],
+    ["wss://a:1/b?c", "wss://a:1/b?c"],
+    ["https://a/b", "https://a/b"],
+    ["localhost:3000", "ws://localhost:3000/"],
+    ["example.org/rpc", "ws://example.org/rpc"],
+    ["[::1]:80/x", "ws://[::1]/x"],
+  ])("reads %s", (text, href) => {
+    expect(readUrl(text).href).toBe(href);
+  });
+
+  it.each(["", "3000", ":3000", "ftp://a", "ws://", "ws://a:99999", "file:///etc"])("refuses %j", (text) => {
+    expect(() => readUrl(text)).toThrow(UsageError);
+  });
+
+  it("names host and port, and nothing secret", () => {
+    expect(hostAndPort(readUrl("ws://user:secret@example.org/rpc?token=1"))).toBe("example.org:80");
+    expect(hostAndPort(readUrl("wss://example.org"))).toBe("example.org:443");
+    expect(hostAndPort(readUrl("localhost:3000"))).toBe("localhost:3000");
+  });
+});
+
+async function* stdin(...chunks: Uint8Array[]): AsyncIterable<Uint8Array> {
+  yield* chunks;
+}
+
+describe("params", () => {
+  it("are an array or an object, as typed", () => {
+    expect(parseParams(' {"a": [1]} ', "PARAMS")).toEqual({ a: [1] });
+    expect(parseParams("[]", "PARAMS")).toEqual([]);
+  });
+
+  it.each([
+    ["3", "a number"],
+    ['"x"', "a string"],
+    ["true", "a boolean"],
+    ["null", "null"],
+  ])("refuse %s", (text, kind) => {
+    expect(() => parseParams(text, "PARAMS")).toThrow(`PARAMS must be a JSON array or object, got ${kind}`);
+  });
+
+  it("come from standard input for a hyphen, even when a character is split between chunks", async () => {
+    const bytes = new TextEncoder().encode('\ufeff["é"]');
+    await expect(readParams("-", stdin(bytes.subarray(0, 6), bytes.subarray(6)))).resolves.toEqual(["é"]);
+    await expect(readParams("-", stdin(Uint8Array.of(0xff)))).rejects.toThrow("standard input is not UTF-8");
+    await expect(readParams("-", stdin())).rejects.toThrow("standard input is empty");
+  });
+
+  it("point at the place of a fault", () => {
+    expect(() => parseParams('{"a": 1,}', "PARAMS")).toThrow(
+      expect.objectContaining({
+        message: expect.stringMatching(/^PARAMS is not JSON: .*\(line 1, column 9\)$/) as string,
+        excerpt: '{"a": 1,}\n        ^',
+      }) as Error,
+    );
+  });
+});

@@ -1,0 +1,236 @@
+import { spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { WebSocketServer } from "ws";
+import { RpcError } from "../../src/node.js";
+import { MAIN, run, start } from "./program.js";
+import { freePort, ours, stranger } from "./server.js";
+
+const methods = {
+  echo: (params: unknown) => params ?? "none",
+  ada: () => ({ name: "Ada", tags: ["x", null] }),
+  fail() {
+    throw new RpcError(403, "declined", { by: "you" });
+  },
+  hang: () => new Promise(() => {}),
+  big: ([length]: [number]) => "x".repeat(length),
+};
+
+describe("reciproc call", () => {
+  it("prints the result as one line of compact JSON when piped", async () => {
+    const { url } = await ours({ methods });
+    expect(await run(["call", url, "ada"])).toEqual({
+      code: 0,
+      stdout: '{"name":"Ada","tags":["x",null]}\n',
+      stderr: "",
+    });
+  });
+
+  it("sends params as typed, and none when left out", async () => {
+    const { url } = await ours({ methods });
+    expect((await run(["call", url, "echo", '{"a":[1,"é"]}'])).stdout).toBe('{"a":[1,"é"]}\n');
+    expect((await run(["call", url, "echo"])).stdout).toBe('"none"\n');
+  });
+
+  it("takes a URL without a scheme", async () => {
+    const { url } = await ours({ methods });
+    expect((await run(["call", url.replace("ws://", ""), "echo", "[7]"])).stdout).toBe("[7]\n");
+  });
+
+  it("reads params from standard input", async () => {
+    const { url } = await ours({ methods });
+    expect(await run(["call", url, "echo", "-"], "[1,\n 2]\n")).toMatchObject({ code: 0, stdout: "[1,2]\n" });
+  });
+
+  it("prints the result in an object with --json", async () => {
+    const { url } = await ours({ methods });
+    expect(await run(["call", url, "ada", "--json"])).toEqual({
+      code: 0,
+      stdout: '{"result":{"name":"Ada","tags":["x",null]}}\n',
+      stderr: "",
+    });
+  });
+
+  it("prints code, message and data of an error on standard error and exits 1", async () => {
+    const { url } = await ours({ methods });
+    expect(await run(["call", url, "fail"])).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: 'error 403: declined\n{"by":"you"}\n',
+    });
+    expect(await run(["call", url, "nobody"])).toMatchObject({ code: 1, stderr: "error -32601: Method not found\n" });
+  });
+
+  it("prints an error on standard output with --json, and exits 1", async () => {
+    const { url } = await ours({ methods });
+    expect(await run(["call", url, "fail", "--json"])).toEqual({
+      code: 1,
+      stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n',
+      stderr: "",
+    });
+  });
+
+  it("prints an error's message without what would command a terminal", async () => {
+    const { url } = await ours({
+      fallback: () => {
+        throw new RpcError(1, "a\u001b[2J\nb");
+      },
+    });
+    expect((await run(["call", url, "any"])).stderr).toBe("error 1: a\\x1b[2J b\n");
+  });
+
+  it("exits 1 when the answer does not come in time", async () => {
+    const { url } = await ours({ methods });
+    expect(await run(["call", url, "hang", "--timeout", "1000"])).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: '"hang" was not answered within 1000 ms\n',
+    });
+    const { code, stdout } = await run(["call", url, "hang", "--timeout", "1000", "--json"]);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: "TIMEOUT" } });
+  });
+
+  it("exits 1 when the answer breaks the protocol", async () => {
+    const url = await stranger((socket) => socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1}')));
+    const { code, stderr } = await run(["call", url, "any"]);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /^127\.0\.0\.1:\d+ broke the protocol: .*neither `result` nor `error`\n\{"jsonrpc":"2\.0","id":1\}\n$/,
+    );
+  });
+
+  it("says host, port and reason when nobody listens, and exits 2", async () => {
+    const port = await freePort();
+    expect(await run(["call", `ws://127.0.0.1:${port}/rpc`, "any"])).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `cannot connect to 127.0.0.1:${port}: connection refused\n`,
+    });
+  });
+
+  it("says that a name has no host, and exits 2", async () => {
+    const { code, stderr } = await run(["call", "ws://no-such-host.invalid", "any"]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /^cannot connect to no-such-host\.invalid:80: (no host has this name|the name cannot be looked up now)\n$/,
+    );
+  });
+
+  it("says which HTTP status refused it, and exits 2", async () => {
+    const closed = await ours({ authenticate: () => null });
+    const { code, stderr } = await run(["call", closed.url, "any"]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/: the server answered HTTP 401 Unauthorized \(credentials go into --header\)\n$/);
+    const json = await run(["call", closed.url, "any", "--json"]);
+    expect(json.code).toBe(2);
+    expect(JSON.parse(json.stdout)).toMatchObject({ error: { code: "CONNECT_FAILED", status: 401 } });
+    const { url } = await ours({ methods });
+    const foreign = await run(["call", url, "ada", "--header", "Origin: http://evil.example"]);
+    expect(foreign).toMatchObject({ code: 2, stderr: expect.stringContaining("HTTP 403 Forbidden\n") as string });
+  });
+
+  it("sends headers, and several of one name", async () => {
+    const { url } = await ours({
+      authenticate: ({ headers }) => headers,
+      methods: { headers: (_: unknown, { peer }: any) => [peer.data["authorization"], peer.data["x-tag"]] },
+    });
+    const argv = ["--header", "Authorization: Bearer t", "--header", "X-Tag: a", "--header", "x-tag: b"];
+    expect((await run(["call", url, "headers", ...argv])).stdout).toBe('["Bearer t","a, b"]\n');
+  });
+
+  it("tells the outcome when the connection is lost in mid-call, and exits 2", async () => {
+    const url = await stranger((socket) => socket.on("message", () => socket.terminate()));
+    const { code, stdout, stderr } = await run(["call", url, "any"]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(
+      /^lost the connection to 127\.0\.0\.1:\d+: it ended without a close; the call may have run\n$/,
+    );
+    const json = await run(["call", url, "any", "--json"]);
+    expect(json.code).toBe(2);
+    expect(JSON.parse(json.stdout)).toMatchObject({ error: { code: "CONNECTION_LOST", outcome: "unknown" } });
+  });
+
+  it("tells why a server closed in mid-call", async () => {
+    const url = await stranger((socket) => socket.on("message", () => socket.close(4001, "go away")));
+    expect((await run(["call", url, "any"])).stderr).toContain("closed with 4001 (go away); the call may have run\n");
+  });
+
+  it("points at the place in params that are not JSON, sends nothing and exits 64", async () => {
+    const server = await ours({ methods });
+    let connected = 0;
+    server.on("peer", () => connected++);
+    expect(await run(["call", server.url, "echo", '{"a": 1,}'])).toEqual({
+      code: 64,
+      stdout: "",
+      stderr:
+        'reciproc call: PARAMS is not JSON: expected a name in double quotes after the comma, got "}" (line 1, column 9)\n' +
+        '{"a": 1,}\n' +
+        "        ^\n",
+    });
+    const piped = await run(["call", server.url, "echo", "-"], "[1,\n2 3]");
+    expect(piped).toMatchObject({
+      code: 64,
+      stderr: expect.stringMatching(
+        /^reciproc call: standard input .*\(line 2, column 3\)\n2 3\]\n {2}\^\n$/,
+      ) as string,
+    });
+    expect(await run(["call", server.url, "echo", "3"])).toMatchObject({ code: 64 });
+    expect(connected).toBe(0);
+  });
+
+  it("prints a large result whole", async () => {
+    const { url } = await ours({ methods, limits: { maxReplyBytes: 2 ** 23 } });
+    const { code, stdout } = await run(["call", url, "big", "[5000000]"]);
+    expect(code).toBe(0);
+    expect(stdout.length).toBe(5_000_003);
+  });
+
+  it("does not crash when its reader goes away", async () => {
+    const { url } = await ours({ methods, limits: { maxReplyBytes: 2 ** 23 } });
+    const { child, ended } = start(["call", url, "big", "[5000000]"]);
+    child.stdout.once("data", () => child.stdout.destroy());
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("says that its output cannot be written, and exits 1", async () => {
+    const { url } = await ours({ methods });
+    // A file that is open for reading only takes no output.
+    const readOnly = openSync(MAIN, "r");
+    onTestFinished(() => closeSync(readOnly));
+    const child = spawn(process.execPath, [MAIN, "call", url, "ada"], { stdio: ["ignore", readOnly, "pipe"] });
+    let stderr = "";
+    child.stderr!.on("data", (bytes: Buffer) => (stderr += bytes.toString()));
+    const code = await new Promise((resolve) => child.on("close", resolve));
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringMatching(/^cannot write to standard output: EBADF[^\n]*\n$/) as string,
+    });
+  });
+
+  it("does not wait long for a server that leaves the close unanswered", async () => {
+    const http = createServer();
+    const upgrader = new WebSocketServer({ noServer: true });
+    const raw = new Promise<Socket>((resolve) =>
+      http.on("upgrade", (request, socket, head) =>
+        upgrader.handleUpgrade(request, socket, head, (webSocket) =>
+          webSocket.on("message", () => {
+            webSocket.send('{"jsonrpc":"2.0","id":1,"result":"done"}');
+            socket.pause();
+            resolve(socket as Socket);
+          }),
+        ),
+      ),
+    );
+    await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void http.close());
+    const begin = performance.now();
+    const ended = await run(["call", `ws://127.0.0.1:${(http.address() as AddressInfo).port}`, "any"]);
+    (await raw).destroy();
+    expect(ended).toEqual({ code: 0, stdout: '"done"\n', stderr: "" });
+    // The library alone would wait 5 seconds for the answer.
+    expect(performance.now() - begin).toBeLessThan(4_500);
+  });
+});

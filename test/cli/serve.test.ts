@@ -1,0 +1,121 @@
+import { describe, expect, it } from "vitest";
+import { connect } from "../../src/node.js";
+import { file, run, start, type Running } from "./program.js";
+import { freePort } from "./server.js";
+
+const API = `export default {
+  add: ([a, b]) => a + b,
+  ask: (_params, { peer }) => peer.request("confirm"),
+  fail() { throw new TypeError("two\\nlines"); },
+  hang: () => new Promise(() => {}),
+};\n`;
+
+async function serving(...args: string[]): Promise<Running & { url: string }> {
+  const running = start(["serve", await file("api.mjs", API), "--port", "0", ...args]);
+  const printed = await running.until("stdout", "\n");
+  return { ...running, url: printed.replace(/^listening on (\S+)\n$/, "$1") };
+}
+
+describe("reciproc serve", () => {
+  it("says where it listens in its first line, and serves the file's methods there", async () => {
+    const { url, child, ended } = await serving("--path", "/rpc");
+    expect(url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/rpc$/);
+    expect(await run(["call", url, "add", "[1,2]"])).toMatchObject({ code: 0, stdout: "3\n" });
+    await using peer = await connect(url, { methods: { confirm: () => "yes" } });
+    expect(await peer.request("ask")).toBe("yes");
+    child.kill("SIGTERM");
+    expect((await peer.closed).code).toBe(1001);
+    expect(await ended).toEqual({ code: 0, stdout: `listening on ${url}\n`, stderr: "" });
+  });
+
+  it("listens on the host and port it is given", async () => {
+    const port = await freePort();
+    const { url } = await serving("--port", String(port), "--host", "localhost");
+    expect(new URL(url).port).toBe(String(port));
+    expect(await run(["call", `localhost:${port}`, "add", "[1,2]"])).toMatchObject({ code: 0 });
+  });
+
+  it("ends on SIGINT with exit code 0", async () => {
+    const { child, ended } = await serving();
+    child.kill("SIGINT");
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("ends at once on a second signal, also while a peer leaves the close unanswered", async () => {
+    const { child, ended, url } = await serving();
+    const { WebSocket } = await import("ws");
+    const socket = new WebSocket(url);
+    await new Promise((resolve) => socket.once("open", resolve));
+    // It reads nothing any more, so it never answers the close.
+    socket.pause();
+    child.kill("SIGTERM");
+    // Refused from the moment the first signal was taken.
+    while (
+      await connect(url).then(
+        (peer) => (void peer.close(), true),
+        () => false,
+      )
+    );
+    child.kill("SIGTERM");
+    expect((await ended).code).toBe(143);
+    socket.terminate();
+  });
+
+  it("prints what a handler throws in one line, with its place", async () => {
+    const { url, until } = await serving();
+    expect(await run(["call", url, "fail"])).toMatchObject({ code: 1, stderr: "error -32603: Internal error\n" });
+    expect(await until("stderr", "\n")).toMatch(/^error: TypeError: two lines \(\/.*api\.mjs:4:18\)\n$/);
+  });
+
+  it("prints a refused upgrade in one line", async () => {
+    const { url, until } = await serving("--path", "/rpc");
+    await expect(connect(url.replace("/rpc", "/other"))).rejects.toMatchObject({ status: 404 });
+    expect(await until("stderr", "\n")).toMatch(/^refused 127\.0\.0\.1: 404, .*"\/rpc"\n$/);
+  });
+
+  it("exits 2 when it cannot listen", async () => {
+    const { url } = await serving();
+    const { port } = new URL(url);
+    expect(await run(["serve", await file("api.mjs", API), "--port", port])).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `cannot listen on 127.0.0.1:${port}: the address is in use\n`,
+    });
+  });
+
+  it.each([
+    ["throws", 'throw new Error("no luck");', /cannot load ".*": Error: no luck \(.*api\.mjs:1:7\)/],
+    ["is not JavaScript", "export default {", /cannot load ".*": SyntaxError: .*node --check .* shows the place/],
+    [
+      "imports what is not there",
+      'import "no-such-package-here";',
+      /cannot load ".*Cannot find package 'no-such-package-here'/,
+    ],
+    ["never finishes loading", "await new Promise(() => {});", /never finishes loading/],
+    ["has no default export", "export const add = 1;", /has no default export/],
+    ["exports no object", "export default 3;", /is not a plain object of methods/],
+    ["exports an instance", "export default new (class A { add() {} })();", /is not a plain object of methods/],
+    ["exports nothing callable", "export default {};", /holds no methods/],
+    [
+      "holds something not a function",
+      "export default { add() {}, version: 3 };",
+      /"version" in the default export of ".*" is not a function/,
+    ],
+  ])("exits 64 with one line when the file %s", async (_name, text, message) => {
+    const { code, stdout, stderr } = await run(["serve", await file("api.mjs", text), "--port", "0"]);
+    expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
+    expect(stderr).toMatch(message);
+    expect(stderr).toMatch(/^reciproc serve: [^\n]*; see `reciproc serve --help`\n$/);
+  });
+
+  it("exits 64 when the file is missing or a directory", async () => {
+    expect(await run(["serve", "no-such-file.mjs"])).toMatchObject({
+      code: 64,
+      stderr: 'reciproc serve: there is no file "no-such-file.mjs"; see `reciproc serve --help`\n',
+    });
+    expect(await run(["serve", "."])).toMatchObject({
+      code: 64,
+      stderr: expect.stringContaining('"." is not a file') as string,
+    });
+  });
+});

@@ -1,0 +1,39 @@
+/** Servers to call: one of ours, and strangers that misbehave. */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { onTestFinished } from "vitest";
+import { WebSocketServer, type WebSocket } from "ws";
+import { serve, type AnyMethods, type Server, type ServeOptions } from "../../src/node.js";
+
+type Options = Omit<Partial<ServeOptions<AnyMethods, AnyMethods, any>>, "methods" | "fallback"> & {
+  methods?: Record<string, (params: any, context: any) => unknown>;
+  fallback?: (params: any, context: any) => unknown;
+};
+
+/** One of ours, closed when the test is over. */
+export async function ours(options: Options = {}): Promise<Server> {
+  const server = await serve({ port: 0, methods: {}, ...options });
+  onTestFinished(() => server.close());
+  return server;
+}
+
+/** One that does with each connection whatever `onSocket` says; answers its URL. */
+export async function stranger(onSocket: (socket: WebSocket) => void): Promise<string> {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  server.on("connection", onSocket);
+  onTestFinished(() => {
+    for (const socket of server.clients) socket.terminate();
+    server.close();
+  });
+  await new Promise((resolve) => server.once("listening", resolve));
+  return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** A port where nobody listens. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
