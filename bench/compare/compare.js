@@ -73,8 +73,10 @@ function publish(document, text) {
 
 /** For the README: a column for each contender, and of each cell what stands before its details. */
 function brief([head, ...rows]) {
-  const verdict = (cell, column) => (column === 0 ? cell.split(",")[0] : cell.split(": ")[0]);
-  return head.map((title, column) => [title.split(": its")[0], ...rows.map((row) => verdict(row[column], column))]);
+  return head.map((title, column) => {
+    const details = column === 0 ? "," : ": ";
+    return [title.split(": its")[0], ...rows.map((row) => row[column].split(details)[0])];
+  });
 }
 
 const measured = [["", ...facts.map((fact) => fact.title)], ...(await measure())];

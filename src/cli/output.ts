@@ -16,7 +16,7 @@ export class Output {
   /** Resolves when nothing can be written any more. */
   readonly broken: Promise<void>;
   readonly #stream: Stream;
-  #error: Error | undefined;
+  #error: NodeJS.ErrnoException | undefined;
 
   constructor(stream: Stream, allowColor: boolean, env: NodeJS.ProcessEnv = process.env) {
     this.#stream = stream;
@@ -56,7 +56,7 @@ export class Output {
     if (this.#error === undefined) {
       await new Promise<void>((resolve) => this.#stream.write("", () => resolve()));
     }
-    return (this.#error as NodeJS.ErrnoException | undefined)?.code === "EPIPE" ? undefined : this.#error;
+    return this.#error?.code === "EPIPE" ? undefined : this.#error;
   }
 
   #paint(json: string): string {

@@ -1,7 +1,10 @@
+import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Peer } from "../../src/index.js";
+import { launch } from "../browser/chromium.js";
+import { startSite } from "../browser/site.js";
 import { clean, compile, extract, folder, Running } from "./examples.js";
 
 beforeAll(async () => {
@@ -31,6 +34,29 @@ describe("the README", () => {
     expect(await client.line(/room/)).toBe('the room is "Attic"');
     await client.exited;
     await server.stop();
+  });
+
+  it("has a first example that runs in a browser as it stands", async () => {
+    const server = new Running("server.js");
+    await server.line(/listening/);
+    const [browser, site] = await Promise.all([launch(), startSite()]);
+    try {
+      const page = await browser.newPage();
+      const asked: string[] = [];
+      page.on("dialog", (dialog) => {
+        asked.push(dialog.message());
+        void dialog.accept();
+      });
+      await page.goto(`http://localhost:${site.port}/`);
+      await page.addScriptTag({ type: "module", content: await readFile(`${folder}/browser.js`, "utf8") });
+      await page.waitForFunction('document.title.startsWith("the room")');
+      expect(asked).toEqual(['Call the room "Kitchen"?']);
+      expect(await page.title()).toBe('the room is "Kitchen"');
+    } finally {
+      await browser.close();
+      site.http.close();
+      await server.stop();
+    }
   });
 
   it("has a chat that runs as it stands", async () => {

@@ -1,0 +1,82 @@
+/** What the two sides call each other for. Types only: nothing here exists at run time. */
+
+export type Color = "ink" | "red" | "orange" | "yellow" | "green" | "blue" | "violet" | "pink";
+
+/** How somebody introduces themselves. */
+export interface Profile {
+  name: string;
+  color: Color;
+}
+
+/** Somebody who is here. */
+export interface Person extends Profile {
+  id: string;
+}
+
+/** A line on the board. Places are fractions of the board's width and height, so that every window shows the same picture. */
+export interface Stroke {
+  id: string;
+  color: Color;
+  /** How thick, as a fraction of the board's width. */
+  size: number;
+  /** x, y, x, y, ... */
+  points: number[];
+}
+
+/** One line of the chat. */
+export interface Line extends Profile {
+  text: string;
+}
+
+/** What somebody answered when asked to clear the board. */
+export type Answer = "agreed" | "refused" | "did not answer" | "left";
+
+/** How a vote ended. */
+export interface Verdict {
+  by: string;
+  cleared: boolean;
+  answers: { name: string; answer: Answer }[];
+}
+
+/** What a newcomer needs to catch up. */
+export interface Welcome {
+  you: string;
+  people: Person[];
+  strokes: Stroke[];
+  chat: Line[];
+  /** How long a vote lasts. */
+  voteTimeoutMs: number;
+}
+
+/** What the server serves. */
+export interface ServerApi {
+  /** Comes first. From then on everything that happens is pushed. */
+  join(params: Profile): Welcome;
+  rename(params: Profile): void;
+  /** Begins stroke number `stroke` of this person, or makes it longer. */
+  draw(params: { stroke: number; size: number; points: number[] }): void;
+  /** Takes back this person's newest stroke. */
+  undo(): void;
+  move(params: { x: number; y: number }): void;
+  say(params: { text: string }): void;
+  react(params: { emoji: string }): void;
+  /** Asks everybody else; answers when all have answered or the time is up. */
+  clear(): Verdict;
+}
+
+/** What each page serves. */
+export interface ClientApi {
+  /** Asks the person: may the board be cleared? Whoever does not answer within `timeoutMs` has not agreed. */
+  vote(params: { by: string; timeoutMs: number }): boolean;
+  /** Answered at once: the server measures the round trip. */
+  ping(): void;
+  people(params: { people: Person[] }): void;
+  drew(params: Stroke): void;
+  erased(params: { strokes: string[] }): void;
+  moved(params: { id: string; x: number; y: number }): void;
+  said(params: Line): void;
+  reacted(params: Profile & { emoji: string }): void;
+  decided(params: Verdict): void;
+  /** Once a second: the messages of that second, and everybody's newest round trip. */
+  stats(params: { perSecond: number; roundTrips: { id: string; ms: number }[] }): void;
+}

@@ -1,0 +1,45 @@
+/** The chat: one line in, many lines out. */
+import type { Line } from "../api.js";
+import { byId, element } from "./dom.js";
+import { complain } from "./notice.js";
+
+const MOST_LINES = 200;
+const lines = byId("lines", HTMLElement);
+const form = byId("say", HTMLFormElement);
+const input = byId("text", HTMLInputElement);
+let atEnd = true;
+
+/** Shows these lines and no others. */
+export function load(all: readonly Line[]): void {
+  lines.replaceChildren();
+  for (const line of all) show(line);
+}
+
+/** Adds a line, and scrolls to it unless the reader is looking further up. */
+export function show({ name, color, text }: Line): void {
+  const item = element("li", "line");
+  item.style.setProperty("--c", `var(--${color})`);
+  item.append(element("b", "name", name), element("span", "text", text));
+  lines.append(item);
+  if (lines.childElementCount > MOST_LINES) lines.firstElementChild!.remove();
+  follow();
+}
+
+function follow(): void {
+  if (atEnd) lines.scrollTop = lines.scrollHeight;
+}
+
+lines.addEventListener("scroll", () => {
+  atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 20;
+});
+// The panel above may take some of its height.
+new ResizeObserver(follow).observe(lines);
+
+/** Calls `say` with what is sent. The text stays in its field until it has arrived. */
+export function onSay(say: (text: string) => Promise<unknown>): void {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = input.value.trim();
+    if (text !== "") say(text).then(() => (input.value = ""), complain);
+  });
+}

@@ -1,0 +1,76 @@
+/** The pointer, be it mouse, finger or pen: what it draws and where it is, told once a frame and not once an event. */
+import { canvas } from "./board.js";
+import { byId } from "./dom.js";
+
+/** A piece of a stroke. */
+export interface Piece {
+  stroke: number;
+  size: number;
+  points: number[];
+}
+
+/** A message stays small, and one endless line does not stay one stroke. */
+const MOST_POINTS = 250;
+
+const sizes = byId("sizes", HTMLFormElement);
+let strokes = 0;
+let drawing: { pointer: number; piece: Piece; drawn: number } | undefined;
+let place: { x: number; y: number } | undefined;
+let frame = 0;
+
+/** Starts to listen. `draw` gets the pieces, `move` the places. */
+export function start(draw: (piece: Piece) => void, move: (place: { x: number; y: number }) => void): void {
+  const flush = (): void => {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    if (drawing !== undefined && drawing.piece.points.length > 0) {
+      draw(drawing.piece);
+      drawing.piece = { ...drawing.piece, points: [] };
+    }
+    if (place !== undefined) move(place);
+    place = undefined;
+  };
+  const add = (event: PointerEvent): void => {
+    const { x, y } = (place = placeOf(event));
+    frame ||= requestAnimationFrame(flush);
+    if (drawing?.pointer !== event.pointerId) return;
+    drawing.piece.points.push(x, y);
+    if (++drawing.drawn < MOST_POINTS) return;
+    flush();
+    begin(event);
+    drawing.piece.points.push(x, y);
+  };
+  const end = ({ pointerId }: PointerEvent): void => {
+    if (drawing?.pointer !== pointerId) return;
+    flush();
+    drawing = undefined;
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || drawing !== undefined) return;
+    // From here on every move of this pointer comes here, wherever it goes.
+    canvas.setPointerCapture(event.pointerId);
+    begin(event);
+    add(event);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    // Between two frames a pointer may have moved many times; without these, quick curves have corners.
+    const events = event.getCoalescedEvents?.() ?? [];
+    for (const each of events.length > 0 ? events : [event]) add(each);
+  });
+  for (const type of ["pointerup", "pointercancel", "lostpointercapture"] as const) canvas.addEventListener(type, end);
+}
+
+function begin({ pointerId: pointer }: PointerEvent): void {
+  const size = Number(new FormData(sizes).get("size"));
+  drawing = { pointer, piece: { stroke: ++strokes, size, points: [] }, drawn: 0 };
+}
+
+function placeOf({ clientX, clientY }: PointerEvent): { x: number; y: number } {
+  const { left, top, width, height } = canvas.getBoundingClientRect();
+  return { x: fraction((clientX - left) / width), y: fraction((clientY - top) / height) };
+}
+
+/** Four digits are as fine as a pixel, and short on the wire; the server takes no more. */
+function fraction(value: number): number {
+  return Math.round(Math.min(1, Math.max(0, value)) * 10_000) / 10_000;
+}

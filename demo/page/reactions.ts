@@ -1,0 +1,25 @@
+/** Emoji that float up over the board. */
+import type { Profile } from "../api.js";
+import { byId, element } from "./dom.js";
+
+const MOST = 40;
+const sky = byId("sky", HTMLElement);
+
+/** Lets one rise, with the name of who sent it. */
+export function float({ name, color, emoji }: Profile & { emoji: string }): void {
+  if (sky.childElementCount >= MOST) sky.firstElementChild!.remove();
+  const balloon = element("div", "balloon");
+  balloon.append(element("span", "emoji", emoji), element("span", "name", name));
+  balloon.style.setProperty("--c", `var(--${color})`);
+  balloon.style.left = `${10 + Math.random() * 80}%`;
+  balloon.style.setProperty("--sway", `${Math.round(Math.random() * 60 - 30)}px`);
+  balloon.addEventListener("animationend", () => balloon.remove());
+  sky.append(balloon);
+}
+
+/** Calls `react` with the emoji of the button that is pressed. */
+export function onReact(react: (emoji: string) => void): void {
+  for (const button of byId("emojis", HTMLElement).querySelectorAll("button")) {
+    button.addEventListener("click", () => react(button.value));
+  }
+}

@@ -1,0 +1,57 @@
+/** The question the server asks this page, and what comes of it. */
+import type { Verdict } from "../api.js";
+import { byId } from "./dom.js";
+import { show } from "./notice.js";
+
+const card = byId("vote", HTMLElement);
+const question = byId("question", HTMLElement);
+const left = byId("left", HTMLElement);
+
+let answer = (_agreed: boolean): void => {};
+let stopWaiting = (): void => {};
+
+byId("agree", HTMLButtonElement).addEventListener("click", () => answer(true));
+byId("refuse", HTMLButtonElement).addEventListener("click", () => answer(false));
+
+/** Asks the person, and promises the answer. It is the handler's result, so it travels back as the reply to the server's call. */
+export function ask({ by, timeoutMs }: { by: string; timeoutMs: number }, signal: AbortSignal): Promise<boolean> {
+  question.textContent = `${by} would like to clear the board.`;
+  card.style.setProperty("--time", `${timeoutMs}ms`);
+  card.hidden = false;
+  const stop = countDown(timeoutMs, (seconds) => (left.textContent = `${seconds} s left`));
+  return new Promise((resolve) => {
+    answer = (agreed) => {
+      stop();
+      clearTimeout(late);
+      card.hidden = true;
+      resolve(agreed);
+    };
+    const late = setTimeout(answer, timeoutMs, false);
+    // The connection ended: nobody waits for the answer any more.
+    signal.addEventListener("abort", () => answer(false));
+  });
+}
+
+/** Shows the one who asked how long the others may still take, until it is decided or the undo is called. */
+export function wait(timeoutMs: number): () => void {
+  stopWaiting();
+  const stop = countDown(timeoutMs, (seconds) => show(`Waiting for everybody else to agree: ${seconds} s left`));
+  return (stopWaiting = stop);
+}
+
+/** Tells how it ended: the board is cleared when all who stayed agreed. */
+export function decide({ by, cleared, answers }: Verdict): void {
+  stopWaiting();
+  answer(false);
+  const against = answers.filter(({ answer: given }) => given !== "agreed" && given !== "left");
+  if (!cleared) show(`The board stays: ${against.map(({ name, answer: given }) => `${name} ${given}`).join(", ")}.`);
+  else show(answers.length === 0 ? `${by} cleared the board.` : `Everybody agreed: ${by} cleared the board.`);
+}
+
+function countDown(timeoutMs: number, tell: (seconds: number) => void): () => void {
+  const end = performance.now() + timeoutMs;
+  const tick = (): void => tell(Math.max(0, Math.ceil((end - performance.now()) / 1000)));
+  const ticking = setInterval(tick, 250);
+  tick();
+  return () => clearInterval(ticking);
+}

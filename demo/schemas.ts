@@ -1,0 +1,48 @@
+/** What the server accepts. Any Standard Schema would do (zod, valibot, arktype); one made by hand is this small. */
+import type { Params, SchemaResult, StandardSchema } from "reciproc";
+import type { Profile, ServerApi } from "./api.js";
+
+type Check = (value: any) => boolean;
+
+const COLORS = new Set(["ink", "red", "orange", "yellow", "green", "blue", "violet", "pink"]);
+const EMOJIS = new Set(["❤️", "🎉", "😂", "👏", "🔥", "🚀"]);
+
+/** Four digits at most: a newcomer gets the whole board in one message, so every number on it must be short. */
+const fraction: Check = (value) =>
+  typeof value === "number" && value >= 0 && value <= 1 && Math.round(value * 10_000) / 10_000 === value;
+const text =
+  (most: number): Check =>
+  (value) =>
+    typeof value === "string" && value.trim() !== "" && value.length <= most;
+const points: Check = (value) =>
+  Array.isArray(value) && value.length > 0 && value.length <= 1000 && value.length % 2 === 0 && value.every(fraction);
+
+const profile = object<Profile>({ name: text(24), color: (value) => COLORS.has(value) });
+
+export const schemas = {
+  join: profile,
+  rename: profile,
+  draw: object<Params<ServerApi["draw"]>>({
+    stroke: Number.isSafeInteger,
+    size: (value) => fraction(value) && value > 0 && value < 0.1,
+    points,
+  }),
+  move: object<Params<ServerApi["move"]>>({ x: fraction, y: fraction }),
+  say: object<Params<ServerApi["say"]>>({ text: text(300) }),
+  react: object<Params<ServerApi["react"]>>({ emoji: (value) => EMOJIS.has(value) }),
+};
+
+/** An object whose members pass their checks; members without one are left out of what the handler gets. */
+function object<T>(checks: { [K in keyof T & string]: Check }): StandardSchema<T> {
+  const validate = (value: unknown): SchemaResult<T> => {
+    const given = new Map(Object.entries(value ?? {}));
+    const names = Object.keys(checks) as (keyof T & string)[];
+    const issues = names
+      .filter((name) => !checks[name](given.get(name)))
+      .map((name) => ({ message: `\`${name}\` does not fit`, path: [name] }));
+    return issues.length > 0
+      ? { issues }
+      : { value: Object.fromEntries(names.map((name) => [name, given.get(name)])) as T };
+  };
+  return { "~standard": { validate } };
+}

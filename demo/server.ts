@@ -1,0 +1,171 @@
+/**
+ * One board that everybody who opens the page shares. `npm run demo` starts it.
+ *
+ * Environment: PORT (3000; the next free one when it is taken, 0 for any), HOST (127.0.0.1: this machine only),
+ * VOTE_TIMEOUT_MS (10000).
+ */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { inspect } from "node:util";
+import { ConnectionLostError, RpcError, serve, type Peer, type Topic } from "reciproc/node";
+import type { Answer, ClientApi, Line, Person, Profile, ServerApi, Verdict } from "./api.js";
+import { serveFile } from "./files.js";
+import { schemas } from "./schemas.js";
+import { Strokes } from "./strokes.js";
+
+/** `peer.data`: who sits behind a connection. */
+interface Seat {
+  /** `undefined` until they join. */
+  profile: Profile | undefined;
+  roundTripMs: number | undefined;
+}
+type Member = Peer<ServerApi, ClientApi, Seat>;
+
+const VOTE_TIMEOUT_MS = Number(process.env["VOTE_TIMEOUT_MS"] ?? 10_000);
+const MOST_LINES = 100;
+
+const strokes = new Strokes();
+const chat: Line[] = [];
+let messages = 0;
+let voting = false;
+
+const http = createServer((request, response) => void serveFile(request, response));
+
+const server = await serve<ServerApi, ClientApi, Seat>({
+  server: http,
+  path: "/rpc",
+  limits: { maxConnections: 100, maxMessageBytes: 32 * 1024 },
+  authenticate: () => ({ profile: undefined, roundTripMs: undefined }),
+  schemas,
+
+  /** Every call passes here, in both directions. */
+  around({ direction, method, peer }, next) {
+    messages++;
+    const { profile } = (peer as Member).data;
+    if (direction === "incoming" && method !== "join" && profile === undefined) throw new RpcError(401, "Join first");
+    return next();
+  },
+
+  methods: {
+    join(profile, { peer }) {
+      peer.data.profile = profile;
+      board.add(peer);
+      pushPeople();
+      return { you: peer.id, people: everybody(), strokes: strokes.all(), chat, voteTimeoutMs: VOTE_TIMEOUT_MS };
+    },
+    rename(profile, { peer }) {
+      peer.data.profile = profile;
+      pushPeople();
+    },
+    draw({ stroke, size, points }, { peer }) {
+      const piece = { id: `${peer.id}/${stroke}`, color: profileOf(peer).color, size, points };
+      const gone = strokes.extend(piece);
+      push("drew", piece, { except: peer });
+      if (gone.length > 0) push("erased", { strokes: gone });
+    },
+    undo(_params, { peer }) {
+      const id = strokes.newest(`${peer.id}/`);
+      if (id === undefined) return;
+      strokes.delete(id);
+      push("erased", { strokes: [id] });
+    },
+    move({ x, y }, { peer }) {
+      push("moved", { id: peer.id, x, y }, { except: peer });
+    },
+    say({ text }, { peer }) {
+      const line = { ...profileOf(peer), text: text.trim() };
+      if (chat.push(line) > MOST_LINES) chat.shift();
+      push("said", line);
+    },
+    react({ emoji }, { peer }) {
+      push("reacted", { emoji, ...profileOf(peer) });
+    },
+    async clear(_params, { peer, signal }) {
+      if (voting) throw new RpcError(409, "A vote is under way already");
+      voting = true;
+      try {
+        const verdict = await vote(peer, signal);
+        if (verdict.cleared) strokes.clear();
+        push("decided", verdict);
+        return verdict;
+      } finally {
+        voting = false;
+      }
+    },
+  },
+});
+
+/** Everybody who has joined. Whoever disconnects leaves it without being told to. */
+const board: Topic<ServerApi, ClientApi, Seat> = server.topic("board");
+server.on("peer", (peer) => peer.on("close", pushPeople));
+server.on("error", (error) => process.stderr.write(`${inspect(error)}\n`));
+
+/** Notifies everybody. `around` does not see these: they are encoded once, not once for each peer. */
+const push: typeof board.notify = (method, ...args) => {
+  messages += board.size;
+  board.notify(method, ...args);
+};
+
+function pushPeople(): void {
+  push("people", { people: everybody() });
+}
+
+function everybody(): Person[] {
+  return [...board].map((peer) => ({ id: peer.id, ...profileOf(peer) }));
+}
+
+function profileOf(peer: Member): Profile {
+  return peer.data.profile!;
+}
+
+/** Asks everybody else at the same time. The board is cleared when nobody who stays objects. */
+async function vote(asker: Member, signal: AbortSignal): Promise<Verdict> {
+  const by = profileOf(asker).name;
+  const voters = [...board].filter((peer) => peer !== asker);
+  const answers = await Promise.all(
+    voters.map(async (voter) => ({ name: profileOf(voter).name, answer: await ask(voter, by, signal) })),
+  );
+  return { by, cleared: answers.every(({ answer }) => answer === "agreed" || answer === "left"), answers };
+}
+
+/** The server calls the page. `signal` aborts when the asker leaves: then nobody waits for the answer any more. */
+async function ask(voter: Member, by: string, signal: AbortSignal): Promise<Answer> {
+  const timeoutMs = VOTE_TIMEOUT_MS;
+  try {
+    const agreed: unknown = await voter.request("vote", { by, timeoutMs }, { timeoutMs, signal });
+    // The contract says boolean; what comes from outside is checked all the same.
+    return agreed === true ? "agreed" : "refused";
+  } catch (error) {
+    return error instanceof ConnectionLostError ? "left" : "did not answer";
+  }
+}
+
+/** Measures every round trip by a call, and tells everybody. */
+setInterval(() => {
+  for (const peer of board) void measure(peer);
+  const roundTrips = [...board].flatMap(({ id, data: { roundTripMs: ms } }) => (ms === undefined ? [] : { id, ms }));
+  push("stats", { perSecond: messages, roundTrips });
+  messages = 0;
+}, 1000);
+
+async function measure(peer: Member): Promise<void> {
+  const start = performance.now();
+  try {
+    await peer.request("ping", undefined, { timeoutMs: 5000 });
+    peer.data.roundTripMs = performance.now() - start;
+  } catch {
+    // Too slow or gone: the last figure stands, or the peer is no longer on the board.
+  }
+}
+
+let port = Number(process.env["PORT"] ?? 3000);
+const listen = (): unknown => http.listen(port, process.env["HOST"] ?? "127.0.0.1");
+http.on("listening", () => {
+  const { port: taken } = http.address() as AddressInfo;
+  process.stdout.write(`reciproc demo: http://localhost:${taken}\nOpen it in two windows, side by side.\n`);
+});
+http.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EADDRINUSE" || ++port > 65535) throw error;
+  listen();
+});
+listen();

@@ -1,0 +1,91 @@
+/** The demo as people meet it: its server in a process of its own, its page in a browser. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import type { Browser, Page } from "playwright-core";
+
+const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
+
+/** A running demo. */
+export interface Demo extends AsyncDisposable {
+  url: string;
+}
+
+/** Somebody at the board, and what their page complained about. */
+export interface Visitor {
+  page: Page;
+  complaints: string[];
+}
+
+/** Starts the demo's server and reads its address from what it prints. */
+export async function startDemo(env: Record<string, string> = {}): Promise<Demo> {
+  const child = spawn(process.execPath, [SERVER], {
+    env: { ...process.env, PORT: "0", ...env },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const lines = createInterface(child.stdout);
+  const [line] = (await Promise.race([
+    once(lines, "line"),
+    once(child, "exit").then(([code]) => Promise.reject(new Error(`the demo ended with ${String(code)}`))),
+  ])) as [string];
+  return {
+    url: /^reciproc demo: (http:\S+)$/.exec(line)?.[1] ?? `not an address: ${line}`,
+    async [Symbol.asyncDispose]() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      child.kill();
+      await once(child, "exit");
+    },
+  };
+}
+
+/** Opens the page in a browser context of its own, and waits until it has joined. */
+export async function visit(browser: Browser, url: string, name: string, options: object = {}): Promise<Visitor> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  // Below the test's own limit, so that a failure names what it waited for.
+  context.setDefaultTimeout(10_000);
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
+  });
+  page.on("response", (response) => {
+    if (response.status() >= 400) complaints.push(`${response.status()} ${response.url()}`);
+  });
+  await page.goto(url);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const field = page.getByLabel("You are");
+  await field.fill(name);
+  await field.press("Enter");
+  await page.locator(".person", { hasText: `${name} (you)` }).waitFor({ state: "attached" });
+  return { page, complaints };
+}
+
+/** Draws with the mouse; the points are fractions of the board. */
+export async function draw(page: Page, points: [x: number, y: number][]): Promise<void> {
+  const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
+  for (const [i, point] of points.entries()) {
+    await page.mouse.move(x + point[0] * width, y + point[1] * height, { steps: i === 0 ? 1 : 6 });
+    if (i === 0) await page.mouse.down();
+  }
+  await page.mouse.up();
+}
+
+/** What the board looks like, as a grid of `X` where something is drawn and `.` where nothing is. */
+export function picture(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const { width, height } = document.querySelector("canvas")!;
+    const copy = new OffscreenCanvas(width, height).getContext("2d")!;
+    copy.drawImage(document.querySelector("canvas")!, 0, 0);
+    const { data } = copy.getImageData(0, 0, width, height);
+    const [columns, rows] = [32, 24];
+    const grid = Array.from({ length: rows }, () => Array.from({ length: columns }, () => "."));
+    for (let i = 3; i < data.length; i += 4) {
+      if (data[i]! < 128) continue;
+      const at = (i - 3) / 4;
+      grid[Math.floor(((at / width) | 0) * (rows / height))]![Math.floor((at % width) * (columns / width))] = "X";
+    }
+    return grid.map((row) => row.join("")).join("\n");
+  });
+}

@@ -1,0 +1,202 @@
+import { once } from "node:events";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { WebSocketServer } from "ws";
+import { serve, type Peer, type Refusal, type Server } from "../../src/node.js";
+import { launch } from "./chromium.js";
+import { startSite } from "./site.js";
+
+interface ServerApi {
+  add(params: [a: number, b: number]): number;
+  /** Calls the page back before it answers. */
+  ask(params: { question: string }): string;
+  /** Tells the page something longer than it takes. */
+  flood(): void;
+  never(): string;
+  noted(params: { text: string }): void;
+}
+interface ClientApi {
+  confirm(params: { question: string }): boolean;
+  noted(params: { text: string }): void;
+}
+
+let browser: Browser;
+let site: Awaited<ReturnType<typeof startSite>>;
+let server: Server<ServerApi, ClientApi>;
+let page: Page;
+const noted: string[] = [];
+
+beforeAll(async () => {
+  // A name of somebody else's, which leads to this machine all the same: what DNS rebinding does.
+  browser = await launch(["--host-resolver-rules=MAP elsewhere.test 127.0.0.1"]);
+  site = await startSite();
+  server = await serve<ServerApi, ClientApi>({
+    server: site.http,
+    path: "/rpc",
+    limits: { maxMessageBytes: 10_000 },
+    methods: {
+      add: ([a, b]) => a + b,
+      ask: async (question, { peer }) => ((await peer.request("confirm", question)) ? "confirmed" : "declined"),
+      flood: (_params, { peer }) => void peer.notify("noted", { text: "x".repeat(2000) }),
+      never: () => new Promise<string>(() => {}),
+      noted: ({ text }, { peer }) => {
+        noted.push(text);
+        peer.notify("noted", { text: `${text} yourself` });
+      },
+    },
+  });
+});
+afterAll(async () => {
+  await browser.close();
+  await server.close();
+  site.http.close();
+});
+beforeEach(async () => {
+  noted.length = 0;
+  page = await browser.newPage();
+  await open(`http://127.0.0.1:${site.port}/`);
+});
+afterEach(() => page.close());
+
+async function open(url: string): Promise<void> {
+  await page.goto(url);
+  await page.waitForFunction(() => document.title === "ready");
+}
+
+/** What the page's `connect` rejects with; false when it is no `ConnectError`. */
+function attempt(url: string): Promise<unknown> {
+  return page.evaluate(async (target) => {
+    const error = await reciproc.connect(target).catch((reason: unknown) => reason);
+    return error instanceof reciproc.ConnectError && { code: error.code, status: error.status, url: error.url };
+  }, url);
+}
+
+/** The peer of the page that connects next. */
+async function nextPeer(): Promise<Peer<ServerApi, ClientApi>> {
+  const [peer] = (await once(server as never, "peer")) as [Peer<ServerApi, ClientApi>];
+  return peer;
+}
+
+it("calls a server from a page", async () => {
+  const answers = await page.evaluate(async () => {
+    const peer = await reciproc.connect("/rpc");
+    const [sum, unknown] = await Promise.all([
+      peer.request("add", [1, 2]),
+      peer.request("nothing").catch((error: unknown) => (error as { code: number }).code),
+    ]);
+    return { sum, unknown, state: peer.state };
+  });
+  expect(answers).toEqual({ sum: 3, unknown: -32601, state: "open" });
+});
+
+it("lets the server call the page while the page's call waits", async () => {
+  const answers = await page.evaluate(async () => {
+    const asked: unknown[] = [];
+    const peer = await reciproc.connect("/rpc", {
+      methods: { confirm: (params: { question: string }) => asked.push(params) === 1 },
+    });
+    return [await peer.request("ask", { question: "sure?" }), await peer.request("ask", { question: "still?" }), asked];
+  });
+  expect(answers).toEqual(["confirmed", "declined", [{ question: "sure?" }, { question: "still?" }]]);
+});
+
+it("notifies both ways", async () => {
+  const heard = await page.evaluate(async () => {
+    const peer = await reciproc.connect("/rpc");
+    const came = new Promise((resolve) => peer.on("notification", (method, params) => resolve({ method, params })));
+    return [peer.notify("noted", { text: "héllo" }), await came];
+  });
+  expect(heard).toEqual([true, { method: "noted", params: { text: "héllo yourself" } }]);
+  expect(noted).toEqual(["héllo"]);
+});
+
+it("shows both sides the code and the reason the page closes with", async () => {
+  const served = nextPeer();
+  const info = page.evaluate(async () => {
+    const peer = await reciproc.connect("/rpc");
+    const lost = peer.request("never").catch((error: unknown) => (error as { outcome: string }).outcome);
+    await peer.close(4001, "enough");
+    return { ...(await peer.closed), lost: await lost, later: peer.notify("noted", { text: "" }) };
+  });
+  expect(await (await served).closed).toMatchObject({ code: 4001, reason: "enough" });
+  expect(await info).toEqual({ code: 4001, reason: "enough", lost: "unknown", later: false });
+});
+
+it("shows both sides the code and the reason the server closes with", async () => {
+  const served = nextPeer();
+  const info = page.evaluate(async () => (await reciproc.connect("/rpc")).closed);
+  const peer = await served;
+  await peer.close(4002, "closing time");
+  expect(await peer.closed).toMatchObject({ code: 4002, reason: "closing time" });
+  expect(await info).toEqual({ code: 4002, reason: "closing time" });
+});
+
+it("closes with 4413 when a message is longer than the page takes", async () => {
+  const served = nextPeer();
+  const info = page.evaluate(async () => {
+    const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 } });
+    const heard: string[] = [];
+    peer.on("notification", (method) => void heard.push(method));
+    const error = await peer.request("flood").catch((reason: unknown) => reason as Error & { outcome: string });
+    const outcome = error instanceof reciproc.ConnectionLostError && error.outcome;
+    return { code: (await peer.closed).code, outcome, heard };
+  });
+  expect(await (await served).closed).toMatchObject({ code: 4413 });
+  expect(await info).toEqual({ code: 4413, outcome: "unknown", heard: [] });
+});
+
+it("sees 1009 when a message is longer than the server takes", async () => {
+  const served = nextPeer();
+  const code = page.evaluate(async () => {
+    const peer = await reciproc.connect("/rpc");
+    peer.notify("noted", { text: "x".repeat(20_000) });
+    return (await peer.closed).code;
+  });
+  expect(await code).toBe(1009);
+  expect((await (await served).closed).error).toBeInstanceOf(RangeError);
+  expect(noted).toEqual([]);
+});
+
+it("rejects with ConnectError where the server refuses the page's origin, or the name it was reached by", async () => {
+  await open(`http://elsewhere.test:${site.port}/`);
+  const refusals: Refusal[] = [];
+  const remember = (refusal: Refusal): void => void refusals.push(refusal);
+  server.on("refuse", remember);
+  const foreign = `ws://127.0.0.1:${site.port}/rpc`;
+  const rebound = `ws://elsewhere.test:${site.port}/rpc`;
+  expect(await attempt(`${foreign}?token=secret`)).toEqual({ code: "CONNECT_FAILED", status: undefined, url: foreign });
+  expect(await attempt(rebound)).toEqual({ code: "CONNECT_FAILED", status: undefined, url: rebound });
+  server.off("refuse", remember);
+  expect(refusals).toEqual([
+    { status: 403, reason: expect.stringContaining(`Origin "http://elsewhere.test:${site.port}" is not allowed`) },
+    { status: 403, reason: expect.stringContaining(`Host "elsewhere.test:${site.port}" is not allowed`) },
+  ]);
+});
+
+it("accepts JSON in binary frames, on the server and in the page", async () => {
+  const answer = await page.evaluate(async () => {
+    const webSocket = new WebSocket("/rpc");
+    await new Promise((resolve) => webSocket.addEventListener("open", resolve));
+    const came = new Promise((resolve) => webSocket.addEventListener("message", ({ data }) => resolve(data)));
+    webSocket.send(new TextEncoder().encode('{"jsonrpc":"2.0","id":1,"method":"add","params":[2,3]}'));
+    return came;
+  });
+  expect(JSON.parse(answer as string)).toEqual({ jsonrpc: "2.0", id: 1, result: 5 });
+
+  const binary = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  await once(binary, "listening");
+  binary.on("connection", (webSocket) =>
+    webSocket.on("message", (data: Buffer) => {
+      const { id } = JSON.parse(data.toString()) as { id: number };
+      webSocket.send(Buffer.from(JSON.stringify({ jsonrpc: "2.0", id, result: "grüße" })), { binary: true });
+    }),
+  );
+  const { port } = binary.address() as { port: number };
+  const result = await page.evaluate(
+    async (url) => (await reciproc.connect(url)).request("anything"),
+    `ws://127.0.0.1:${port}/`,
+  );
+  expect(result).toBe("grüße");
+  for (const client of binary.clients) client.terminate();
+  binary.close();
+});
