@@ -1,5 +1,6 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import type { AnyMethods, Contract } from "./core/contract.js";
+import { LONGEST_DELAY_MS } from "./core/deadlines.js";
 import { ConnectError, expected } from "./core/errors.js";
 import { checkTimeout } from "./core/limits.js";
 import { Peer, type Context, type Options } from "./core/peer.js";
@@ -65,10 +66,13 @@ async function inTime({ opened, abandon }: Opening, timeoutMs: number, url: URL)
   if (timeoutMs === Infinity) return opened;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => {
-      reject(new ConnectError(publicUrl(url), `not open within ${timeoutMs} ms`));
-      abandon();
-    }, timeoutMs);
+    timer = setTimeout(
+      () => {
+        reject(new ConnectError(publicUrl(url), `not open within ${timeoutMs} ms`));
+        abandon();
+      },
+      Math.min(timeoutMs, LONGEST_DELAY_MS),
+    );
   });
   try {
     return await Promise.race([opened, late]);

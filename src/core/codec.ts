@@ -45,7 +45,9 @@ function encodeCall(method: string, params: unknown): string {
 function encodeParams(params: unknown): string {
   const json = stringify(params);
   if (json === undefined || (json[0] !== "[" && json[0] !== "{")) {
-    throw expected("params", "an array or an object", params);
+    // An object that is refused is one with a `toJSON`, such as a Date: what it turned into says why.
+    const isObject = typeof params === "object" && params !== null && json !== undefined;
+    throw expected("params", "an array or an object", isObject ? JSON.parse(json) : params);
   }
   return json;
 }

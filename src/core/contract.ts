@@ -23,7 +23,7 @@ type Frozen<P> = P extends readonly unknown[] ? Readonly<P> : P;
 type Received<T> = unknown extends T ? T : [T] extends [void] ? void : T extends undefined ? null : T;
 
 /** The `params` of method `M`, `undefined` when it takes none. */
-export type Params<M> = Args<M> extends [] ? undefined : Args<M>[0];
+export type Params<M> = 0 extends 1 & M ? any : Args<M> extends [] ? undefined : Args<M>[0];
 
 /** What a caller of method `M` receives. `undefined` arrives as `null`, and this type says so. */
 export type Result<M> = Received<Return<M>>;

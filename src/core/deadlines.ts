@@ -14,7 +14,7 @@ export interface Expiring {
 /** A timer this late means that the process stalled or the tab was throttled, and answers may be waiting unread. */
 const LATE_MS = 50;
 /** `setTimeout` takes longer delays for 1 ms. */
-const LONGEST_DELAY_MS = 2 ** 31 - 1;
+export const LONGEST_DELAY_MS = 2 ** 31 - 1;
 
 const queues = new Map<number, Set<Expiring>>();
 let timer: ReturnType<typeof setTimeout> | undefined;

@@ -27,9 +27,10 @@ export class Dispatcher {
   readonly #peer: unknown;
   /** Calls whose handler has returned a promise that is not settled. A synchronous handler is never in here. */
   readonly #running = new Set<CallContext>();
+  /** Calls whose handler has not returned: one, or more when a transport answers inside `send`. */
+  readonly #starting: CallContext[] = [];
   #added: Map<string, AnyHandler> | undefined;
   #inFlight = 0;
-  #ended: { reason: unknown } | undefined;
 
   constructor(host: Host, peer: unknown, settings: Settings) {
     this.#host = host;
@@ -60,7 +61,7 @@ export class Dispatcher {
     const context = new this.#settings.owner.Context(this.#peer, method, id);
     let result: unknown;
     try {
-      result = this.#run(context, params);
+      result = this.#start(context, params);
       if (!isThenable(result)) return this.#answer(id, result, slot);
     } catch (error) {
       return this.#refuse(id, error, slot);
@@ -78,17 +79,26 @@ export class Dispatcher {
     const context = new this.#settings.owner.Context(this.#peer, method, undefined);
     const fail = (error: unknown): void => this.#host.report(error);
     try {
-      const result = this.#run(context, params);
+      const result = this.#start(context, params);
       if (isThenable(result)) this.#await(context, result, () => {}, fail);
     } catch (error) {
       fail(error);
     }
   }
 
-  /** Tells every running handler, and any that is just starting, that nobody waits any more. */
+  /** Tells every handler that nobody waits any more. */
   abortAll(reason: unknown): void {
-    this.#ended = { reason };
-    for (const context of this.#running) CallContext.abort(context, reason);
+    for (const context of [...this.#starting, ...this.#running]) CallContext.abort(context, reason);
+  }
+
+  /** Calls the handler. Until it returns, the call is among those that starts: a handler may close its own peer. */
+  #start(context: CallContext, params: unknown): unknown {
+    this.#starting.push(context);
+    try {
+      return this.#run(context, params);
+    } finally {
+      this.#starting.pop();
+    }
   }
 
   #await(
@@ -98,7 +108,6 @@ export class Dispatcher {
     fail: (error: unknown) => void,
   ): void {
     this.#running.add(context);
-    if (this.#ended !== undefined) CallContext.abort(context, this.#ended.reason);
     const weight = context.id === undefined ? 0 : 1;
     this.#inFlight += weight;
     const done = (): void => {
@@ -111,13 +120,10 @@ export class Dispatcher {
     };
     try {
       // An async function would cost one more promise for every call.
-      Promise.resolve(result).then(
-        (value) => {
-          done();
-          succeed(value);
-        },
-        settleError,
-      );
+      Promise.resolve(result).then((value) => {
+        done();
+        succeed(value);
+      }, settleError);
     } catch (error) {
       // A promise with a `then` of its own that throws.
       settleError(error);

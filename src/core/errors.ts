@@ -80,6 +80,8 @@ export class ConnectionLostError extends Error {
   readonly code = "CONNECTION_LOST";
   /** `"not-sent"`: safe to call again. `"unknown"`: it may have run. */
   readonly outcome: Outcome;
+  /** The method that was called. */
+  readonly method: string;
 
   constructor(method: string, outcome: Outcome, cause: unknown) {
     super(
@@ -89,6 +91,7 @@ export class ConnectionLostError extends Error {
       { cause },
     );
     this.outcome = outcome;
+    this.method = method;
   }
 }
 

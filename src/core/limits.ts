@@ -5,7 +5,7 @@ import { expected } from "./errors.js";
 export interface PeerLimits {
   /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009. Default 1 MiB, at most 256 MiB. */
   maxMessageBytes: number;
-  /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. What exceeds it becomes error -32008. Default 1 MiB, at most 256 MiB. */
+  /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. What exceeds it becomes error -32008, whose own bytes do not count. Default 1 MiB, at most 256 MiB. */
   maxReplyBytes: number;
   /** Most entries of an incoming batch. A larger one is refused whole with -32010. Default 1,000; `Infinity` turns it off. */
   maxBatchEntries: number;

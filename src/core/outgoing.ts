@@ -65,6 +65,11 @@ export class Outgoing {
     return taken;
   }
 
+  /** Whether nothing more can be sent. */
+  get ended(): boolean {
+    return this.#line.ended !== undefined;
+  }
+
   /** Starts a batch. */
   batch(): OutgoingBatch {
     return new OutgoingBatch(this, this.#now);
@@ -160,6 +165,7 @@ export class OutgoingBatch {
   /** An `around` that let the batch leave without its call is not punished for it: the call follows alone. */
   readonly #add: Deliver = (text, call) => {
     if (this.#sent) return this.#now(text, call);
+    if (this.#out.ended) return false;
     this.#entries.push({ text, call });
     return true;
   };

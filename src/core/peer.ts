@@ -150,7 +150,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   #resolveClosed: ((info: CloseInfo) => void) | undefined;
 
   /** Takes over an open `transport`. Throws a `TypeError` for bad options, naming the option, the rule and the value. */
-  constructor(transport: Transport, options: Options<L, Context<L, R, D>>) {
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>) {
     super();
     const settings: unknown = options;
     this.#transport = transport;

@@ -121,7 +121,8 @@ export class Router {
     if (call !== undefined) return call.batch;
     // Sloppy servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
     this.#unmatched++;
-    if (kind === "response" && response.id === null && response.result === undefined) this.#refused(response as ErrorMessage);
+    if (kind === "response" && response.id === null && response.result === undefined)
+      this.#refused(response as ErrorMessage);
     return undefined;
   }
 

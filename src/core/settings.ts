@@ -58,10 +58,11 @@ export class Settings {
   constructor(options: AnyOptions = {}, owner = NOBODY) {
     checkKnown("options", options, KNOWN);
     this.methods = table("methods", options.methods, checkHandler);
-    this.schemas = options.schemas && table("schemas", options.schemas, checkSchema);
-    this.fallback = options.fallback && checkHandler("fallback", options.fallback);
-    this.around = options.around && (checkHandler("around", options.around) as AnyAround);
-    this.timeoutMs = checkTimeout("timeoutMs", options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    this.schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
+    this.fallback = options.fallback === undefined ? undefined : checkHandler("fallback", options.fallback);
+    this.around = options.around === undefined ? undefined : (checkHandler("around", options.around) as AnyAround);
+    const { timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+    this.timeoutMs = checkTimeout("timeoutMs", timeoutMs);
     this.limits = peerLimits(options.limits);
     this.owner = owner;
   }

@@ -7,6 +7,8 @@ import { sendEncoded, type Peer } from "../core/peer.js";
 export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
   /** How many there are. */
   readonly size: number;
+  /** Whether a peer is among them. */
+  has(peer: Peer<L, R, D>): boolean;
   /**
    * Notifies every peer of the group, `except` one. Encoded once; `around` is not called. A peer whose connection is
    * closing is passed over. Throws a `TypeError` for params without a JSON form, and then nobody got it.
@@ -39,6 +41,7 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
     get size() {
       return members().size;
     },
+    has: (peer) => members().has(peer),
     [Symbol.iterator]: () => members().values(),
     notify: notify as Group<L, R, D>["notify"],
   };

@@ -1,4 +1,5 @@
 /** What one server accepts, over what each of its peers does. */
+import { expected } from "../core/errors.js";
 import { mergeLimits, type PeerLimits } from "../core/limits.js";
 
 /** Bounds on a server. Each is on by default; a value out of range throws when the server is made. */
@@ -16,6 +17,7 @@ export function serverLimits(given: Partial<ServerLimits> = {}): {
   own: typeof DEFAULTS;
   peers: Partial<PeerLimits>;
 } {
+  if (typeof given !== "object" || given === null) throw expected("limits", "an object", given);
   const { maxConnections, handshakeTimeoutMs, ...peers } = given;
   return { own: mergeLimits(DEFAULTS, { maxConnections, handshakeTimeoutMs } as Partial<typeof DEFAULTS>), peers };
 }

@@ -85,9 +85,12 @@ export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unkno
     host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
     server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
     path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
-    authenticate: authenticate && (checkHandler("authenticate", authenticate) as Authenticate),
+    // Not by truthiness: a null by mistake must not open the door to everybody.
+    authenticate: authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
     origins: check("origins", 'a list of origins such as "https://example.org", or "*"', origins, isOrigins),
-    hosts: check("hosts", 'a list of names such as "example.org"', hosts, isTextList),
+    hosts: check("hosts", 'a list of names such as "example.org"', hosts, isTextList)?.map((name) =>
+      name.toLowerCase(),
+    ),
     limits: split.own,
     peer: { ...(peer as AnyOptions), limits: split.peers },
   };

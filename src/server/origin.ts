@@ -24,7 +24,8 @@ export function refuseHost(host: string, boundToLoopback: boolean, { hosts }: Or
   if (!boundToLoopback && hosts === undefined) return undefined;
   const name = parseHost(host)?.hostname;
   if (name !== undefined && boundToLoopback && LOOPBACK_NAMES.has(name)) return undefined;
-  if (name !== undefined && hosts?.some((allowed) => allowed === name || allowed === host)) return undefined;
+  if (name !== undefined && hosts?.some((allowed) => allowed === name || allowed === host.toLowerCase()))
+    return undefined;
   return `Host "${host}" is not allowed; if it is yours, list it in \`hosts\``;
 }
 

@@ -26,6 +26,9 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
   error(error: unknown, peer?: Peer<L, R, D>): void;
 };
 
+/** The servers on each HTTP server: several may share one, each with its path. */
+const attached = new WeakMap<HttpServer, Set<Server<any, any, any>>>();
+
 /**
  * Serves contract `L` to many peers and calls them back by contract `R`; `D` is what `authenticate` answers. Made by `serve`.
  */
@@ -67,7 +70,7 @@ export class Server<
       handleProtocols: () => false,
     } as ServerOptions);
     this.#http = this.#options.server ?? (this.#options.port === undefined ? undefined : createServer(answerPlainHttp));
-    this.#http?.on("upgrade", this.#onUpgrade);
+    if (this.#http !== undefined) this.#attach(this.#http);
   }
 
   /** Where it listens, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while it does not listen. */
@@ -101,6 +104,7 @@ export class Server<
       this.#upgrader.handleUpgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, data, request));
     if (authenticate === undefined) return upgrade(undefined as D);
     this.#upgrading.add(socket);
+    socket.once("close", () => this.#upgrading.delete(socket));
     // Until `ws` takes the socket, nobody else listens, and an error without a listener ends the process.
     socket.on("error", ignore);
     const decide = (verdict: Verdict<unknown>): void => {
@@ -142,10 +146,24 @@ export class Server<
   }
 
   readonly #onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
-    // Another listener may serve the path: a development server, a second `serve`.
-    if (!this.#servesPath(request) && this.#http!.listenerCount("upgrade") > 1) return;
-    this.handleUpgrade(request, socket, head);
+    if (this.#servesPath(request)) return this.handleUpgrade(request, socket, head);
+    const ours = [...attached.get(this.#http!)!];
+    // A listener that is not ours, such as a development server's, may serve the path: then it is not ours to refuse.
+    if (this.#http!.listenerCount("upgrade") > ours.length) return;
+    const isServed = ours.some((server) => server.#servesPath(request));
+    if (!isServed && ours[0] === this) this.handleUpgrade(request, socket, head);
   };
+
+  #attach(http: HttpServer): void {
+    const ours = attached.get(http) ?? new Set();
+    attached.set(http, ours.add(this));
+    http.on("upgrade", this.#onUpgrade);
+  }
+
+  #detach(http: HttpServer): void {
+    attached.get(http)!.delete(this);
+    http.off("upgrade", this.#onUpgrade);
+  }
 
   #servesPath({ url = "/" }: IncomingMessage): boolean {
     const { path } = this.#options;
@@ -185,13 +203,17 @@ export class Server<
   }
 
   async #shutDown(): Promise<void> {
-    this.#http?.off("upgrade", this.#onUpgrade);
     for (const socket of this.#upgrading) socket.destroy();
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, 1001, "the server is closing");
     await Promise.all(peers.map((peer) => peer.closed));
+    // Not before: whoever came meanwhile was refused with 503.
+    if (this.#http !== undefined) this.#detach(this.#http);
     if (this.#http === undefined || this.#options.server !== undefined || !this.#http.listening) return;
-    await new Promise((resolve) => this.#http!.close(resolve));
+    const closed = new Promise((resolve) => this.#http!.close(resolve));
+    // A client that never ends its request would hold the server open for ever.
+    this.#http.closeAllConnections();
+    await closed;
   }
 }
 

@@ -1,6 +1,7 @@
 /** The gate: what an upgrade request must pass before there is a WebSocket. */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
+import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { isLoopback, refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
 
 /** Why an upgrade was refused: the `refuse` event's argument, and the HTTP answer. */
@@ -28,6 +29,8 @@ export function answerRefusal(socket: Duplex, { status, reason }: Refusal): void
     `Content-Length: ${Buffer.byteLength(body)}`,
   ];
   if (status === 503) headers.push("Retry-After: 5");
+  // Nobody else listens by now, and whoever is refused may be gone: an error without a listener would end the process.
+  socket.on("error", () => socket.destroy());
   socket.once("finish", () => socket.destroy());
   socket.end(`${headers.join("\r\n")}\r\n\r\n${body}`);
 }
@@ -57,7 +60,9 @@ export async function runAuthenticate<D>(
   const late = new Promise<Verdict<D>>((resolve) => {
     if (timeoutMs === Infinity) return;
     const reason = `authentication took longer than ${timeoutMs} ms`;
-    timer = setTimeout(() => resolve({ refusal: { status: 503, reason } }), timeoutMs);
+    timer = setTimeout(() => resolve({ refusal: { status: 503, reason } }), Math.min(timeoutMs, LONGEST_DELAY_MS));
+    // The socket keeps the process alive for as long as there is somebody to refuse.
+    timer.unref();
   });
   const verdict = async (): Promise<Verdict<D>> => {
     const unauthorized: Refusal = { status: 401, reason: "authentication failed" };

@@ -10,7 +10,6 @@ export class Inbox {
   /** What came before `start`. */
   #held: (string | CloseInfo)[] | undefined = [];
   #shut = false;
-  #ended = false;
 
   /** `onTooLarge` is to close the socket; nothing more is handed over then but the end. */
   constructor(maxMessageBytes: number, onTooLarge: () => void) {
@@ -35,10 +34,9 @@ export class Inbox {
     else this.#held.push(text);
   }
 
-  /** The socket is closed. Only the first call counts. */
+  /** The socket is closed; called once. */
   end(info: CloseInfo): void {
-    if (this.#ended) return;
-    this.#ended = this.#shut = true;
+    this.#shut = true;
     if (this.#held === undefined) this.#handler!.closed(info);
     else this.#held.push(info);
   }

@@ -25,6 +25,8 @@ export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: nu
   webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
     inbox.end({ code, reason }),
   );
+  // It says nothing, and "close" follows. But the WebSocket of `ws`, made global, throws when nobody listens.
+  webSocket.addEventListener("error", () => {});
   return {
     start: (handler) => inbox.start(handler),
     send(frame) {

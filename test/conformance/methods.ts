@@ -1,0 +1,202 @@
+/* oxlint-disable unicorn/no-thenable -- what a handler may return by mistake is what these test */
+/** What the peer under test serves: sets of methods that the cases name. */
+import { setImmediate as turn } from "node:timers/promises";
+import { RpcError } from "../../src/core/errors.js";
+import type { WireOptions } from "./wires.js";
+
+type Methods = WireOptions["methods"];
+
+/** A case names one of these; each is made anew for each case. */
+export const methodSets: Record<string, () => Methods> = { specification, mcp, fixtures };
+
+/** Every set holds it. It answers turns after it was asked, so whatever was sent by mistake comes before its answer. */
+const sentinel = {
+  async sentinel(): Promise<string> {
+    await turn();
+    await turn();
+    return "sentinel";
+  },
+};
+
+function specification(): Methods {
+  return {
+    ...sentinel,
+    subtract: (params: [number, number] | { minuend: number; subtrahend: number }) =>
+      Array.isArray(params) ? params[0] - params[1] : params.minuend - params.subtrahend,
+    sum: (params: number[]) => params.reduce((total, value) => total + value, 0),
+    get_data: () => ["hello", 5],
+    update: () => "nobody may see this",
+    notify_hello: () => "nobody may see this",
+    notify_sum: (params: number[]) => params.length,
+    notify: () => "notified",
+    echo: ([text]: [unknown]) => text,
+  };
+}
+
+function mcp(): Methods {
+  let listed: () => void;
+  const resourcesListed = new Promise<void>((resolve) => (listed = resolve));
+  return {
+    ...sentinel,
+    initialize: ({ protocolVersion }: { protocolVersion: string }) => ({
+      protocolVersion,
+      capabilities: { tools: {}, resources: {} },
+      serverInfo: { name: "filesystem", version: "1.0.0" },
+    }),
+    async "tools/list"() {
+      await resourcesListed;
+      await turn();
+      return { tools: [{ name: "read" }] };
+    },
+    "resources/list"() {
+      listed();
+      return { resources: [] };
+    },
+    "tools/call"() {
+      throw new RpcError(-32602, "Invalid params ");
+    },
+    "notifications/initialized": () => {},
+    "notifications/progress": () => {},
+    "notifications/cancelled": () => {},
+  };
+}
+
+function fixtures(): Methods {
+  const waiting: (() => void)[] = [];
+  return {
+    ...sentinel,
+    ...variants("return", returns, (value) => value()),
+    ...variants("throw", throws, (value) => {
+      throw value();
+    }),
+    echo: (params: unknown) => params,
+    later: async (params: unknown) => (await turn(), params),
+    /** Answers when `release` is called, in the order of asking. */
+    wait: (params: unknown) => new Promise((resolve) => waiting.push(() => resolve(params))),
+    release: () => waiting.splice(0).forEach((answer) => answer()),
+    text: ([length]: [number]) => "x".repeat(length),
+    "rpc.registered": () => "on purpose",
+    [Symbol.toStringTag]: () => "a symbol is no name",
+  };
+}
+
+/** Each value twice: at once, and later by a promise. */
+function variants(
+  verb: string,
+  values: Record<string, () => unknown>,
+  act: (value: () => unknown) => unknown,
+): Methods {
+  const both = Object.entries(values).flatMap(([name, value]): [string, () => unknown][] => [
+    [`${verb} ${name}`, () => act(value)],
+    [`${verb} ${name} later`, async () => (await turn(), act(value))],
+  ]);
+  return Object.fromEntries(both);
+}
+
+function cyclic(): object {
+  const ring: { self?: object } = {};
+  ring.self = ring;
+  return ring;
+}
+
+function refuse(): never {
+  throw new Error("secret of the trap");
+}
+
+function hostile(): object {
+  return new Proxy({}, { get: refuse, getPrototypeOf: refuse, ownKeys: refuse, has: refuse });
+}
+
+function revoked(): object {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+}
+
+function nested(depth: number): unknown {
+  let value: unknown = [];
+  for (let i = 0; i < depth; i++) value = [value];
+  return value;
+}
+
+const throwingToJson = {
+  toJSON(): never {
+    throw new Error("secret of toJSON");
+  },
+};
+
+/** A promise that is not what it seems: it breaks when somebody listens. */
+function brokenPromise(): Promise<unknown> {
+  const promise = Promise.resolve("never read");
+  promise.then = () => {
+    throw new Error("secret of then");
+  };
+  return promise;
+}
+
+const returns: Record<string, () => unknown> = {
+  undefined: () => undefined,
+  function: () => () => "secret",
+  symbol: () => Symbol("secret"),
+  NaN: () => NaN,
+  infinity: () => -Infinity,
+  null: () => null,
+  false: () => false,
+  zero: () => 0,
+  empty: () => "",
+  "toJSON undefined": () => ({ toJSON: () => undefined }),
+  date: () => new Date(0),
+  holes: () => ({ a: undefined, b: () => 1, c: [undefined, NaN, Symbol("s")] }),
+  then: () => ({ then: 1 }),
+  thenable: () => ({ then: (resolve: (value: string) => void) => resolve("kept") }),
+  cyclic,
+  bigint: () => 1n,
+  "throwing toJSON": () => throwingToJson,
+  "throwing getter": () => ({
+    get secret(): never {
+      throw new Error("secret of the getter");
+    },
+  }),
+  "throwing then": () => ({
+    get then(): never {
+      throw new Error("secret of then");
+    },
+  }),
+  "thenable that throws": () => ({
+    then() {
+      throw new Error("secret of then");
+    },
+  }),
+  "broken promise": brokenPromise,
+  hostile,
+  revoked,
+  deep: () => nested(20_000),
+};
+
+const throws: Record<string, () => unknown> = {
+  null: () => null,
+  undefined: () => undefined,
+  string: () => "secret",
+  number: () => -32601,
+  error: () => new Error("secret"),
+  lookalike: () => ({ code: -32601, message: "secret", data: 1 }),
+  "error with a code": () => Object.assign(new Error("secret"), { code: -32601 }),
+  "throwing getter": () => ({
+    get message(): never {
+      throw new Error("secret of the getter");
+    },
+  }),
+  hostile,
+  revoked,
+  rpc: () => new RpcError(404, "no such room"),
+  "rpc with data": () => new RpcError(-32050, "no", { room: 7, none: undefined }),
+  "rpc with null": () => new RpcError(0, "", null),
+  "rpc with a function": () => new RpcError(1, "no", () => "secret"),
+  "rpc with a cycle": () => new RpcError(1, "no", cyclic()),
+  "rpc with a bigint": () => new RpcError(1, "no", 1n),
+  "rpc with throwing toJSON": () => new RpcError(1, "no", throwingToJson),
+  "rpc without a code": () => Object.create(RpcError.prototype) as unknown,
+  "rpc with an odd code": () => Object.assign(new RpcError(1, "no"), { code: "secret" }),
+  "rpc with half a code": () => Object.assign(new RpcError(1, "no"), { code: 0.5 }),
+  "rpc with an odd message": () => Object.assign(new RpcError(1, "no"), { message: { secret: 1 } }),
+};

@@ -1,0 +1,187 @@
+/** Runs one conformance case over one wire. README.md beside this file says what a case may hold. */
+import { readdirSync, readFileSync } from "node:fs";
+import { expect } from "vitest";
+import { ConnectionLostError, ProtocolError, RpcError } from "../../src/core/errors.js";
+import { inspect } from "../../src/core/peer.js";
+import type { PeerLimits } from "../../src/core/limits.js";
+import { methodSets } from "./methods.js";
+import type { Wire, WireOptions } from "./wires.js";
+
+/** A frame of a case: a string is raw text, `$bytes` a binary frame in hexadecimal, any other value stands for its JSON. */
+export type Frame =
+  string | { $bytes: string } | { $join: (string | [text: string, times: number])[] } | object | number;
+
+/** How a call that our peer made came out; `"waits"`: not at all. */
+export type Outcome =
+  "waits" | { result: unknown } | { error: object } | { malformed: unknown; says: string } | { other: string };
+
+/** One case. */
+export interface Case {
+  name: string;
+  source: string;
+  methods?: string;
+  limits?: Partial<PeerLimits>;
+  values?: string[];
+  calls?: { method: string; params?: object }[];
+  batch?: boolean;
+  called?: unknown[];
+  send: Frame[];
+  expect?: unknown[];
+  order?: "any";
+  closed?: number;
+  outcomes?: Outcome[];
+  errors?: number;
+  counts?: { malformed?: number; unmatched?: number };
+}
+
+interface CaseFile {
+  cases: Case[];
+}
+
+const MEMBERS = new Set(
+  "name source methods limits values calls batch called send expect order closed outcomes errors counts".split(" "),
+);
+
+/** Every case of every file beside this one, with `values` spelled out. */
+export function loadCases(): { file: string; cases: Case[] }[] {
+  const folder = new URL(".", import.meta.url);
+  const files = readdirSync(folder).filter((name) => name.endsWith(".json"));
+  return files.map((file) => {
+    const { cases } = JSON.parse(readFileSync(new URL(file, folder), "utf8")) as CaseFile;
+    return { file, cases: cases.flatMap(spellOut) };
+  });
+}
+
+function spellOut(one: Case): Case[] {
+  const unknown = Object.keys(one).find((member) => !MEMBERS.has(member));
+  if (unknown !== undefined) throw new Error(`"${one.name}" has an unknown member "${unknown}"`);
+  if (one.values === undefined) return [one];
+  return one.values.map((value) => {
+    const put = (frame: unknown): string => textOf(frame as Frame).replaceAll('"$value"', value);
+    return {
+      ...one,
+      // A title is one line of printable text.
+      name: one.name.replaceAll("$value", JSON.stringify(value).slice(1, -1).replaceAll('\\"', '"')),
+      send: one.send.map(put),
+      ...(one.expect && { expect: one.expect.map((frame) => JSON.parse(put(frame)) as unknown) }),
+      ...(one.outcomes && { outcomes: JSON.parse(JSON.stringify(one.outcomes).replaceAll('"$value"', value)) }),
+    };
+  });
+}
+
+/** The text of a frame that has one. */
+function textOf(frame: Frame): string {
+  if (typeof frame === "string") return frame;
+  if (typeof frame === "object" && "$join" in frame) {
+    const parts = frame.$join as (string | [string, number])[];
+    return parts.map((part) => (typeof part === "string" ? part : part[0].repeat(part[1]))).join("");
+  }
+  return JSON.stringify(frame);
+}
+
+function rawOf(frame: Frame): string | Uint8Array {
+  if (typeof frame === "object" && "$bytes" in frame) return Buffer.from(frame.$bytes, "hex");
+  return textOf(frame);
+}
+
+const SENTINEL = '{"jsonrpc":"2.0","method":"sentinel","id":"sentinel"}';
+const SENTINEL_ANSWER = { jsonrpc: "2.0", id: "sentinel", result: "sentinel" };
+
+/** Runs a case and asserts everything it says. */
+export async function runCase(one: Case, open: (options: WireOptions) => Promise<Wire>): Promise<void> {
+  const methods = methodSets[one.methods ?? "fixtures"];
+  if (methods === undefined) throw new Error(`there is no set of methods called "${one.methods}"`);
+  const wire = await open({ methods: methods(), ...(one.limits && { limits: one.limits }) });
+  try {
+    const outcomes = await startCalls(one, wire);
+    for (const frame of one.send) wire.send(rawOf(frame));
+    if (one.closed === undefined) {
+      await receiveExpected(one, wire);
+      await receiveSentinelOnly(wire);
+    } else {
+      expect(await wire.closed).toBe(one.closed);
+      expectFrames(wire.drain(), one);
+    }
+    if (one.outcomes) expect(outcomes).toStrictEqual(one.outcomes);
+    if (one.counts) expect(inspect(wire.peer)).toMatchObject(one.counts);
+    if (one.errors !== undefined) expect(wire.errors).toHaveLength(one.errors);
+    await endsEmpty(wire, outcomes);
+  } finally {
+    await wire.end();
+  }
+}
+
+async function receiveExpected(one: Case, wire: Wire): Promise<void> {
+  const frames: string[] = [];
+  for (const missing of one.expect ?? []) {
+    const frame = await wire.receive().catch((error: Error) => error);
+    if (frame instanceof Error) expect.fail(`${frame.message}; got ${frames}; still owed ${JSON.stringify(missing)}`);
+    frames.push(frame);
+  }
+  expectFrames(frames, one);
+}
+
+/** Whatever was answered by mistake would be here before the sentinel's answer. */
+async function receiveSentinelOnly(wire: Wire): Promise<void> {
+  wire.send(SENTINEL);
+  expect(JSON.parse(await wire.receive())).toStrictEqual(SENTINEL_ANSWER);
+  expect(wire.drain()).toEqual([]);
+}
+
+function expectFrames(frames: string[], { expect: owed = [], order }: Case): void {
+  const got = frames.map((frame) => JSON.parse(frame) as unknown);
+  if (order === "any") expect(inOrder(got.map(canonical))).toStrictEqual(inOrder(owed.map(canonical)));
+  else expect(got).toStrictEqual(owed);
+}
+
+/** A sorted copy: two lists of texts are equal as multisets when these are equal. */
+export function inOrder(texts: string[]): string[] {
+  const sorted = [...texts];
+  sorted.sort();
+  return sorted;
+}
+
+/** The same text for equal values, whatever the order of their members. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, part: unknown) =>
+    typeof part === "object" && part !== null && !Array.isArray(part)
+      ? Object.fromEntries(inOrder(Object.keys(part)).map((name) => [name, (part as Record<string, unknown>)[name]]))
+      : part,
+  );
+}
+
+/** Makes the calls of the case, and waits until the stranger has them. */
+async function startCalls(one: Case, wire: Wire): Promise<Outcome[]> {
+  const { calls = [], batch, called } = one;
+  const outcomes: Outcome[] = calls.map(() => "waits");
+  const group = batch ? wire.peer.batch() : undefined;
+  for (const [i, { method, params }] of calls.entries()) {
+    (group ?? wire.peer).request(method, params).then(
+      (result: unknown) => (outcomes[i] = { result }),
+      (error: unknown) => (outcomes[i] = describe(error)),
+    );
+  }
+  group?.send();
+  const frames: unknown[] = [];
+  for (let i = 0; i < (batch ? 1 : calls.length); i++) frames.push(JSON.parse(await wire.receive()));
+  if (called) expect(frames).toStrictEqual(called);
+  return outcomes;
+}
+
+function describe(error: unknown): Outcome {
+  if (error instanceof RpcError) {
+    const { code, message, data } = error;
+    return { error: { code, message, ...(data !== undefined && { data }) } };
+  }
+  if (error instanceof ProtocolError) return { malformed: error.raw, says: error.message };
+  if (error instanceof ConnectionLostError) return { other: `lost, ${error.outcome}` };
+  return { other: String(error) };
+}
+
+/** Closing settles everything: what waited is lost, and no table holds anything. */
+async function endsEmpty(wire: Wire, outcomes: Outcome[]): Promise<void> {
+  const waited = outcomes.flatMap((outcome, i) => (outcome === "waits" ? i : []));
+  await wire.peer.close();
+  for (const i of waited) expect(outcomes[i]).toEqual({ other: "lost, unknown" });
+  expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+}

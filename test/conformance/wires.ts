@@ -1,0 +1,136 @@
+/** Two ways for a raw stranger to reach a serving peer: text passed in memory, and frames of a real `ws` client. */
+import { WebSocket } from "ws";
+import type { AnyMethods } from "../../src/core/contract.js";
+import { Peer, type AnyPeer, type PeerOptions } from "../../src/core/peer.js";
+import { peerLimits } from "../../src/core/limits.js";
+import { plain } from "../../src/link/plain.js";
+import { serve } from "../../src/node.js";
+import { decodeFrame } from "../../src/sockets/inbox.js";
+import { memorySockets } from "../../src/sockets/memory.js";
+
+export type WireOptions = PeerOptions & { methods: Record<string, (params: any, context: any) => unknown> };
+
+/** A stranger's end of a connection to `peer`. */
+export interface Wire {
+  readonly peer: AnyPeer;
+  /** What the peer emitted as `error`. */
+  readonly errors: unknown[];
+  /** Sends one frame as it is: text, or the bytes of a binary frame. */
+  send(frame: string | Uint8Array): void;
+  /** The next frame that came. Rejects when none comes, or none can come any more. */
+  receive(): Promise<string>;
+  /** What came and was not received yet. */
+  drain(): string[];
+  /** Resolves with the close code when the connection has ended. */
+  readonly closed: Promise<number>;
+  /** Ends everything. */
+  end(): Promise<void>;
+}
+
+export const wires: Record<string, (options: WireOptions) => Promise<Wire>> = {
+  "in memory": memoryWire,
+  "over ws": wsWire,
+};
+
+const PATIENCE_MS = 2_000;
+const UNLIMITED = 2 ** 28;
+
+/** Frames that came and wait for somebody to ask for them. */
+class Arrivals {
+  readonly #frames: string[] = [];
+  #waiting: (() => void) | undefined;
+  #over = false;
+
+  add(frame: string): void {
+    this.#frames.push(frame);
+    this.#waiting?.();
+  }
+
+  end(): void {
+    this.#over = true;
+    this.#waiting?.();
+  }
+
+  drain(): string[] {
+    return this.#frames.splice(0);
+  }
+
+  async take(): Promise<string> {
+    if (this.#frames.length === 0 && !this.#over) await this.#arrival();
+    const frame = this.#frames.shift();
+    if (frame === undefined) throw new Error(this.#over ? "the connection ended" : `no frame in ${PATIENCE_MS} ms`);
+    return frame;
+  }
+
+  #arrival(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, PATIENCE_MS);
+      this.#waiting = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+async function memoryWire(options: WireOptions): Promise<Wire> {
+  const [left, right] = memorySockets(peerLimits(options.limits).maxMessageBytes, UNLIMITED);
+  const peer: AnyPeer = new Peer<AnyMethods, AnyMethods>(plain(left), options);
+  const errors: unknown[] = [];
+  peer.on("error", (error) => errors.push(error));
+  const arrivals = new Arrivals();
+  const closed = new Promise<number>((resolve) => {
+    right.start({
+      frame: (text) => arrivals.add(text),
+      closed: ({ code }) => {
+        arrivals.end();
+        resolve(code);
+      },
+    });
+  });
+  return {
+    peer,
+    errors,
+    // A carrier that has no binary frames is handed the text that a socket makes of one.
+    send: (frame) => void right.send(typeof frame === "string" ? frame : decodeFrame(frame)),
+    receive: () => arrivals.take(),
+    drain: () => arrivals.drain(),
+    closed,
+    end: async () => {
+      right.close();
+      await Promise.all([closed, peer.closed]);
+    },
+  };
+}
+
+async function wsWire(options: WireOptions): Promise<Wire> {
+  const server = await serve({ port: 0, ...options });
+  const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+  const errors: unknown[] = [];
+  server.on("error", (error) => errors.push(error));
+  const client = new WebSocket(server.url, { perMessageDeflate: false });
+  const arrivals = new Arrivals();
+  client.on("message", (data: Buffer) => arrivals.add(data.toString()));
+  const closed = new Promise<number>((resolve, reject) => {
+    client.on("error", reject);
+    client.on("close", (code) => {
+      arrivals.end();
+      resolve(code);
+    });
+  });
+  await new Promise((resolve) => client.once("open", resolve));
+  const peer = await welcome;
+  return {
+    peer,
+    errors,
+    send: (frame) => client.send(frame),
+    receive: () => arrivals.take(),
+    drain: () => arrivals.drain(),
+    closed,
+    end: async () => {
+      client.close();
+      await closed;
+      await server.close();
+    },
+  };
+}

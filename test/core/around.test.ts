@@ -1,0 +1,300 @@
+import { describe, expect, it } from "vitest";
+import { RpcError, type Around, type Call } from "../../src/index.js";
+import { inspect } from "../../src/core/peer.js";
+import { useFakeClock } from "../support/clock.js";
+import { connectedPair, expectEmpty } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+const addDirection: Around = (call, next) => {
+  call.params = [...call.params, call.direction];
+  return next();
+};
+
+const wrapResult: Around = async (call, next) => ({ [call.direction]: await next() });
+
+const fromCache: Around = () => "cached";
+
+const heal: Around = (_call, next) => next().catch((error: RpcError) => ({ healed: error.code }));
+
+const goOnTwice: Around = async (_call, next) => Promise.all([next(), next()]);
+
+const tryAgain: Around = (_call, next) => next().catch(() => next());
+
+const spoilParams =
+  (drop: boolean): Around =>
+  (call, next) => {
+    call.params = 5;
+    return drop ? void next() : next();
+  };
+
+const markParams: Around = (call, next) => {
+  call.params = { by: "around" };
+  return call.method === "kept" ? undefined : next();
+};
+
+describe("around, for requests", () => {
+  it("wraps calls in both directions, outside to inside and back", async () => {
+    const log: string[] = [];
+    const logs =
+      (name: string): Around =>
+      async ({ direction, method, id }, next) => {
+        log.push(`${name} ${direction} ${method} ${id}`);
+        const value = await next();
+        log.push(`${name} ${direction} done`);
+        return value;
+      };
+    await using pair = connectedPair(
+      { methods: { m: () => void log.push("handler") }, around: logs("a") },
+      { around: logs("b") },
+    );
+    await pair.b.request("m");
+    expect(log).toEqual(["b outgoing m 1", "a incoming m 1", "handler", "a incoming done", "b outgoing done"]);
+  });
+
+  it("is told the peer and the handler's context", async () => {
+    const calls: Call[] = [];
+    const around: Around = (call, next) => (calls.push(call), next());
+    let context: unknown;
+    await using pair = connectedPair(
+      { methods: { m: (_params, given) => void (context = given) }, around },
+      { around },
+    );
+    await pair.b.request("m", { x: 1 });
+    const [outgoing, incoming] = calls;
+    expect(outgoing).toMatchObject({ direction: "outgoing", params: { x: 1 }, context: undefined });
+    expect(outgoing!.peer).toBe(pair.b);
+    expect(incoming!.peer).toBe(pair.a);
+    expect(incoming!.context).toBe(context);
+  });
+
+  it("may change the params on either side", async () => {
+    await using pair = connectedPair(
+      { methods: { echo: (params) => params }, around: addDirection },
+      { around: addDirection },
+    );
+    expect(await pair.b.request("echo", [0])).toEqual([0, "outgoing", "incoming"]);
+  });
+
+  it("may change the result on either side", async () => {
+    await using pair = connectedPair({ methods: { m: () => 1 }, around: wrapResult }, { around: wrapResult });
+    expect(await pair.b.request("m")).toEqual({ outgoing: { incoming: 1 } });
+  });
+
+  it("may answer without calling next: no handler runs, nothing is sent", async () => {
+    let ran = 0;
+    const served = rawPeer({ methods: { m: () => ran++ }, around: fromCache });
+    served.feed(request(1, "m"));
+    expect(served.messages()).toEqual([result(1, "cached")]);
+    expect(ran).toBe(0);
+    const calling = rawPeer({ around: fromCache });
+    expect(await calling.peer.request("m")).toBe("cached");
+    expect(calling.sent).toEqual([]);
+    expectEmpty(calling.peer);
+  });
+
+  it.each<[string, Around]>([
+    [
+      "throws",
+      () => {
+        throw new RpcError(403, "forbidden");
+      },
+    ],
+    [
+      "rejects",
+      async () => {
+        throw new RpcError(403, "forbidden");
+      },
+    ],
+  ])("may refuse: when it %s, that is the outcome on either side", async (_name, refuse) => {
+    const served = rawPeer({ methods: { m: () => 1 }, around: refuse });
+    served.feed(request(1, "m"));
+    await turn();
+    expect(served.messages()).toEqual([failure(1, 403, "forbidden")]);
+    expect(served.errors).toEqual([]);
+    const calling = rawPeer({ around: refuse });
+    expect(await rejection(calling.peer.request("m"))).toMatchObject({ code: 403 });
+    expect(calling.sent).toEqual([]);
+  });
+
+  it("may turn a failure into a result, and sees the failure as the caller would", async () => {
+    await using pair = connectedPair({}, { around: heal });
+    expect(await pair.b.request("missing")).toEqual({ healed: -32601 });
+  });
+
+  it("hides nothing of its own failure from the `error` event, and all of it from the wire", async () => {
+    const bug = new Error("secret");
+    const raw = rawPeer({
+      methods: { m: () => 1 },
+      around: async () => {
+        throw bug;
+      },
+    });
+    raw.feed(request(1, "m"));
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, -32603, "Internal error")]);
+    expect(raw.errors).toEqual([bug]);
+  });
+
+  it("may drop the promise of next: a failure behind it harms nobody", async () => {
+    const raw = rawPeer({
+      methods: { m: () => Promise.reject(new Error("dropped")) },
+      around: (_call, next) => {
+        void next();
+        return "went on";
+      },
+    });
+    raw.feed(request(1, "m"));
+    await turn();
+    expect(raw.messages()).toEqual([result(1, "went on")]);
+    expect(await rejection(raw.peer.request("m", 5).then((value) => Promise.reject(value as Error)))).toBe("went on");
+  });
+
+  it("may await before next, and the call then goes on", async () => {
+    const open = gate();
+    const raw = rawPeer({ methods: { m: () => "ran" }, around: async (_call, next) => (await open.promise, next()) });
+    raw.feed(request(1, "m"));
+    const call = raw.peer.request("n");
+    await turn();
+    expect(raw.sent).toEqual([]);
+    open.resolve();
+    await turn();
+    expect(raw.messages()).toContainEqual(result(1, "ran"));
+    expect(raw.messages()).toContainEqual(request(1, "n"));
+    raw.feed(result(1, "answered"));
+    expect(await call).toBe("answered");
+  });
+
+  it("settles every call when an outgoing one goes on twice", async () => {
+    const { peer, messages, feed } = rawPeer({ around: goOnTwice });
+    const outcomes = new Outcomes().watch("call", peer.request("m"));
+    const ids = messages().map(({ id }) => id);
+    expect(new Set(ids).size).toBe(2);
+    for (const id of ids) feed(result(id, id));
+    await turn();
+    expect(outcomes.list).toEqual([{ name: "call", value: ids }]);
+    expectEmpty(peer);
+  });
+
+  it("may try again after a failure, with an id of its own", async () => {
+    const { peer, messages, feed } = rawPeer({ around: tryAgain });
+    const call = peer.request("m");
+    feed(failure(1, -32009, "Server is busy"));
+    await turn();
+    const second = messages()[1].id;
+    expect(second).not.toBe(1);
+    feed(result(second, "at last"));
+    expect(await call).toBe("at last");
+  });
+
+  it("rejects what goes on after the connection ended", async () => {
+    const open = gate();
+    const { peer, sent } = rawPeer({ around: async (_call, next) => (await open.promise, next()) });
+    const call = peer.request("m");
+    void peer.close();
+    open.resolve();
+    expect(await rejection(call)).toMatchObject({ outcome: "not-sent" });
+    expect(sent).toEqual([]);
+  });
+});
+
+describe("around, for notifications", () => {
+  it("wraps them in both directions, with no id", async () => {
+    const seen: unknown[] = [];
+    const around: Around = ({ direction, method, id }, next) => (seen.push(direction, method, id), next());
+    const raw = rawPeer({ methods: { heard: () => void seen.push("handler") }, around });
+    raw.feed(notification("heard"));
+    expect(raw.peer.notify("said")).toBe(true);
+    expect(seen).toEqual(["incoming", "heard", undefined, "handler", "outgoing", "said", undefined]);
+    expect(raw.messages()).toEqual([notification("said")]);
+  });
+
+  it("may change their params and may keep them back", async () => {
+    const { peer, messages } = rawPeer({ around: markParams });
+    peer.notify("kept");
+    peer.notify("said", { by: "caller" });
+    expect(messages()).toEqual([notification("said", { by: "around" })]);
+  });
+
+  it("emits what it throws, in either direction, and answers nothing", async () => {
+    const bug = new Error("bug in around");
+    const raw = rawPeer({
+      methods: { m: () => {} },
+      around: () => {
+        throw bug;
+      },
+    });
+    raw.feed(notification("m"));
+    raw.peer.notify("said");
+    await turn();
+    expect(raw.errors).toEqual([bug, bug]);
+    expect(raw.sent).toEqual([]);
+  });
+
+  it("answers false when next found the transport shut", () => {
+    const { peer } = rawPeer({ around: (_call, next) => next() }, { onSend: () => false });
+    expect(peer.notify("said")).toBe(false);
+  });
+
+  it("emits, and leaves nothing unobserved, when it makes the params impossible", async () => {
+    const passed = rawPeer({ around: spoilParams(false) });
+    passed.peer.notify("said");
+    await turn();
+    expect(passed.errors).toEqual([expect.any(TypeError)]);
+    // An unobserved rejection would fail the run.
+    const dropped = rawPeer({ around: spoilParams(true) });
+    dropped.peer.notify("said");
+    await turn();
+    expect(dropped.sent).toEqual([]);
+  });
+});
+
+describe("around, in batches", () => {
+  it("wraps each member, coming and going", async () => {
+    const seen: string[] = [];
+    const around: Around = ({ direction, method }, next) => (seen.push(`${direction} ${method}`), next());
+    await using pair = connectedPair({ methods: { a: () => 1, b: () => 2 }, around }, { around });
+    const batch = pair.b.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    batch.notify("a");
+    batch.send();
+    expect(await Promise.all(calls)).toEqual([1, 2]);
+    expect(seen).toEqual(
+      ["a", "b", "a"].flatMap((m) => `outgoing ${m}`).concat(["a", "b", "a"].map((m) => `incoming ${m}`)),
+    );
+  });
+
+  it("sends alone a call whose around let the batch leave without it", async () => {
+    const open = gate();
+    const around: Around = async (call, next) => {
+      if (call.method === "slow") await open.promise;
+      return next();
+    };
+    const { peer, messages, feed } = rawPeer({ around });
+    const batch = peer.batch();
+    const calls = [batch.request("quick"), batch.request("slow")];
+    batch.send();
+    expect(messages()).toEqual([[request(1, "quick")]]);
+    open.resolve();
+    await turn();
+    expect(messages()[1]).toEqual(request(2, "slow"));
+    feed([result(1, "Q")]);
+    feed(result(2, "S"));
+    expect(await Promise.all(calls)).toEqual(["Q", "S"]);
+    expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0 });
+  });
+
+  it("keeps the order of the replies when members of an incoming batch wait", async () => {
+    const open = gate();
+    const around: Around = async (call, next) => (call.method === "slow" && (await open.promise), next());
+    const raw = rawPeer({ methods: { slow: () => "S", quick: () => "Q" }, around });
+    raw.feed([request(1, "slow"), request(2, "quick")]);
+    await turn();
+    expect(raw.sent).toEqual([]);
+    open.resolve();
+    await turn();
+    expect(raw.messages()).toEqual([[result(1, "S"), result(2, "Q")]]);
+  });
+});

@@ -1,0 +1,257 @@
+import { describe, expect, it } from "vitest";
+import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { inspect } from "../../src/core/peer.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { connectedPair, expectEmpty } from "../support/pair.js";
+import { failure, rawPeer, request, result } from "../support/raw.js";
+import { Outcomes, rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+describe("peer.batch()", () => {
+  it("sends nothing before send(), then requests and notifications in one array", () => {
+    const { peer, sent, messages } = rawPeer();
+    const batch = peer.batch();
+    void batch.request("a", [1]).catch(() => {});
+    expect(batch.notify("b", { x: 1 })).toBe(true);
+    void batch.remote.c().catch(() => {});
+    expect(sent).toEqual([]);
+    batch.send();
+    expect(messages()).toEqual([
+      [request(1, "a", [1]), { jsonrpc: "2.0", method: "b", params: { x: 1 } }, request(2, "c")],
+    ]);
+    void peer.close();
+  });
+
+  it("matches answers by id, whatever their order", async () => {
+    const { peer, feed } = rawPeer();
+    const batch = peer.batch();
+    const calls = ["a", "b", "c"].map((method) => batch.request(method));
+    batch.send();
+    feed([result(2, "B"), failure(3, 7, "C"), result(1, "A")]);
+    const [a, b] = await Promise.all(calls.slice(0, 2));
+    expect([a, b]).toEqual(["A", "B"]);
+    expect(await rejection(calls[2]!)).toMatchObject({ code: 7, message: "C" });
+    expectEmpty(peer);
+  });
+
+  it("rejects with ProtocolError the calls that the reply leaves out", async () => {
+    const { peer, feed } = rawPeer();
+    const batch = peer.batch();
+    const present = batch.request("present");
+    const missing = batch.request("missing");
+    batch.send();
+    const reply = [result(1, 1)];
+    feed(reply);
+    expect(await present).toBe(1);
+    const error = await rejection(missing);
+    expect(error).toBeInstanceOf(ProtocolError);
+    expect(error).toMatchObject({ message: 'the batch\'s reply holds no answer to "missing"', raw: reply });
+    expectEmpty(peer);
+  });
+
+  it("takes answers that a sloppy server sends one by one", async () => {
+    const { peer, feed } = rawPeer();
+    const batch = peer.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    batch.send();
+    feed(result(2, "B"));
+    expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 1 });
+    feed(result(1, "A"));
+    expect(await Promise.all(calls)).toEqual(["A", "B"]);
+    expectEmpty(peer);
+  });
+
+  it("leaves the calls of another batch alone when one is answered", async () => {
+    const { peer, feed } = rawPeer();
+    const one = peer.batch();
+    const first = one.request("a");
+    one.send();
+    const two = peer.batch();
+    const second = two.request("b");
+    two.send();
+    feed([result(2, "B")]);
+    expect(await second).toBe("B");
+    expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 1 });
+    feed([result(1, "A")]);
+    expect(await first).toBe("A");
+  });
+
+  it("is refused whole by one error with id null while it is the only one open", async () => {
+    const { peer, feed, errors } = rawPeer();
+    const batch = peer.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    const alone = peer.request("alone");
+    batch.send();
+    feed(failure(null, -32010, "Batch is too large", { maxBatchEntries: 1 }));
+    for (const call of calls) {
+      const error = await rejection(call);
+      expect(error).toBeInstanceOf(RpcError);
+      expect(error).toMatchObject({ code: -32010, data: { maxBatchEntries: 1 } });
+    }
+    expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 0 });
+    expect(errors).toEqual([]);
+    // The lone call took its id before the batch's answer could name it.
+    feed(result(3, "still here"));
+    expect(await alone).toBe("still here");
+  });
+
+  it("leaves both waiting when two are open and an error with id null names neither, and emits the error", async () => {
+    const { peer, feed, errors } = rawPeer();
+    const calls = [peer.batch(), peer.batch()].map((batch) => {
+      const call = batch.request("m");
+      batch.send();
+      return call;
+    });
+    feed(failure(null, -32600, "Invalid Request"));
+    expect(errors).toEqual([expect.objectContaining({ code: -32600, message: "Invalid Request" })]);
+    expect(inspect(peer)).toMatchObject({ pending: 2, openBatches: 2 });
+    feed([result(1, 1)]);
+    feed([result(2, 2)]);
+    expect(await Promise.all(calls)).toEqual([1, 2]);
+  });
+
+  it("leaves out a call that was aborted before send()", async () => {
+    const { peer, feed, messages } = rawPeer();
+    const controller = new AbortController();
+    const batch = peer.batch();
+    const kept = batch.request("kept");
+    const aborted = batch.request("aborted", [], { signal: controller.signal });
+    controller.abort("never mind");
+    batch.send();
+    expect(messages()).toEqual([[request(1, "kept")]]);
+    expect(await rejection(aborted)).toBe("never mind");
+    feed([result(1, 1)]);
+    expect(await kept).toBe(1);
+  });
+
+  it("leaves out a call that timed out before send()", async () => {
+    const { peer, sent } = rawPeer();
+    const batch = peer.batch();
+    const outcomes = new Outcomes().watch("call", batch.request("m", [], { timeoutMs: 10 }));
+    await pass(10);
+    batch.send();
+    expect(outcomes.list).toEqual([{ name: "call", reason: expect.any(TimeoutError) }]);
+    expect(sent).toEqual([]);
+  });
+
+  it("lets the calls of a batch that is never sent time out", async () => {
+    const { peer } = rawPeer();
+    const batch = peer.batch();
+    const outcomes = new Outcomes().watch("call", batch.request("m"));
+    await pass(60_000);
+    expect(outcomes.list).toEqual([{ name: "call", reason: expect.any(TimeoutError) }]);
+    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+  });
+
+  it("rejects as not sent what the connection's end overtook, and as unknown what was sent", async () => {
+    const { peer, cut, sent } = rawPeer();
+    const early = peer.batch();
+    const sentCall = early.request("a");
+    early.send();
+    const late = peer.batch();
+    const unsent = late.request("b");
+    cut();
+    expect(await rejection(sentCall)).toMatchObject({ outcome: "unknown" });
+    expect(await rejection(unsent)).toMatchObject({ outcome: "not-sent" });
+    late.send();
+    expect(sent).toHaveLength(1);
+    expectEmpty(peer);
+  });
+
+  it("rejects every call as not sent when the transport does not take the array", async () => {
+    const { peer } = rawPeer({}, { onSend: () => false });
+    const batch = peer.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    batch.send();
+    for (const call of calls) {
+      const error = await rejection(call);
+      expect(error).toBeInstanceOf(ConnectionLostError);
+      expect(error.outcome).toBe("not-sent");
+    }
+    expectEmpty(peer);
+  });
+
+  it("settles by an answer that comes inside send()", async () => {
+    const raw = rawPeer(
+      {},
+      {
+        onSend: (text, self) => self.feed(JSON.parse(text).map(({ id }: { id: number }) => result(id, id))),
+      },
+    );
+    const batch = raw.peer.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    batch.send();
+    expect(await Promise.all(calls)).toEqual([1, 2]);
+    expectEmpty(raw.peer);
+  });
+
+  it("sends nothing when it is empty", () => {
+    const { peer, sent } = rawPeer();
+    peer.batch().send();
+    expect(sent).toEqual([]);
+  });
+
+  it("sends an array of notifications only, and keeps nothing", () => {
+    const { peer, sent } = rawPeer();
+    const batch = peer.batch();
+    batch.notify("a");
+    batch.notify("b");
+    batch.send();
+    expect(sent).toEqual(['[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]']);
+    expectEmpty(peer);
+  });
+
+  it("throws when it is sent twice, and takes nothing more", async () => {
+    const { peer, sent } = rawPeer();
+    const batch = peer.batch();
+    batch.notify("a");
+    batch.send();
+    expect(() => batch.send()).toThrow("this batch was sent already");
+    expect(() => batch.notify("b")).toThrow("this batch was sent already");
+    expect(await rejection(batch.request("c"))).toMatchObject({ message: "this batch was sent already" });
+    expect(sent).toHaveLength(1);
+    expect(inspect(peer).pending).toBe(0);
+  });
+
+  it("refuses bad params on the spot and keeps the rest", async () => {
+    const { peer, messages } = rawPeer();
+    const batch = peer.batch();
+    expect(await rejection(batch.request("m", 5))).toBeInstanceOf(TypeError);
+    expect(() => batch.notify("m", 5)).toThrow(TypeError);
+    batch.notify("good");
+    batch.send();
+    expect(messages()).toEqual([[{ jsonrpc: "2.0", method: "good" }]]);
+  });
+
+  it("times each call from when it was added, and the others go on", async () => {
+    const { peer, feed } = rawPeer();
+    const batch = peer.batch();
+    const outcomes = new Outcomes();
+    outcomes.watch("short", batch.request("a", [], { timeoutMs: 10 }));
+    outcomes.watch("long", batch.request("b"));
+    batch.send();
+    await pass(10);
+    expect(outcomes.list).toEqual([{ name: "short", reason: expect.any(TimeoutError) }]);
+    feed([result(1, "late"), result(2, "fine")]);
+    await turn();
+    expect(outcomes.list[1]).toEqual({ name: "long", value: "fine" });
+    expectEmpty(peer);
+  });
+
+  it("crosses a real connection both ways at once", async () => {
+    await using pair = connectedPair(
+      { methods: { twice: ([n]) => n * 2, fail: () => Promise.reject(new RpcError(3, "no")) } },
+      { methods: { hello: async ({ name }) => `hi ${name}` } },
+    );
+    const toA = pair.b.batch();
+    const toB = pair.a.batch();
+    const calls = [toA.remote.twice([4]), toB.remote.hello({ name: "a" }), toA.request("twice", [5])];
+    const failing = rejection(toA.remote.fail());
+    toA.send();
+    toB.send();
+    expect(await Promise.all(calls)).toEqual([8, "hi a", 10]);
+    expect(await failing).toMatchObject({ code: 3, message: "no" });
+  });
+});

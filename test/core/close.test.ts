@@ -1,0 +1,165 @@
+import { describe, expect, it } from "vitest";
+import { inspect } from "../../src/core/peer.js";
+import { cutReason } from "../../src/core/transport.js";
+import { pair } from "../../src/index.js";
+import { connectedPair, expectEmpty } from "../support/pair.js";
+import { rawPeer, request } from "../support/raw.js";
+import { Outcomes, rejection, turn } from "../support/turns.js";
+
+describe("close()", () => {
+  it("closes with 1000 and no reason unless told otherwise", async () => {
+    const raw = rawPeer();
+    expect(raw.peer.state).toBe("open");
+    await raw.peer.close();
+    expect(raw.closes).toEqual([[1000, ""]]);
+    expect(raw.peer.state).toBe("closed");
+  });
+
+  it("tells both sides code and reason", async () => {
+    await using joined = connectedPair();
+    await joined.a.close(4321, "mine");
+    expect(await joined.a.closed).toMatchObject({ code: 4321, reason: "mine" });
+    expect(await joined.b.closed).toMatchObject({ code: 4321, reason: "mine" });
+  });
+
+  it("is idempotent: the first call counts, and all wait for the end", async () => {
+    const raw = rawPeer({}, { endsOnClose: false });
+    const outcomes = new Outcomes()
+      .watch("first", raw.peer.close(3000, "one"))
+      .watch("second", raw.peer.close(3001, "two"));
+    await turn();
+    expect(outcomes.list).toEqual([]);
+    raw.cut({ code: 3000 });
+    await turn();
+    expect(outcomes.names).toEqual(["first", "second"]);
+    await raw.peer.close();
+    expect(raw.closes).toEqual([[3000, "one"]]);
+  });
+
+  it("does nothing on a peer that the other side closed", async () => {
+    const raw = rawPeer();
+    raw.cut({ code: 1001 });
+    await raw.peer.close(4000);
+    expect(raw.closes).toEqual([]);
+    expect(await raw.peer.closed).toMatchObject({ code: 1001 });
+  });
+
+  it("may come from inside a handler, and be awaited there", async () => {
+    await using joined = connectedPair({
+      methods: {
+        bye: async (_params, { peer }) => {
+          await peer.close(4001, "asked to");
+          return "never sent";
+        },
+      },
+    });
+    expect(await rejection(joined.b.request("bye"))).toMatchObject({ outcome: "unknown" });
+    expect(await joined.b.closed).toMatchObject({ code: 4001 });
+  });
+
+  it("may come from inside a `close` listener", async () => {
+    const raw = rawPeer();
+    const outcomes = new Outcomes();
+    raw.peer.on("close", () => outcomes.watch("inner", raw.peer.close()));
+    await raw.peer.close();
+    await turn();
+    expect(outcomes.names).toEqual(["inner"]);
+  });
+
+  it("sends what was sent before it, in order", async () => {
+    const got: string[] = [];
+    await using joined = connectedPair({}, { fallback: (_params, { method }) => void got.push(method) });
+    joined.a.notify("one");
+    joined.a.notify("two");
+    await joined.a.close();
+    expect(got).toEqual(["one", "two"]);
+  });
+
+  it.each([999, 1001, 1005, 1006, 1015, 2999, 5000, 3000.5, -1, NaN, Infinity, "1000", null])(
+    "rejects for the code %s, and the connection stays",
+    async (code) => {
+      const raw = rawPeer();
+      const error = await rejection(raw.peer.close(code as number));
+      expect(error).toBeInstanceOf(TypeError);
+      expect(error.message).toMatch(/^Expected `code` to be 1000 or a whole number from 3000 to 4999, got /);
+      expect(raw.peer.state).toBe("open");
+      expect(raw.closes).toEqual([]);
+    },
+  );
+
+  it.each([1000, 3000, 4999])("takes the code %i", async (code) => {
+    const raw = rawPeer();
+    await raw.peer.close(code);
+    expect(raw.closes).toEqual([[code, ""]]);
+  });
+
+  it("leaves nothing behind", async () => {
+    const raw = rawPeer({
+      methods: { slow: (_params, { signal }) => new Promise((resolve) => signal.addEventListener("abort", resolve)) },
+    });
+    const outcomes = new Outcomes();
+    for (let i = 0; i < 5; i++) {
+      outcomes.watch("call", raw.peer.request("m"));
+      raw.feed(request(i, "slow"));
+    }
+    const batch = raw.peer.batch();
+    outcomes.watch("call", batch.request("m"));
+    batch.send();
+    expect(inspect(raw.peer)).toMatchObject({ pending: 6, openBatches: 1, running: 5 });
+    await raw.peer.close();
+    await turn();
+    expectEmpty(raw.peer);
+    expect(outcomes.list).toHaveLength(6);
+  });
+});
+
+describe("the reason", () => {
+  const euro = "€";
+  const smile = "😀";
+  it.each([
+    ["short", "short", "short"],
+    ["exactly 123 bytes", "x".repeat(123), "x".repeat(123)],
+    ["one byte more", "x".repeat(124), "x".repeat(123)],
+    ["exactly 41 characters of 3 bytes", euro.repeat(41), euro.repeat(41)],
+    ["a character across the end", `xx${euro.repeat(41)}`, `xx${euro.repeat(40)}`],
+    ["a surrogate pair across the end", smile.repeat(31), smile.repeat(30)],
+    ["two bytes across the end", "é".repeat(62), "é".repeat(61)],
+  ])("of %s is cut at 123 bytes of UTF-8, between characters", async (_name, reason, cut) => {
+    const raw = rawPeer();
+    await raw.peer.close(1000, reason);
+    expect(raw.closes).toEqual([[1000, cut]]);
+    expect(Buffer.byteLength(cutReason(reason))).toBeLessThanOrEqual(123);
+    expect(cutReason(reason)).not.toContain("\ufffd");
+  });
+});
+
+describe("closed", () => {
+  it("resolves whether it is read before or after the end, and never rejects", async () => {
+    const raw = rawPeer();
+    const before = raw.peer.closed;
+    raw.cut({ code: 1006, error: new Error("reset") });
+    expect(await before).toMatchObject({ code: 1006, error: { message: "reset" } });
+    expect(await raw.peer.closed).toBe(await before);
+    const late = rawPeer();
+    late.cut({ code: 1001 });
+    expect(await late.peer.closed).toMatchObject({ code: 1001 });
+  });
+
+  it("is the same promise each time", () => {
+    const { peer, cut } = rawPeer();
+    expect(peer.closed).toBe(peer.closed);
+    cut();
+  });
+});
+
+describe("await using", () => {
+  it("closes the peer", async () => {
+    const [a, b] = pair({}, {});
+    {
+      await using peer = a;
+      expect(peer.state).toBe("open");
+    }
+    expect(a.state).toBe("closed");
+    expect(await b.closed).toMatchObject({ code: 1000 });
+  });
+});

@@ -1,0 +1,156 @@
+import { describe, expect, it } from "vitest";
+import type { Context } from "../../src/index.js";
+import { connectedPair, expectEmpty } from "../support/pair.js";
+import { notification, rawPeer, request, result } from "../support/raw.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+describe("context", () => {
+  it("tells peer, method and id, and survives destructuring", async () => {
+    const seen: unknown[] = [];
+    const method = "m";
+    await using pair = connectedPair({
+      methods: {
+        m: (_params, { peer, method: called, id, signal, progress }) => {
+          seen.push(peer, called, id, signal.aborted, progress(1));
+        },
+      },
+    });
+    await pair.b.request(method);
+    pair.b.notify(method);
+    await turn();
+    expect(seen).toEqual([pair.a, "m", 1, false, undefined, pair.a, "m", undefined, false, undefined]);
+  });
+
+  it.each([0, "", null, 1.5, "1", -1])("tells the id %j as it came", (id) => {
+    const raw = rawPeer({ methods: { m: (_params, context) => ({ id: context.id }) } });
+    raw.feed(request(id, "m"));
+    expect(raw.messages()).toEqual([result(id, { id })]);
+  });
+
+  it("lets a handler call the other side back in mid-call", async () => {
+    await using pair = connectedPair(
+      { methods: { outer: async ([n], { peer }) => ((await peer.request("inner", [n])) as number) + 1 } },
+      { methods: { inner: ([n]) => n * 10 } },
+    );
+    expect(await pair.b.request("outer", [4])).toBe(41);
+  });
+
+  it("has a progress that harms nobody, on a plain link with nothing asked for", async () => {
+    const raw = rawPeer({
+      methods: {
+        m: (_params, { progress }) => {
+          for (const report of [1, undefined, 5n, { deep: 1 }]) progress(report);
+          return "done";
+        },
+      },
+    });
+    raw.feed(request(1, "m"));
+    expect(raw.messages()).toEqual([result(1, "done")]);
+  });
+});
+
+describe("context.signal", () => {
+  it("is made when it is first read, and is the same each time", () => {
+    const made = globalThis.AbortController;
+    let count = 0;
+    globalThis.AbortController = class extends made {
+      constructor() {
+        super();
+        count++;
+      }
+    };
+    try {
+      let context: Context | undefined;
+      const raw = rawPeer({ methods: { m: (_params, given) => void (context = given) } });
+      raw.feed(request(1, "m"));
+      expect(count).toBe(0);
+      expect(context!.signal).toBe(context!.signal);
+      expect(count).toBe(1);
+    } finally {
+      globalThis.AbortController = made;
+    }
+  });
+
+  it.each<[string, (raw: ReturnType<typeof rawPeer>) => unknown, string]>([
+    ["is closed here", (raw) => raw.peer.close(3001, "enough"), "closed on this side with 3001 (enough)"],
+    ["is cut", (raw) => raw.cut({ code: 1006 }), "closed with 1006"],
+  ])("aborts, with the reason, in every handler that runs when the peer %s", async (_name, end, reason) => {
+    const open = gate();
+    const contexts: Context[] = [];
+    const m = (_params: unknown, context: Context): Promise<void> => (contexts.push(context), open.promise);
+    const raw = rawPeer({
+      methods: { read: (params, context) => (void context.signal, m(params, context)), unread: m },
+    });
+    raw.feed(request(1, "read"));
+    raw.feed(request(2, "unread"));
+    raw.feed(notification("unread"));
+    void end(raw);
+    for (const { signal } of contexts) {
+      expect(signal.aborted).toBe(true);
+      expect(signal.reason).toMatchObject({ message: reason });
+    }
+    expect(contexts).toHaveLength(3);
+    open.resolve();
+    await turn();
+    expect(raw.sent).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
+  it("aborts in a handler that closed the peer itself before it waited", async () => {
+    let seen: AbortSignal | undefined;
+    const raw = rawPeer({
+      methods: {
+        m: async (_params, { peer, signal }) => {
+          seen = signal;
+          void peer.close();
+          await turn();
+          return signal.aborted;
+        },
+      },
+    });
+    raw.feed(request(1, "m"));
+    expect(seen!.aborted).toBe(true);
+    await turn();
+    await turn();
+    expectEmpty(raw.peer);
+  });
+
+  it("stays as it was once the handler is done", async () => {
+    let context: Context | undefined;
+    const raw = rawPeer({ methods: { m: async (_params, given) => void (context = given) } });
+    raw.feed(request(1, "m"));
+    await turn();
+    await raw.peer.close();
+    expect(context!.signal.aborted).toBe(false);
+  });
+
+  it("passed on to a call, ends that call with the connection that asked", async () => {
+    await using backend = connectedPair({ methods: { never: (_params, { signal }) => untilAborted(signal) } });
+    const frontend = rawPeer({
+      methods: { relay: (_params, { signal }) => backend.b.request("never", undefined, { signal }) },
+    });
+    frontend.feed(request(1, "relay"));
+    await turn();
+    frontend.cut();
+    await turn();
+    expectEmpty(frontend.peer);
+    // The call was dropped here, and the signal's reason is no news to anybody: the caller is gone.
+    expect(frontend.errors).toHaveLength(1);
+    await backend.b.close();
+    await turn();
+    backend.takeErrors();
+  });
+});
+
+/** Rejects with the reason when `signal` aborts. */
+function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+}
+
+describe("a synchronous handler", () => {
+  it("is not kept: nothing runs once it returned", async () => {
+    await using pair = connectedPair({ methods: { m: () => 1 } });
+    expect(await rejection(pair.b.request("none"))).toMatchObject({ code: -32601 });
+    expect(await pair.b.request("m")).toBe(1);
+  });
+});

@@ -1,0 +1,141 @@
+import { describe, expect, it } from "vitest";
+import { connectedPair } from "../support/pair.js";
+import { notification, rawPeer, request, result } from "../support/raw.js";
+import { rejection } from "../support/turns.js";
+
+const NOT_FOUND = { code: -32601, message: "Method not found", data: undefined };
+
+describe("methods", () => {
+  it("are found by their own names only", async () => {
+    await using pair = connectedPair({ methods: { own: () => 1 } });
+    const inherited = ["constructor", "__proto__", "toString", "hasOwnProperty", "valueOf"];
+    for (const method of [...inherited, "OWN", "own ", "", "rpc.own"]) {
+      expect(await rejection(pair.b.request(method))).toMatchObject(NOT_FOUND);
+    }
+    expect(await pair.b.request("own")).toBe(1);
+  });
+
+  it("are called without `this`", async () => {
+    await using pair = connectedPair({
+      methods: {
+        self(this: unknown) {
+          return this === undefined;
+        },
+      },
+    });
+    expect(await pair.b.request("self")).toBe(true);
+  });
+
+  it("may come from an object without prototype, and an undefined one is left out", async () => {
+    const methods = Object.assign(Object.create(null), { a: () => 1, b: undefined });
+    await using pair = connectedPair({ methods });
+    expect(await pair.b.request("a")).toBe(1);
+    expect(await rejection(pair.b.request("b"))).toMatchObject(NOT_FOUND);
+  });
+
+  it("are read once: adding to the object later changes nothing", async () => {
+    const methods: Record<string, () => unknown> = { a: () => 1 };
+    await using pair = connectedPair({ methods });
+    methods["a"] = () => 2;
+    methods["b"] = () => 3;
+    expect(await pair.b.request("a")).toBe(1);
+    expect(await rejection(pair.b.request("b"))).toMatchObject(NOT_FOUND);
+  });
+
+  it.each([
+    ["undefined", undefined],
+    ["a function", () => 1],
+    ["a symbol", Symbol("s")],
+    ["NaN", NaN],
+  ])("that return %s are answered with null", async (_name, value) => {
+    const raw = rawPeer({ methods: { m: () => value } });
+    raw.feed(request(1, "m"));
+    expect(raw.messages()).toEqual([result(1, null)]);
+  });
+});
+
+describe("peer.handle", () => {
+  it("serves one more method, until it is undone", async () => {
+    await using pair = connectedPair();
+    const undo = pair.a.handle("late", (params: any) => params[0] + 1);
+    expect(await pair.b.request("late", [1])).toBe(2);
+    undo();
+    undo();
+    expect(await rejection(pair.b.request("late", [1]))).toMatchObject(NOT_FOUND);
+  });
+
+  it("goes over `methods`, which is there again after the undo", async () => {
+    await using pair = connectedPair({ methods: { m: () => "first" } });
+    const undo = pair.a.handle("m", () => "over");
+    expect(await pair.b.request("m")).toBe("over");
+    undo();
+    expect(await pair.b.request("m")).toBe("first");
+  });
+
+  it("serves this peer alone", async () => {
+    const options = { methods: { m: () => "shared" } };
+    await using one = connectedPair(options);
+    await using two = connectedPair(options);
+    one.a.handle("m", () => "mine");
+    expect(await one.b.request("m")).toBe("mine");
+    expect(await two.b.request("m")).toBe("shared");
+  });
+
+  it("throws for a second handler of the same name, and an old undo does not remove a newer one", async () => {
+    await using pair = connectedPair();
+    const undo = pair.a.handle("m", () => 1);
+    expect(() => pair.a.handle("m", () => 2)).toThrow("`m` is handled already; undo that first");
+    undo();
+    pair.a.handle("m", () => 3);
+    undo();
+    expect(await pair.b.request("m")).toBe(3);
+  });
+
+  it("may register a name of the reserved space, and of Object's members", async () => {
+    await using pair = connectedPair();
+    pair.a.handle("rpc.discover", () => "mine");
+    pair.a.handle("__proto__", () => "too");
+    expect(await pair.b.request("rpc.discover")).toBe("mine");
+    expect(await pair.b.request("__proto__")).toBe("too");
+  });
+
+  it.each([undefined, null, 1, "f", {}])("takes no %s for a handler", (handler) => {
+    const { peer } = rawPeer();
+    expect(() => peer.handle("m", handler as never)).toThrow(/^Expected `handler` to be a function, got /);
+  });
+
+  it.each([undefined, null, 1, {}])("takes no %s for a name", (method) => {
+    const { peer } = rawPeer();
+    expect(() => peer.handle(method as never, () => 1)).toThrow(/^Expected `method` to be a string, got /);
+  });
+});
+
+describe("fallback", () => {
+  it("gets what nobody registered, with its name, and answers for it", async () => {
+    await using pair = connectedPair({
+      methods: { known: () => "known" },
+      fallback: (params, { method, id }) => ({ params, method, id }),
+    });
+    expect(await pair.b.request("other", [1])).toEqual({ params: [1], method: "other", id: 1 });
+    expect(await pair.b.request("constructor")).toEqual({ method: "constructor", id: 2 });
+    expect(await pair.b.request("known")).toBe("known");
+  });
+
+  it("gets notifications too, which then are not emitted", async () => {
+    const got: unknown[] = [];
+    const raw = rawPeer({ fallback: (params, { method, id }) => void got.push(method, params, id) });
+    raw.peer.on("notification", (method) => got.push(`emitted ${method}`));
+    raw.feed(notification("said", [1]));
+    expect(got).toEqual(["said", [1], undefined]);
+    expect(raw.sent).toEqual([]);
+  });
+
+  it("never answers for the reserved rpc.*", async () => {
+    await using pair = connectedPair({ fallback: () => "caught" });
+    for (const method of ["rpc.", "rpc.discover"]) {
+      expect(await rejection(pair.b.request(method))).toMatchObject(NOT_FOUND);
+    }
+    expect(await pair.b.request("rpc")).toBe("caught");
+    expect(await pair.b.request("RPC.x")).toBe("caught");
+  });
+});

@@ -1,0 +1,141 @@
+import { execFileSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { builtinModules } from "node:module";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+
+const SRC = fileURLToPath(new URL("../../src/", import.meta.url));
+
+/** What a file of each folder may import besides its own folder; "" is the folder of the entries. */
+const MAY_IMPORT: Record<string, string[]> = {
+  core: [],
+  features: ["core"],
+  link: ["core"],
+  sockets: ["core"],
+  server: ["core", "features", "link", "sockets"],
+  "": ["core", "features", "link", "sockets", "server"],
+  cli: ["core", "features", "link", "sockets", "server", ""],
+};
+
+/** Folders whose files run everywhere: no Node, no `ws`. */
+const EVERYWHERE = new Set(["core", "features", "link"]);
+
+/** One import: a file relative to src/, or a package by its name. A type import is gone at run time. */
+interface Import {
+  name: string;
+  typeOnly: boolean;
+}
+
+const importsOf = new Map<string, Import[]>(
+  readdirSync(SRC, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => [file, readImports(file)]),
+);
+
+function readImports(file: string): Import[] {
+  const text = readFileSync(join(SRC, file), "utf8");
+  const statements =
+    /^(?:import|export)\s+(type\s)?[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"/gm;
+  return [...text.matchAll(statements)].map(([, type, from, bare, dynamic]) => {
+    const path = (from ?? bare ?? dynamic)!;
+    const name = path.startsWith(".") ? relative(SRC, join(SRC, dirname(file), path)).replace(/\.js$/, ".ts") : path;
+    return { name, typeOnly: type !== undefined };
+  });
+}
+
+/** The names that a file imports, types included. */
+function names(file: string): string[] {
+  return (importsOf.get(file) ?? []).map(({ name }) => name);
+}
+
+function folderOf(file: string): string {
+  const [top, ...rest] = file.split("/");
+  return rest.length === 0 ? "" : top!;
+}
+
+const files = [...importsOf.keys()];
+const isFile = (name: string): boolean => importsOf.has(name);
+const isNodeOnly = (name: string): boolean =>
+  name === "ws" || name.startsWith("node:") || builtinModules.includes(name);
+
+/** Everything that a file pulls in at run time, itself included. */
+function reach(file: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(file)) return seen;
+  seen.add(file);
+  for (const { name, typeOnly } of importsOf.get(file) ?? []) if (!typeOnly) reach(name, seen);
+  return seen;
+}
+
+const lines = (file: string): number => readFileSync(join(SRC, file), "utf8").trimEnd().split("\n").length;
+
+describe("the sources", () => {
+  it("are read by this test, and every relative import is found", () => {
+    expect(names("core/peer.ts")).toEqual(expect.arrayContaining(["core/dispatch.ts", "eventemitter3"]));
+    expect(importsOf.get("server/options.ts")).toContainEqual({ name: "node:http", typeOnly: true });
+    const lost = files.flatMap((file) => names(file).filter((name) => name.endsWith(".ts") && !isFile(name)));
+    expect(lost).toEqual([]);
+  });
+
+  it("import only what stands below them, types included", () => {
+    const breaches = files.flatMap((file) => {
+      const allowed = MAY_IMPORT[folderOf(file)];
+      if (allowed === undefined) return [`${file}: its folder is no layer`];
+      const layers = new Set([...allowed, folderOf(file)]);
+      return names(file).flatMap((name) =>
+        isFile(name) && !layers.has(folderOf(name)) ? `${file} imports ${name}` : [],
+      );
+    });
+    expect(breaches).toEqual([]);
+  });
+
+  it("have no import cycle at run time", () => {
+    const cyclic = files.filter((file) =>
+      importsOf.get(file)!.some(({ name, typeOnly }) => !typeOnly && isFile(name) && reach(name).has(file)),
+    );
+    expect(cyclic).toEqual([]);
+  });
+
+  it("of core, features and link import neither Node nor ws, not even their types", () => {
+    const breaches = files
+      .filter((file) => EVERYWHERE.has(folderOf(file)))
+      .flatMap((file) => names(file).flatMap((name) => (isNodeOnly(name) ? `${file} imports ${name}` : [])));
+    expect(breaches).toEqual([]);
+  });
+
+  it("reach neither Node nor ws from the entry for every runtime", () => {
+    expect([...reach("index.ts")].filter(isNodeOnly)).toEqual([]);
+    expect([...reach("node.ts")].filter(isNodeOnly)).toContain("ws");
+  });
+
+  it("stay within 400 lines each", () => {
+    expect(files.filter((file) => lines(file) > 400)).toEqual([]);
+  });
+});
+
+describe("importing an entry", () => {
+  /** Reports, as JSON, what the import changed. Runs on its own: here vitest has changed plenty already. */
+  const PROBE = `
+    const roots = { globalThis, Object, "Object.prototype": Object.prototype, "Array.prototype": Array.prototype, "Promise.prototype": Promise.prototype };
+    // The dependency loads Node's modules, some of which define lazy globals of Node's own when first touched.
+    await import("ws");
+    const look = () => Object.fromEntries(Object.entries(roots).map(([name, root]) => [name, Reflect.ownKeys(root).map(String)]));
+    const listen = () => process.eventNames().map((name) => [String(name), process.listenerCount(name)]);
+    const before = JSON.stringify([look(), listen()]);
+    const values = Object.entries(Object.getOwnPropertyDescriptors(globalThis)).filter(([, d]) => "value" in d);
+    await import(process.argv[1]);
+    const changed = values.filter(([name, { value }]) => !Object.is(globalThis[name], value)).map(([name]) => name);
+    console.log(JSON.stringify({ same: JSON.stringify([look(), listen()]) === before, changed, handles: process.getActiveResourcesInfo().filter((name) => name === "Timeout") }));
+  `;
+
+  it.each(["reciproc", "reciproc/node"])(
+    "%s changes no global, starts no timer and adds no process listener",
+    (entry) => {
+      const output = execFileSync(process.execPath, ["--input-type=module", "-e", PROBE, entry], {
+        cwd: fileURLToPath(new URL("../../", import.meta.url)),
+        encoding: "utf8",
+      });
+      expect(JSON.parse(output)).toEqual({ same: true, changed: [], handles: [] });
+    },
+  );
+});

@@ -1,0 +1,89 @@
+import { describe, expect, it } from "vitest";
+import { inspect } from "../../src/core/peer.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { failure, rawPeer, request, result } from "../support/raw.js";
+import { rejection } from "../support/turns.js";
+
+useFakeClock();
+
+const PARSE_ERROR = failure(null, -32700, "Parse error");
+
+describe("malformed messages", () => {
+  it("are answered, and the connection stays", () => {
+    const raw = rawPeer({ methods: { m: () => 1 } });
+    for (const text of ["", " ", "{", "nonsense", "{}{}"]) raw.feed(text);
+    expect(raw.messages()).toEqual(Array(5).fill(PARSE_ERROR));
+    raw.feed(request(1, "m"));
+    expect(raw.messages()[5]).toEqual(result(1, 1));
+    expect(raw.peer.state).toBe("open");
+  });
+
+  it("close the connection with 1008 when one too many comes within a minute, and nothing after it is read", () => {
+    const raw = rawPeer({ methods: { m: () => 1 }, limits: { maxMalformedPerMinute: 3 } });
+    for (let i = 0; i < 3; i++) raw.feed("{");
+    expect(raw.peer.state).toBe("open");
+    raw.feed("{");
+    raw.feed(request(1, "m"));
+    expect(raw.closes).toEqual([[1008, "more than 3 malformed messages in a minute"]]);
+    expect(raw.messages()).toEqual(Array(3).fill(PARSE_ERROR));
+  });
+
+  it("are counted afresh after a minute", async () => {
+    await pass(60_001);
+    const raw = rawPeer({ limits: { maxMalformedPerMinute: 2 } });
+    raw.feed("{");
+    raw.feed("{");
+    await pass(60_001);
+    raw.feed("{");
+    raw.feed("{");
+    expect(raw.peer.state).toBe("open");
+    await pass(59_000);
+    raw.feed("{");
+    expect(raw.peer.state).toBe("closed");
+  });
+
+  it("count one by one in a batch", () => {
+    const raw = rawPeer({ limits: { maxMalformedPerMinute: 3 } });
+    raw.feed([1, {}]);
+    raw.feed([]);
+    expect(inspect(raw.peer).malformed).toBe(3);
+    expect(raw.sent).toHaveLength(2);
+    raw.feed([[]]);
+    expect(raw.closes.map(([code]) => code)).toEqual([1008]);
+    expect(raw.sent).toHaveLength(2);
+  });
+
+  it("do not include a broken answer to a call of ours, which rejects it", async () => {
+    const raw = rawPeer({ limits: { maxMalformedPerMinute: 1 } });
+    const call = raw.peer.request("m");
+    raw.feed({ jsonrpc: "2.0", id: 1 });
+    expect(await rejection(call)).toMatchObject({
+      code: "PROTOCOL",
+      message: "malformed response: it has neither `result` nor `error`",
+    });
+    expect(inspect(raw.peer).malformed).toBe(0);
+  });
+
+  it("are borne without end when the limit is Infinity", () => {
+    const raw = rawPeer({ limits: { maxMalformedPerMinute: Infinity } });
+    for (let i = 0; i < 1000; i++) raw.feed("{");
+    expect(raw.peer.state).toBe("open");
+  });
+});
+
+describe("answers that no call waits for", () => {
+  it("are counted and never answered, sound or broken, whatever their id", () => {
+    const raw = rawPeer();
+    for (const id of [1, "1", 0, "", -1, 1.5]) raw.feed(result(id, 1));
+    raw.feed(failure(7, 1, "no"));
+    for (const broken of [
+      { id: 9, result: 1 },
+      { jsonrpc: "2.0", result: 1 },
+      { jsonrpc: "2.0", id: 9 },
+    ])
+      raw.feed(broken);
+    raw.feed([result(8, 1)]);
+    expect(inspect(raw.peer)).toMatchObject({ unmatched: 11, malformed: 0 });
+    expect(raw.sent).toEqual([]);
+  });
+});

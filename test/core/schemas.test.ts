@@ -1,0 +1,159 @@
+import { type } from "arktype";
+import * as v from "valibot";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import type { StandardSchema } from "../../src/index.js";
+import { connectedPair } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+/** The same params in three validators: by name, with a nested list, and one by position. */
+const VALIDATORS: Record<string, { byName: StandardSchema<any>; byPosition: StandardSchema<any> }> = {
+  zod: {
+    byName: z.object({ name: z.string(), at: z.array(z.number()) }),
+    byPosition: z.tuple([z.number(), z.string()]),
+  },
+  valibot: {
+    byName: v.object({ name: v.string(), at: v.array(v.number()) }),
+    byPosition: v.tuple([v.number(), v.string()]),
+  },
+  arktype: {
+    byName: type({ name: "string", at: "number[]" }),
+    byPosition: type(["number", "string"]),
+  },
+};
+
+/** What turns its params into something else. */
+const TRANSFORMS: Record<string, StandardSchema<any>> = {
+  zod: z.object({ day: z.string().transform((text) => text.length) }),
+  valibot: v.object({
+    day: v.pipe(
+      v.string(),
+      v.transform((text) => text.length),
+    ),
+  }),
+  arktype: type({ day: type("string").pipe((text) => text.length) }),
+};
+
+const echo = (params: unknown): unknown => params;
+
+describe.each(Object.entries(VALIDATORS))("a %s schema", (name, { byName, byPosition }) => {
+  it("lets params pass that fit", async () => {
+    await using pair = connectedPair({
+      methods: { named: echo, placed: echo },
+      schemas: { named: byName, placed: byPosition },
+    });
+    expect(await pair.b.request("named", { name: "n", at: [1] })).toEqual({ name: "n", at: [1] });
+    expect(await pair.b.request("placed", [1, "x"])).toEqual([1, "x"]);
+  });
+
+  it("refuses the rest with -32602 and where it went wrong, and runs nothing", async () => {
+    let ran = 0;
+    await using pair = connectedPair({ methods: { named: () => ran++ }, schemas: { named: byName } });
+    const error = await rejection(pair.b.request("named", { name: "n", at: [1, "two"] }));
+    expect(error).toMatchObject({ code: -32602, message: "Invalid params" });
+    expect(error.data.issues).toHaveLength(1);
+    expect(error.data.issues[0].path).toEqual(["at", 1]);
+    for (const params of [undefined, {}, [], { name: 5, at: [] }]) {
+      expect(await rejection(pair.b.request("named", params))).toMatchObject({ code: -32602 });
+    }
+    expect(ran).toBe(0);
+  });
+
+  it("says nothing about the issues but message and path", async () => {
+    const raw = rawPeer({ methods: { placed: () => 1 }, schemas: { placed: byPosition } });
+    raw.feed(request(1, "placed", ["p4ssword-sent-by-mistake", 2]));
+    const { issues } = raw.messages()[0].error.data;
+    for (const issue of issues) {
+      expect(new Set(Object.keys(issue))).toEqual(new Set(["message", "path"]));
+      expect(typeof issue.message).toBe("string");
+    }
+    expect(Object.keys(raw.messages()[0].error.data)).toEqual(["issues"]);
+    // A refusal is the caller's affair.
+    expect(raw.errors).toEqual([]);
+  });
+
+  it("hands the handler what it made of the params", async () => {
+    await using pair = connectedPair({ methods: { m: ({ day }) => day }, schemas: { m: TRANSFORMS[name]! } });
+    expect(await pair.b.request("m", { day: "monday" })).toBe(6);
+  });
+});
+
+describe("any schema", () => {
+  const failing: StandardSchema = { "~standard": { validate: () => ({ issues: [{ message: "no" }] }) } };
+
+  it("may be asynchronous", async () => {
+    const open = gate();
+    const schema = z.object({ user: z.string().refine(async (user) => (await open.promise, user === "known")) });
+    const raw = rawPeer({ methods: { m: ({ user }) => user }, schemas: { m: schema } });
+    raw.feed(request(1, "m", { user: "known" }));
+    raw.feed(request(2, "m", { user: "stranger" }));
+    await turn();
+    expect(raw.sent).toEqual([]);
+    open.resolve();
+    await turn();
+    expect(raw.messages()[0]).toEqual(result(1, "known"));
+    expect(raw.messages()[1]).toMatchObject({ id: 2, error: { code: -32602, data: { issues: [{ path: ["user"] }] } } });
+  });
+
+  it("sends a failed notification's error to the `error` event and nothing to the other side", async () => {
+    let ran = 0;
+    const raw = rawPeer({ methods: { m: () => ran++ }, schemas: { m: failing } });
+    raw.feed(notification("m", [1]));
+    expect(raw.errors).toEqual([expect.objectContaining({ code: -32602, data: { issues: [{ message: "no" }] } })]);
+    expect(raw.sent).toEqual([]);
+    expect(ran).toBe(0);
+  });
+
+  it("leaves the path out where there is none, and names its symbols and objects", () => {
+    const path = [{ key: "a" }, 0, Symbol("s"), { key: Symbol("t") }];
+    const schema: StandardSchema = {
+      "~standard": {
+        validate: () => ({ issues: [{ message: "bare" }, { message: "deep", path, input: "secret" } as never] }),
+      },
+    };
+    const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: schema } });
+    raw.feed(request(1, "m"));
+    const issues = [{ message: "bare" }, { message: "deep", path: ["a", 0, "Symbol(s)", "Symbol(t)"] }];
+    expect(raw.messages()).toEqual([failure(1, -32602, "Invalid params", { issues })]);
+  });
+
+  it.each<[string, () => never]>([
+    [
+      "throws",
+      () => {
+        throw new Error("secret");
+      },
+    ],
+    ["rejects", (() => Promise.reject(new Error("secret"))) as () => never],
+  ])("that %s costs an Internal error and an `error` event", async (_name, validate) => {
+    const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: { "~standard": { validate } } } });
+    raw.feed(request(1, "m"));
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, -32603, "Internal error")]);
+    expect(raw.errors).toMatchObject([{ message: "secret" }]);
+  });
+
+  it("checks a handler that came later, and comes inside around", async () => {
+    const seen: unknown[] = [];
+    const raw = rawPeer({
+      schemas: { late: failing },
+      around: (call, next) => (seen.push(call.params), next()),
+    });
+    raw.peer.handle("late", () => 1);
+    raw.feed(request(1, "late", [1]));
+    await turn();
+    expect(seen).toEqual([[1]]);
+    expect(raw.messages()).toMatchObject([{ error: { code: -32602 } }]);
+  });
+
+  it("of a member of Object is not found for a method that has none", async () => {
+    await using pair = connectedPair({ methods: { toString: () => "mine" }, schemas: {} });
+    expect(await pair.b.request("toString")).toBe("mine");
+  });
+
+  it("leaves methods without one unchecked", async () => {
+    await using pair = connectedPair({ methods: { free: (params) => params }, schemas: { other: failing } });
+    expect(await pair.b.request("free", [null])).toEqual([null]);
+  });
+});

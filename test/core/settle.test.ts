@@ -1,0 +1,158 @@
+import { describe, expect, it } from "vitest";
+import { ConnectionLostError, RpcError, TimeoutError } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { inspect } from "../../src/core/peer.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { connectedPair, expectEmpty } from "../support/pair.js";
+import { failure, rawPeer, result, type RawPeer } from "../support/raw.js";
+import { Outcomes, rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+/** The four things that may settle a call, and what it then comes out with. */
+const ENDS: Record<string, { happen: (one: Race) => void | Promise<void>; outcome: object }> = {
+  answer: { happen: ({ raw }) => raw.feed(result(1, "answered")), outcome: { value: "answered" } },
+  timeout: { happen: () => pass(1000), outcome: { reason: expect.any(TimeoutError) } },
+  abort: { happen: ({ controller }) => controller.abort("aborted"), outcome: { reason: "aborted" } },
+  close: { happen: ({ raw }) => raw.cut(), outcome: { reason: expect.any(ConnectionLostError) } },
+};
+
+interface Race {
+  raw: RawPeer;
+  controller: AbortController;
+}
+
+function permutations(names: string[]): string[][] {
+  if (names.length < 2) return [names];
+  return names.flatMap((first) => permutations(names.filter((name) => name !== first)).map((rest) => [first, ...rest]));
+}
+
+describe("a call", () => {
+  it.each(permutations(Object.keys(ENDS)).map((order) => [order.join(", "), order] as const))(
+    "settles once, by the first of %s",
+    async (_name, order) => {
+      const raw = rawPeer();
+      const controller = new AbortController();
+      const outcomes = new Outcomes();
+      const { signal } = controller;
+      outcomes.watch("call", raw.peer.request("m", undefined, { timeoutMs: 1000, signal }));
+      for (const name of order) {
+        await ENDS[name]!.happen({ raw, controller });
+        await turn();
+        expect(outcomes.list).toEqual([{ name: "call", ...ENDS[order[0]!]!.outcome }]);
+        expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+      }
+      expectEmpty(raw.peer);
+    },
+  );
+
+  it.each(
+    permutations(Object.keys(ENDS).filter((name) => name !== "timeout")).map((order) => [order.join(", "), order]),
+  )("settles once when %s come without a turn between them", async (_name, order) => {
+    const raw = rawPeer();
+    const controller = new AbortController();
+    const outcomes = new Outcomes();
+    outcomes.watch("call", raw.peer.request("m", undefined, { signal: controller.signal }));
+    for (const name of order) void ENDS[name]!.happen({ raw, controller });
+    await turn();
+    expect(outcomes.list).toEqual([{ name: "call", ...ENDS[order[0]!]!.outcome }]);
+  });
+
+  it("is settled by an answer that comes inside send()", async () => {
+    const raw = rawPeer({}, { onSend: (text, self) => self.feed(result(JSON.parse(text).id, "at once")) });
+    expect(await raw.peer.request("m")).toBe("at once");
+    expect(inspect(raw.peer).pending).toBe(0);
+  });
+
+  it("is settled by an answer inside send() even when send() then answers false", async () => {
+    const raw = rawPeer(
+      {},
+      {
+        onSend: (text, self) => {
+          self.feed(result(JSON.parse(text).id, "at once"));
+          return false;
+        },
+      },
+    );
+    expect(await raw.peer.request("m")).toBe("at once");
+  });
+
+  it("is lost with outcome unknown when the connection ends inside send()", async () => {
+    const raw = rawPeer({}, { onSend: (_text, self) => self.cut() });
+    expect(await rejection(raw.peer.request("m"))).toMatchObject({ outcome: "unknown" });
+    expectEmpty(raw.peer);
+  });
+
+  it("ignores a second answer and counts it", async () => {
+    const raw = rawPeer();
+    const call = raw.peer.request("m");
+    raw.feed(result(1, "first"));
+    raw.feed(result(1, "second"));
+    raw.feed(failure(1, -32000, "third"));
+    expect(await call).toBe("first");
+    expect(inspect(raw.peer).unmatched).toBe(2);
+    expect(raw.sent).toHaveLength(1);
+  });
+
+  it("is not settled by the text of its id", async () => {
+    const raw = rawPeer();
+    const call = raw.peer.request("m");
+    raw.feed(result("1", "wrong"));
+    raw.feed(result(1, "right"));
+    expect(await call).toBe("right");
+  });
+
+  it.each([0, "", false, null, [], {}])("resolves with %j as with any value", async (value) => {
+    const raw = rawPeer();
+    const call = raw.peer.request("m");
+    raw.feed(result(1, value));
+    expect(await call).toEqual(value);
+  });
+
+  it("rejects with what the error says, falsy data included", async () => {
+    const raw = rawPeer();
+    const call = raw.peer.request("m");
+    raw.feed(failure(1, 0, "", 0));
+    const error = await rejection(call);
+    expect(error).toBeInstanceOf(RpcError);
+    expect(error).toMatchObject({ code: 0, message: "", data: 0 });
+  });
+
+  it("rejects with what came when both result and error did", async () => {
+    const raw = rawPeer();
+    const call = raw.peer.request("m");
+    const both = { ...result(1, 1), error: { code: 1, message: "x" } };
+    raw.feed(both);
+    expect(await rejection(call)).toMatchObject({ code: "PROTOCOL", raw: both });
+  });
+
+  it("never reuses an id, and starts at 1", async () => {
+    const raw = rawPeer();
+    const calls = [raw.peer.request("m"), raw.peer.request("m")];
+    raw.feed(result(1, 1));
+    raw.feed(result(2, 2));
+    calls.push(raw.peer.request("m"));
+    expect(raw.messages().map(({ id }) => id)).toEqual([1, 2, 3]);
+    raw.feed(result(3, 3));
+    expect(await Promise.all(calls)).toEqual([1, 2, 3]);
+  });
+});
+
+describe("many calls", () => {
+  it("settle in whatever order their answers come", async () => {
+    const raw = rawPeer();
+    const outcomes = new Outcomes();
+    for (const name of ["one", "two", "three"]) outcomes.watch(name, raw.peer.request(name));
+    for (const id of [3, 1, 2]) raw.feed(result(id, id));
+    await turn();
+    expect(outcomes.names).toEqual(["three", "one", "two"]);
+  });
+
+  it("run both ways at once", async () => {
+    await using pair = connectedPair({ methods: { left: ([n]) => n * 2 } }, { methods: { right: ([n]) => n + 1 } });
+    const { a, b } = pair;
+    expect(await Promise.all([a.request("right", [1]), b.request("left", [4]), a.request("right", [2])])).toEqual([
+      2, 8, 3,
+    ]);
+  });
+});

@@ -1,0 +1,174 @@
+import { describe, expect, it, vi } from "vitest";
+import { TimeoutError } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { inspect } from "../../src/core/peer.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { rawPeer, result } from "../support/raw.js";
+import { Outcomes, rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+/** Stops the process for so long: time has passed, and no timer could fire. */
+function stall(ms: number): void {
+  const now = performance.now();
+  vi.spyOn(performance, "now").mockReturnValue(now + ms);
+}
+
+describe("a call without an answer", () => {
+  it.each([
+    ["60 s by default", {}, undefined, 60_000],
+    ["the peer's timeoutMs", { timeoutMs: 300 }, undefined, 300],
+    ["its own timeoutMs", { timeoutMs: 300 }, { timeoutMs: 700 }, 700],
+    ["the peer's when its own is undefined", { timeoutMs: 300 }, { timeoutMs: undefined }, 300],
+    ["a fraction of a millisecond, rounded up", {}, { timeoutMs: 0.5 }, 1],
+  ])("times out after %s", async (_name, options, callOptions, ms) => {
+    const { peer, sent } = rawPeer(options);
+    const call = peer.request("slow", [], callOptions);
+    const outcomes = new Outcomes().watch("call", call);
+    await pass(ms - 1);
+    expect(outcomes.list).toEqual([]);
+    await pass(1);
+    expect(outcomes.names).toEqual(["call"]);
+    const reason = await rejection(call);
+    expect(reason).toBeInstanceOf(TimeoutError);
+    expect(reason).toMatchObject({ code: "TIMEOUT", method: "slow", name: "TimeoutError" });
+    expect(reason.message).toBe(`"slow" was not answered within ${reason.timeoutMs} ms`);
+    expect(Math.ceil(reason.timeoutMs)).toBe(ms);
+    // A plain link: nothing is sent that the user did not write.
+    expect(sent).toHaveLength(1);
+  });
+
+  it.each([
+    ["its own", {}, { timeoutMs: Infinity }],
+    ["the peer's", { timeoutMs: Infinity }, undefined],
+  ])("waits for ever when %s timeoutMs is Infinity, with no timer", async (_name, options, callOptions) => {
+    const { peer, feed } = rawPeer(options);
+    const call = peer.request("slow", [], callOptions);
+    expect(vi.getTimerCount()).toBe(0);
+    await pass(10 ** 12);
+    feed(result(1, "at last"));
+    expect(await call).toBe("at last");
+  });
+
+  it("outlives the longest delay that setTimeout takes", async () => {
+    const { peer } = rawPeer();
+    const month = 30 * 24 * 3600 * 1000;
+    const outcomes = new Outcomes().watch("call", peer.request("slow", [], { timeoutMs: month }));
+    await pass(month - 1);
+    expect(outcomes.list).toEqual([]);
+    await pass(1);
+    expect(outcomes.names).toEqual(["call"]);
+  });
+});
+
+describe("timeoutMs", () => {
+  it.each([
+    [0, "`0` (number)"],
+    [-1, "`-1` (number)"],
+    [NaN, "`NaN` (number)"],
+    ["5", "`5` (string)"],
+    [null, "`null` (null)"],
+    [5n, "`5` (bigint)"],
+    [{}, "an object"],
+  ])("may not be %s in a call, which then sends nothing", async (timeoutMs, shown) => {
+    const { peer, sent } = rawPeer();
+    const error = await rejection(peer.request("m", [], { timeoutMs: timeoutMs as number }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(`Expected \`timeoutMs\` to be a positive number, got ${shown}`);
+    expect(sent).toEqual([]);
+    expect(inspect(peer).pending).toBe(0);
+  });
+});
+
+describe("the deadlines of all calls", () => {
+  it("share one timer, and there is none while nothing waits", async () => {
+    const left = rawPeer();
+    const right = rawPeer();
+    const delays = [500, 20, 90, 20, 500, 60_000];
+    const outcomes = new Outcomes();
+    for (const [i, timeoutMs] of delays.entries()) {
+      outcomes.watch(`${timeoutMs}`, (i % 2 ? left : right).peer.request("slow", [], { timeoutMs }));
+    }
+    expect(countDeadlines()).toEqual({ waiting: 6, armed: true });
+    expect(vi.getTimerCount()).toBe(1);
+    await pass(100);
+    expect(vi.getTimerCount()).toBe(1);
+    await pass(60_000);
+    expect(outcomes.names).toEqual(["20", "20", "90", "500", "500", "60000"]);
+    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("are forgotten with the answers", async () => {
+    const { peer, feed } = rawPeer();
+    const calls = [peer.request("a"), peer.request("b", [], { timeoutMs: 5 })];
+    feed(result(1, 1));
+    feed(result(2, 2));
+    expect(vi.getTimerCount()).toBe(0);
+    expect(await Promise.all(calls)).toEqual([1, 2]);
+  });
+
+  it("do not move when an earlier one is settled", async () => {
+    const { peer, feed } = rawPeer();
+    const outcomes = new Outcomes();
+    outcomes.watch("early", peer.request("a", [], { timeoutMs: 10 }));
+    outcomes.watch("late", peer.request("b", [], { timeoutMs: 100 }));
+    feed(result(1, 1));
+    await pass(99);
+    expect(outcomes.names).toEqual(["early"]);
+    await pass(1);
+    expect(outcomes.names).toEqual(["early", "late"]);
+  });
+
+  it("come earlier when a shorter one is added", async () => {
+    const { peer } = rawPeer();
+    const outcomes = new Outcomes();
+    outcomes.watch("long", peer.request("a", [], { timeoutMs: 100 }));
+    await pass(50);
+    outcomes.watch("short", peer.request("b", [], { timeoutMs: 10 }));
+    await pass(10);
+    expect(outcomes.names).toEqual(["short"]);
+    await pass(40);
+    expect(outcomes.names).toEqual(["short", "long"]);
+  });
+});
+
+describe("a timer that fires late", () => {
+  it("gives the answers one turn before it rejects", async () => {
+    const { peer, feed } = rawPeer();
+    const outcomes = new Outcomes();
+    outcomes.watch("answered", peer.request("a", [], { timeoutMs: 100 }));
+    outcomes.watch("unanswered", peer.request("b", [], { timeoutMs: 100 }));
+    stall(5000);
+    // The timer fires now; the frame that waited is read after it, in the same turn of the loop.
+    vi.advanceTimersToNextTimer();
+    await turn();
+    expect(outcomes.list).toEqual([]);
+    feed(result(1, "in time"));
+    vi.advanceTimersToNextTimer();
+    await turn();
+    vi.restoreAllMocks();
+    expect(outcomes.list).toEqual([
+      { name: "answered", value: "in time" },
+      { name: "unanswered", reason: expect.any(TimeoutError) },
+    ]);
+  });
+
+  it("leaves no timer when every answer was there", async () => {
+    const { peer, feed } = rawPeer();
+    const call = peer.request("a", [], { timeoutMs: 100 });
+    stall(5000);
+    vi.advanceTimersToNextTimer();
+    feed(result(1, "in time"));
+    vi.restoreAllMocks();
+    expect(await call).toBe("in time");
+    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+  });
+
+  it("rejects at once when it fires in time", async () => {
+    const { peer } = rawPeer();
+    const call = peer.request("a", [], { timeoutMs: 100 });
+    vi.advanceTimersByTime(100);
+    expect(await rejection(call)).toBeInstanceOf(TimeoutError);
+  });
+});

@@ -1,0 +1,193 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/core/codec.js";
+import type { ProtocolError } from "../../src/core/errors.js";
+import { classify, parseMessage, type Id, type StructuredParams } from "../../src/core/message.js";
+import { wires } from "../conformance/wires.js";
+import { canonical, isUsableId, owedTo, referenceKind } from "./reference.js";
+import { methods, served } from "./served.js";
+
+const RUNS = { numRuns: 5_000 };
+
+const oddNumbers = fc.constantFrom(0, -0, 1.5, 2 ** 53, 2 ** 53 - 1, -(2 ** 53), 1e21, Infinity, -Infinity, 5e-324);
+const value = fc.oneof(fc.jsonValue({ maxDepth: 3 }), oddNumbers, fc.constantFrom(null, true, false, "", [], {}));
+const errorObject = fc.record({ code: value, message: value, data: value }, { requiredKeys: [] });
+
+/** Objects that are nearly messages, or messages: each member is there or not, sound or odd. */
+const nearMessage = fc.record(
+  {
+    jsonrpc: fc.oneof({ weight: 5, arbitrary: fc.constant("2.0") }, { weight: 1, arbitrary: value }),
+    id: fc.oneof(fc.integer(), fc.string(), value),
+    method: fc.oneof(fc.constantFrom("echo", "later", "fail", "__proto__", "rpc.x"), fc.string(), value),
+    params: fc.oneof(fc.array(value), fc.dictionary(fc.string(), value), value),
+    result: value,
+    error: fc.oneof(errorObject, fc.record({ code: fc.integer(), message: fc.string() }), value),
+    ["__proto__"]: value,
+    extra: value,
+  },
+  { requiredKeys: [] },
+);
+
+/** As a parser would return it: 1e400 is Infinity, and `__proto__` is a member like any other. */
+const anything = fc.oneof({ weight: 4, arbitrary: nearMessage }, { weight: 1, arbitrary: value });
+const batch = fc.array(fc.oneof({ weight: 6, arbitrary: anything }, { weight: 1, arbitrary: fc.array(anything) }));
+
+describe("classify", { timeout: 60_000 }, () => {
+  it("agrees with the reference on every JSON value, and never throws", () => {
+    fc.assert(
+      fc.property(anything, (message) => classify(message) === referenceKind(message)),
+      { numRuns: 50_000 },
+    );
+  });
+
+  it("meets each of its kinds in what these tests generate", () => {
+    const kinds = new Set(fc.sample(anything, 5_000).map((message) => referenceKind(message)));
+    expect(kinds).toEqual(new Set(["broken", "invalid", "notification", "request", "response"]));
+  });
+});
+
+/** What the reference says `parseMessage` makes of one parsed value. */
+function expectRead(read: unknown, parsed: unknown): void {
+  const kind = referenceKind(parsed);
+  if (kind === "invalid") expect(read).toMatchObject({ name: "RpcError", code: -32600, message: "Invalid Request" });
+  else if (kind === "broken") expect((read as ProtocolError).raw).toEqual(parsed);
+  else expect(read).toEqual(parsed);
+}
+
+/** `parsed` is what the text holds, or the SyntaxError it is. */
+function expectReadText(read: unknown, parsed: unknown): void {
+  if (Array.isArray(parsed)) expectReadBatch(read, parsed);
+  else if (!(parsed instanceof SyntaxError)) expectRead(read, parsed);
+  else expect(read).toMatchObject({ name: "RpcError", code: -32700, message: "Parse error" });
+}
+
+function expectReadBatch(read: unknown, parsed: unknown[]): void {
+  if (parsed.length === 0) return expectRead(read, undefined);
+  expect(read).toHaveLength(parsed.length);
+  for (const [i, member] of parsed.entries()) expectRead((read as unknown[])[i], member);
+}
+
+function orThrown(read: () => unknown): unknown {
+  try {
+    return read();
+  } catch (error) {
+    return error;
+  }
+}
+
+describe("parseMessage", { timeout: 60_000 }, () => {
+  it("reads any text as the message it is, or throws the error that its sender is owed", () => {
+    fc.assert(
+      fc.property(fc.oneof(anything.map(toText), fc.string(), fc.json()), (text) => {
+        expectReadText(
+          orThrown(() => parseMessage(text)),
+          orThrown(() => JSON.parse(text)),
+        );
+      }),
+      RUNS,
+    );
+  });
+
+  it("reads a batch member by member", () => {
+    fc.assert(
+      fc.property(batch, (members) => {
+        const text = toText(members);
+        expectReadBatch(
+          orThrown(() => parseMessage(text)),
+          JSON.parse(text) as unknown[],
+        );
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+const id: fc.Arbitrary<Id> = fc
+  .oneof(fc.string({ unit: "binary" }), fc.maxSafeInteger(), fc.double({ noNaN: true }), fc.constant(null))
+  .filter((candidate) => isUsableId(candidate) && !Object.is(candidate, -0));
+const name = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("__proto__", "\ud800", "\u2028", '"\\'));
+const params: fc.Arbitrary<StructuredParams | undefined> = fc.oneof(
+  fc.array(fc.jsonValue()),
+  fc.dictionary(fc.string({ unit: "binary" }), fc.jsonValue()),
+  fc.constant(undefined),
+);
+const lossless = (given: unknown): unknown => JSON.parse(JSON.stringify(given));
+
+describe("what is encoded", { timeout: 60_000 }, () => {
+  it("is read back as the same request or notification", () => {
+    fc.assert(
+      fc.property(id, name, params, (callId, method, given) => {
+        const call = { jsonrpc: "2.0", method, ...(given !== undefined && { params: lossless(given) }) };
+        expect(parseMessage(encodeRequest(callId, method, given))).toStrictEqual({ ...call, id: callId });
+        expect(parseMessage(encodeNotification(method, given))).toStrictEqual(call);
+      }),
+      RUNS,
+    );
+  });
+
+  it("is read back as the same result or error", () => {
+    fc.assert(
+      fc.property(id, fc.jsonValue(), fc.integer(), name, (callId, data, code, message) => {
+        const answer = { jsonrpc: "2.0", id: callId };
+        const kept = lossless(data);
+        expect(parseMessage(encodeResult(callId, data))).toStrictEqual({ ...answer, result: kept });
+        const error = { code, message };
+        expect(parseMessage(encodeError(callId, error))).toStrictEqual({ ...answer, error });
+        const withData = { ...error, data: kept };
+        expect(parseMessage(encodeError(callId, { ...error, data }))).toStrictEqual({ ...answer, error: withData });
+      }),
+      RUNS,
+    );
+  });
+
+  it("is a sound result whatever a handler returns, or nothing at all", () => {
+    fc.assert(
+      fc.property(
+        fc.anything({ withBigInt: true, withDate: true, withMap: true, withNullPrototype: true }),
+        (result) => {
+          let text: string;
+          try {
+            text = encodeResult(1, result);
+          } catch {
+            return;
+          }
+          expect(referenceKind(JSON.parse(text))).toBe("response");
+        },
+      ),
+      RUNS,
+    );
+  });
+});
+
+describe("a serving peer", { timeout: 60_000 }, () => {
+  it("replies to any JSON array by the rules of batches", async () => {
+    const maxBatchEntries = 6;
+    const limits = { maxBatchEntries, maxMalformedPerMinute: Infinity };
+    const wire = await wires["in memory"]!({ methods, limits });
+    const sentinel = '{"jsonrpc":"2.0","method":"sentinel","id":"sentinel"}';
+    await fc.assert(
+      fc.asyncProperty(batch, async (members) => {
+        const text = toText(members);
+        wire.send(text);
+        wire.send(sentinel);
+        // It takes as long as the slowest method, and was asked last: what is owed to the array came before.
+        const frames = [await wire.receive()];
+        while (!frames.at(-1)!.includes('"sentinel"')) frames.push(await wire.receive());
+        const owed = owedTo(text, served, maxBatchEntries);
+        const got = frames.slice(0, -1).map((frame) => canonical(JSON.parse(frame)));
+        expect(got).toEqual(owed === undefined ? [] : [canonical(owed)]);
+        expect(wire.drain()).toEqual([]);
+      }),
+      { numRuns: 3_000, interruptAfterTimeLimit: 10_000, markInterruptAsFailure: true },
+    );
+    await wire.end();
+  });
+});
+
+/** JSON of a value in which Infinity stands for a number no double holds. */
+function toText(given: unknown): string {
+  const json = JSON.stringify(given, (_key, part: unknown) =>
+    part === Infinity ? "\u0001" : part === -Infinity ? "\u0002" : part,
+  );
+  return json.replaceAll('"\\u0001"', "1e400").replaceAll('"\\u0002"', "-1e400");
+}

@@ -1,0 +1,216 @@
+/** Mutated frames against a serving peer. `RECIPROC_FUZZ_SEED=123` runs one seed again; a failure prints the one it had. */
+import { connect as connectTcp } from "node:net";
+import { once } from "node:events";
+import { setImmediate as turn } from "node:timers/promises";
+import { WebSocket } from "ws";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { inspect, type AnyPeer } from "../../src/core/peer.js";
+import { connect, serve, type Server } from "../../src/node.js";
+import { wires } from "../conformance/wires.js";
+import { Mutator, randomOf } from "./mutate.js";
+import { canonical, owedTo } from "./reference.js";
+import { methods, served } from "./served.js";
+
+const seed = Number(process.env["RECIPROC_FUZZ_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+const MAX_BATCH_ENTRIES = 16;
+const limits = { maxBatchEntries: MAX_BATCH_ENTRIES, maxMalformedPerMinute: Infinity, maxInFlight: Infinity };
+
+/** What must not happen anywhere in the process while these tests run. */
+const disasters: unknown[] = [];
+const onDisaster = (error: unknown): void => void disasters.push(error);
+
+beforeAll(() => {
+  process.on("unhandledRejection", onDisaster);
+  process.on("uncaughtException", onDisaster);
+});
+
+afterAll(() => {
+  process.off("unhandledRejection", onDisaster);
+  process.off("uncaughtException", onDisaster);
+});
+
+beforeEach(({ onTestFailed }) => {
+  onTestFailed(() => void process.stderr.write(`run it again with RECIPROC_FUZZ_SEED=${seed}\n`));
+});
+
+async function expectNothingLeft(): Promise<void> {
+  await turn();
+  expect(disasters.splice(0)).toEqual([]);
+  expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+}
+
+/** Compares what came with what was owed, and names a frame that shows the difference. */
+function expectOwed(frames: string[], got: string[]): void {
+  const owed = new Map<string, string[]>();
+  for (const frame of frames) {
+    const reply = owedTo(frame, served, MAX_BATCH_ENTRIES);
+    if (reply === undefined) continue;
+    const key = canonical(reply);
+    owed.set(key, [...(owed.get(key) ?? []), frame]);
+  }
+  for (const text of got) {
+    const waiting = owed.get(canonical(JSON.parse(text)));
+    if (waiting?.pop() === undefined) throw new Error(`nobody was owed ${text}`);
+  }
+  for (const [reply, waiting] of owed) {
+    if (waiting.length > 0) throw new Error(`${JSON.stringify(waiting[0])} was never answered with ${reply}`);
+  }
+}
+
+/** Resolves when nothing is running any more and what it sent had a turn to arrive. */
+async function isQuiet(peer: AnyPeer): Promise<void> {
+  do await turn();
+  while (inspect(peer).running > 0);
+  await turn();
+}
+
+function isCall(text: string): boolean {
+  return /"method":"ask"/.test(text);
+}
+
+const CHUNK = 500;
+const CHUNKS = 420;
+
+it(`answers each of ${CHUNK * CHUNKS} mutated frames with exactly what it is owed`, { timeout: 120_000 }, async () => {
+  const mutator = new Mutator(randomOf(seed));
+  for (let chunk = 0; chunk < CHUNKS; chunk++) {
+    // A new peer each time: its calls are numbered from 1, so that mutated answers hit them.
+    const wire = await wires["in memory"]!({ methods, limits });
+    const calls = startCalls(wire.peer);
+    const frames = Array.from({ length: CHUNK }, () => mutator.frame());
+    for (const frame of frames) wire.send(frame);
+    await isQuiet(wire.peer);
+    expectOwed(
+      frames,
+      wire.drain().filter((text) => !isCall(text)),
+    );
+    await wire.end();
+    expect(await calls).toHaveLength(5);
+    expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+  }
+  await expectNothingLeft();
+});
+
+/** Three calls alone and two in a batch, ids 1 to 5; resolves when all are settled. */
+function startCalls(peer: AnyPeer): Promise<unknown[]> {
+  const batch = peer.batch();
+  const calls = [peer, peer, peer, batch, batch].map((caller) => caller.request("ask"));
+  batch.send();
+  return Promise.allSettled(calls);
+}
+
+it("answers mutated frames over ws, text and binary, just as well", { timeout: 60_000 }, async () => {
+  const mutator = new Mutator(randomOf(seed + 1));
+  const peers: AnyPeer[] = [];
+  for (let client = 0; client < 10; client++) {
+    const wire = await wires["over ws"]!({ methods, limits });
+    peers.push(wire.peer);
+    const frames: string[] = [];
+    for (let i = 0; i < 500; i++) {
+      const frame = mutator.frame();
+      const binary = mutator.below(4) === 0;
+      // A lone surrogate has no UTF-8: on the wire it becomes a replacement character, and a binary BOM is no part of the text.
+      const arrives = new TextDecoder("utf-8", { ignoreBOM: !binary }).decode(Buffer.from(frame));
+      frames.push(arrives);
+      wire.send(binary ? Buffer.from(frame) : frame);
+    }
+    wire.send('{"jsonrpc":"2.0","method":"sentinel","id":"the last"}');
+    const got: string[] = [];
+    while (!got.at(-1)?.includes('"the last"')) got.push(await wire.receive());
+    await isQuiet(wire.peer);
+    expectOwed(frames, [...got.slice(0, -1), ...wire.drain()]);
+    await wire.end();
+  }
+  for (const peer of peers) expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+  await expectNothingLeft();
+});
+
+const UPGRADE = [
+  "GET / HTTP/1.1",
+  "Host: 127.0.0.1",
+  "Connection: Upgrade",
+  "Upgrade: websocket",
+  "Sec-WebSocket-Version: 13",
+  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+];
+
+it("survives malformed WebSocket frames, broken handshakes and sudden resets", { timeout: 120_000 }, async () => {
+  const mutator = new Mutator(randomOf(seed + 2));
+  const server = await serve({
+    port: 0,
+    methods,
+    limits,
+    authenticate: (request) => (request.url === "/nobody" ? null : request.url),
+  });
+  const peers: AnyPeer[] = [];
+  server.on("peer", (peer) => {
+    peers.push(peer);
+    peer.request("ask").catch(() => {});
+  });
+  for (let round = 0; round < 60; round++) {
+    await Promise.all(Array.from({ length: 25 }, () => attack(server, mutator)));
+    // A decent client is served all the while.
+    const client = await connect(server.url);
+    expect(await client.request("echo", [round])).toEqual([round]);
+    await client.close();
+  }
+  await Promise.all(peers.map((peer) => peer.closed));
+  expect(peers.length).toBeGreaterThan(300);
+  expect(server.peers.size).toBe(0);
+  for (const peer of peers) expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+  await server.close();
+  await expectNothingLeft();
+});
+
+/** One raw connection that misbehaves in one way, and then ends in one of three. */
+async function attack(server: Server, mutator: Mutator): Promise<void> {
+  const { port } = new URL(server.url);
+  const socket = connectTcp(Number(port), "127.0.0.1");
+  // Being reset is what it asks for.
+  socket.on("error", () => {});
+  const gone = new Promise((resolve) => socket.once("close", resolve));
+  await once(socket, "connect");
+  socket.resume();
+  const handshake = mutator.below(4);
+  if (handshake === 0) socket.write(mangle(mutator, `${UPGRADE.join("\r\n")}\r\n\r\n`));
+  else if (handshake === 1) socket.write(`${UPGRADE.join("\r\n").replace("GET /", "GET /nobody")}\r\n\r\n`);
+  else socket.write(`${UPGRADE.join("\r\n")}\r\n\r\n`);
+  if (mutator.below(3) > 0) await turn();
+  for (let i = mutator.below(6); i > 0; i--) socket.write(badFrame(mutator));
+  if (mutator.below(3) > 0) await turn();
+  const ending = mutator.below(4);
+  if (ending < 2) socket.resetAndDestroy();
+  else if (ending === 2) socket.destroy();
+  else socket.end(badFrame(mutator));
+  await gone;
+}
+
+function mangle(mutator: Mutator, text: string): Buffer {
+  const bytes = Buffer.from(text);
+  for (let i = mutator.below(4); i >= 0; i--) bytes[mutator.below(bytes.length)] = mutator.below(256);
+  return bytes;
+}
+
+/** Bytes that are a WebSocket frame, nearly one, or none. Its mask is zero, so that the payload stands as it is. */
+function badFrame(mutator: Mutator): Buffer {
+  if (mutator.below(4) === 0) return mutator.bytes(64);
+  const payload = mutator.below(3) === 0 ? mutator.bytes(200) : Buffer.from(mutator.frame());
+  const firstByte = mutator.pick([0x81, 0x81, 0x82, 0x01, 0x02, 0x80, 0x00, 0x88, 0x89, 0x8a, 0xc1, 0x83, 0xff]);
+  const length = mutator.below(6) === 0 ? mutator.below(65_536) : payload.length;
+  const masked = mutator.below(8) === 0 ? 0 : 0x80;
+  const header =
+    length < 126 ? [firstByte, masked | length] : [firstByte, masked | 126, (length >> 8) & 255, length & 255];
+  return Buffer.concat([Buffer.from(header), Buffer.alloc(masked === 0 ? 0 : 4), payload]);
+}
+
+it("is cut off by a frame that claims more than a message may hold", async () => {
+  const server = await serve({ port: 0, methods, limits });
+  const client = new WebSocket(server.url);
+  await once(client, "open");
+  const ended = once(client, "close");
+  client.send(" ".repeat(2 ** 20 + 1));
+  expect(await ended).toMatchObject({ 0: 1009 });
+  await server.close();
+  await expectNothingLeft();
+});

@@ -1,0 +1,111 @@
+/**
+ * What the specification and docs/PROTOCOL.md ask for, written slowly and plainly, without a look at how the package does
+ * it: the oracle of the tests in this folder.
+ */
+
+/** The answers that methods give at once or later, by what they are: how the peer under test must serve. */
+export type Served = (method: string, params: unknown) => { result: unknown } | { error: object };
+
+type Json = Record<string, unknown>;
+
+const has = (value: Json, name: string): boolean => Object.keys(value).includes(name);
+
+/** Section 4: a string, a number or null; and a number only if it arrived as it was written. */
+export function isUsableId(id: unknown): boolean {
+  if (id === null || typeof id === "string") return true;
+  if (typeof id !== "number") return false;
+  if (id === Infinity || id === -Infinity || id !== id) return false;
+  const isWhole = id % 1 === 0;
+  return !isWhole || (id >= -9007199254740991 && id <= 9007199254740991);
+}
+
+/** The kind of a parsed message. */
+export function referenceKind(value: unknown): "request" | "notification" | "response" | "invalid" | "broken" {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return "invalid";
+  const message = value as Json;
+  if (!has(message, "method")) {
+    const carriesOutcome = has(message, "result") || has(message, "error");
+    // An id and nothing to call: an answer that lost its outcome.
+    const isBareId = has(message, "id") && !has(message, "params");
+    if (!carriesOutcome && !isBareId) return "invalid";
+    return isWellFormedResponse(message) ? "response" : "broken";
+  }
+  if (!isVersion2(message)) return "invalid";
+  if (typeof message["method"] !== "string") return "invalid";
+  if (has(message, "params")) {
+    const { params } = message;
+    const isStructured = Array.isArray(params) || (typeof params === "object" && params !== null);
+    if (!isStructured) return "invalid";
+  }
+  if (!has(message, "id")) return "notification";
+  return isUsableId(message["id"]) ? "request" : "invalid";
+}
+
+function isVersion2(message: Json): boolean {
+  return has(message, "jsonrpc") && message["jsonrpc"] === "2.0";
+}
+
+/** Section 5, with `error: null` beside a result taken as absent. */
+function isWellFormedResponse(message: Json): boolean {
+  if (!isVersion2(message)) return false;
+  if (!has(message, "id") || !isUsableId(message["id"])) return false;
+  const hasResult = has(message, "result");
+  const hasError = has(message, "error") && message["error"] !== null;
+  if (hasResult && hasError) return false;
+  if (!hasResult && !hasError) return false;
+  if (hasResult) return true;
+  const { error } = message;
+  if (typeof error !== "object" || error === null || Array.isArray(error)) return false;
+  const { code, message: text } = error as Json;
+  return (
+    typeof code === "number" && Math.floor(code) === code && Math.abs(code) !== Infinity && typeof text === "string"
+  );
+}
+
+const PARSE_ERROR = { code: -32700, message: "Parse error" };
+const INVALID_REQUEST = { code: -32600, message: "Invalid Request" };
+export const METHOD_NOT_FOUND = { code: -32601, message: "Method not found" };
+export const INTERNAL_ERROR = { code: -32603, message: "Internal error" };
+
+/** The frame a text is owed, parsed; `undefined` for none. */
+export function owedTo(text: string, served: Served, maxBatchEntries: number): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return answer(null, { error: PARSE_ERROR });
+  }
+  if (!Array.isArray(value)) return owedToMessage(value, served);
+  if (value.length === 0) return answer(null, { error: INVALID_REQUEST });
+  if (value.filter((member) => !isAnswer(member)).length > maxBatchEntries) {
+    return answer(null, { error: { code: -32010, message: "Batch is too large", data: { maxBatchEntries } } });
+  }
+  const owed = value.map((member) => owedToMessage(member, served)).filter((reply) => reply !== undefined);
+  return owed.length === 0 ? undefined : owed;
+}
+
+function isAnswer(value: unknown): boolean {
+  return ["response", "broken"].includes(referenceKind(value));
+}
+
+function owedToMessage(value: unknown, served: Served): unknown {
+  const kind = referenceKind(value);
+  if (kind === "request") {
+    const { id, method, params } = value as Json;
+    return answer(id, served(method as string, params));
+  }
+  if (kind !== "invalid") return undefined;
+  const id = typeof value === "object" && value !== null ? (value as Json)["id"] : undefined;
+  return answer(id !== undefined && isUsableId(id) ? id : null, { error: INVALID_REQUEST });
+}
+
+function answer(id: unknown, outcome: object): object {
+  return { jsonrpc: "2.0", id, ...outcome };
+}
+
+/** One text for equal messages: what a peer sent and what it owed, whatever the order of their own members. */
+export function canonical(message: unknown): string {
+  if (Array.isArray(message)) return `[${message.map(canonical).join()}]`;
+  const { jsonrpc, id, result, error, ...rest } = message as Json;
+  return JSON.stringify({ jsonrpc, id, result, error, rest });
+}

@@ -1,0 +1,156 @@
+import express from "express";
+import { once } from "node:events";
+import { createServer, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
+import { connect, serve } from "../../src/node.js";
+import { bareHttp, listening, readAnswer, sendUpgrade, upgrade } from "../support/network.js";
+import { rejection } from "../support/turns.js";
+
+const methods = { where: () => "reciproc" };
+
+describe("serve on an HTTP server that is there already", () => {
+  it("serves its path beside Express on the same port", async () => {
+    const app = express();
+    app.get("/hello", (_request, response) => response.send("hi"));
+    await using http = await listening(createServer(app));
+    await using server = await serve({ server: http.server, path: "/rpc", methods });
+    expect(server.url).toBe(`${http.url}/rpc`);
+    await using peer = await connect(server.url);
+    expect(await peer.request("where")).toBe("reciproc");
+    const page = await fetch(`${http.url.replace("ws", "http")}/hello`, { headers: { connection: "close" } });
+    expect(await page.text()).toBe("hi");
+    const plain = await fetch(server.url.replace("ws", "http"), { headers: { connection: "close" } });
+    expect(plain.status).toBe(404);
+    expect(await plain.text()).toContain("Cannot GET /rpc");
+  });
+
+  it("may be attached before that server listens", async () => {
+    const http = createServer();
+    await using server = await serve({ server: http, methods });
+    expect(server.url).toBe("");
+    await using where = await listening(http);
+    expect(server.url).toBe(`${where.url}/`);
+    await using peer = await connect(server.url);
+    expect(await peer.request("where")).toBe("reciproc");
+  });
+
+  it("answers another path with 404 while it is alone, naming its own", async () => {
+    await using http = await bareHttp();
+    await using server = await serve({ server: http.server, path: "/rpc" });
+    const refusals: unknown[] = [];
+    server.on("refuse", ({ status, reason }, { url }) => refusals.push([status, reason, url]));
+    expect(await upgrade(`${http.url}/other`)).toMatchObject({ status: 404 });
+    expect(refusals).toEqual([[404, 'nothing is served at this path; `path` is "/rpc"', "/other"]]);
+  });
+
+  it("takes its path exactly, with any query", async () => {
+    await using http = await bareHttp();
+    await using server = await serve({ server: http.server, path: "/rpc" });
+    const statuses: Record<string, number> = {};
+    for (const path of ["/rpc", "/rpc?a=1", "/rpc?", "/rpc/", "/rpc/x", "/rpcx", "/", "/RPC"]) {
+      statuses[path] = (await upgrade(http.url + path)).status;
+    }
+    expect(statuses).toEqual({
+      "/rpc": 101,
+      "/rpc?a=1": 101,
+      "/rpc?": 101,
+      "/rpc/": 404,
+      "/rpc/x": 404,
+      "/rpcx": 404,
+      "/": 404,
+      "/RPC": 404,
+    });
+    await server.close();
+  });
+
+  it("leaves other upgrade listeners their paths", async () => {
+    await using http = await bareHttp();
+    const theirs = new WebSocketServer({ noServer: true });
+    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      if (request.url === "/theirs")
+        theirs.handleUpgrade(request, socket, head, (webSocket) => webSocket.close(4000, "theirs"));
+    });
+    await using server = await serve({ server: http.server, path: "/rpc", methods });
+    const webSocket = new WebSocket(`${http.url}/theirs`);
+    const [code, reason] = (await once(webSocket, "close")) as [number, Buffer];
+    expect([code, String(reason)]).toEqual([4000, "theirs"]);
+    await using peer = await connect(server.url);
+    expect(await peer.request("where")).toBe("reciproc");
+  });
+
+  it("shares it with another serve on another path", async () => {
+    await using http = await bareHttp();
+    await using one = await serve({ server: http.server, path: "/one", methods: { where: () => 1 } });
+    await using two = await serve({ server: http.server, path: "/two", methods: { where: () => 2 } });
+    await using toOne = await connect(one.url);
+    await using toTwo = await connect(two.url);
+    expect(await Promise.all([toOne.request("where"), toTwo.request("where")])).toEqual([1, 2]);
+  });
+
+  it("lets go of it on close(), without closing it", async () => {
+    await using http = await bareHttp();
+    const server = await serve({ server: http.server, methods });
+    expect(http.server.listenerCount("upgrade")).toBe(1);
+    await server.close();
+    expect(http.server.listenerCount("upgrade")).toBe(0);
+    expect(http.server.listening).toBe(true);
+    await using again = await serve({ server: http.server, methods });
+    await using peer = await connect(again.url);
+    expect(await peer.request("where")).toBe("reciproc");
+  });
+});
+
+describe("serve without a server of its own", () => {
+  it("takes the upgrades that the application hands over", async () => {
+    await using http = await bareHttp();
+    await using server = await serve({ noServer: true, path: "/rpc", methods });
+    expect(server.url).toBe("");
+    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+      server.handleUpgrade(request, socket, head),
+    );
+    await using peer = await connect(`${http.url}/rpc`);
+    expect(await peer.request("where")).toBe("reciproc");
+    expect((await upgrade(`${http.url}/other`)).status).toBe(404);
+    // The address is this machine's: the rules against DNS rebinding hold here too.
+    expect((await upgrade(`${http.url}/rpc`, { Host: "evil.example" })).status).toBe(403);
+  });
+
+  it("refuses what is handed over after close() with 503", async () => {
+    await using http = await bareHttp();
+    const server = await serve({ noServer: true });
+    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+      server.handleUpgrade(request, socket, head),
+    );
+    await server.close();
+    const answer = await upgrade(http.url);
+    expect(answer).toMatchObject({ status: 503, body: "the server is closing\n" });
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+  });
+});
+
+describe("a bad handshake", () => {
+  it("is answered and harms nobody", async () => {
+    await using server = await serve({ port: 0, methods });
+    expect((await upgrade(server.url, { "Sec-WebSocket-Key": "short" })).status).toBe(400);
+    expect((await upgrade(server.url, { "Sec-WebSocket-Version": "1" })).status).toBe(400);
+    expect(server.peers.size).toBe(0);
+    await using peer = await connect(server.url);
+    expect(await peer.request("where")).toBe("reciproc");
+  });
+
+  it("that is refused while its sender hangs up does not end the process", async () => {
+    await using server = await serve({ port: 0, path: "/rpc", methods });
+    let refused = 0;
+    server.on("refuse", () => refused++);
+    for (let i = 0; i < 20; i++) {
+      const socket = await sendUpgrade(server.url.replace("/rpc", "/other"));
+      socket.on("error", () => {});
+      socket.resetAndDestroy();
+    }
+    expect((await readAnswer(await sendUpgrade(server.url.replace("/rpc", "/other")))).status).toBe(404);
+    expect(refused).toBeGreaterThan(0);
+    expect(await rejection(connect(server.url.replace("/rpc", "/")))).toMatchObject({ status: 404 });
+  });
+});

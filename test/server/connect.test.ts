@@ -1,0 +1,214 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import { createServer as createTcpServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { ConnectError, connect, serve } from "../../src/node.js";
+import { listening, portOf } from "../support/network.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+/** An address on which nobody listens. */
+async function deadUrl(): Promise<string> {
+  await using somebody = await listening(createTcpServer());
+  return somebody.url;
+}
+
+describe("connect", () => {
+  it("sends headers, also several of one name", async () => {
+    await using server = await serve({
+      port: 0,
+      authenticate: ({ headers }) => [headers.authorization, headers["x-two"]],
+      methods: { who: (_params, { peer }) => peer.data },
+    });
+    await using peer = await connect(server.url, { headers: { authorization: "Bearer t", "x-two": ["a", "b"] } });
+    expect(await peer.request("who")).toEqual(["Bearer t", "a, b"]);
+  });
+
+  it("takes a URL, and http: for ws:", async () => {
+    await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
+    for (const url of [new URL(server.url), server.url.replace("ws:", "http:"), `${server.url}?q#fragment`]) {
+      await using peer = await connect(url);
+      expect(await peer.request("m")).toBe(1);
+    }
+  });
+
+  it("loses nothing of what the server sends at once, for listeners added right behind it", async () => {
+    await using server = await serve({ port: 0 });
+    server.on("peer", (peer) => {
+      for (let i = 0; i < 3; i++) peer.notify("welcome", [i]);
+      void peer.close(4000, "that was all");
+    });
+    const peer = await connect(server.url);
+    const got: unknown[] = [];
+    peer.on("notification", (method, params) => got.push([method, params]));
+    const closed = new Promise((resolve) => peer.on("close", resolve));
+    expect(await closed).toMatchObject({ code: 4000, reason: "that was all" });
+    expect(got).toEqual([
+      ["welcome", [0]],
+      ["welcome", [1]],
+      ["welcome", [2]],
+    ]);
+  });
+
+  it("may be closed before anything was read", async () => {
+    await using server = await serve({ port: 0 });
+    const peer = await connect(server.url);
+    await peer.close();
+    expect(peer.state).toBe("closed");
+  });
+});
+
+describe("a connect that fails", () => {
+  it("says where, without what may be secret, and why", async () => {
+    const url = (await deadUrl()).replace("ws://", "ws://user:hunter2@");
+    const error = await rejection(connect(`${url}/rpc?token=s3cret#frag`));
+    expect(error).toBeInstanceOf(ConnectError);
+    const port = portOf(url);
+    expect(error).toMatchObject({
+      name: "ConnectError",
+      code: "CONNECT_FAILED",
+      status: undefined,
+      url: `ws://127.0.0.1:${port}/rpc`,
+      cause: { code: "ECONNREFUSED" },
+    });
+    expect(error.message).toBe(
+      `could not connect to ws://127.0.0.1:${port}/rpc: connect ECONNREFUSED 127.0.0.1:${port}`,
+    );
+    expect(JSON.stringify(error) + String(error) + String(error.cause)).not.toMatch(/hunter2|s3cret/);
+  });
+
+  it.each([200, 302, 401, 403, 404, 426, 500, 503])("says the HTTP status %i, and has a cause", async (status) => {
+    const http = createServer();
+    http.on("upgrade", (_request, socket) => {
+      socket.end(
+        `HTTP/1.1 ${status} Whatever\r\nContent-Length: 0\r\nLocation: /elsewhere\r\nConnection: close\r\n\r\n`,
+      );
+    });
+    await using where = await listening(http);
+    const error = await rejection(connect(where.url));
+    expect(error).toMatchObject({ name: "ConnectError", status, cause: expect.any(Error) });
+    expect(error.message).toBe(`could not connect to ${where.url}/: HTTP ${status} Whatever`);
+  });
+
+  it("gives up after openTimeoutMs on a server that never answers, and hangs up", async () => {
+    const hungUp = gate();
+    const silent = createTcpServer((socket) => {
+      socket.on("close", () => hungUp.resolve());
+      socket.on("error", () => {});
+      socket.resume();
+    });
+    await using where = await listening(silent);
+    const error = await rejection(connect(where.url, { openTimeoutMs: 30 }));
+    expect(error).toBeInstanceOf(ConnectError);
+    expect(error.message).toBe(`could not connect to ${where.url}/: not open within 30 ms`);
+    await hungUp.promise;
+  });
+
+  it("says what is no WebSocket", async () => {
+    await using where = await listening(createTcpServer((socket) => void socket.end("SSH-2.0-OpenSSH\r\n")));
+    const error = await rejection(connect(where.url));
+    expect(error).toBeInstanceOf(ConnectError);
+    expect(error.cause).toBeInstanceOf(Error);
+  });
+
+  it.each([
+    ["/relative", "`/relative` (string)"],
+    ["", "`` (string)"],
+    ["ftp://x", "`ftp://x` (string)"],
+    ["file:///x", "`file:///x` (string)"],
+    [undefined, "`undefined` (undefined)"],
+  ])("for the address %s is a TypeError", async (url, shown) => {
+    const error = await rejection(connect(url as string));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(`Expected \`url\` to be a ws: or wss: address, got ${shown}`);
+  });
+
+  it.each<[object, string]>([
+    [{ openTimeoutMs: 0 }, "Expected `openTimeoutMs` to be a positive number, got `0` (number)"],
+    [{ openTimeoutMs: "5" }, "Expected `openTimeoutMs` to be a positive number, got `5` (string)"],
+    [{ timeoutMs: -1 }, "Expected `timeoutMs` to be a positive number, got `-1` (number)"],
+    [{ methods: { m: 5 } }, "Expected `methods.m` to be a function, got `5` (number)"],
+    [
+      { reconect: true },
+      "Unknown name `reconect` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits",
+    ],
+  ])("for bad options is a TypeError, and nobody is called (case %#)", async (options, message) => {
+    let upgrades = 0;
+    const http = createServer();
+    http.on("upgrade", () => upgrades++);
+    await using where = await listening(http);
+    const error = await rejection(connect(where.url, options));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(message);
+    await turn();
+    expect(upgrades).toBe(0);
+  });
+});
+
+describe("openTimeoutMs", () => {
+  afterEach(() => void vi.useRealTimers());
+
+  it.each([2 ** 31, Infinity])("may be %d, longer than setTimeout takes", async (openTimeoutMs) => {
+    const open = gate<object>();
+    const asked = gate();
+    await using server = await serve({
+      port: 0,
+      authenticate: () => (asked.resolve(), open.promise),
+      methods: { m: () => 1 },
+    });
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const connecting = connect(server.url, { openTimeoutMs });
+    connecting.catch(() => {});
+    await asked.promise;
+    await vi.advanceTimersByTimeAsync(5000);
+    vi.useRealTimers();
+    open.resolve({});
+    await using peer = await connecting;
+    expect(await peer.request("m")).toBe(1);
+  });
+
+  it("leaves no timer when the connection opened, or was refused", async () => {
+    await using server = await serve({ port: 0, path: "/rpc" });
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    expect(await rejection(connect(server.url.replace("rpc", "x")))).toMatchObject({ status: 404 });
+    expect(vi.getTimerCount()).toBe(0);
+    const peer = await connect(server.url);
+    await vi.runAllTimersAsync();
+    expect(vi.getTimerCount()).toBe(0);
+    await peer.close();
+  });
+});
+
+describe("over TLS", () => {
+  it("a server on an https.Server is at wss:, and `tls` says whom to trust", async () => {
+    const { key, cert } = selfSigned();
+    await using https = await listening(createTlsServer({ key, cert }));
+    await using server = await serve({ server: https.server, path: "/rpc", methods: { m: () => "secure" } });
+    expect(server.url).toBe(`wss://127.0.0.1:${portOf(https.url)}/rpc`);
+    const error = await rejection(connect(server.url));
+    expect(error).toMatchObject({ name: "ConnectError", cause: { code: "DEPTH_ZERO_SELF_SIGNED_CERT" } });
+    await using peer = await connect(server.url, { tls: { ca: cert } });
+    expect(await peer.request("m")).toBe("secure");
+    await using byHttps = await connect(server.url.replace("wss:", "https:"), { tls: { ca: cert } });
+    expect(await byHttps.request("m")).toBe("secure");
+  });
+});
+
+/** A certificate for 127.0.0.1, made on the spot by the `openssl` program. */
+function selfSigned(): { key: string; cert: string } {
+  const folder = mkdtempSync(join(tmpdir(), "reciproc-tls-"));
+  const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
+  const options = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost".split(" ");
+  try {
+    const names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"];
+    execFileSync("openssl", ["req", "-x509", ...options, ...names, "-keyout", key, "-out", cert], { stdio: "pipe" });
+    return { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") };
+  } catch (cause) {
+    throw new Error("this test needs the `openssl` program: install it with your system's packages", { cause });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}

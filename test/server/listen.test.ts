@@ -1,0 +1,64 @@
+import { get } from "node:http";
+import { once } from "node:events";
+import { describe, expect, it } from "vitest";
+import { connect, serve } from "../../src/node.js";
+import { portOf, upgrade } from "../support/network.js";
+import { rejection } from "../support/turns.js";
+
+const methods = { add: ([a, b]: [number, number]) => a + b };
+
+describe("serve on a port", () => {
+  it("picks a free one for 0, on loopback, and says where", async () => {
+    await using server = await serve({ port: 0, methods });
+    expect(server.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/$/);
+    await using peer = await connect(server.url);
+    expect(await peer.request("add", [1, 2])).toBe(3);
+  });
+
+  it("shows its path in the url", async () => {
+    await using server = await serve({ port: 0, path: "/rpc", methods });
+    expect(server.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/rpc$/);
+    await using peer = await connect(server.url);
+    expect(await peer.request("add", [1, 2])).toBe(3);
+  });
+
+  it("rejects with Node's error when the port is taken", async () => {
+    await using server = await serve({ port: 0 });
+    const error = await rejection(serve({ port: portOf(server.url) }));
+    expect(error).toMatchObject({ code: "EADDRINUSE" });
+  });
+
+  it("may listen elsewhere, and then names a host that can be reached", async () => {
+    await using server = await serve({ port: 0, host: "0.0.0.0", methods });
+    expect(server.url).toMatch(/^ws:\/\/localhost:\d+\/$/);
+    await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
+    expect(await peer.request("add", [1, 2])).toBe(3);
+  });
+
+  it("tells a plain HTTP request that it takes an upgrade", async () => {
+    await using server = await serve({ port: 0 });
+    const request = get(server.url.replace("ws", "http"), { agent: false });
+    const [response] = await once(request, "response");
+    response.resume();
+    expect(response.statusCode).toBe(426);
+    expect(response.headers).toMatchObject({ upgrade: "websocket" });
+    expect(response.headers).not.toHaveProperty("x-powered-by");
+  });
+
+  it("chooses none of the subprotocols that are offered, and no compression", async () => {
+    await using server = await serve({ port: 0 });
+    const answer = await upgrade(server.url, {
+      "Sec-WebSocket-Protocol": "mcp, anything",
+      "Sec-WebSocket-Extensions": "permessage-deflate",
+    });
+    expect(answer.status).toBe(101);
+    expect(answer.headers).not.toHaveProperty("sec-websocket-protocol");
+    expect(answer.headers).not.toHaveProperty("sec-websocket-extensions");
+  });
+
+  it("has no url once it is closed", async () => {
+    const server = await serve({ port: 0 });
+    await server.close();
+    expect(server.url).toBe("");
+  });
+});

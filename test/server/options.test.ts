@@ -1,0 +1,113 @@
+import { createServer } from "node:http";
+import { describe, expect, it } from "vitest";
+import { serve } from "../../src/node.js";
+import { rejection } from "../support/turns.js";
+
+const ORIGINS = 'a list of origins such as "https://example.org", or "*"';
+const PATH = 'a string that begins with "/" and has no "?"';
+const HOSTS = 'a list of names such as "example.org"';
+const PORT = "a whole number from 0 to 65535";
+
+describe("serve's options", () => {
+  it.each<[name: string, value: unknown, rule: string, shown: string]>([
+    ["port", -1, PORT, "`-1` (number)"],
+    ["port", 65536, PORT, "`65536` (number)"],
+    ["port", 1.5, PORT, "`1.5` (number)"],
+    ["port", "3000", PORT, "`3000` (string)"],
+    ["port", null, PORT, "`null` (null)"],
+    ["port", NaN, PORT, "`NaN` (number)"],
+    ["host", "", "a non-empty string", "`` (string)"],
+    ["host", 127, "a non-empty string", "`127` (number)"],
+    ["path", "rpc", PATH, "`rpc` (string)"],
+    ["path", "/rpc?a", PATH, "`/rpc?a` (string)"],
+    ["path", 5, PATH, "`5` (number)"],
+    ["path", null, PATH, "`null` (null)"],
+    ["authenticate", {}, "a function", "an object"],
+    ["authenticate", null, "a function", "`null` (null)"],
+    ["authenticate", false, "a function", "`false` (boolean)"],
+    ["origins", "https://example.org", ORIGINS, "`https://example.org` (string)"],
+    ["origins", ["example.org"], ORIGINS, "an array"],
+    ["origins", ["https://example.org/"], ORIGINS, "an array"],
+    ["origins", ["https://Example.org"], ORIGINS, "an array"],
+    ["origins", ["https://example.org:443"], ORIGINS, "an array"],
+    ["origins", ["*"], ORIGINS, "an array"],
+    ["origins", [5], ORIGINS, "an array"],
+    ["origins", null, ORIGINS, "`null` (null)"],
+    ["hosts", "example.org", HOSTS, "`example.org` (string)"],
+    ["hosts", [""], HOSTS, "an array"],
+    ["hosts", [5], HOSTS, "an array"],
+    ["hosts", null, HOSTS, "`null` (null)"],
+    ["timeoutMs", 0, "a positive number", "`0` (number)"],
+    ["fallback", 5, "a function", "`5` (number)"],
+    ["around", {}, "a function", "an object"],
+    ["methods", [], "a plain object, not an instance of a class", "an array"],
+    ["limits", 5, "an object", "`5` (number)"],
+    ["limits", null, "an object", "`null` (null)"],
+  ])("refuse a bad %s (case %#), naming it, the rule and the value", async (name, value, rule, shown) => {
+    const error = await rejection(serve({ port: 0, [name]: value }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(`Expected \`${name}\` to be ${rule}, got ${shown}`);
+  });
+
+  it.each([5, {}, null])("refuse %s for an HTTP server", async (server) => {
+    const error = await rejection(serve({ server: server as never }));
+    expect(error.message).toMatch(/^Expected `server` to be an http.Server, got /);
+  });
+
+  it.each<[object, number]>([
+    [{}, 0],
+    [{ noServer: false }, 0],
+    [{ port: 0, noServer: true }, 2],
+    [{ port: 0, server: createServer() }, 2],
+    [{ port: 0, server: createServer(), noServer: true }, 3],
+  ])("want exactly one of port, server and noServer (case %#)", async (options, given) => {
+    const error = await rejection(serve(options));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
+  });
+
+  it("take a host with a port only", async () => {
+    expect(await rejection(serve({ noServer: true, host: "localhost" }))).toMatchObject({
+      message: "`host` goes with `port` only",
+    });
+  });
+
+  it("refuse a name they do not know, and list those they do", async () => {
+    const error = await rejection(serve({ port: 0, origin: "*" } as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(
+      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, authenticate, origins, hosts, " +
+        "methods, schemas, timeoutMs, fallback, around, limits",
+    );
+  });
+
+  it.each(["maxConnections", "handshakeTimeoutMs"])(
+    "refuse a limits.%s out of range, and take Infinity",
+    async (name) => {
+      for (const value of [0, -1, 1.5, NaN, "5", null]) {
+        const error = await rejection(serve({ port: 0, limits: { [name]: value } }));
+        expect(error).toBeInstanceOf(TypeError);
+        expect(error.message).toContain(`Expected \`limits.${name}\` to be a whole number from 1 to Infinity, got `);
+      }
+      await using server = await serve({ noServer: true, limits: { [name]: Infinity } });
+      expect(server.url).toBe("");
+    },
+  );
+
+  it("refuse a peer's limit out of range, 3 GiB included, which ws would read as no limit", async () => {
+    for (const value of [3 * 2 ** 30, 2 ** 31, Infinity]) {
+      const error = await rejection(serve({ port: 0, limits: { maxMessageBytes: value } }));
+      expect(error.message).toBe(
+        `Expected \`limits.maxMessageBytes\` to be a whole number from 1 to 268435456, got \`${value}\` (number)`,
+      );
+    }
+    const error = await rejection(serve({ port: 0, limits: { maxInflight: 5 } as never }));
+    expect(error.message).toContain("Unknown name `maxInflight` in `limits`");
+  });
+
+  it("leave nothing listening when they are bad", async () => {
+    const http = createServer();
+    await rejection(serve({ server: http, timeoutMs: -1 }));
+    expect(http.listenerCount("upgrade")).toBe(0);
+  });
+});

@@ -1,0 +1,219 @@
+import { describe, expect, it } from "vitest";
+import { connect, Peer, RpcError, serve, type AnyPeer } from "../../src/node.js";
+import { plain } from "../../src/link/plain.js";
+import { memorySockets } from "../../src/sockets/memory.js";
+import { stranger, upgrade } from "../support/network.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+describe("server.peers", () => {
+  it("holds everybody who is connected, and nobody who is gone", async () => {
+    await using server = await serve({ port: 0, methods: { here: () => true } });
+    const one = await connect(server.url);
+    await using two = await connect(server.url);
+    await Promise.all([one.request("here"), two.request("here")]);
+    expect(server.peers.size).toBe(2);
+    expect([...server.peers].every((peer) => peer instanceof Peer)).toBe(true);
+    const gone = [...server.peers].map((peer) => peer.closed);
+    await one.close();
+    await Promise.race(gone);
+    expect(server.peers.size).toBe(1);
+    await two.close();
+    await Promise.all(gone);
+    expect(server.peers.size).toBe(0);
+  });
+
+  it("loses a peer as soon as it is closed on this side", async () => {
+    await using server = await serve({ port: 0, methods: { here: () => true } });
+    await using client = await connect(server.url);
+    await client.request("here");
+    const [peer] = server.peers;
+    void peer!.close();
+    expect(server.peers.size).toBe(0);
+    expect([...server.peers]).toEqual([]);
+  });
+
+  it("notifies all but one", async () => {
+    await using server = await serve({ port: 0, methods: { me: (_params, { peer }) => peer.id } });
+    const got: unknown[] = [];
+    const done = gate();
+    const heard = (name: string) => (params: unknown) => {
+      got.push([name, params]);
+      if (got.length === 3) done.resolve();
+    };
+    await using one = await connect(server.url, { methods: { news: heard("one") } });
+    await using two = await connect(server.url, { methods: { news: heard("two") } });
+    const id = await one.request("me");
+    await two.request("me");
+    const except = [...server.peers].find((peer) => peer.id === id)!;
+    server.peers.notify("news", [1], { except });
+    server.peers.notify("news", [2]);
+    await done.promise;
+    expect(got).toHaveLength(3);
+    expect(got).toEqual(
+      expect.arrayContaining([
+        ["two", [1]],
+        ["two", [2]],
+        ["one", [2]],
+      ]),
+    );
+  });
+});
+
+describe("the `peer` event", () => {
+  it("comes with the request before the peer's first message is dispatched, even one sent at once", async () => {
+    const log: unknown[] = [];
+    await using server = await serve({
+      port: 0,
+      methods: { hello: (_params, { peer }) => (log.push(`hello from ${String(peer.data)}`), "hi") },
+      authenticate: () => "nobody",
+    });
+    server.on("peer", (peer, request) => {
+      peer.data = "somebody";
+      log.push(`peer ${request.url}`);
+    });
+    using client = await stranger(`${server.url}?x`, {}, '{"jsonrpc":"2.0","id":1,"method":"hello"}');
+    expect(client.received.length === 1 ? JSON.parse(client.received[0]!) : await client.next()).toMatchObject({
+      result: "hi",
+    });
+    expect(log).toEqual(["peer /?x", "hello from somebody"]);
+  });
+
+  it("whose listener throws is reported to `error` with the peer, which stays", async () => {
+    await using server = await serve({ port: 0, methods: { here: () => true } });
+    const bug = new Error("bug in a listener");
+    const errors: unknown[][] = [];
+    server.on("peer", () => {
+      throw bug;
+    });
+    server.on("error", (...args) => errors.push(args));
+    await using client = await connect(server.url);
+    expect(await client.request("here")).toBe(true);
+    expect(errors).toEqual([[bug, [...server.peers][0]]]);
+  });
+
+  it("may close the peer at once", async () => {
+    await using server = await serve({ port: 0 });
+    server.on("peer", (peer) => void peer.close(4000, "not you"));
+    const client = await connect(server.url);
+    expect(await client.closed).toMatchObject({ code: 4000, reason: "not you" });
+    expect(server.peers.size).toBe(0);
+  });
+});
+
+describe("the server's `error` event", () => {
+  it("gets every peer's errors, with the peer", async () => {
+    const bug = new Error("bug in a handler");
+    await using server = await serve({
+      port: 0,
+      methods: { bad: () => Promise.reject(bug), me: (_params, { peer }) => peer.id },
+    });
+    const errors: unknown[][] = [];
+    server.on("error", (error, peer) => errors.push([error, peer?.id]));
+    await using one = await connect(server.url);
+    await using two = await connect(server.url);
+    const ids = [await one.request("me"), await two.request("me")];
+    expect(await rejection(two.request("bad"))).toMatchObject({ code: -32603, message: "Internal error" });
+    expect(await rejection(one.request("bad"))).toBeInstanceOf(RpcError);
+    expect(errors).toEqual([
+      [bug, ids[1]],
+      [bug, ids[0]],
+    ]);
+  });
+});
+
+describe("a handler's context on a server", () => {
+  it("has the server, and survives destructuring", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async spread([text], { server: mine, peer, signal }) {
+          mine.peers.notify("heard", [text, peer.id, signal.aborted]);
+          return mine === server;
+        },
+      },
+    });
+    const heard = gate<unknown>();
+    await using client = await connect(server.url, { methods: { heard: (params) => heard.resolve(params) } });
+    expect(await client.request("spread", ["x"])).toBe(true);
+    expect(await heard.promise).toEqual(["x", [...server.peers][0]!.id, false]);
+  });
+});
+
+describe("server.accept", () => {
+  it("makes a peer of any transport, with the server's handlers and the caller's data", async () => {
+    await using server = await serve({
+      noServer: true,
+      methods: { who: (_params, { peer, server: mine }) => [peer.data, mine.peers.size] },
+    });
+    const [near, far] = memorySockets(1000, 1000);
+    let events = 0;
+    server.on("peer", () => events++);
+    const peer = server.accept(plain(near), { user: "u" });
+    const client: AnyPeer = new Peer(plain(far), {});
+    expect(peer.data).toEqual({ user: "u" });
+    expect(await client.request("who")).toEqual([{ user: "u" }, 1]);
+    expect([...server.peers]).toEqual([peer]);
+    expect(events).toBe(0);
+    await client.close();
+    await peer.closed;
+    expect(server.peers.size).toBe(0);
+  });
+
+  it("is closed with the server, with 1001", async () => {
+    const server = await serve({ noServer: true });
+    const [near, far] = memorySockets(1000, 1000);
+    server.accept(plain(near), undefined);
+    const client: AnyPeer = new Peer(plain(far), {});
+    await server.close();
+    expect(await client.closed).toMatchObject({ code: 1001, reason: "the server is closing" });
+  });
+});
+
+describe("limits.maxConnections", () => {
+  it("answers one too many with 503 and Retry-After, until there is room", async () => {
+    await using server = await serve({ port: 0, limits: { maxConnections: 2 }, methods: { here: () => true } });
+    const refusals: unknown[] = [];
+    server.on("refuse", (refusal) => refusals.push(refusal));
+    await using one = await connect(server.url);
+    await using two = await connect(server.url);
+    await Promise.all([one.request("here"), two.request("here")]);
+    const answer = await upgrade(server.url);
+    expect(answer.status).toBe(503);
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
+    expect(refusals).toEqual([{ status: 503, reason: "`limits.maxConnections`, 2, is reached" }]);
+    const gone = Promise.race([...server.peers].map((peer) => peer.closed));
+    await one.close();
+    await gone;
+    expect((await upgrade(server.url)).status).toBe(101);
+  });
+
+  it("counts those whose authenticate still runs", async () => {
+    const open = gate<object>();
+    const asked = gate();
+    await using server = await serve({
+      port: 0,
+      limits: { maxConnections: 1 },
+      authenticate: () => (asked.resolve(), open.promise),
+      methods: { here: () => true },
+    });
+    const first = connect(server.url);
+    await asked.promise;
+    expect((await upgrade(server.url)).status).toBe(503);
+    open.resolve({});
+    await using client = await first;
+    expect(await client.request("here")).toBe(true);
+    expect((await upgrade(server.url)).status).toBe(503);
+  });
+});
+
+describe("a message longer than limits.maxMessageBytes", () => {
+  it("closes that peer with 1009 and no other", async () => {
+    await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods: { here: () => true } });
+    await using other = await connect(server.url);
+    const client = await connect(server.url);
+    expect(await rejection(client.request("here", ["x".repeat(1000)]))).toMatchObject({ outcome: "unknown" });
+    expect(await client.closed).toMatchObject({ code: 1009 });
+    expect(await other.request("here")).toBe(true);
+    await turn();
+  });
+});

@@ -1,0 +1,168 @@
+import { describe, expect, it } from "vitest";
+import { Peer, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { plain } from "../../src/link/plain.js";
+import { memorySockets } from "../../src/sockets/memory.js";
+import { turn } from "../support/turns.js";
+
+/** A member: the server's peer, the client's, and what that was told. */
+interface Member {
+  peer: AnyPeer;
+  client: AnyPeer;
+  got: unknown[];
+}
+
+function join(server: Server): Member {
+  const [near, far] = memorySockets(10_000, 10_000);
+  const got: unknown[] = [];
+  const client: AnyPeer = new Peer(plain(far), { fallback: (params, { method }) => void got.push([method, params]) });
+  return { peer: server.accept(plain(near), undefined), client, got };
+}
+
+const makeServer = (): Promise<Server> => serve({ noServer: true });
+
+describe("a topic", () => {
+  it("holds the peers that were added, once each, in the order they came", async () => {
+    await using server = await makeServer();
+    const [a, b] = [join(server), join(server)];
+    const topic = server.topic("news");
+    expect(topic.size).toBe(0);
+    expect(topic.add(a.peer).add(b.peer).add(a.peer)).toBe(topic);
+    expect(topic.size).toBe(2);
+    expect([...topic]).toEqual([a.peer, b.peer]);
+    expect(server.topic("news").size).toBe(2);
+    expect(server.topic("other").size).toBe(0);
+    expect(topic.delete(a.peer)).toBe(true);
+    expect(topic.delete(a.peer)).toBe(false);
+    expect([...topic]).toEqual([b.peer]);
+  });
+
+  it("notifies its members and nobody else, except one if told so", async () => {
+    await using server = await makeServer();
+    const members = [join(server), join(server), join(server)];
+    const [a, b, outsider] = members as [Member, Member, Member];
+    const topic = server.topic("news").add(a.peer).add(b.peer);
+    topic.notify("said", { n: 1 });
+    topic.notify("said", { n: 2 }, { except: a.peer });
+    topic.notify("bare");
+    topic.notify("said", [3], { except: outsider.peer });
+    topic.notify("said", [4], { except: undefined });
+    await turn();
+    const all = [
+      ["bare", undefined],
+      ["said", [3]],
+      ["said", [4]],
+    ];
+    expect(a.got).toEqual([["said", { n: 1 }], ...all]);
+    expect(b.got).toEqual([["said", { n: 1 }], ["said", { n: 2 }], ...all]);
+    expect(outsider.got).toEqual([]);
+  });
+
+  it("encodes a notification once for all its members", async () => {
+    await using server = await makeServer();
+    const members = Array.from({ length: 5 }, () => join(server));
+    const topic = server.topic("news");
+    for (const { peer } of members) topic.add(peer);
+    let encoded = 0;
+    const params = { toJSON: () => ({ encoded: ++encoded }) };
+    topic.notify("said", params);
+    server.peers.notify("said", params);
+    await turn();
+    expect(encoded).toBe(2);
+    for (const { got } of members)
+      expect(got).toEqual([
+        ["said", { encoded: 1 }],
+        ["said", { encoded: 2 }],
+      ]);
+  });
+
+  it.each<[string, (member: Member) => Promise<void>]>([
+    ["the server", ({ peer }) => peer.close()],
+    ["the client", ({ client }) => client.close()],
+  ])("is left by a peer that %s closes", async (_side, close) => {
+    await using server = await makeServer();
+    const [a, b] = [join(server), join(server)];
+    const [one, two] = [server.topic("one"), server.topic("two")];
+    for (const { peer } of [a, b]) one.add(peer);
+    two.add(a.peer);
+    await close(a);
+    await a.peer.closed;
+    expect([...one]).toEqual([b.peer]);
+    expect(two.size).toBe(0);
+  });
+
+  it("is left before anybody hears of the close", async () => {
+    await using server = await makeServer();
+    const { peer, client } = join(server);
+    const topic = server.topic("news").add(peer);
+    const sizes: number[] = [];
+    peer.on("close", () => sizes.push(topic.size, server.peers.size));
+    await client.close();
+    await peer.closed;
+    expect(sizes).toEqual([0, 0]);
+  });
+
+  it("that somebody kept is never stale, however often it was empty", async () => {
+    await using server = await makeServer();
+    const kept = server.topic("news");
+    const { peer, got } = join(server);
+    kept.add(peer);
+    kept.delete(peer);
+    server.topic("news").add(peer);
+    expect(kept.size).toBe(1);
+    kept.notify("said", [1]);
+    await turn();
+    expect(got).toEqual([["said", [1]]]);
+    server.topic("news").delete(peer);
+    kept.add(peer);
+    expect([...server.topic("news")]).toEqual([peer]);
+  });
+
+  it("throws a TypeError for another server's peer", async () => {
+    await using server = await makeServer();
+    await using other = await makeServer();
+    const { peer, client } = join(other);
+    expect(() => server.topic("news").add(peer)).toThrow(TypeError);
+    expect(() => server.topic("news").add(client)).toThrow("a topic takes peers of its own server only");
+    expect(server.topic("news").size).toBe(0);
+    expect(server.topic("news").delete(peer)).toBe(false);
+  });
+
+  it("does not take a closed peer, which is no error: it may have closed a moment ago", async () => {
+    await using server = await makeServer();
+    const { peer } = join(server);
+    await peer.close();
+    expect(server.topic("news").add(peer).size).toBe(0);
+  });
+
+  it.each(["", "__proto__", "constructor", "toString"])("may be called %j", async (name) => {
+    await using server = await makeServer();
+    expect(server.topic(name).size).toBe(0);
+    const { peer } = join(server);
+    expect([...server.topic(name).add(peer)]).toEqual([peer]);
+  });
+
+  it("sends nothing to anybody when the params cannot be encoded", async () => {
+    await using server = await makeServer();
+    const { peer, got } = join(server);
+    const topic = server.topic("news").add(peer);
+    expect(() => topic.notify("said", 5)).toThrow(TypeError);
+    expect(() => topic.notify("said", [1n])).toThrow(TypeError);
+    await turn();
+    expect(got).toEqual([]);
+  });
+
+  it("may be iterated while its members close or are deleted", async () => {
+    await using server = await makeServer();
+    const members = [join(server), join(server), join(server)];
+    const topic = server.topic("news");
+    for (const { peer } of members) topic.add(peer);
+    let seen = 0;
+    for (const peer of topic) {
+      seen++;
+      if (seen === 1) topic.delete(peer);
+      else void peer.close();
+    }
+    expect(seen).toBe(3);
+    expect([topic.size, server.peers.size]).toEqual([0, 1]);
+  });
+});

@@ -1,0 +1,208 @@
+/** Connections that come and go by the thousand: whatever is kept for one of them after its end shows here. */
+import { once } from "node:events";
+import { createServer, type IncomingMessage } from "node:http";
+import { connect as connectTcp, type AddressInfo, type Socket as TcpSocket } from "node:net";
+import { setImmediate as turn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { WebSocket } from "ws";
+import { expect, it } from "vitest";
+import type { AnyMethods } from "../../src/core/contract.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { inspect, Peer, type AnyPeer } from "../../src/core/peer.js";
+import { plain } from "../../src/link/plain.js";
+import { serve, type Server, type ServerContext } from "../../src/node.js";
+import { wsSocket } from "../../src/sockets/ws.js";
+
+const CYCLES = 10_000;
+const WARM_UP = 2_000;
+const AT_ONCE = 16;
+const SAMPLE_EACH = 100;
+/**
+ * An empty object kept in a Set for each connection measured 216 bytes, a listener or a Map entry more. What the collector
+ * leaves by chance came to at most 420 KiB, 53 bytes for each of the 8,000 measured cycles; over 40,000 cycles it did not grow.
+ */
+const MOST_BYTES_A_CYCLE = 100;
+
+const TOPICS = ["news", "sport", "weather"];
+const MAX_MESSAGE_BYTES = 2 ** 20;
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+
+/** Bytes in use when everything that can go is gone: finalizers and closing sockets need turns between the collections. */
+async function heapInUse(): Promise<number> {
+  for (let i = 0; i < 6; i++) {
+    collectGarbage();
+    await turn();
+  }
+  return process.memoryUsage().heapUsed;
+}
+
+/** One client's connection, with the TCP socket under it. */
+interface Client {
+  peer: Peer;
+  tcp: TcpSocket;
+  webSocket: WebSocket;
+}
+
+async function open(port: number): Promise<Client> {
+  const tcp = connectTcp(port, "127.0.0.1");
+  const webSocket = new WebSocket(`ws://127.0.0.1:${port}`, { perMessageDeflate: false, createConnection: () => tcp });
+  const socket = wsSocket(webSocket, MAX_MESSAGE_BYTES);
+  await once(webSocket, "open");
+  const peer = new Peer<AnyMethods, AnyMethods>(plain(socket), {
+    methods: { never: () => new Promise(() => {}), echo: (params: unknown) => params },
+  });
+  return { peer, tcp, webSocket };
+}
+
+/** What the server does, and what it saw. */
+class Side {
+  /** Handlers whose `signal` aborted. */
+  aborted = 0;
+  /** How many there were to abort. */
+  hung = 0;
+  #sampled: AnyPeer[] = [];
+  #seen = 0;
+  readonly #tcpOf = new WeakMap<AnyPeer, TcpSocket>();
+
+  readonly methods = {
+    echo: (params: unknown) => params,
+    /** Runs until nobody waits any more. */
+    hang: (_params: unknown, { signal }: ServerContext) => {
+      this.hung++;
+      return new Promise((resolve) => {
+        signal.addEventListener("abort", () => {
+          this.aborted++;
+          resolve("too late");
+        });
+      });
+    },
+    closeMe: (_params: unknown, { peer }: ServerContext) => void peer.close(4000, "as you like"),
+    resetMe: (_params: unknown, { peer }: ServerContext) => void this.#tcpOf.get(peer)!.resetAndDestroy(),
+    /** Calls back what is never answered. */
+    callMe: (_params: unknown, { peer }: ServerContext) => peer.request("never"),
+  };
+
+  readonly onPeer = (peer: AnyPeer, request: IncomingMessage): void => {
+    this.#tcpOf.set(peer, request.socket);
+    if (this.#seen++ % SAMPLE_EACH === 0) this.#sampled.push(peer);
+  };
+
+  /** Hands over the sampled peers and lets go of them: they hold their sockets, which would count as leaked. */
+  takeSampled(): AnyPeer[] {
+    const sampled = this.#sampled;
+    this.#sampled = [];
+    return sampled;
+  }
+}
+
+/** How a connection ends: each leaves something in flight on one side or both. */
+const ENDS: ((client: Client) => Promise<unknown>)[] = [
+  ({ peer }) => peer.close(),
+  ({ peer }) => peer.request("closeMe").catch(() => peer.closed),
+  ({ peer }) => peer.request("resetMe").catch(() => peer.closed),
+  ({ peer, tcp }) => duringCalls(peer, () => tcp.resetAndDestroy()),
+  ({ peer, webSocket }) => duringCalls(peer, () => webSocket.terminate()),
+  ({ peer }) => duringCalls(peer, () => void peer.close(4001)),
+];
+
+let hangsAsked = 0;
+
+/** Ends a connection while handlers run on both sides; every call must say that it was lost. */
+async function duringCalls(peer: AnyPeer, end: () => void): Promise<void> {
+  const batch = peer.batch();
+  const calls = [
+    peer.request("hang", undefined, { timeoutMs: 30_000 }),
+    peer.request("callMe", undefined, { signal: neverAborts }),
+    batch.request("hang"),
+  ].map((call) => call.catch((error: unknown) => error));
+  batch.send();
+  hangsAsked += 2;
+  // Answered after those before it have started.
+  await peer.request("echo", []);
+  end();
+  for (const lost of await Promise.all(calls))
+    expect(lost).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+}
+
+/** Outlives every call it is given to: a listener left on it is a leak. */
+const neverAborts = new AbortController().signal;
+
+async function cycle(server: Server, port: number, index: number): Promise<void> {
+  const client = await open(port);
+  const { peer } = client;
+  expect(await peer.request("echo", [index])).toEqual([index]);
+  server.topic(TOPICS[index % TOPICS.length]!).notify("news", { index });
+  await ENDS[index % ENDS.length]!(client);
+  await peer.closed;
+  expect(inspect(peer).pending).toBe(0);
+}
+
+async function runCycles(server: Server, port: number, from: number, to: number): Promise<void> {
+  let next = from;
+  const work = async (): Promise<void> => {
+    while (next < to) await cycle(server, port, next++);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  // The client's end is not yet the server's.
+  await Promise.all([...server.peers].map((peer) => peer.closed));
+}
+
+function expectEmpty(peers: AnyPeer[], count: number): void {
+  expect(peers).toHaveLength(count);
+  for (const peer of peers) expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+}
+
+/** What keeps the process alive and did not before: sockets, timers. */
+function resourcesBeyond(before: string[]): string[] {
+  const known = [...before];
+  return process.getActiveResourcesInfo().filter((name) => {
+    const at = known.indexOf(name);
+    if (at >= 0) known.splice(at, 1);
+    return at < 0;
+  });
+}
+
+it(`keeps nothing of ${CYCLES} connections, however they ended`, { timeout: 180_000 }, async () => {
+  const http = createServer();
+  http.listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const { port } = http.address() as AddressInfo;
+  const listeners = http.eventNames().map((name) => [name, http.listenerCount(name)]);
+  const resourcesBefore = process.getActiveResourcesInfo();
+
+  const side = new Side();
+  const server = await serve({ server: http, methods: side.methods });
+  server.on("peer", side.onPeer);
+  server.on("peer", (peer) => TOPICS.forEach((name) => server.topic(name).add(peer)));
+
+  await runCycles(server, port, 0, WARM_UP);
+  expectEmpty(side.takeSampled(), WARM_UP / SAMPLE_EACH);
+  const heapBefore = await heapInUse();
+  await runCycles(server, port, WARM_UP, CYCLES);
+  expectEmpty(side.takeSampled(), (CYCLES - WARM_UP) / SAMPLE_EACH);
+  const heapAfter = await heapInUse();
+
+  expect(server.peers.size).toBe(0);
+  expect(TOPICS.map((name) => server.topic(name).size)).toEqual([0, 0, 0]);
+  expect(side.hung).toBe(hangsAsked);
+  expect(side.aborted).toBe(side.hung);
+  expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+
+  const grown = (heapAfter - heapBefore) / (CYCLES - WARM_UP);
+  process.stdout.write(
+    `heap ${kib(heapBefore)} after ${WARM_UP} cycles, ${kib(heapAfter)} after ${CYCLES}: ${grown.toFixed(1)} B each\n`,
+  );
+  expect(grown).toBeLessThan(MOST_BYTES_A_CYCLE);
+
+  await server.close();
+  expect(http.eventNames().map((name) => [name, http.listenerCount(name)])).toEqual(listeners);
+  expect(resourcesBeyond(resourcesBefore)).toEqual([]);
+  http.close();
+});
+
+function kib(bytes: number): string {
+  return `${Math.round(bytes / 1024)} KiB`;
+}

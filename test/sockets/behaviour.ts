@@ -1,0 +1,272 @@
+/** What every socket promises, in one suite for all of them. */
+import { describe, expect, it } from "vitest";
+import { Peer } from "../../src/index.js";
+import type { CloseInfo, Socket, SocketHandler } from "../../src/core/transport.js";
+import { plain } from "../../src/link/plain.js";
+import { turn } from "../support/turns.js";
+
+/** The other end of the connection: the test's. */
+export interface FarEnd {
+  send(text: string): void;
+  close(code: number, reason: string): void;
+  /** Resolves when so many frames have come, with all that came. */
+  received(count: number): Promise<string[]>;
+  /** How the connection ended, as this end saw it. */
+  readonly closed: Promise<{ code: number; reason: string }>;
+}
+
+/** The other end of a real WebSocket. */
+export interface FarWebSocket extends FarEnd {
+  sendBytes(bytes: Uint8Array): void;
+  /** Cuts the connection without a word. */
+  cut(): void;
+  /** Stops and goes on reading. */
+  pause(): void;
+  resume(): void;
+}
+
+/** A socket that takes messages of up to `maxMessageBytes`, open, and the other end of it. */
+export type MakeSocket<F extends FarEnd = FarEnd> = (
+  maxMessageBytes: number,
+) => Promise<{ socket: Socket; far: F } & AsyncDisposable>;
+
+/** What one socket calls its own. */
+export interface Traits {
+  /** The code that a too large message is refused with. */
+  tooLarge: number;
+}
+
+/** Notes what a socket tells. */
+export class Recorder implements SocketHandler {
+  readonly frames: string[] = [];
+  readonly ends: CloseInfo[] = [];
+  readonly ended: Promise<CloseInfo>;
+  #onEnd!: (info: CloseInfo) => void;
+  #wanted: { count: number; resolve: () => void } | undefined;
+
+  constructor() {
+    this.ended = new Promise((resolve) => (this.#onEnd = resolve));
+  }
+
+  frame(text: string): void {
+    // Nothing may come after the end.
+    this.frames.push(this.ends.length > 0 ? `late: ${text}` : text);
+    if (this.frames.length === this.#wanted?.count) this.#wanted.resolve();
+  }
+
+  closed(info: CloseInfo): void {
+    this.ends.push(info);
+    this.#onEnd(info);
+  }
+
+  async received(count: number): Promise<string[]> {
+    if (this.frames.length < count) await new Promise<void>((resolve) => (this.#wanted = { count, resolve }));
+    return this.frames;
+  }
+}
+
+const MOST = 1000;
+
+/** Runs the suite that holds for all sockets. */
+export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Traits): void {
+  const open = async (): ReturnType<MakeSocket> => make(MOST);
+
+  describe(`${name}: frames`, () => {
+    it("arrive in order, both ways", async () => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      const texts = ["", "1", "zwölf 😀", '{"a":1}', "\u2028", "x".repeat(MOST)];
+      for (const text of texts) {
+        expect(ends.socket.send(text)).toBe(true);
+        ends.far.send(text);
+      }
+      expect(await ends.far.received(texts.length)).toEqual(texts);
+      expect(await recorder.received(texts.length)).toEqual(texts);
+    });
+
+    it("that came before start are kept, and told after it and never inside it", async () => {
+      await using ends = await open();
+      ends.far.send("early");
+      ends.far.send("early too");
+      await arrived(ends);
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      expect(recorder.frames).toEqual([]);
+      ends.far.send("later");
+      expect(await recorder.received(3)).toEqual(["early", "early too", "later"]);
+    });
+
+    it("and the end that came before start are told after it, in order", async () => {
+      await using ends = await open();
+      ends.far.send("last words");
+      ends.far.close(4000, "done");
+      await ends.far.closed;
+      await turn();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      expect([recorder.frames, recorder.ends]).toEqual([[], []]);
+      await recorder.ended;
+      expect(recorder.frames).toEqual(["last words"]);
+      expect(recorder.ends).toMatchObject([{ code: 4000, reason: "done" }]);
+    });
+
+    it("that were sent before close() arrive before the end", async () => {
+      await using ends = await open();
+      ends.socket.start(new Recorder());
+      for (const text of ["one", "two"]) ends.socket.send(text);
+      ends.socket.close();
+      await ends.far.closed;
+      expect(await ends.far.received(2)).toEqual(["one", "two"]);
+    });
+
+    it("longer than the limit close the connection, and nothing more is told but the end", async () => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.far.send("x".repeat(MOST));
+      ends.far.send("x".repeat(MOST + 1));
+      ends.far.send("after");
+      expect(await ends.far.closed).toMatchObject({ code: tooLarge });
+      await recorder.ended;
+      expect(recorder.frames).toEqual(["x".repeat(MOST)]);
+      expect(ends.socket.send("x")).toBe(false);
+    });
+
+    it("are measured in bytes of UTF-8, not in characters", async () => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.far.send("é".repeat(MOST / 2));
+      ends.far.send("é".repeat(MOST / 2 + 1));
+      expect(await ends.far.closed).toMatchObject({ code: tooLarge });
+      await recorder.ended;
+      expect(recorder.frames).toHaveLength(1);
+    });
+
+    it("longer than the limit close the connection before start, too", async () => {
+      await using ends = await open();
+      ends.far.send("fits");
+      ends.far.send("x".repeat(MOST + 1));
+      expect(await ends.far.closed).toMatchObject({ code: tooLarge });
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      await recorder.ended;
+      expect(recorder.frames).toEqual(["fits"]);
+    });
+
+    it("leave nothing unsent once they are gone", async () => {
+      await using ends = await open();
+      ends.socket.start(new Recorder());
+      ends.socket.send("x".repeat(500));
+      await ends.far.received(1);
+      expect(ends.socket.unsentBytes).toBe(0);
+    });
+  });
+
+  describe(`${name}: the end`, () => {
+    it.each([
+      [1000, ""],
+      [3000, "three thousand"],
+      [4999, "é".repeat(61)],
+    ])("with %i %j from this side is seen on both", async (code, reason) => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.socket.close(code, reason);
+      expect(await ends.far.closed).toEqual({ code, reason });
+      expect(await recorder.ended).toMatchObject({ code, reason });
+    });
+
+    it.each([
+      [1000, ""],
+      [1001, "going away"],
+      [4001, "application"],
+    ])("with %i %j from the other side is told", async (code, reason) => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.far.close(code, reason);
+      const info = await recorder.ended;
+      expect(info).toMatchObject({ code, reason });
+      expect(info.error).toBeUndefined();
+    });
+
+    it("is 1000 without a reason when close() is not told otherwise", async () => {
+      await using ends = await open();
+      ends.socket.start(new Recorder());
+      ends.socket.close();
+      expect(await ends.far.closed).toEqual({ code: 1000, reason: "" });
+    });
+
+    it("is told exactly once, never inside close(), and close() is idempotent", async () => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.socket.close(4000, "first");
+      ends.socket.close(4001, "second");
+      expect(recorder.ends).toEqual([]);
+      expect(await ends.far.closed).toEqual({ code: 4000, reason: "first" });
+      await recorder.ended;
+      ends.socket.close(4002, "third");
+      await turn();
+      expect(recorder.ends).toMatchObject([{ code: 4000, reason: "first" }]);
+    });
+
+    it("is told exactly once when both sides close at the same time", async () => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.socket.close(4000, "here");
+      ends.far.close(4001, "there");
+      await recorder.ended;
+      await ends.far.closed;
+      await turn();
+      expect(recorder.ends).toHaveLength(1);
+    });
+
+    it("makes send() answer false, on this side at once, and nothing is sent", async () => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.socket.send("before");
+      ends.socket.close();
+      expect(ends.socket.send("after")).toBe(false);
+      await ends.far.closed;
+      expect(await ends.far.received(1)).toEqual(["before"]);
+      await recorder.ended;
+      expect(ends.socket.send("after")).toBe(false);
+    });
+
+    it("makes send() answer false once the other side closed", async () => {
+      await using ends = await open();
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.far.close(1000, "");
+      await recorder.ended;
+      expect(ends.socket.send("after")).toBe(false);
+    });
+  });
+
+  describe(`${name}: a peer on it`, () => {
+    it("answers, refuses garbage with -32700, and closes", async () => {
+      await using ends = await open();
+      const peer = new Peer(plain(ends.socket), { methods: { add: ([a, b]) => a + b } });
+      ends.far.send('{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}');
+      ends.far.send("{");
+      expect(await ends.far.received(2)).toEqual([
+        '{"jsonrpc":"2.0","id":1,"result":3}',
+        '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
+      ]);
+      await peer.close(4242, "enough");
+      expect(await ends.far.closed).toEqual({ code: 4242, reason: "enough" });
+    });
+  });
+}
+
+/** Whatever the far end has sent so far has reached the socket: the answer to a frame of ours comes after it. */
+async function arrived({ socket, far }: { socket: Socket; far: FarEnd }): Promise<void> {
+  socket.send("marker");
+  await far.received(1);
+  for (let i = 0; i < 3; i++) await turn();
+}

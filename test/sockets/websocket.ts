@@ -1,0 +1,118 @@
+/** What the two real WebSockets promise beyond the suite for all, and the other end of a real connection. */
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
+import { Peer } from "../../src/index.js";
+import type { Socket } from "../../src/core/transport.js";
+import { plain } from "../../src/link/plain.js";
+import { describeSocket, Recorder, type FarWebSocket, type MakeSocket, type Traits } from "./behaviour.js";
+
+/** Opens a connection through `wrap`, whose other end is a bare `ws` WebSocket. */
+export function overNetwork(
+  wrap: (webSocket: WebSocket, maxMessageBytes: number) => Socket,
+  options: (maxMessageBytes: number) => object,
+): MakeSocket<FarWebSocket> {
+  return async (maxMessageBytes) => {
+    const server = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false });
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    const webSocket = new WebSocket(`ws://127.0.0.1:${port}`, options(maxMessageBytes));
+    const socket = wrap(webSocket, maxMessageBytes);
+    const [[bare]] = (await Promise.all([once(server, "connection"), once(webSocket, "open")])) as [
+      [WebSocket],
+      unknown,
+    ];
+    return {
+      socket,
+      far: farEnd(bare),
+      async [Symbol.asyncDispose]() {
+        webSocket.terminate();
+        bare.terminate();
+        await new Promise((resolve) => server.close(resolve));
+      },
+    };
+  };
+}
+
+function farEnd(bare: WebSocket): FarWebSocket {
+  const recorder = new Recorder();
+  const closed = new Promise<{ code: number; reason: string }>((resolve) =>
+    bare.on("close", (code, reason) => resolve({ code, reason: reason.toString() })),
+  );
+  bare.on("message", (data: Buffer) => recorder.frame(data.toString()));
+  // A connection that the test cuts may end in an error here.
+  bare.on("error", () => {});
+  return {
+    send: (text) => bare.send(text),
+    sendBytes: (bytes) => bare.send(bytes),
+    close: (code, reason) => bare.close(code, reason),
+    cut: () => bare.terminate(),
+    pause: () => bare.pause(),
+    resume: () => bare.resume(),
+    received: (count) => recorder.received(count),
+    closed,
+  };
+}
+
+/** Runs both suites. */
+export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, traits: Traits): void {
+  describeSocket(name, make, traits);
+
+  describe(`${name}: binary frames`, () => {
+    it("of UTF-8 are taken as text", async () => {
+      await using ends = await make(1000);
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.far.sendBytes(new TextEncoder().encode('{"é":"😀"}'));
+      ends.far.sendBytes(new Uint8Array());
+      expect(await recorder.received(2)).toEqual(['{"é":"😀"}', ""]);
+    });
+
+    it("that are no UTF-8 are garbage: a peer answers -32700 and goes on", async () => {
+      await using ends = await make(1000);
+      const peer = new Peer(plain(ends.socket), { methods: { m: () => 1 } });
+      ends.far.sendBytes(Uint8Array.of(0x22, 0xff, 0x22));
+      ends.far.sendBytes(new TextEncoder().encode('{"jsonrpc":"2.0","id":1,"method":"m"}'));
+      expect(await ends.far.received(2)).toEqual([
+        '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
+        '{"jsonrpc":"2.0","id":1,"result":1}',
+      ]);
+      await peer.close();
+    });
+
+    it("count in bytes against the limit", async () => {
+      await using ends = await make(1000);
+      ends.socket.start(new Recorder());
+      ends.far.sendBytes(new Uint8Array(1001).fill(0x20));
+      expect(await ends.far.closed).toMatchObject({ code: traits.tooLarge });
+    });
+  });
+
+  describe(`${name}: the network`, () => {
+    it("gives 1006 when the connection is cut without a word", async () => {
+      await using ends = await make(1000);
+      const recorder = new Recorder();
+      ends.socket.start(recorder);
+      ends.far.cut();
+      expect(await recorder.ended).toMatchObject({ code: 1006, reason: "" });
+      expect(recorder.ends).toHaveLength(1);
+    });
+
+    it("makes unsentBytes grow while the other side does not read, and shrink when it does", async () => {
+      await using ends = await make(1000);
+      ends.socket.start(new Recorder());
+      ends.far.pause();
+      const frame = "x".repeat(2 ** 20);
+      let count = 0;
+      while (ends.socket.unsentBytes < 2 * frame.length) {
+        expect(ends.socket.send(frame)).toBe(true);
+        count++;
+      }
+      ends.far.resume();
+      const frames = await ends.far.received(count);
+      expect(frames.every((text) => text.length === frame.length)).toBe(true);
+      expect(ends.socket.unsentBytes).toBe(0);
+    });
+  });
+}

@@ -1,0 +1,111 @@
+/** Raw connections: what a browser, a stranger or an attacker may send, to the byte. */
+import { once } from "node:events";
+import { createServer, type Server as HttpServer } from "node:http";
+import { connect as connectTcp, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
+import { WebSocket } from "ws";
+
+/** What an upgrade request was answered with. */
+export interface Answer {
+  status: number;
+  headers: Record<string, string>;
+  body: string;
+}
+
+/** The port of a `ws:` address. */
+export function portOf(url: string): number {
+  return Number(new URL(url).port);
+}
+
+/** Opens a TCP connection and sends an upgrade request with exactly these headers besides those of the handshake. */
+export async function sendUpgrade(url: string, headers: Record<string, string> = {}): Promise<Socket> {
+  const { host, pathname, search } = new URL(url);
+  const socket = connectTcp(portOf(url), "127.0.0.1");
+  await once(socket, "connect");
+  const lines = {
+    Host: host,
+    Connection: "Upgrade",
+    Upgrade: "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    ...headers,
+  };
+  const text = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.write(`GET ${pathname}${search} HTTP/1.1\r\n${text.join("")}\r\n`);
+  return socket;
+}
+
+/** Sends an upgrade request, and resolves with the answer; a 101 is hung up on. */
+export async function upgrade(url: string, headers: Record<string, string> = {}): Promise<Answer> {
+  return readAnswer(await sendUpgrade(url, headers));
+}
+
+/** Reads one HTTP answer, to its end or, for a 101, to the end of its head. */
+export async function readAnswer(socket: Socket): Promise<Answer> {
+  let text = "";
+  for await (const chunk of socket) {
+    text += String(chunk);
+    if (text.startsWith("HTTP/1.1 101 ") && text.includes("\r\n\r\n")) break;
+  }
+  const [head = "", body = ""] = text.split("\r\n\r\n");
+  const [statusLine = "", ...lines] = head.split("\r\n");
+  const headers = lines.map((line) => [
+    line.slice(0, line.indexOf(":")).toLowerCase(),
+    line.slice(line.indexOf(":") + 2),
+  ]);
+  return { status: Number(statusLine.split(" ")[1]), headers: Object.fromEntries(headers) as Answer["headers"], body };
+}
+
+/** A server that listens on a free port of this machine until it is disposed of. */
+export interface Listening<S extends TcpServer> extends AsyncDisposable {
+  readonly server: S;
+  readonly url: string;
+}
+
+/** Starts `server`; disposing cuts whatever is still connected. */
+export async function listening<S extends TcpServer>(server: S): Promise<Listening<S>> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => sockets.add(socket));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    server,
+    url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** An HTTP server without anything on it. */
+export function bareHttp(): Promise<Listening<HttpServer>> {
+  return listening(createServer());
+}
+
+/** A bare WebSocket client, open, with what it received. */
+export interface Stranger extends Disposable {
+  readonly webSocket: WebSocket;
+  readonly received: string[];
+  /** The next message that comes. */
+  next(): Promise<any>;
+  readonly closed: Promise<{ code: number; reason: string }>;
+}
+
+/** Connects a bare `ws` client. */
+export async function stranger(url: string, options: object = {}, first?: string): Promise<Stranger> {
+  const webSocket = new WebSocket(url, options);
+  const received: string[] = [];
+  webSocket.on("message", (data: Buffer) => received.push(data.toString()));
+  const closed = new Promise<{ code: number; reason: string }>((resolve) =>
+    webSocket.on("close", (code, reason) => resolve({ code, reason: reason.toString() })),
+  );
+  if (first !== undefined) webSocket.on("open", () => webSocket.send(first));
+  await once(webSocket, "open");
+  return {
+    webSocket,
+    received,
+    next: async () => JSON.parse(String((await once(webSocket, "message"))[0])) as unknown,
+    closed,
+    [Symbol.dispose]: () => webSocket.terminate(),
+  };
+}

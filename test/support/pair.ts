@@ -1,0 +1,44 @@
+/** Two peers joined in memory, which must leave nothing behind. */
+import { expect } from "vitest";
+import type { AnyMethods, AnyPeer, Context, Options } from "../../src/index.js";
+import { pair } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { inspect } from "../../src/core/peer.js";
+import { turn } from "./turns.js";
+
+/** The options of an untyped peer. */
+export type AnyOptions = Options<AnyMethods, Context>;
+
+/** `a` and `b`, joined. Disposing closes them and asserts that every table and timer is empty and no error went unnoticed. */
+export interface ConnectedPair extends AsyncDisposable {
+  readonly a: AnyPeer;
+  readonly b: AnyPeer;
+  /** What either emitted as `error` since the last look. What a test does not look at fails it when the pair is disposed of. */
+  takeErrors(): unknown[];
+}
+
+/** Joins two peers: `await using pair = connectedPair(..)`. */
+export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): ConnectedPair {
+  const [a, b]: [AnyPeer, AnyPeer] = pair(ofA, ofB);
+  const errors: unknown[] = [];
+  for (const peer of [a, b]) peer.on("error", (error) => errors.push(error));
+  return {
+    a,
+    b,
+    takeErrors: () => errors.splice(0),
+    async [Symbol.asyncDispose]() {
+      await Promise.all([a.close(), b.close()]);
+      // What handlers still do when their signal aborts.
+      await turn();
+      expectEmpty(a);
+      expectEmpty(b);
+      expect(errors).toEqual([]);
+    },
+  };
+}
+
+/** Asserts that a closed peer holds nothing, and that no deadline waits anywhere. */
+export function expectEmpty(peer: AnyPeer): void {
+  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+  expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+}
