@@ -5,25 +5,49 @@ import { ConnectError, expected } from "./core/errors.js";
 import { checkTimeout } from "./core/limits.js";
 import { Peer, type Context, type Options } from "./core/peer.js";
 import { Settings, type AnyOptions } from "./core/settings.js";
-import type { Socket } from "./core/transport.js";
+import type { Socket, Transport } from "./core/transport.js";
+import { isHello, PackedLink, PROTOCOL, readBye } from "./link/packed.js";
 import { plain } from "./link/plain.js";
+import { textOf } from "./sockets/inbox.js";
 import { standardSocket, type StandardWebSocket } from "./sockets/standard.js";
 
 /** How to connect. */
 export interface ConnectOptions {
   /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
   openTimeoutMs?: number | undefined;
+  /** `"plain"` asks for nothing of this package's own. Default `"packed"`: offers `reciproc.v1`, and is plain where the server does not know it. */
+  link?: "packed" | "plain" | undefined;
 }
 
-/** A connection under way: either settles, and `abandon` ends it. */
+/** A connection that has opened. */
+export interface Opened {
+  readonly socket: Socket;
+  /** The subprotocol that was agreed; empty for none. */
+  readonly protocol: string;
+}
+
+/** One that has also been waited for the server's first frame. */
+export interface Admitted extends Opened {
+  /** Whether that frame was a hello: then packs may be sent at once. */
+  readonly isGreeted: boolean;
+}
+
+/** A connection under way. */
 export interface Opening {
   /** Resolves when it is open, rejects with a `ConnectError`. */
-  readonly opened: Promise<Socket>;
+  readonly opened: Promise<Admitted>;
+  /** Whether it failed for what may be the subprotocol alone: some servers refuse any, or do not answer the offer. */
+  readonly offerMayBeWhy: () => boolean;
   /** Gives up. */
   readonly abandon: () => void;
 }
 
+/** Opens a connection that offers `protocols`. */
+export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => Opening;
+
 const OPEN_TIMEOUT_MS = 10_000;
+/** A server that knows `reciproc.v1` speaks first, in the same flight as its 101; one that agreed to what it does not know may say nothing. */
+const FIRST_FRAME_WAIT_MS = 250;
 
 /**
  * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open. What the server sends
@@ -47,38 +71,82 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
 export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: string | URL,
   options: (AnyOptions & ConnectOptions) | undefined,
-  open: (url: URL, maxMessageBytes: number) => Opening,
+  open: Open,
 ): Promise<Peer<C, S>> {
-  const { openTimeoutMs = OPEN_TIMEOUT_MS, ...peerOptions } = options ?? {};
+  const { openTimeoutMs = OPEN_TIMEOUT_MS, link = "packed", ...peerOptions } = options ?? {};
   checkTimeout("openTimeoutMs", openTimeoutMs);
+  if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
   const settings = new Settings(peerOptions);
   const target = webSocketUrl(url);
-  const socket = await inTime(open(target, settings.limits.maxMessageBytes), openTimeoutMs, target);
-  const transport = plain(socket);
-  return new Peer<C, S>(
-    // Reading starts a turn later: until then what comes in waits, and the caller can listen.
-    { ...transport, start: (receiver) => void setTimeout(() => transport.start(receiver), 0) },
-    settings as never,
+  const { maxMessageBytes } = settings.limits;
+  const opened = await openInTime(target, openTimeoutMs, link === "packed" ? [PROTOCOL] : [], (protocols) =>
+    open(target, protocols, maxMessageBytes),
   );
+  return new Peer<C, S>(deferred(linkTo(opened)), settings as never);
 }
 
-async function inTime({ opened, abandon }: Opening, timeoutMs: number, url: URL): Promise<Socket> {
+/** Opens with the offer, and once more without it when that may be why it failed; both within `timeoutMs`. */
+async function openInTime(
+  url: URL,
+  timeoutMs: number,
+  offer: string[],
+  open: (protocols: string[]) => Opening,
+): Promise<Admitted> {
+  let opening = open(offer);
+  let isLate = false;
+  const opened = opening.opened.catch((error: unknown) => {
+    if (isLate || offer.length === 0 || !opening.offerMayBeWhy()) throw error;
+    opening = open([]);
+    return opening.opened;
+  });
   if (timeoutMs === Infinity) return opened;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(
-      () => {
-        reject(new ConnectError(publicUrl(url), `not open within ${timeoutMs} ms`));
-        abandon();
-      },
-      Math.min(timeoutMs, LONGEST_DELAY_MS),
-    );
+    const giveUp = (): void => {
+      isLate = true;
+      reject(new ConnectError(publicUrl(url), `not open within ${timeoutMs} ms`));
+      opening.abandon();
+    };
+    timer = setTimeout(giveUp, Math.min(timeoutMs, LONGEST_DELAY_MS));
   });
   try {
     return await Promise.race([opened, late]);
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
+export function admitted(
+  url: URL,
+  opened: Opened,
+  onFirstFrame: (listen: (frame: string) => void) => void,
+): Promise<Admitted> {
+  if (opened.protocol !== PROTOCOL) return Promise.resolve({ ...opened, isGreeted: false });
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve({ ...opened, isGreeted: false }), FIRST_FRAME_WAIT_MS);
+    onFirstFrame((frame) => {
+      clearTimeout(timer);
+      const bye = readBye(frame);
+      if (bye === undefined) return resolve({ ...opened, isGreeted: isHello(frame) });
+      const cause = new Error(`the server said ${frame}`);
+      // 4401 is HTTP's 401, told to a browser that cannot see it.
+      reject(new ConnectError(publicUrl(url), bye.reason, { status: bye.code - 4000, cause }));
+    });
+  });
+}
+
+function linkTo({ socket, protocol, isGreeted }: Admitted): Transport {
+  return protocol === PROTOCOL ? new PackedLink(socket, "client", isGreeted) : plain(socket);
+}
+
+/** Reading starts a turn later: until then what comes in waits, and the caller can listen. */
+function deferred(transport: Transport): Transport {
+  return {
+    start: (receiver) => void setTimeout(() => transport.start(receiver), 0),
+    send: (text) => transport.send(text),
+    close: (code, reason) => transport.close(code, reason),
+  };
 }
 
 /** Accepts what a WebSocket does: ws, wss, http and https, in a page also relative to it. */
@@ -97,20 +165,26 @@ export function publicUrl({ protocol, host, pathname }: URL): string {
   return `${protocol}//${host}${pathname}`;
 }
 
-function openStandard(url: URL, maxMessageBytes: number): Opening {
-  const { WebSocket } = globalThis as { WebSocket?: new (url: string) => StandardWebSocket };
+const openStandard: Open = (url, protocols, maxMessageBytes) => {
+  const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
   if (WebSocket === undefined) {
     throw new TypeError('this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"');
   }
-  const webSocket = new WebSocket(url.href);
+  const webSocket = new WebSocket(url.href, protocols);
   const socket = standardSocket(webSocket, maxMessageBytes);
-  const opened = new Promise<Socket>((resolve, reject) => {
-    // After a failure "error" comes first and says nothing, "close" follows; after "open" a rejection is too late to matter.
-    webSocket.addEventListener("open", () => resolve(socket));
-    webSocket.addEventListener("close", ({ code }: { code: number }) => {
+  let wasOpen = false;
+  const opened = new Promise<Admitted>((resolve, reject) => {
+    webSocket.addEventListener("open", () => {
+      wasOpen = true;
+      const onFirstFrame = (listen: (frame: string) => void): void =>
+        webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true });
+      resolve(admitted(url, { socket, protocol: webSocket.protocol }, onFirstFrame));
+    });
+    // After a failure "error" comes first and says nothing, "close" follows; after "open" this is too late to matter.
+    webSocket.addEventListener("close", ({ code }) => {
       const reason = "the WebSocket failed, and browsers do not tell a page why";
       reject(new ConnectError(publicUrl(url), reason, { cause: new Error(`closed with ${code}`) }));
     });
   });
-  return { opened, abandon: () => webSocket.close() };
-}
+  return { opened, offerMayBeWhy: () => !wasOpen, abandon: () => webSocket.close() };
+};

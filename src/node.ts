@@ -2,13 +2,13 @@
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import { WebSocket, type ClientOptions } from "ws";
-import { openPeer, publicUrl, type ConnectOptions, type Opening } from "./connect.js";
+import { admitted, openPeer, publicUrl, type Admitted, type ConnectOptions, type Opening } from "./connect.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import type { Context, Options, Peer } from "./core/peer.js";
 import type { AnyOptions } from "./core/settings.js";
-import type { Socket } from "./core/transport.js";
-import { CLOSE_TIMEOUT_MS, wsSocket } from "./sockets/ws.js";
+import { PACK_OVERHEAD_BYTES } from "./link/packed.js";
+import { CLOSE_TIMEOUT_MS, WsSocket } from "./sockets/ws.js";
 
 /** How to connect from Node. */
 export interface NodeConnectOptions extends ConnectOptions {
@@ -42,31 +42,47 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   >
 ): Promise<Peer<C, S>> {
   const { headers, tls, ...rest } = (options[0] ?? {}) as AnyOptions & NodeConnectOptions;
-  return openPeer<C, S>(url, rest, (target, maxMessageBytes) =>
-    openWs(target, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
+  return openPeer<C, S>(url, rest, (target, protocols, maxMessageBytes) =>
+    openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
   );
 }
 
-function openWs(url: URL, maxMessageBytes: number, options: object): Opening {
-  const webSocket = new WebSocket(url, [], {
+function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
+  const webSocket = new WebSocket(url, protocols, {
     ...options,
     perMessageDeflate: false,
-    maxPayload: maxMessageBytes,
+    maxPayload: maxMessageBytes + PACK_OVERHEAD_BYTES,
     closeTimeout: CLOSE_TIMEOUT_MS,
   } as ClientOptions);
-  const socket = wsSocket(webSocket, maxMessageBytes);
-  const opened = new Promise<Socket>((resolve, reject) => {
-    webSocket.once("open", () => resolve(socket));
-    webSocket.once("unexpected-response", (_request, response: IncomingMessage) => {
-      reject(refused(url, response));
+  const socket = new WsSocket(webSocket, maxMessageBytes);
+  /** The 101, or the answer in its place. */
+  let response: IncomingMessage | undefined;
+  const opened = new Promise<Admitted>((resolve, reject) => {
+    webSocket.once("upgrade", (switching) => (response = switching));
+    webSocket.once("open", () => {
+      const { protocol } = webSocket;
+      const onFirstFrame = (listen: (frame: string) => void): void =>
+        void webSocket.once("message", (data: Buffer) => listen(data.toString()));
+      resolve(admitted(url, { socket, protocol }, onFirstFrame));
+    });
+    webSocket.once("unexpected-response", (_request, refusal: IncomingMessage) => {
+      response = refusal;
+      reject(refused(url, refusal));
       webSocket.terminate();
     });
-    webSocket.once("error", (cause: Error) => {
+    webSocket.on("error", (cause: Error) => {
       const reason = cause.message || (cause as { code?: string }).code || "unknown error";
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     });
   });
-  return { opened, abandon: () => webSocket.terminate() };
+  return { opened, offerMayBeWhy: () => blamesOffer(response), abandon: () => webSocket.terminate() };
+}
+
+/** A 101 without the protocol, which `ws` takes for a failure; or a status by which servers say that they know no such thing. */
+function blamesOffer(response: IncomingMessage | undefined): boolean {
+  const status = response?.statusCode;
+  if (status === 101) return response?.headers["sec-websocket-protocol"] === undefined;
+  return status === 400 || status === 426;
 }
 
 function refused(url: URL, { statusCode: status, statusMessage }: IncomingMessage): ConnectError {

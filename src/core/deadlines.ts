@@ -2,7 +2,8 @@
  * One timer for all deadlines of the process, and none while nothing waits.
  *
  * Deadlines of equal length expire in the order they were set, so a queue for each length needs no sorting: setting and
- * clearing one costs a Set's `add` and `delete`.
+ * clearing one costs a Set's `add` and `delete`. Starting and stopping a timer costs far more, so one call after another
+ * shares a short one: it runs on for at most `LINGER_MS` after the last deadline is cleared, and keeps no process alive.
  */
 
 /** Something that expires. `deadline` belongs to this file. */
@@ -15,47 +16,62 @@ export interface Expiring {
 const LATE_MS = 50;
 /** `setTimeout` takes longer delays for 1 ms. */
 export const LONGEST_DELAY_MS = 2 ** 31 - 1;
+/** How far ahead the timer is set at first. Whatever still waits when it fires is waited for exactly. */
+export const LINGER_MS = 1000;
 
 const queues = new Map<number, Set<Expiring>>();
+let waiting = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let timerDue = Infinity;
+/** Whether the timer is set to an earliest deadline, and not just a while ahead. */
+let isExact = false;
 
 /** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared before. `Infinity` never expires. */
 export function setDeadline(entry: Expiring, delayMs: number): void {
   if (delayMs === Infinity) return;
-  entry.deadline = performance.now() + delayMs;
+  const now = performance.now();
+  entry.deadline = now + delayMs;
   let queue = queues.get(delayMs);
   if (queue === undefined) queues.set(delayMs, (queue = new Set()));
   queue.add(entry);
-  if (entry.deadline < timerDue) arm(entry.deadline);
+  if (waiting++ === 0) wake(now);
+  if (entry.deadline < timerDue) arm(Math.min(entry.deadline, now + LINGER_MS), now);
 }
 
 /** Forgets a deadline; one that is not set is ignored. `delayMs` is what it was set with. */
 export function clearDeadline(entry: Expiring, delayMs: number): void {
-  const queue = queues.get(delayMs);
-  if (queue === undefined || !queue.delete(entry) || queue.size > 0) return;
-  queues.delete(delayMs);
-  if (queues.size === 0) disarm();
+  if (!queues.get(delayMs)?.delete(entry) || --waiting > 0) return;
+  if (isExact) disarm();
+  else timer?.unref?.();
 }
 
-/** How many deadlines wait, and whether the timer runs. For tests that assert emptiness. */
+/** How many deadlines wait, and whether the timer keeps the process alive for them. For tests. */
 export function countDeadlines(): { waiting: number; armed: boolean } {
-  let waiting = 0;
-  for (const queue of queues.values()) waiting += queue.size;
-  return { waiting, armed: timer !== undefined };
+  return { waiting, armed: timer?.hasRef?.() ?? timer !== undefined };
 }
 
-function arm(due: number): void {
+/**
+ * The first of several has come: the timer that lingers must keep the process alive again. One that is overdue, or further
+ * ahead than it was ever set, belongs to a clock that somebody replaced (a test's fake one) and will never fire.
+ */
+function wake(now: number): void {
+  if (timer === undefined) return;
+  if (now - timerDue > LATE_MS || timerDue - now > LINGER_MS) disarm();
+  else timer.ref?.();
+}
+
+function arm(due: number, now: number): void {
   disarm();
   timerDue = due;
   // Rounded up: a timer that fires a fraction early would find nothing due and be set again.
-  timer = setTimeout(onTimer, Math.min(Math.ceil(due - performance.now()), LONGEST_DELAY_MS));
+  timer = setTimeout(onTimer, Math.min(Math.ceil(due - now), LONGEST_DELAY_MS));
 }
 
 function disarm(): void {
   clearTimeout(timer);
   timer = undefined;
   timerDue = Infinity;
+  isExact = false;
 }
 
 function onTimer(): void {
@@ -71,16 +87,18 @@ function expireDue(): void {
     for (const entry of queue) {
       if (entry.deadline > now) break;
       queue.delete(entry);
+      waiting--;
       entry.expire();
     }
     if (queue.size === 0) queues.delete(delayMs);
   }
-  const next = earliest();
-  if (next < timerDue) arm(next);
+  if (waiting === 0) return;
+  arm(earliest(), now);
+  isExact = true;
 }
 
 function earliest(): number {
   let first = Infinity;
-  for (const [entry] of queues.values()) if (entry!.deadline < first) first = entry!.deadline;
+  for (const [entry] of queues.values()) if (entry !== undefined && entry.deadline < first) first = entry.deadline;
   return first;
 }

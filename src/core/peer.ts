@@ -27,7 +27,7 @@ import { Router, type Gate } from "./router.js";
 import type { StandardSchema } from "./schema.js";
 import { checkHandler, Settings } from "./settings.js";
 import { tell } from "./tell.js";
-import { cutReason, type CloseInfo, type Transport } from "./transport.js";
+import { cutReason, type CloseInfo, type SharedMessage, type Transport } from "./transport.js";
 
 /** What a handler is told about its call. Its members survive destructuring. */
 export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> {
@@ -110,7 +110,7 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 export type AnyPeer = Peer<any, any, any>;
 
 /** Sends a text that is encoded already, for what goes to many peers; whether it was taken. For the server. */
-export let sendEncoded: (peer: AnyPeer, text: string) => boolean;
+export let sendShared: (peer: AnyPeer, message: SharedMessage) => boolean;
 
 /** Closes with any code, 1001 and 1008 included. For the server. */
 export let endPeer: (peer: AnyPeer, code: number, reason: string) => void;
@@ -260,9 +260,15 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   #send(text: string): boolean {
+    return this.#hand(text, undefined);
+  }
+
+  /** A transport that throws breaks its promise; that must not reach whoever called, or stop a loop over many peers. */
+  #hand(text: string, shared: SharedMessage | undefined): boolean {
     if (this.#line.ended !== undefined) return false;
     try {
-      return this.#transport.send(text);
+      if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text);
+      return this.#transport.sendShared(shared);
     } catch (error) {
       this.#report(error);
       return false;
@@ -304,7 +310,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   static {
-    sendEncoded = (peer, text) => peer.#send(text);
+    sendShared = (peer, message) => peer.#hand(message.text, message);
     endPeer = (peer, code, reason) => peer.#end(code, reason);
     inspect = (peer) => ({
       pending: peer.#out.pending.size,

@@ -32,8 +32,42 @@ export interface Transport {
   start(receiver: Receiver): void;
   /** Takes one message for sending; false when the connection no longer takes any and none of it will be sent. It does not throw. */
   send(text: string): boolean;
+  /** Takes one message that goes to many peers; whoever can, writes bytes that are made once for all. Where it is missing, `send` takes the text. */
+  sendShared?(message: SharedMessage): boolean;
   /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
   close(code?: number, reason?: string): void;
+}
+
+/** A frame for many sockets. The first that needs its bytes makes them, the others write the same. */
+export class SharedFrame {
+  readonly text: string;
+  /** The frame as it stands on the wire, header included. */
+  bytes: Uint8Array | undefined;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** A message for many peers, encoded once, and its frame on each kind of link. */
+export class SharedMessage {
+  readonly text: string;
+  #plain: SharedFrame | undefined;
+  #pack: SharedFrame | undefined;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  /** The frame of a plain link. */
+  get plain(): SharedFrame {
+    return (this.#plain ??= new SharedFrame(this.text));
+  }
+
+  /** A pack of this message alone. */
+  get pack(): SharedFrame {
+    return (this.#pack ??= new SharedFrame(`[${this.text}]`));
+  }
 }
 
 /** What a socket tells its link. */
@@ -48,7 +82,13 @@ export interface SocketHandler {
 export interface Socket {
   start(handler: SocketHandler): void;
   send(frame: string): boolean;
+  /** Takes one frame that goes to many sockets; writes its shared bytes where it can. */
+  sendShared(frame: SharedFrame): boolean;
   close(code?: number, reason?: string): void;
+  /** Longest incoming frame, in bytes of UTF-8; a longer one closes the socket with 1009. A link raises it by what it adds to a message. */
+  maxFrameBytes: number;
+  /** Whether frames are taken. */
+  readonly open: boolean;
   /** Bytes taken by `send` that have not left yet. */
   readonly unsentBytes: number;
 }

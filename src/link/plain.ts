@@ -10,6 +10,7 @@ export function plain(socket: Socket): Transport {
         closed: (info) => receiver.closed(info),
       }),
     send: (text) => socket.send(text),
+    sendShared: (message) => socket.sendShared(message.plain),
     close: (code, reason) => socket.close(code, reason),
   };
 }

@@ -1,7 +1,8 @@
 /** Many peers at once: all of a server's, and those of a topic. A notification is encoded once for all of them. */
 import { encodeNotification } from "../core/codec.js";
+import { SharedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
-import { sendEncoded, type Peer } from "../core/peer.js";
+import { sendShared, type Peer } from "../core/peer.js";
 
 /** A set of peers, iterable. Closed ones are never in it. */
 export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
@@ -34,8 +35,8 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
   const notify = (method: string, params?: object, options?: { except?: unknown }): void => {
-    const text = encodeNotification(method, params);
-    for (const peer of members()) if (peer !== options?.except) sendEncoded(peer, text);
+    const message = new SharedMessage(encodeNotification(method, params));
+    for (const peer of members()) if (peer !== options?.except) sendShared(peer, message);
   };
   return {
     get size() {

@@ -30,6 +30,8 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
   server?: HttpServer | HttpsServer | undefined;
   /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`. */
   noServer?: boolean | undefined;
+  /** `"plain"` knows nothing but plain JSON-RPC. Default `"packed"`: speaks `reciproc.v1` to whoever offers it, and plainly to everybody else. */
+  link?: "packed" | "plain" | undefined;
   /** The only path that is served, such as `"/rpc"`. Default: every path. */
   path?: string | undefined;
   /**
@@ -53,6 +55,7 @@ export interface CheckedOptions extends OriginRules {
   readonly host: string;
   readonly server: HttpServer | HttpsServer | undefined;
   readonly path: string | undefined;
+  readonly link: "packed" | "plain";
   readonly authenticate: Authenticate | undefined;
   readonly limits: ReturnType<typeof serverLimits>["own"];
   /** What goes to every peer. */
@@ -66,6 +69,7 @@ const KNOWN = {
   server: 0,
   noServer: 0,
   path: 0,
+  link: 0,
   authenticate: 0,
   origins: 0,
   hosts: 0,
@@ -75,7 +79,7 @@ const KNOWN = {
 /** Throws a `TypeError` that names the option, the rule and the value. */
 export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unknown>): CheckedOptions {
   checkKnown("options", options, KNOWN);
-  const { port, host, server, noServer, path, authenticate, origins, hosts, limits, ...peer } = options;
+  const { port, host, server, noServer, path, link, authenticate, origins, hosts, limits, ...peer } = options;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
@@ -85,6 +89,7 @@ export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unkno
     host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
     server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
     path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
+    link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
     // Not by truthiness: a null by mistake must not open the door to everybody.
     authenticate: authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
     origins: check("origins", 'a list of origins such as "https://example.org", or "*"', origins, isOrigins),
@@ -115,6 +120,10 @@ function isTextList(value: unknown): boolean {
 
 function isPath(value: unknown): boolean {
   return typeof value === "string" && value.startsWith("/") && !value.includes("?");
+}
+
+function isLink(value: unknown): boolean {
+  return value === "packed" || value === "plain";
 }
 
 /** As browsers send them: no path, no trailing slash, lower case. Anything else would never match. */

@@ -9,9 +9,10 @@ import type { AnyMethods, Contract } from "../core/contract.js";
 import { endPeer, Peer, type AnyPeer } from "../core/peer.js";
 import { Settings } from "../core/settings.js";
 import { tell } from "../core/tell.js";
-import type { Transport } from "../core/transport.js";
+import { cutReason, type Transport } from "../core/transport.js";
+import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL, sayBye } from "../link/packed.js";
 import { plain } from "../link/plain.js";
-import { CLOSE_TIMEOUT_MS, wsSocket } from "../sockets/ws.js";
+import { CLOSE_TIMEOUT_MS, WsSocket } from "../sockets/ws.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkOptions, type CheckedOptions, type ServeOptions } from "./options.js";
 import { answerRefusal, checkOrigin, runAuthenticate, type Refusal, type Verdict } from "./upgrade.js";
@@ -64,10 +65,10 @@ export class Server<
       clientTracking: false,
       // Compression costs memory and CPU for each connection.
       perMessageDeflate: false,
-      maxPayload: this.#settings.limits.maxMessageBytes,
+      maxPayload: this.#settings.limits.maxMessageBytes + PACK_OVERHEAD_BYTES,
       closeTimeout: CLOSE_TIMEOUT_MS,
       // Left to itself, `ws` agrees to any subprotocol it never heard of.
-      handleProtocols: () => false,
+      handleProtocols: (offered) => (this.#options.link === "packed" && offered.has(PROTOCOL) ? PROTOCOL : false),
     } as ServerOptions);
     this.#http = this.#options.server ?? (this.#options.port === undefined ? undefined : createServer(answerPlainHttp));
     if (this.#http !== undefined) this.#attach(this.#http);
@@ -98,7 +99,7 @@ export class Server<
   /** Decides an upgrade, for an application that listens itself (`noServer`). Answers and ends what it refuses. Never throws or rejects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const refusal = this.#checkUpgrade(request);
-    if (refusal !== undefined) return this.#refuse(refusal, request, socket);
+    if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     const { authenticate, limits } = this.#options;
     const upgrade = (data: D): void =>
       this.#upgrader.handleUpgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, data, request));
@@ -111,7 +112,7 @@ export class Server<
       this.#upgrading.delete(socket);
       socket.off("error", ignore);
       if ("error" in verdict) this.#report(verdict.error);
-      if ("refusal" in verdict) return this.#refuse(verdict.refusal, request, socket);
+      if ("refusal" in verdict) return this.#refuse(verdict.refusal, request, socket, head);
       if (this.#closed === undefined) upgrade(verdict.data as D);
     };
     void runAuthenticate(authenticate, request, limits.handshakeTimeoutMs).then(decide);
@@ -183,13 +184,17 @@ export class Server<
     return checkOrigin(request, boundTo, this.#options);
   }
 
-  #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex): void {
-    answerRefusal(socket, refusal);
+  #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    if (this.#options.link === "packed" && BYE_STATUS.has(refusal.status) && offers(request, PROTOCOL)) {
+      this.#upgrader.handleUpgrade(request, socket, head, (webSocket) => dismiss(webSocket, refusal));
+    } else answerRefusal(socket, refusal);
     tell(this, "refuse", [refusal, request], (error) => this.#report(error));
   }
 
   #welcome(webSocket: WebSocket, data: D, request: IncomingMessage): void {
-    const peer = this.accept(plain(wsSocket(webSocket, this.#settings.limits.maxMessageBytes)), data);
+    const { protocol } = webSocket;
+    const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
+    const peer = this.accept(protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket), data);
     tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
   }
 
@@ -215,6 +220,21 @@ export class Server<
     this.#http.closeAllConnections();
     await closed;
   }
+}
+
+/** What a browser must be told in a frame, because it shows a page no HTTP status. */
+const BYE_STATUS = new Set([401, 403, 503]);
+
+function offers({ headers }: IncomingMessage, protocol: string): boolean {
+  return (headers["sec-websocket-protocol"] ?? "").split(",").some((offered) => offered.trim() === protocol);
+}
+
+/** Says why, and closes: 4401 is HTTP's 401. No peer is made. */
+function dismiss(webSocket: WebSocket, { status, reason }: Refusal): void {
+  // What it still sends is not read, and may be malformed.
+  webSocket.on("error", ignore);
+  webSocket.send(sayBye({ code: 4000 + status, reason }));
+  webSocket.close(4000 + status, cutReason(reason));
 }
 
 /** The `context` of a server's calls. */

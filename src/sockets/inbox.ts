@@ -4,7 +4,8 @@ import type { CloseInfo, SocketHandler } from "../core/transport.js";
 
 /** The incoming half of a socket. */
 export class Inbox {
-  readonly #maxMessageBytes: number;
+  /** Longest frame that is handed over, in bytes of UTF-8. */
+  maxFrameBytes: number;
   readonly #onTooLarge: () => void;
   #handler: SocketHandler | undefined;
   /** What came before `start`. */
@@ -12,8 +13,8 @@ export class Inbox {
   #shut = false;
 
   /** `onTooLarge` is to close the socket; nothing more is handed over then but the end. */
-  constructor(maxMessageBytes: number, onTooLarge: () => void) {
-    this.#maxMessageBytes = maxMessageBytes;
+  constructor(maxFrameBytes: number, onTooLarge: () => void) {
+    this.maxFrameBytes = maxFrameBytes;
     this.#onTooLarge = onTooLarge;
   }
 
@@ -27,7 +28,7 @@ export class Inbox {
   /** A frame came. */
   frame(text: string): void {
     if (this.#shut) return;
-    if (exceeds(text, this.#maxMessageBytes)) {
+    if (exceeds(text, this.maxFrameBytes)) {
       this.#shut = true;
       this.#onTooLarge();
     } else if (this.#held === undefined) this.#handler!.frame(text);
@@ -50,6 +51,11 @@ export class Inbox {
     }
     this.#held = undefined;
   }
+}
+
+/** The text of a text or a binary frame. */
+export function textOf(data: string | ArrayBuffer | Uint8Array): string {
+  return typeof data === "string" ? data : decodeFrame(data);
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });

@@ -1,5 +1,5 @@
 /** Two sockets joined in memory. Frames arrive in a microtask, as those of a network arrive later: never inside `send`. */
-import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
+import type { CloseInfo, SharedFrame, Socket, SocketHandler } from "../core/transport.js";
 import { Inbox } from "./inbox.js";
 
 /** Makes two sockets, each of which receives what the other sends. Closing either closes both, after what was sent before. */
@@ -23,6 +23,14 @@ class MemorySocket implements Socket {
     this.#inbox = new Inbox(maxMessageBytes, () => this.close(1009, "message is too large"));
   }
 
+  get maxFrameBytes(): number {
+    return this.#inbox.maxFrameBytes;
+  }
+
+  set maxFrameBytes(bytes: number) {
+    this.#inbox.maxFrameBytes = bytes;
+  }
+
   start(handler: SocketHandler): void {
     this.#inbox.start(handler);
   }
@@ -31,6 +39,14 @@ class MemorySocket implements Socket {
     if (!this.#open) return false;
     this.other.#arrive(frame);
     return true;
+  }
+
+  sendShared({ text }: SharedFrame): boolean {
+    return this.send(text);
+  }
+
+  get open(): boolean {
+    return this.#open;
   }
 
   close(code = 1000, reason = ""): void {

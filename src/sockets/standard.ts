@@ -1,6 +1,6 @@
 /** A socket over the standard WebSocket of browsers, workers, Deno, Bun and Node 22. */
 import type { Socket } from "../core/transport.js";
-import { decodeFrame, Inbox } from "./inbox.js";
+import { Inbox, textOf } from "./inbox.js";
 
 /** The part of the standard WebSocket that is used here. */
 export interface StandardWebSocket {
@@ -9,7 +9,8 @@ export interface StandardWebSocket {
   readonly bufferedAmount: number;
   send(data: string): void;
   close(code?: number, reason?: string): void;
-  addEventListener(type: string, listener: (event: any) => void): void;
+  addEventListener(type: string, listener: (event: any) => void, options?: { once: boolean }): void;
+  readonly protocol: string;
 }
 
 const OPEN = 1;
@@ -19,22 +20,31 @@ const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1008: 4400, 10
 export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: number): Socket {
   const inbox = new Inbox(maxMessageBytes, () => webSocket.close(sendable(1009), "message is too large"));
   webSocket.binaryType = "arraybuffer";
-  webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) =>
-    inbox.frame(typeof data === "string" ? data : decodeFrame(data)),
-  );
+  webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => inbox.frame(textOf(data)));
   webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
     inbox.end({ code, reason }),
   );
   // It says nothing, and "close" follows. But the WebSocket of `ws`, made global, throws when nobody listens.
   webSocket.addEventListener("error", () => {});
+  const send = (frame: string): boolean => {
+    if (webSocket.readyState !== OPEN) return false;
+    webSocket.send(frame);
+    return true;
+  };
   return {
     start: (handler) => inbox.start(handler),
-    send(frame) {
-      if (webSocket.readyState !== OPEN) return false;
-      webSocket.send(frame);
-      return true;
+    send,
+    sendShared: ({ text }) => send(text),
+    get open() {
+      return webSocket.readyState === OPEN;
     },
     close: (code, reason) => webSocket.close(sendable(code), reason),
+    get maxFrameBytes() {
+      return inbox.maxFrameBytes;
+    },
+    set maxFrameBytes(bytes) {
+      inbox.maxFrameBytes = bytes;
+    },
     get unsentBytes() {
       return webSocket.bufferedAmount;
     },

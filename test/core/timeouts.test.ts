@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { TimeoutError } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
+import { countDeadlines, LINGER_MS } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/core/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rawPeer, result } from "../support/raw.js";
@@ -99,12 +99,38 @@ describe("the deadlines of all calls", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  it("leave a timer that holds no process, for a second at most", async () => {
+    const { peer, feed } = rawPeer();
+    for (let id = 1; id <= 3; id++) {
+      const call = peer.request("a");
+      expect(countDeadlines()).toEqual({ waiting: 1, armed: true });
+      feed(result(id, id));
+      await call;
+      expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+    }
+    expect(vi.getTimerCount()).toBe(1);
+    await pass(LINGER_MS);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("are kept after a test's clock was taken away with the timer of one that waited", async () => {
+    const { peer, feed } = rawPeer();
+    const first = peer.request("a");
+    feed(result(1, 1));
+    await first;
+    vi.useRealTimers();
+    vi.useFakeTimers();
+    const outcomes = new Outcomes().watch("second", peer.request("b", [], { timeoutMs: 500 }));
+    await pass(500);
+    expect(outcomes.names).toEqual(["second"]);
+  });
+
   it("are forgotten with the answers", async () => {
     const { peer, feed } = rawPeer();
     const calls = [peer.request("a"), peer.request("b", [], { timeoutMs: 5 })];
     feed(result(1, 1));
     feed(result(2, 2));
-    expect(vi.getTimerCount()).toBe(0);
+    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
     expect(await Promise.all(calls)).toEqual([1, 2]);
   });
 

@@ -37,7 +37,7 @@ describe("connect of the entry for every runtime", () => {
     expect(got).toEqual(["welcome"]);
   });
 
-  it("asks for no subprotocol, and sends nothing that was not asked for", async () => {
+  it("offers reciproc.v1, or, with a plain link, nothing", async () => {
     const made: unknown[][] = [];
     stubGlobal(
       class extends WebSocket {
@@ -49,8 +49,12 @@ describe("connect of the entry for every runtime", () => {
     );
     await using server = await serve({ port: 0 });
     await using peer = await connect(server.url);
-    expect(made).toEqual([[server.url]]);
-    expect(peer.state).toBe("open");
+    await using other = await connect(server.url, { link: "plain" });
+    expect(made).toEqual([
+      [server.url, ["reciproc.v1"]],
+      [server.url, []],
+    ]);
+    expect([peer.state, other.state]).toEqual(["open", "open"]);
   });
 
   it("rejects with ConnectError when the connection fails, which cannot say why", async () => {

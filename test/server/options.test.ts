@@ -76,7 +76,7 @@ describe("serve's options", () => {
     const error = await rejection(serve({ port: 0, origin: "*" } as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
-      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, authenticate, origins, hosts, " +
+      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, " +
         "methods, schemas, timeoutMs, fallback, around, limits",
     );
   });

@@ -12,7 +12,7 @@ import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect, Peer, type AnyPeer } from "../../src/core/peer.js";
 import { plain } from "../../src/link/plain.js";
 import { serve, type Server, type ServerContext } from "../../src/node.js";
-import { wsSocket } from "../../src/sockets/ws.js";
+import { WsSocket } from "../../src/sockets/ws.js";
 
 const CYCLES = 10_000;
 const WARM_UP = 2_000;
@@ -49,7 +49,7 @@ interface Client {
 async function open(port: number): Promise<Client> {
   const tcp = connectTcp(port, "127.0.0.1");
   const webSocket = new WebSocket(`ws://127.0.0.1:${port}`, { perMessageDeflate: false, createConnection: () => tcp });
-  const socket = wsSocket(webSocket, MAX_MESSAGE_BYTES);
+  const socket = new WsSocket(webSocket, MAX_MESSAGE_BYTES);
   await once(webSocket, "open");
   const peer = new Peer<AnyMethods, AnyMethods>(plain(socket), {
     methods: { never: () => new Promise(() => {}), echo: (params: unknown) => params },

@@ -1,0 +1,96 @@
+/** What every link promises, in one suite for all of them. */
+import { describe, expect, it } from "vitest";
+import type { CloseInfo, Receiver, Transport } from "../../src/core/transport.js";
+import { SharedMessage } from "../../src/core/transport.js";
+import { turn } from "../support/turns.js";
+
+/** Two ends of a link, joined. */
+export type MakeLink = () => [Transport, Transport];
+
+/** Notes what a link tells, as the peer would see it. */
+export class Heard implements Receiver {
+  readonly messages: unknown[] = [];
+  readonly ends: CloseInfo[] = [];
+
+  receive(text: string): void {
+    this.messages.push(JSON.parse(text));
+  }
+
+  dispatch(value: unknown): void {
+    this.messages.push(value);
+  }
+
+  closed(info: CloseInfo): void {
+    this.ends.push(info);
+  }
+}
+
+/** Lets a memory socket carry what it holds, there and back. */
+export async function carried(): Promise<void> {
+  await turn();
+  await turn();
+}
+
+/** Runs the suite. */
+export function describeLink(name: string, make: MakeLink): void {
+  describe(`${name}: messages`, () => {
+    it.each([1, 2, 3, 50, 500])("arrive whole and in order, %i in a turn, both ways", async (count) => {
+      const [a, b] = make();
+      const [atA, atB] = [new Heard(), new Heard()];
+      a.start(atA);
+      b.start(atB);
+      await carried();
+      const messages = Array.from({ length: count }, (_, i) => ({ i, text: "x".repeat(i % 7 === 0 ? 700 : i) }));
+      for (const message of messages) {
+        expect(a.send(JSON.stringify(message))).toBe(true);
+        expect(b.send(JSON.stringify(message))).toBe(true);
+      }
+      await carried();
+      expect(atB.messages).toEqual(messages);
+      expect(atA.messages).toEqual(messages);
+    });
+
+    it("keep their order among those that go to many", async () => {
+      const [a, b] = make();
+      const heard = new Heard();
+      a.start(new Heard());
+      b.start(heard);
+      await carried();
+      const send = [
+        (i: number) => a.send(`[${i}]`),
+        (i: number) => a.sendShared!(new SharedMessage(`[${i}]`)),
+        (i: number) => a.send(JSON.stringify([i, "x".repeat(2000)])),
+      ];
+      for (let i = 0; i < 60; i++) send[(i * i) % 3]!(i);
+      await carried();
+      expect(heard.messages.map((message) => (message as number[])[0])).toEqual(
+        Array.from({ length: 60 }, (_, i) => i),
+      );
+    });
+
+    it("sent before a close arrive before it", async () => {
+      const [a, b] = make();
+      const heard = new Heard();
+      a.start(new Heard());
+      b.start(heard);
+      await carried();
+      for (let i = 0; i < 5; i++) a.send(`{"n":${i}}`);
+      a.close(4000, "done");
+      await carried();
+      expect(heard.messages).toHaveLength(5);
+      expect(heard.ends).toEqual([{ code: 4000, reason: "done" }]);
+    });
+
+    it("are not taken once it is closed", async () => {
+      const [a, b] = make();
+      a.start(new Heard());
+      b.start(new Heard());
+      await carried();
+      a.close();
+      expect(a.send("{}")).toBe(false);
+      expect(a.sendShared!(new SharedMessage("{}"))).toBe(false);
+      await carried();
+      expect(b.send("{}")).toBe(false);
+    });
+  });
+}

@@ -1,0 +1,154 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage } from "node:http";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { WebSocket, WebSocketServer, type ServerOptions } from "ws";
+import { connect as connectStandard, ConnectError, type Peer } from "../../src/index.js";
+import { connect as connectNode, serve } from "../../src/node.js";
+import { bareHttp, listening, stranger, type Listening } from "../support/network.js";
+import { rejection } from "../support/turns.js";
+
+/** A bare server that knows nothing of this package: it answers every request with its params. */
+async function bareServer(options: ServerOptions, greeting?: string): Promise<Listening<any> & { asked: string[] }> {
+  const http = await bareHttp();
+  const asked: string[] = [];
+  http.server.on("upgrade", (request: IncomingMessage) => asked.push(request.headers["sec-websocket-protocol"] ?? ""));
+  new WebSocketServer({ ...options, server: http.server }).on("connection", (webSocket) => {
+    if (greeting !== undefined) webSocket.send(greeting);
+    webSocket.on("message", (data: Buffer) => {
+      const { id, params } = JSON.parse(data.toString()) as { id: number; params: unknown };
+      webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
+    });
+  });
+  return Object.assign(http, { asked });
+}
+
+/** Answers every upgrade with an HTTP status. */
+async function refusingServer(...statuses: string[]): Promise<Listening<any> & { asked: string[] }> {
+  const asked: string[] = [];
+  const http = await listening(createServer());
+  http.server.on("upgrade", (request, socket) => {
+    asked.push(request.headers["sec-websocket-protocol"] ?? "");
+    socket.end(`HTTP/1.1 ${statuses[asked.length - 1]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
+  });
+  return Object.assign(http, { asked });
+}
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+});
+
+/** Twenty calls of one turn, each with its own answer. */
+async function calls(peer: Peer): Promise<void> {
+  const echoed = await Promise.all(Array.from({ length: 20 }, (_, i) => peer.request("echo", [i])));
+  expect(echoed).toEqual(Array.from({ length: 20 }, (_, i) => [i]));
+}
+
+describe.each([
+  ["from Node", connectNode, () => {}],
+  ["by a standard WebSocket", connectStandard, () => vi.stubGlobal("WebSocket", WebSocket)],
+])("%s, reciproc.v1", (_name, connect, prepare) => {
+  it("is agreed on with a server of this package, which takes fewer frames", async () => {
+    prepare();
+    await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
+    let frames = 0;
+    vi.spyOn(WebSocket.prototype, "send").mockImplementation(function (this: WebSocket, ...args: unknown[]) {
+      frames++;
+      return (send as (...args: unknown[]) => void).apply(this, args);
+    });
+    await using peer = await connect(server.url);
+    await calls(peer);
+    // Two hellos; each way the first message at once, and the rest in packs of about a kilobyte.
+    expect(frames).toBeLessThanOrEqual(2 + 2 * 3);
+    vi.restoreAllMocks();
+  });
+
+  it("is not asked for with a plain link, and refused by a plain server", async () => {
+    prepare();
+    await using bare = await bareServer({ handleProtocols: () => false });
+    await using peer = await connect(bare.url, { link: "plain" });
+    await calls(peer);
+    expect(bare.asked).toEqual([""]);
+    await using server = await serve({ port: 0, link: "plain", methods: { echo: (params: unknown) => params } });
+    await using other = await connect(server.url);
+    await calls(other);
+  });
+
+  it("is given up for a server that ignores subprotocols, at the second try", async () => {
+    prepare();
+    await using bare = await bareServer({ handleProtocols: () => false });
+    await using peer = await connect(bare.url);
+    await calls(peer);
+    expect(bare.asked).toEqual(["reciproc.v1", ""]);
+  });
+
+  it("is plain with a server that agrees to any subprotocol, at the first try", async () => {
+    prepare();
+    await using bare = await bareServer({});
+    await using peer = await connect(bare.url);
+    await calls(peer);
+    expect(bare.asked).toEqual(["reciproc.v1"]);
+  });
+
+  it("is plain with such a server that speaks first, and nothing it said is lost", async () => {
+    prepare();
+    await using bare = await bareServer({}, '{"jsonrpc":"2.0","method":"welcome","params":[1]}');
+    await using peer = await connect(bare.url);
+    const [method, params] = (await new Promise((resolve) =>
+      peer.on("notification", (...args) => resolve(args)),
+    )) as unknown[];
+    expect([method, params]).toEqual(["welcome", [1]]);
+    await calls(peer);
+  });
+
+  it.each([
+    [401, { authenticate: () => null }, "authentication failed"],
+    [503, { limits: { maxConnections: 1 } }, "`limits.maxConnections`, 1, is reached"],
+  ])("tells why a server refuses with %i", async (status, options, reason) => {
+    prepare();
+    await using server = await serve({ port: 0, ...options });
+    const first = "limits" in options ? await connect(server.url) : undefined;
+    const error = await rejection(connect(server.url));
+    expect(error).toBeInstanceOf(ConnectError);
+    expect(error).toMatchObject({ status, message: expect.stringContaining(reason) });
+    expect(server.peers.size).toBe(first === undefined ? 0 : 1);
+    await first?.close();
+  });
+});
+
+const { send } = WebSocket.prototype;
+
+describe("a refused upgrade", () => {
+  it("that offered reciproc.v1 gets 101, bye and a close of its own; no peer is made, and none of its frames is read", async () => {
+    const peers: unknown[] = [];
+    await using server = await serve({ port: 0, origins: [], authenticate: () => null });
+    server.on("peer", (peer) => peers.push(peer));
+    const refused = new Promise((resolve) => server.once("refuse", (refusal) => resolve(refusal)));
+    const webSocket = new WebSocket(server.url, ["reciproc.v1"]);
+    const frames: string[] = [];
+    webSocket.on("message", (data: Buffer) => frames.push(data.toString()));
+    webSocket.on("open", () => webSocket.send('{"jsonrpc":"2.0","id":1,"method":"x"}'));
+    const [code, reason] = (await once(webSocket, "close")) as [number, Buffer];
+    expect([code, reason.toString()]).toEqual([4401, "authentication failed"]);
+    expect(frames).toEqual(['{"bye":{"code":4401,"reason":"authentication failed"}}']);
+    expect(await refused).toMatchObject({ status: 401 });
+    expect(peers).toEqual([]);
+  });
+
+  it("that did not gets the HTTP status", async () => {
+    await using server = await serve({ port: 0, authenticate: () => null });
+    await expect(stranger(server.url)).rejects.toThrow("401");
+    await expect(rejection(connectNode(server.url, { link: "plain" }))).resolves.toMatchObject({ status: 401 });
+  });
+
+  it.each(["400 Bad Request", "426 Upgrade Required"])("with %s is tried again without the offer", async (status) => {
+    await using http = await refusingServer(status, "403 Forbidden");
+    await expect(rejection(connectNode(http.url))).resolves.toMatchObject({ status: 403 });
+    expect(http.asked).toEqual(["reciproc.v1", ""]);
+  });
+
+  it.each(["401 Unauthorized", "404 Not Found", "500 Oops"])("with %s is not: it says why", async (status) => {
+    await using http = await refusingServer(status);
+    await expect(rejection(connectNode(http.url))).resolves.toMatchObject({ status: Number(status.slice(0, 3)) });
+    expect(http.asked).toEqual(["reciproc.v1"]);
+  });
+});

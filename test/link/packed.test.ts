@@ -1,0 +1,201 @@
+import { describe, expect, it } from "vitest";
+import type { Socket } from "../../src/core/transport.js";
+import { PACK_LENGTH, PackedLink } from "../../src/link/packed.js";
+import { plain } from "../../src/link/plain.js";
+import { memorySockets } from "../../src/sockets/memory.js";
+import { carried, describeLink, Heard } from "./behaviour.js";
+
+const HELLO = '{"hello":{}}';
+
+describeLink("packed", () => {
+  const [a, b] = memorySockets(2 ** 20, 2 ** 20);
+  return [new PackedLink(a, "server"), new PackedLink(b, "client")];
+});
+
+describeLink("packed, to a server that only agreed to the subprotocol", () => {
+  const [a, b] = memorySockets(2 ** 20, 2 ** 20);
+  const [server, client] = [plain(a), new PackedLink(b, "client")];
+  server.send('{"first":"frame"}');
+  const { start } = client;
+  // The first frame only settles what the link is; the suite is about those that follow.
+  client.start = (receiver) =>
+    start.call(client, {
+      receive: (text) => text !== '{"first":"frame"}' && receiver.receive(text),
+      dispatch: (value) => receiver.dispatch(value),
+      closed: (info) => receiver.closed(info),
+    });
+  return [server, client];
+});
+
+/** A packed link whose other end is the test's own: it sees and writes frames. */
+function framed(role: "client" | "server"): {
+  link: PackedLink;
+  heard: Heard;
+  far: Socket;
+  frames: string[];
+  ends: number[];
+} {
+  const [near, far] = memorySockets(10_000, 2 ** 20);
+  const frames: string[] = [];
+  const ends: number[] = [];
+  far.start({ frame: (text) => frames.push(text), closed: ({ code }) => ends.push(code) });
+  const link = new PackedLink(near, role);
+  const heard = new Heard();
+  link.start(heard);
+  return { link, heard, far, frames, ends };
+}
+
+/** One whose hellos are said, and taken away. */
+async function settled(): Promise<ReturnType<typeof framed>> {
+  const ends = framed("client");
+  ends.far.send(HELLO);
+  await carried();
+  expect(ends.frames.splice(0)).toEqual([HELLO]);
+  return ends;
+}
+
+describe("the first frames", () => {
+  it("are a server's hello, then a client's, and only then packs", async () => {
+    const { link, far, frames } = framed("client");
+    link.send('{"before":1}');
+    await carried();
+    expect(frames).toEqual(['{"before":1}']);
+    far.send(HELLO);
+    await carried();
+    link.send('{"after":1}');
+    await carried();
+    expect(frames.slice(1)).toEqual([HELLO, '[{"after":1}]']);
+  });
+
+  it("of a server are hello and packs at once, while its client still speaks plainly", async () => {
+    const { link, heard, far, frames } = framed("server");
+    link.send('{"n":1}');
+    far.send('{"plain":1}');
+    far.send('[{"plain":"batch"}]');
+    far.send(HELLO);
+    far.send('[{"packed":1},{"packed":2}]');
+    await carried();
+    expect(frames).toEqual([HELLO, '[{"n":1}]']);
+    expect(heard.messages).toEqual([{ plain: 1 }, [{ plain: "batch" }], { packed: 1 }, { packed: 2 }]);
+  });
+
+  it("leave a link plain for good when a server's first is not hello", async () => {
+    const { link, heard, far, frames } = framed("client");
+    far.send('{"jsonrpc":"2.0","method":"welcome"}');
+    far.send(HELLO);
+    await carried();
+    expect(heard.messages).toEqual([{ jsonrpc: "2.0", method: "welcome" }, { hello: {} }]);
+    link.send("{}");
+    await carried();
+    expect(frames).toEqual(["{}"]);
+  });
+
+  it("may be a hello with members of a later version", async () => {
+    const { link, far, frames } = framed("client");
+    far.send('{"hello":{"session":true},"more":1}');
+    await carried();
+    link.send("{}");
+    await carried();
+    expect(frames).toEqual([HELLO, "[{}]"]);
+  });
+});
+
+describe("a pack", () => {
+  it("is one frame for all small messages of a turn but the first", async () => {
+    const { link, frames } = await settled();
+    for (let i = 0; i < 10; i++) link.send(`{"i":${i}}`);
+    await carried();
+    expect(frames).toHaveLength(2);
+    expect(frames.flatMap((frame) => JSON.parse(frame) as { i: number }[]).map(({ i }) => i)).toEqual([
+      0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+    ]);
+  });
+
+  it("leaves at once at its bound, and is never much longer", async () => {
+    const { link, frames } = await settled();
+    const message = JSON.stringify({ text: "x".repeat(40) });
+    for (let i = 0; i < 1000; i++) link.send(message);
+    await carried();
+    expect(Math.max(...frames.map((frame) => frame.length))).toBeLessThanOrEqual(PACK_LENGTH + message.length);
+    const packs = (1000 * (message.length + 1)) / PACK_LENGTH;
+    expect(frames.length).toBeLessThan(packs * 1.2 + 2);
+    expect(frames.flatMap((frame) => JSON.parse(frame) as unknown[])).toHaveLength(1000);
+  });
+
+  it("does not hold a long message back, nor what came before it", async () => {
+    const { link, frames } = await settled();
+    link.send('{"i":0}');
+    link.send('{"i":1}');
+    link.send(JSON.stringify({ text: "x".repeat(2 * PACK_LENGTH) }));
+    // No turn has ended: what a memory socket was given by now has left.
+    await Promise.resolve();
+    expect(frames.map((frame) => (JSON.parse(frame) as unknown[]).length)).toEqual([1, 1, 1]);
+  });
+
+  it("holds a batch as an array of its own", async () => {
+    const { heard, far } = await settled();
+    far.send('[[{"a":1},{"b":2}],[],{"c":3}]');
+    await carried();
+    expect(heard.messages).toEqual([[{ a: 1 }, { b: 2 }], [], { c: 3 }]);
+  });
+
+  it("may be empty", async () => {
+    const { heard, far, ends } = await settled();
+    far.send("[]");
+    far.send('[{"c":3}]');
+    await carried();
+    expect(heard.messages).toEqual([{ c: 3 }]);
+    expect(ends).toEqual([]);
+  });
+
+  it("hands over elements that are no messages, for the peer to refuse", async () => {
+    const { heard, far } = await settled();
+    far.send('[1,null,{"ok":true},"x"]');
+    await carried();
+    expect(heard.messages).toEqual([1, null, { ok: true }, "x"]);
+  });
+
+  it("may hold a message of exactly the longest length, and not one byte more", async () => {
+    const { heard, far, ends } = await settled();
+    const longest = JSON.stringify(["x".repeat(10_000 - 4)]);
+    far.send(`[${longest}]`);
+    await carried();
+    expect(heard.messages).toHaveLength(1);
+    far.send(`[${longest} ]`);
+    await carried();
+    expect(ends).toEqual([1009]);
+    expect(heard.messages).toHaveLength(1);
+  });
+
+  it.each(["[1,", '"text"', "1", "null", "", "[1][2]", "nonsense"])(
+    "that is %j closes with 1002, and nothing after it is read",
+    async (frame) => {
+      const { heard, far, ends } = await settled();
+      far.send(frame);
+      far.send('[{"late":1}]');
+      await carried();
+      expect(ends).toEqual([1002]);
+      expect(heard.messages).toEqual([]);
+      expect(heard.ends.map(({ code }) => code)).toEqual([1002]);
+    },
+  );
+});
+
+describe("a control frame", () => {
+  it.each(["1", '"now"', "null", '{"at":1}'])("ping %s is answered with its pong, at once", async (value) => {
+    const { far, frames } = await settled();
+    far.send(`{"ping":${value}}`);
+    await carried();
+    expect(frames).toEqual([`{"pong":${value}}`]);
+  });
+
+  it("of a later version is ignored, a pong and a second hello too", async () => {
+    const { heard, far, frames, ends } = await settled();
+    for (const frame of ['{"pong":1}', HELLO, '{"ack":7}', "{}"]) far.send(frame);
+    far.send('[{"n":1}]');
+    await carried();
+    expect(heard.messages).toEqual([{ n: 1 }]);
+    expect(frames).toEqual([]);
+    expect(ends).toEqual([]);
+  });
+});
