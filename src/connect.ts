@@ -156,7 +156,10 @@ function webSocketUrl(url: string | URL): URL {
   const target = new URL(url, base);
   target.protocol = target.protocol.replace("http", "ws");
   target.hash = "";
-  if (target.protocol !== "ws:" && target.protocol !== "wss:") throw expected("url", "a ws: or wss: address", url);
+  if (target.protocol !== "ws:" && target.protocol !== "wss:") {
+    // Without what may be secret in it.
+    throw expected("url", "a ws: or wss: address", target.protocol);
+  }
   return target;
 }
 

@@ -7,7 +7,7 @@ import { encodeError, encodeInternalError, encodeResult, exceeds } from "./codec
 import { CallContext } from "./context.js";
 import { ErrorCode, RpcError } from "./errors.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
-import { observed } from "./observed.js";
+import { isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
 import type { AnyHandler, CallRecord, Settings } from "./settings.js";
 
@@ -27,10 +27,11 @@ export class Dispatcher {
   readonly #peer: unknown;
   /** Calls whose handler has returned a promise that is not settled. A synchronous handler is never in here. */
   readonly #running = new Set<CallContext>();
+  /** How many of those are requests. */
+  #requests = 0;
   /** Calls whose handler has not returned: one, or more when a transport answers inside `send`. */
   readonly #starting: CallContext[] = [];
   #added: Map<string, AnyHandler> | undefined;
-  #inFlight = 0;
 
   constructor(host: Host, peer: unknown, settings: Settings) {
     this.#host = host;
@@ -55,9 +56,7 @@ export class Dispatcher {
 
   /** Runs a request and answers it, into `slot` when it came in a batch. */
   request({ method, params, id }: RequestMessage, slot?: Slot): void {
-    if (this.#inFlight >= this.#settings.limits.maxInFlight) {
-      return this.#send(id, encodeError(id, { code: ErrorCode.Busy, message: "Server is busy" }), slot);
-    }
+    if (this.#requests >= this.#settings.limits.maxInFlight) return this.#send(id, encodeError(id, busy()), slot);
     const context = new this.#settings.owner.Context(this.#peer, method, id);
     let result: unknown;
     try {
@@ -76,6 +75,8 @@ export class Dispatcher {
 
   /** Runs a notification. Nothing is ever answered: what goes wrong is reported here (section 4.1). */
   notification({ method, params }: NotificationMessage): void {
+    // Counted apart, so that a notification that some request waits for is not refused because of it.
+    if (this.#running.size - this.#requests >= this.#settings.limits.maxInFlight) return this.#host.report(busy());
     const context = new this.#settings.owner.Context(this.#peer, method, undefined);
     const fail = (error: unknown): void => this.#host.report(error);
     try {
@@ -107,26 +108,23 @@ export class Dispatcher {
     succeed: (value: unknown) => void,
     fail: (error: unknown) => void,
   ): void {
-    this.#running.add(context);
     const weight = context.id === undefined ? 0 : 1;
-    this.#inFlight += weight;
-    const done = (): void => {
-      this.#running.delete(context);
-      this.#inFlight -= weight;
-    };
-    const settleError = (error: unknown): void => {
-      done();
-      fail(error);
-    };
+    this.#requests += weight;
+    this.#running.add(context);
+    // Whatever a hostile promise does, the call ends once: with its first word.
+    const once =
+      <T>(end: (outcome: T) => void) =>
+      (outcome: T): void => {
+        if (!this.#running.delete(context)) return;
+        this.#requests -= weight;
+        end(outcome);
+      };
     try {
       // An async function would cost one more promise for every call.
-      Promise.resolve(result).then((value) => {
-        done();
-        succeed(value);
-      }, settleError);
+      Promise.resolve(result).then(once(succeed), once(fail));
     } catch (error) {
       // A promise with a `then` of its own that throws.
-      settleError(error);
+      once(fail)(error);
     }
   }
 
@@ -187,12 +185,11 @@ export class Dispatcher {
   }
 }
 
+function busy(): RpcError {
+  return new RpcError(ErrorCode.Busy, "Server is busy");
+}
+
 function tooLarge(id: Id, maxReplyBytes: number): string {
   const { ResponseTooLarge: code } = ErrorCode;
   return encodeError(id, { code, message: "Response is too large", data: { maxReplyBytes } });
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value instanceof Promise) return true;
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }

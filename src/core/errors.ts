@@ -45,6 +45,8 @@ export class RpcError extends Error {
   readonly code: number;
   /** Anything with a JSON form; `undefined` is left out. */
   readonly data: unknown;
+  /** The method whose answer this is, for an error that was received; never sent. */
+  declare method?: string;
 
   constructor(code: number, message: string, data?: unknown, options?: ErrorOptions) {
     if (!Number.isInteger(code)) throw expected("code", "an integer", code);

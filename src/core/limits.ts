@@ -9,9 +9,9 @@ export interface PeerLimits {
   maxReplyBytes: number;
   /** Most entries of an incoming batch. A larger one is refused whole with -32010. Default 1,000; `Infinity` turns it off. */
   maxBatchEntries: number;
-  /** Most incoming requests that run at once. Further ones are refused with -32009. Default 1,024; `Infinity` turns it off. */
+  /** Most incoming requests that run at once. Further ones are refused with -32009. As many notifications may run; further ones are dropped, and told as `error`. Default 1,024; `Infinity` turns it off. */
   maxInFlight: number;
-  /** Most malformed messages within a minute. The next one closes the connection with 1008. Default 100; `Infinity` turns it off. */
+  /** Most malformed messages within a minute, counted from the first. The next one closes the connection with 1008. Default 100; `Infinity` turns it off. */
   maxMalformedPerMinute: number;
 }
 

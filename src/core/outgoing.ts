@@ -4,7 +4,7 @@ import type { CallOptions } from "./contract.js";
 import { ConnectionLostError, expected } from "./errors.js";
 import { checkTimeout } from "./limits.js";
 import type { Id } from "./message.js";
-import { observed } from "./observed.js";
+import { observed } from "./promises.js";
 import { PendingCall, PendingCalls } from "./pending.js";
 import type { CallRecord, Settings } from "./settings.js";
 
@@ -52,13 +52,15 @@ export class Outgoing {
 
   /** Notifies, and answers whether the message was taken. Throws a `TypeError` for a message that cannot be encoded. */
   notify(method: string, params: unknown, deliver = this.#now): boolean {
+    // Also where `around` may change it: what cannot be encoded is the caller's mistake, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { around } = this.#settings;
     if (around === undefined) return deliver(text);
     const call = this.#describe(method, params, undefined);
     let taken = this.#line.ended === undefined;
     const deliverCall = async (): Promise<void> => {
-      taken = deliver(call.params === params ? text : encodeNotification(method, call.params as object));
+      // Once more: the params may have been changed in place.
+      taken = deliver(encodeNotification(method, call.params as object));
     };
     const next = (): Promise<void> => observed(deliverCall());
     new Promise((resolve) => resolve(around(call, next))).catch((error: unknown) => this.#line.report(error));
@@ -94,7 +96,7 @@ export class Outgoing {
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const wait = this.#checkWait(options);
-      wait.signal?.throwIfAborted();
+      if (wait.signal?.aborted) throw wait.signal.reason;
       const text = encodeRequest(id, method, params as object);
       const { ended } = this.#line;
       if (ended !== undefined) throw new ConnectionLostError(method, "not-sent", ended);
@@ -177,5 +179,6 @@ export class OutgoingBatch {
 
 /** By its shape: another realm's AbortSignal is no instance of this one's. */
 function isSignal(value: unknown): boolean {
-  return typeof (value as AbortSignal | null)?.aborted === "boolean";
+  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
+  return typeof aborted === "boolean" && typeof addEventListener === "function";
 }

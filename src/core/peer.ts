@@ -96,7 +96,7 @@ export interface PeerOptions<Ctx = any> {
 export type Options<L, Ctx> = PeerOptions<Ctx> & {
   /** A Standard Schema for the params of some methods. What does not fit is answered with -32602. Without one, params are unchecked. */
   schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
-} & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> } : { methods: Handlers<L, Ctx> });
+} & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> | undefined } : { methods: Handlers<L, Ctx> });
 
 /** Collects requests and notifications and sends them as one JSON-RPC batch (section 6). */
 export interface Batch<R extends Contract<R>> extends Caller<R> {
@@ -250,6 +250,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     if (code !== 1000 && !(Number.isInteger(code) && code >= 3000 && code <= 4999)) {
       throw expected("code", "1000 or a whole number from 3000 to 4999", code);
     }
+    if (typeof reason !== "string") throw expected("reason", "a string", reason);
     this.#end(code, reason);
     await this.closed;
   }

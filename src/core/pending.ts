@@ -92,7 +92,7 @@ export class PendingCalls {
     if (call === undefined) return undefined;
     if (kind === "broken") call.reject(brokenResponse(response));
     else if (response.result !== undefined) call.resolve(response.result);
-    else call.reject(remoteError(response as ErrorMessage));
+    else call.reject(remoteError(call, response as ErrorMessage));
     return call;
   }
 
@@ -103,11 +103,14 @@ export class PendingCalls {
     }
   }
 
-  /** A batch that is refused whole is answered by one error with id null. It can only be matched while a single batch waits. */
+  /**
+   * A batch that is refused whole is answered by one error with id null. Every id sent from here can be read, so it is about
+   * a batch (section 5); which one can only be known while a single batch waits.
+   */
   refuseBatch(response: ErrorMessage): boolean {
-    if (this.#batches.size !== 1) return false;
     const [batch] = this.#batches;
-    for (const call of batch!) this.fail(call.id, remoteError(response));
+    if (this.#batches.size !== 1) return false;
+    for (const call of batch!) this.fail(call.id, remoteError(call, response));
     return true;
   }
 
@@ -135,6 +138,7 @@ export class PendingCalls {
   }
 }
 
-function remoteError({ error }: ErrorMessage): RpcError {
-  return new RpcError(error.code, error.message, error.data);
+function remoteError({ method }: PendingCall, { error }: ErrorMessage): RpcError {
+  const { code, message, data } = error;
+  return Object.assign(new RpcError(code, message, data), { method });
 }

@@ -136,7 +136,7 @@ export class Router {
   /** Counts a malformed message; false when it was one too many and the connection is closed for it. */
   #toleratesMalformed(): boolean {
     const now = performance.now();
-    if (now - this.#malformedSince > MINUTE_MS) {
+    if (this.#malformed === 0 || now - this.#malformedSince > MINUTE_MS) {
       this.#malformedSince = now;
       this.#malformed = 0;
     }

@@ -1,10 +1,11 @@
 /** Checking params with any validator that speaks Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
 import { ErrorCode, RpcError } from "./errors.js";
+import { isThenable } from "./promises.js";
 
 /** The part of Standard Schema, version 1, that is used here. */
 export interface StandardSchema<Output = unknown> {
   readonly "~standard": {
-    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    readonly validate: (value: unknown) => SchemaResult<Output> | PromiseLike<SchemaResult<Output>>;
   };
 }
 
@@ -31,7 +32,7 @@ export function validate(schema: StandardSchema, params: unknown, accept: (param
     throw new RpcError(ErrorCode.InvalidParams, "Invalid params", { issues: result.issues.map(plain) });
   };
   const result = schema["~standard"].validate(params);
-  return result instanceof Promise ? result.then(judge) : judge(result);
+  return isThenable(result) ? Promise.resolve(result).then(judge) : judge(result);
 }
 
 /** Issues carry more than their message and path (zod's hold the input): none of that leaves the process. */

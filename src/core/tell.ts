@@ -1,9 +1,9 @@
-/** Emitting events to listeners that may throw. */
+/** Emitting events to listeners that may fail. */
 import type { EventEmitter } from "eventemitter3";
 
 /**
- * Emits, and hands what a listener throws to `failed`: a listener must not break what told it. What an `error` listener
- * throws has nobody left to take it, and surfaces as an uncaught exception.
+ * Tells every listener, and hands what one throws or rejects with to `failed`: a listener must break neither what told it
+ * nor the listeners after it. What an `error` listener fails with has nobody left to take it, and surfaces as uncaught.
  */
 export function tell(
   emitter: EventEmitter<any>,
@@ -11,10 +11,16 @@ export function tell(
   args: unknown[],
   failed: (error: unknown) => void = uncaught,
 ): void {
-  try {
-    emitter.emit(event, ...args);
-  } catch (error) {
-    failed(error);
+  // `emit` would stop at the first that throws, and drop the promises of those that are asynchronous.
+  for (const listener of emitter.listeners(event)) {
+    // Takes out only what `once` added.
+    emitter.removeListener(event, listener, undefined, true);
+    try {
+      const result: unknown = listener.apply(emitter, args);
+      if (result instanceof Promise) result.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
   }
 }
 

@@ -7,7 +7,7 @@ import { checkKnown } from "../core/limits.js";
 import type { Context, Options } from "../core/peer.js";
 import { checkHandler, type AnyOptions } from "../core/settings.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
-import type { OriginRules } from "./origin.js";
+import { isHost, type OriginRules } from "./origin.js";
 import type { Server } from "./server.js";
 
 /** What a server's handler is told about its call. */
@@ -35,7 +35,7 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
   /** The only path that is served, such as `"/rpc"`. Default: every path. */
   path?: string | undefined;
   /**
-   * Says who asks, before there is a connection: what it answers becomes `peer.data`. Null, undefined, a throw or a
+   * Says who asks, before there is a connection: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
    * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
    */
   authenticate?: ((request: IncomingMessage) => D | null | undefined | Promise<D | null | undefined>) | undefined;
@@ -47,7 +47,7 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
   limits?: Partial<ServerLimits> | undefined;
 } & Options<L, ServerContext<L, R, D>>;
 
-type Authenticate = (request: IncomingMessage) => unknown;
+export type Authenticate = (request: IncomingMessage) => unknown;
 
 /** The options of a server after checking. */
 export interface CheckedOptions extends OriginRules {
@@ -93,9 +93,7 @@ export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unkno
     // Not by truthiness: a null by mistake must not open the door to everybody.
     authenticate: authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
     origins: check("origins", 'a list of origins such as "https://example.org", or "*"', origins, isOrigins),
-    hosts: check("hosts", 'a list of names such as "example.org"', hosts, isTextList)?.map((name) =>
-      name.toLowerCase(),
-    ),
+    hosts: check("hosts", 'a list of names such as "example.org"', hosts, isHosts)?.map((name) => name.toLowerCase()),
     limits: split.own,
     peer: { ...(peer as AnyOptions), limits: split.peers },
   };
@@ -114,8 +112,8 @@ function isText(value: unknown): boolean {
   return typeof value === "string" && value !== "";
 }
 
-function isTextList(value: unknown): boolean {
-  return Array.isArray(value) && value.every(isText);
+function isHosts(value: readonly unknown[]): boolean {
+  return Array.isArray(value) && value.every((name) => isText(name) && isHost(name as string));
 }
 
 function isPath(value: unknown): boolean {
@@ -128,12 +126,12 @@ function isLink(value: unknown): boolean {
 
 /** As browsers send them: no path, no trailing slash, lower case. Anything else would never match. */
 function isOrigins(value: readonly string[] | "*"): boolean {
-  return value === "*" || (isTextList(value) && value.every(isOrigin));
+  return value === "*" || (Array.isArray(value) && value.every(isOrigin));
 }
 
 /** The origin of schemes that the URL standard does not know (an app's own) is opaque; their text is taken as it is. */
-function isOrigin(text: string): boolean {
-  if (text === "null") return true;
+function isOrigin(text: unknown): boolean {
+  if (typeof text !== "string" || !/^[a-z][a-z0-9+.-]*:\/\/[^/*]+$/.test(text)) return text === "null";
   if (!URL.canParse(text)) return false;
   const { origin } = new URL(text);
   return origin === text || origin === "null";

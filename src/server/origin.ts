@@ -30,19 +30,34 @@ export function refuseHost(host: string, boundToLoopback: boolean, { hosts }: Or
 }
 
 /** Why a request's `Origin` is refused, naming the cure; `undefined` when it is allowed. No header means no browser. */
-export function refuseOrigin(origin: string | undefined, host: string, { origins }: OriginRules): string | undefined {
+export function refuseOrigin(
+  origin: string | undefined,
+  host: string,
+  isTls: boolean,
+  { origins }: OriginRules,
+): string | undefined {
   if (origin === undefined || origins === "*" || origins?.includes(origin)) return undefined;
-  if (sameHost(origin, host)) return undefined;
+  if (sameHost(origin, host, isTls)) return undefined;
   return `Origin "${origin}" is not allowed; if it is yours, list it in \`origins\``;
 }
 
-/** A page of the same host, or a page of this machine (a dev server on another port) to a server of this machine. */
-function sameHost(origin: string, host: string): boolean {
+/**
+ * A page of the same host, or a page of this machine (a dev server on another port) to a server of this machine. A page that
+ * came without TLS may have been changed on its way, so it is not of the same host as a server with TLS.
+ */
+function sameHost(origin: string, host: string, isTls: boolean): boolean {
   const from = URL.canParse(origin) ? new URL(origin) : undefined;
   // Read with the origin's scheme, so that ":443" is the default port where it is one.
   const to = from && parseHost(host, from.protocol);
   if (from === undefined || to === undefined || from.hostname === "") return false;
-  return from.host === to.host || (LOOPBACK_NAMES.has(from.hostname) && LOOPBACK_NAMES.has(to.hostname));
+  if (LOOPBACK_NAMES.has(from.hostname) && LOOPBACK_NAMES.has(to.hostname)) return true;
+  return from.host === to.host && !(isTls && from.protocol === "http:");
+}
+
+/** Whether `name` can be what a `Host` header holds, with or without its port. */
+export function isHost(name: string): boolean {
+  const url = parseHost(name);
+  return url !== undefined && (url.host === name.toLowerCase() || `${url.hostname}:80` === name.toLowerCase());
 }
 
 function parseHost(host: string, protocol = "http:"): URL | undefined {

@@ -1,10 +1,12 @@
 /** A server: many peers that share their handlers, who gets in, and what is sent to many at once. */
 import { EventEmitter } from "eventemitter3";
+import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import { CallContext } from "../core/context.js";
+import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { endPeer, Peer, type AnyPeer } from "../core/peer.js";
 import { Settings } from "../core/settings.js";
@@ -14,8 +16,8 @@ import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL, sayBye } from "../link/packe
 import { plain } from "../link/plain.js";
 import { CLOSE_TIMEOUT_MS, WsSocket } from "../sockets/ws.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
-import { checkOptions, type CheckedOptions, type ServeOptions } from "./options.js";
-import { answerRefusal, checkOrigin, runAuthenticate, type Refusal, type Verdict } from "./upgrade.js";
+import { checkOptions, type Authenticate, type CheckedOptions, type ServeOptions } from "./options.js";
+import { answerRefusal, checkHandshake, checkOrigin, runAuthenticate, type Refusal } from "./upgrade.js";
 
 /** What a server emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
@@ -46,8 +48,10 @@ export class Server<
   readonly #topics = new Topics<L, R, D>();
   readonly #upgrader: WebSocketServer;
   readonly #http: HttpServer | undefined;
-  /** Sockets whose upgrade is being decided. */
+  /** Sockets whose upgrade is being decided, or whose `authenticate` still runs. */
   readonly #upgrading = new Set<Duplex>();
+  /** Sockets that were let in and are not closed, those of closing peers included. */
+  readonly #sockets = new Set<Duplex>();
   #closed: Promise<void> | undefined;
 
   /** Use `serve`. Throws a `TypeError` for bad options. */
@@ -70,7 +74,9 @@ export class Server<
       // Left to itself, `ws` agrees to any subprotocol it never heard of.
       handleProtocols: (offered) => (this.#options.link === "packed" && offered.has(PROTOCOL) ? PROTOCOL : false),
     } as ServerOptions);
-    this.#http = this.#options.server ?? (this.#options.port === undefined ? undefined : createServer(answerPlainHttp));
+    this.#http =
+      this.#options.server ??
+      (this.#options.port === undefined ? undefined : makeHttp(this.#options.limits.handshakeTimeoutMs));
     if (this.#http !== undefined) this.#attach(this.#http);
   }
 
@@ -93,6 +99,7 @@ export class Server<
     const peer = new Peer<L, R, D>(transport, this.#settings as never);
     peer.data = data;
     if (peer.state === "open") this.#peers.add(peer);
+    if (this.#closed !== undefined) endPeer(peer, 1001, CLOSING);
     return peer;
   }
 
@@ -100,22 +107,39 @@ export class Server<
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const refusal = this.#checkUpgrade(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    const { authenticate, limits } = this.#options;
-    const upgrade = (data: D): void =>
-      this.#upgrader.handleUpgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, data, request));
-    if (authenticate === undefined) return upgrade(undefined as D);
+    this.#sockets.add(socket);
+    socket.once("close", () => this.#sockets.delete(socket));
+    const { authenticate } = this.#options;
+    if (authenticate === undefined)
+      this.#upgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, undefined as D, request));
+    else this.#authenticate(authenticate, request, socket, head);
+  }
+
+  #authenticate(authenticate: Authenticate, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const { verdict, settled } = runAuthenticate(authenticate, request, this.#options.limits.handshakeTimeoutMs);
     this.#upgrading.add(socket);
-    socket.once("close", () => this.#upgrading.delete(socket));
     // Until `ws` takes the socket, nobody else listens, and an error without a listener ends the process.
     socket.on("error", ignore);
-    const decide = (verdict: Verdict<unknown>): void => {
-      this.#upgrading.delete(socket);
+    void verdict.then((decision) => {
       socket.off("error", ignore);
-      if ("error" in verdict) this.#report(verdict.error);
-      if ("refusal" in verdict) return this.#refuse(verdict.refusal, request, socket, head);
-      if (this.#closed === undefined) upgrade(verdict.data as D);
-    };
-    void runAuthenticate(authenticate, request, limits.handshakeTimeoutMs).then(decide);
+      if ("refusal" in decision) return this.#refuse(decision.refusal, request, socket, head);
+      if (this.#closed !== undefined) return;
+      this.#upgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, decision.data as D, request));
+    });
+    // Its work goes on after its time is up or its client is gone, and counts as a connection until it ends.
+    void settled.then((outcome) => {
+      this.#upgrading.delete(socket);
+      if ("error" in outcome) this.#report(outcome.error);
+    });
+  }
+
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: WebSocket) => void): void {
+    try {
+      this.#upgrader.handleUpgrade(request, socket, head, use);
+    } catch (error) {
+      // Somebody else has taken this socket.
+      this.#report(error);
+    }
   }
 
   /**
@@ -150,13 +174,25 @@ export class Server<
     if (this.#servesPath(request)) return this.handleUpgrade(request, socket, head);
     const ours = [...attached.get(this.#http!)!];
     // A listener that is not ours, such as a development server's, may serve the path: then it is not ours to refuse.
-    if (this.#http!.listenerCount("upgrade") > ours.length) return;
+    if (this.#http!.listenerCount("upgrade") > ours.length) {
+      // Should it leave the socket alone as well, an error on it must not end the process.
+      socket.on("error", ignore);
+      return;
+    }
     const isServed = ours.some((server) => server.#servesPath(request));
     if (!isServed && ours[0] === this) this.handleUpgrade(request, socket, head);
   };
 
   #attach(http: HttpServer): void {
     const ours = attached.get(http) ?? new Set();
+    const { path } = this.#options;
+    for (const server of ours) {
+      const other = server.#options;
+      if (other.path !== undefined && path !== undefined && other.path !== path) continue;
+      throw new TypeError(
+        `This HTTP server has a server at \`path\` "${other.path ?? "(any)"}" already, got "${path ?? "(any)"}"`,
+      );
+    }
     attached.set(http, ours.add(this));
     http.on("upgrade", this.#onUpgrade);
   }
@@ -173,10 +209,13 @@ export class Server<
 
   #checkUpgrade(request: IncomingMessage): Refusal | undefined {
     const { path, limits } = this.#options;
+    const malformed = checkHandshake(request);
+    if (malformed !== undefined) return malformed;
     if (this.#closed !== undefined) return { status: 503, reason: "the server is closing" };
     if (!this.#servesPath(request))
       return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
-    if (this.#peers.size + this.#upgrading.size >= limits.maxConnections) {
+    const abandoned = [...this.#upgrading].filter((socket) => !this.#sockets.has(socket)).length;
+    if (this.#sockets.size + abandoned >= limits.maxConnections) {
       return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
     }
     const address = this.#http?.address();
@@ -186,7 +225,7 @@ export class Server<
 
   #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex, head: Buffer): void {
     if (this.#options.link === "packed" && BYE_STATUS.has(refusal.status) && offers(request, PROTOCOL)) {
-      this.#upgrader.handleUpgrade(request, socket, head, (webSocket) => dismiss(webSocket, refusal));
+      this.#upgrade(request, socket, head, (webSocket) => dismiss(webSocket, refusal));
     } else answerRefusal(socket, refusal);
     tell(this, "refuse", [refusal, request], (error) => this.#report(error));
   }
@@ -210,8 +249,11 @@ export class Server<
   async #shutDown(): Promise<void> {
     for (const socket of this.#upgrading) socket.destroy();
     const peers = [...this.#peers];
-    for (const peer of peers) endPeer(peer, 1001, "the server is closing");
-    await Promise.all(peers.map((peer) => peer.closed));
+    for (const peer of peers) endPeer(peer, 1001, CLOSING);
+    await Promise.all([
+      ...peers.map((peer) => peer.closed),
+      ...[...this.#sockets].map((socket) => once(socket, "close")),
+    ]);
     // Not before: whoever came meanwhile was refused with 503.
     if (this.#http !== undefined) this.#detach(this.#http);
     if (this.#http === undefined || this.#options.server !== undefined || !this.#http.listening) return;
@@ -221,6 +263,10 @@ export class Server<
     await closed;
   }
 }
+
+const CLOSING = "the server is closing";
+/** How long somebody who is not let in may take to answer the close. */
+const DISMISS_MS = 1000;
 
 /** What a browser must be told in a frame, because it shows a page no HTTP status. */
 const BYE_STATUS = new Set([401, 403, 503]);
@@ -235,6 +281,7 @@ function dismiss(webSocket: WebSocket, { status, reason }: Refusal): void {
   webSocket.on("error", ignore);
   webSocket.send(sayBye({ code: 4000 + status, reason }));
   webSocket.close(4000 + status, cutReason(reason));
+  setTimeout(() => webSocket.terminate(), DISMISS_MS).unref();
 }
 
 /** The `context` of a server's calls. */
@@ -244,6 +291,17 @@ function contextOf(server: unknown): typeof CallContext {
       return server;
     }
   };
+}
+
+/** An HTTP server that has nothing to do but to upgrade. A request must be complete in time; Node looks every so often. */
+function makeHttp(timeoutMs: number): HttpServer {
+  const limit = timeoutMs === Infinity ? 0 : Math.min(timeoutMs, LONGEST_DELAY_MS);
+  const times = {
+    headersTimeout: limit,
+    requestTimeout: limit,
+    connectionsCheckingInterval: Math.min(limit || 30_000, 1000),
+  };
+  return createServer({ ...times, keepAliveTimeout: 5000 }, answerPlainHttp);
 }
 
 function answerPlainHttp(_request: IncomingMessage, response: ServerResponse): void {

@@ -1,22 +1,32 @@
 /** The gate: what an upgrade request must pass before there is a WebSocket. */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
+import type { TLSSocket } from "node:tls";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { isLoopback, refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
 
 /** Why an upgrade was refused: the `refuse` event's argument, and the HTTP answer. */
 export interface Refusal {
-  /** The HTTP status: 401, 403, 404 or 503. */
+  /** The HTTP status: 400, 401, 403, 404, 405, 426 or 503. */
   readonly status: number;
   /** What rule was broken, by what value, and where there is one, the option that allows it. */
   readonly reason: string;
 }
 
-const STATUS_TEXT: Record<number, string> = {
+const STATUS_TEXT: Readonly<Record<number, string>> = {
+  400: "Bad Request",
   401: "Unauthorized",
   403: "Forbidden",
   404: "Not Found",
+  405: "Method Not Allowed",
+  426: "Upgrade Required",
   503: "Service Unavailable",
+};
+
+const EXTRA_HEADERS: Readonly<Record<number, string>> = {
+  405: "Allow: GET",
+  426: "Sec-WebSocket-Version: 13",
+  503: "Retry-After: 5",
 };
 
 /** Answers an upgrade request with an HTTP error and ends its socket. */
@@ -28,11 +38,24 @@ export function answerRefusal(socket: Duplex, { status, reason }: Refusal): void
     "Content-Type: text/plain; charset=utf-8",
     `Content-Length: ${Buffer.byteLength(body)}`,
   ];
-  if (status === 503) headers.push("Retry-After: 5");
+  const extra = EXTRA_HEADERS[status];
+  if (extra !== undefined) headers.push(extra);
   // Nobody else listens by now, and whoever is refused may be gone: an error without a listener would end the process.
   socket.on("error", () => socket.destroy());
   socket.once("finish", () => socket.destroy());
   socket.end(`${headers.join("\r\n")}\r\n\r\n${body}`);
+}
+
+/** Checks that it is a WebSocket handshake at all (RFC 6455, section 4.2.1), before anything is run for it. */
+export function checkHandshake({ method, headers }: IncomingMessage): Refusal | undefined {
+  const { upgrade = "", "sec-websocket-key": key = "", "sec-websocket-version": version = "" } = headers;
+  if (method !== "GET") return { status: 405, reason: `a WebSocket is opened by GET, not by ${method}` };
+  if (upgrade.toLowerCase() !== "websocket")
+    return { status: 400, reason: `\`Upgrade\` is "${upgrade}", not "websocket"` };
+  if (!/^[+/0-9A-Za-z]{22}==$/.test(key))
+    return { status: 400, reason: "`Sec-WebSocket-Key` is not 16 bytes in base64" };
+  if (version !== "13") return { status: 426, reason: `\`Sec-WebSocket-Version\` is "${version}", not "13"` };
+  return undefined;
 }
 
 /** Checks `Host` and `Origin`. `boundTo` is the address the server listens on, where it is known. */
@@ -43,39 +66,48 @@ export function checkOrigin(
 ): Refusal | undefined {
   const { host = "", origin } = request.headers;
   const local = boundTo ?? request.socket.localAddress ?? "";
-  const reason = refuseHost(host, isLoopback(local), rules) ?? refuseOrigin(origin, host, rules);
+  const reason = refuseHost(host, isLoopback(local), rules) ?? refuseOrigin(origin, host, isTls(request), rules);
   return reason === undefined ? undefined : { status: 403, reason };
+}
+
+function isTls({ socket }: IncomingMessage): boolean {
+  return (socket as Partial<TLSSocket>).encrypted === true;
 }
 
 /** What `authenticate` came to: the peer's data, or why there will be no peer. `error` is what it threw. */
 export type Verdict<D> = { data: D } | { refusal: Refusal; error?: unknown };
 
-/** Runs `authenticate`. It fails closed: null, undefined, a throw and a delay beyond `timeoutMs` all refuse. */
-export async function runAuthenticate<D>(
+/**
+ * Runs `authenticate`. It fails closed: null, undefined, false, a throw and a delay beyond `timeoutMs` all refuse. `verdict`
+ * comes in time; `settled` is what `authenticate` really came to, however late.
+ */
+export function runAuthenticate<D>(
   authenticate: (request: IncomingMessage) => D | null | undefined | Promise<D | null | undefined>,
   request: IncomingMessage,
   timeoutMs: number,
-): Promise<Verdict<D>> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<Verdict<D>>((resolve) => {
-    if (timeoutMs === Infinity) return;
-    const reason = `authentication took longer than ${timeoutMs} ms`;
-    timer = setTimeout(() => resolve({ refusal: { status: 503, reason } }), Math.min(timeoutMs, LONGEST_DELAY_MS));
+): { verdict: Promise<Verdict<D>>; settled: Promise<Verdict<D>> } {
+  const settled = judge(authenticate, request);
+  if (timeoutMs === Infinity) return { verdict: settled, settled };
+  const reason = `authentication took longer than ${timeoutMs} ms`;
+  const verdict = new Promise<Verdict<D>>((resolve) => {
+    const refuse = (): void => resolve({ refusal: { status: 503, reason } });
+    const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The socket keeps the process alive for as long as there is somebody to refuse.
     timer.unref();
+    void settled.finally(() => clearTimeout(timer)).then(resolve);
   });
-  const verdict = async (): Promise<Verdict<D>> => {
-    const unauthorized: Refusal = { status: 401, reason: "authentication failed" };
-    try {
-      const data = await authenticate(request);
-      return data === null || data === undefined ? { refusal: unauthorized } : { data };
-    } catch (error) {
-      return { refusal: unauthorized, error };
-    }
-  };
+  return { verdict, settled };
+}
+
+async function judge<D>(
+  authenticate: (request: IncomingMessage) => D | null | undefined | Promise<D | null | undefined>,
+  request: IncomingMessage,
+): Promise<Verdict<D>> {
+  const refusal: Refusal = { status: 401, reason: "authentication failed" };
   try {
-    return await Promise.race([verdict(), late]);
-  } finally {
-    clearTimeout(timer);
+    const data = await authenticate(request);
+    return data === null || data === undefined || data === false ? { refusal } : { data };
+  } catch (error) {
+    return { refusal, error };
   }
 }

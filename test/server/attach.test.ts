@@ -134,7 +134,9 @@ describe("a bad handshake", () => {
   it("is answered and harms nobody", async () => {
     await using server = await serve({ port: 0, methods });
     expect((await upgrade(server.url, { "Sec-WebSocket-Key": "short" })).status).toBe(400);
-    expect((await upgrade(server.url, { "Sec-WebSocket-Version": "1" })).status).toBe(400);
+    expect((await upgrade(server.url, { Upgrade: "h2c" })).status).toBe(400);
+    const old = await upgrade(server.url, { "Sec-WebSocket-Version": "1" });
+    expect(old).toMatchObject({ status: 426, headers: { "sec-websocket-version": "13" } });
     expect(server.peers.size).toBe(0);
     await using peer = await connect(server.url);
     expect(await peer.request("where")).toBe("reciproc");

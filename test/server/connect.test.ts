@@ -117,8 +117,8 @@ describe("a connect that fails", () => {
   it.each([
     ["/relative", "`/relative` (string)"],
     ["", "`` (string)"],
-    ["ftp://x", "`ftp://x` (string)"],
-    ["file:///x", "`file:///x` (string)"],
+    ["ftp://x", "`ftp:` (string)"],
+    ["file:///x", "`file:` (string)"],
     [undefined, "`undefined` (undefined)"],
   ])("for the address %s is a TypeError", async (url, shown) => {
     const error = await rejection(connect(url as string));

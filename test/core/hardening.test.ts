@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import { RpcError } from "../../src/index.js";
+import { inspect } from "../../src/core/peer.js";
+import { connectedPair } from "../support/pair.js";
+import { rawPeer } from "../support/raw.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+describe("notifications", () => {
+  it("run up to the in-flight limit, apart from requests; further ones are dropped and told as `error`", async () => {
+    const hold = gate();
+    let started = 0;
+    const { peer, feed, sent, errors } = rawPeer({
+      limits: { maxInFlight: 2 },
+      methods: { wait: () => (started++, hold.promise), quick: () => void started++ },
+    });
+    const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
+    for (let i = 0; i < 5; i++) feed(notification("wait"));
+    expect(started).toBe(2);
+    expect(errors.splice(0)).toMatchObject([{ code: -32009 }, { code: -32009 }, { code: -32009 }]);
+    feed('{"jsonrpc":"2.0","id":1,"method":"wait"}');
+    expect(started).toBe(3);
+    hold.resolve();
+    await turn();
+    feed(notification("quick"));
+    expect(started).toBe(4);
+    expect(sent).toEqual(['{"jsonrpc":"2.0","id":1,"result":null}']);
+    expect(inspect(peer).running).toBe(0);
+  });
+
+  it("whose params `around` changes in place are sent changed", async () => {
+    await using ends = connectedPair({}, { around: (call, next) => ((call.params.token = "t"), next()) });
+    const heard = new Promise((resolve) => ends.a.on("notification", (_method, params) => resolve(params)));
+    ends.b.notify("n", { a: 1 });
+    expect(await heard).toEqual({ a: 1, token: "t" });
+  });
+});
+
+describe("a hostile promise", () => {
+  it("that calls back twice and then throws is one answer, and one call that ran", async () => {
+    const promise = new Promise(() => {});
+    Object.defineProperty(promise, "then", {
+      value: (succeed: (value: unknown) => void) => {
+        succeed(1);
+        succeed(2);
+        throw new Error("three");
+      },
+    });
+    const { peer, feed, sent } = rawPeer({ limits: { maxInFlight: 1 }, methods: { odd: () => promise } });
+    for (const id of [1, 2]) feed(`{"jsonrpc":"2.0","id":${id},"method":"odd"}`);
+    await turn();
+    expect(sent).toEqual([1, 2].map((id) => `{"jsonrpc":"2.0","id":${id},"result":1}`));
+    expect(inspect(peer).running).toBe(0);
+  });
+});
+
+describe("a schema", () => {
+  it("that answers with a thenable of its own is waited for", async () => {
+    const issues = [{ message: "no" }];
+    const validate = (): PromiseLike<never> => ({
+      then: (succeed: any) => Promise.resolve(succeed({ issues })) as never,
+    });
+    await using ends = connectedPair(
+      { methods: { add: () => "ran" }, schemas: { add: { "~standard": { validate } } } },
+      {},
+    );
+    expect(await rejection(ends.b.request("add", [1]))).toMatchObject({ code: -32602, data: { issues } });
+  });
+});
+
+describe("a signal", () => {
+  it("that cannot be listened to is refused, and the call is not kept", async () => {
+    const { peer } = rawPeer();
+    const error = await rejection(peer.request("m", [], { signal: { aborted: false } as never }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain("`signal`");
+    expect(inspect(peer).pending).toBe(0);
+  });
+});
+
+describe("an error that was received", () => {
+  it("names the method it answers, and does not send the name on", async () => {
+    await using ends = connectedPair(
+      { methods: { ask: (_params: unknown, { peer }: any) => peer.request("missing") } },
+      {},
+    );
+    const error = await rejection(ends.b.request("ask"));
+    expect(error).toBeInstanceOf(RpcError);
+    expect(error).toMatchObject({ code: -32601, method: "ask" });
+  });
+});
+
+describe("close", () => {
+  it("refuses a reason that is no text, and closes nothing", async () => {
+    await using ends = connectedPair({}, {});
+    const error = await rejection(ends.a.close(1000, null as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(ends.a.state).toBe("open");
+  });
+});
