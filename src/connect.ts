@@ -2,9 +2,9 @@
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { LONGEST_DELAY_MS } from "./core/deadlines.js";
 import { ConnectError, expected } from "./core/errors.js";
-import { checkTimeout } from "./core/limits.js";
+import { checkKnown, checkTimeout } from "./core/limits.js";
 import { Peer, type Context, type Options } from "./core/peer.js";
-import { Settings, type AnyOptions } from "./core/settings.js";
+import { PEER_OPTIONS, Settings, type AnyOptions } from "./core/settings.js";
 import type { Socket, Transport } from "./core/transport.js";
 import { isHello, PackedLink, PROTOCOL, readBye } from "./link/packed.js";
 import { plain } from "./link/plain.js";
@@ -45,6 +45,8 @@ export interface Opening {
 /** Opens a connection that offers `protocols`. */
 export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => Opening;
 
+/** The names of the options of `connect`. */
+export const CONNECT_OPTIONS = { ...PEER_OPTIONS, openTimeoutMs: 0, link: 0 };
 const OPEN_TIMEOUT_MS = 10_000;
 /** A server that knows `reciproc.v1` speaks first, in the same flight as its 101; one that agreed to what it does not know may say nothing. */
 const FIRST_FRAME_WAIT_MS = 250;
@@ -64,6 +66,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
       : [options: Options<C, Context<C, S>> & ConnectOptions]
   >
 ): Promise<Peer<C, S>> {
+  checkKnown("options", options[0] ?? {}, CONNECT_OPTIONS);
   return openPeer<C, S>(url, options[0], openStandard);
 }
 

@@ -2,9 +2,18 @@
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import { WebSocket, type ClientOptions } from "ws";
-import { admitted, openPeer, publicUrl, type Admitted, type ConnectOptions, type Opening } from "./connect.js";
+import {
+  admitted,
+  CONNECT_OPTIONS,
+  openPeer,
+  publicUrl,
+  type Admitted,
+  type ConnectOptions,
+  type Opening,
+} from "./connect.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
+import { checkKnown } from "./core/limits.js";
 import type { Context, Options, Peer } from "./core/peer.js";
 import type { AnyOptions } from "./core/settings.js";
 import { PACK_OVERHEAD_BYTES } from "./link/packed.js";
@@ -41,6 +50,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
       : [options: Options<C, Context<C, S>> & NodeConnectOptions]
   >
 ): Promise<Peer<C, S>> {
+  checkKnown("options", options[0] ?? {}, { ...CONNECT_OPTIONS, headers: 0, tls: 0 });
   const { headers, tls, ...rest } = (options[0] ?? {}) as AnyOptions & NodeConnectOptions;
   return openPeer<C, S>(url, rest, (target, protocols, maxMessageBytes) =>
     openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),

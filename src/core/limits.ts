@@ -51,7 +51,7 @@ function isCount(value: unknown): value is number {
 
 /** Throws a `TypeError` for an option that does not exist: a misspelt one must not be silently without effect. */
 export function checkKnown(what: string, given: object, known: object): void {
-  if (typeof given !== "object" || given === null) throw expected(what, "an object", given);
+  if (typeof given !== "object" || given === null || Array.isArray(given)) throw expected(what, "an object", given);
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(known, name)) {
       throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);

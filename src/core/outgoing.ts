@@ -2,7 +2,7 @@
 import { encodeNotification, encodeRequest } from "./codec.js";
 import type { CallOptions } from "./contract.js";
 import { ConnectionLostError, expected } from "./errors.js";
-import { checkTimeout } from "./limits.js";
+import { checkKnown, checkTimeout } from "./limits.js";
 import type { Id } from "./message.js";
 import { observed } from "./promises.js";
 import { PendingCall, PendingCalls } from "./pending.js";
@@ -20,6 +20,8 @@ export interface Line {
 
 /** Takes an encoded message, and the call that waits for its answer; false when it will not be sent. */
 type Deliver = (text: string, call?: PendingCall) => boolean;
+
+const CALL_OPTIONS = { timeoutMs: 0, signal: 0, onProgress: 0 };
 
 /** The outgoing calls of one peer. */
 export class Outgoing {
@@ -116,6 +118,7 @@ export class Outgoing {
   }
 
   #checkWait(options: CallOptions | undefined): { timeoutMs: number; signal: AbortSignal | undefined } {
+    if (options !== undefined) checkKnown("options", options, CALL_OPTIONS);
     const timeoutMs = options?.timeoutMs;
     const signal = options?.signal;
     if (signal !== undefined && !isSignal(signal)) throw expected("signal", "an AbortSignal", signal);

@@ -153,6 +153,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>) {
     super();
     const settings: unknown = options;
+    if (typeof transport?.start !== "function") throw expected("transport", "a Transport, with `start`", transport);
     this.#transport = transport;
     this.#settings = settings instanceof Settings ? settings : new Settings(options);
     this.#line = {

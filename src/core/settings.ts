@@ -30,7 +30,8 @@ export interface AnyOptions {
   limits?: Partial<PeerLimits> | undefined;
 }
 
-const KNOWN = { methods: 0, schemas: 0, timeoutMs: 0, fallback: 0, around: 0, limits: 0 };
+/** The names of a peer's options. */
+export const PEER_OPTIONS = { methods: 0, schemas: 0, timeoutMs: 0, fallback: 0, around: 0, limits: 0 };
 const DEFAULT_TIMEOUT_MS = 60_000;
 
 /** What a server adds to the settings that its peers share. */
@@ -56,7 +57,7 @@ export class Settings {
   readonly owner: Owner;
 
   constructor(options: AnyOptions = {}, owner = NOBODY) {
-    checkKnown("options", options, KNOWN);
+    checkKnown("options", options, PEER_OPTIONS);
     this.methods = table("methods", options.methods, checkHandler);
     this.schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
     this.fallback = options.fallback === undefined ? undefined : checkHandler("fallback", options.fallback);

@@ -5,7 +5,7 @@ import type { AnyMethods, Contract } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import { checkKnown } from "../core/limits.js";
 import type { Context, Options } from "../core/peer.js";
-import { checkHandler, type AnyOptions } from "../core/settings.js";
+import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
 import type { Server } from "./server.js";
@@ -62,7 +62,6 @@ export interface CheckedOptions extends OriginRules {
   readonly peer: AnyOptions;
 }
 
-const KNOWN_OF_PEER = { methods: 0, schemas: 0, timeoutMs: 0, fallback: 0, around: 0, limits: 0 };
 const KNOWN = {
   port: 0,
   host: 0,
@@ -73,7 +72,7 @@ const KNOWN = {
   authenticate: 0,
   origins: 0,
   hosts: 0,
-  ...KNOWN_OF_PEER,
+  ...PEER_OPTIONS,
 };
 
 /** Throws a `TypeError` that names the option, the rule and the value. */
@@ -92,8 +91,8 @@ export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unkno
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
     // Not by truthiness: a null by mistake must not open the door to everybody.
     authenticate: authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
-    origins: check("origins", 'a list of origins such as "https://example.org", or "*"', origins, isOrigins),
-    hosts: check("hosts", 'a list of names such as "example.org"', hosts, isHosts)?.map((name) => name.toLowerCase()),
+    origins: checkOrigins(origins),
+    hosts: checkHosts(hosts),
     limits: split.own,
     peer: { ...(peer as AnyOptions), limits: split.peers },
   };
@@ -112,8 +111,23 @@ function isText(value: unknown): boolean {
   return typeof value === "string" && value !== "";
 }
 
-function isHosts(value: readonly unknown[]): boolean {
-  return Array.isArray(value) && value.every((name) => isText(name) && isHost(name as string));
+/** Names and not addresses: `"example.org"`, `"example.org:8080"`. Anything else would never match. */
+function checkHosts(hosts: readonly string[] | undefined): readonly string[] | undefined {
+  if (hosts === undefined) return undefined;
+  if (!Array.isArray(hosts)) throw expected("hosts", 'a list of names such as "example.org"', hosts);
+  for (const [i, host] of hosts.entries()) check(`hosts[${i}]`, 'a name such as "example.org"', host, isHost);
+  return hosts.map((host: string) => host.toLowerCase());
+}
+
+/** As browsers send them: no path, no trailing slash, lower case, no default port. Anything else would never match. */
+function checkOrigins(origins: readonly string[] | "*" | undefined): readonly string[] | "*" | undefined {
+  if (origins === undefined || origins === "*") return origins;
+  if (!Array.isArray(origins))
+    throw expected("origins", 'a list of origins such as "https://example.org", or "*"', origins);
+  for (const [i, origin] of origins.entries()) {
+    check(`origins[${i}]`, 'an origin as browsers send it, such as "https://example.org"', origin, isOrigin);
+  }
+  return origins;
 }
 
 function isPath(value: unknown): boolean {
@@ -122,11 +136,6 @@ function isPath(value: unknown): boolean {
 
 function isLink(value: unknown): boolean {
   return value === "packed" || value === "plain";
-}
-
-/** As browsers send them: no path, no trailing slash, lower case. Anything else would never match. */
-function isOrigins(value: readonly string[] | "*"): boolean {
-  return value === "*" || (Array.isArray(value) && value.every(isOrigin));
 }
 
 /** The origin of schemes that the URL standard does not know (an app's own) is opaque; their text is taken as it is. */

@@ -55,7 +55,8 @@ function sameHost(origin: string, host: string, isTls: boolean): boolean {
 }
 
 /** Whether `name` can be what a `Host` header holds, with or without its port. */
-export function isHost(name: string): boolean {
+export function isHost(name: unknown): boolean {
+  if (typeof name !== "string") return false;
   const url = parseHost(name);
   return url !== undefined && (url.host === name.toLowerCase() || `${url.hostname}:80` === name.toLowerCase());
 }

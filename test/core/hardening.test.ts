@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RpcError } from "../../src/index.js";
+import { Peer, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/core/peer.js";
 import { connectedPair } from "../support/pair.js";
 import { rawPeer } from "../support/raw.js";
@@ -95,5 +95,21 @@ describe("close", () => {
     const error = await rejection(ends.a.close(1000, null as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(ends.a.state).toBe("open");
+  });
+});
+
+describe("the options of a call", () => {
+  it("that do not exist are refused: a misspelt one would be without effect", async () => {
+    const { peer, sent } = rawPeer();
+    const error = await rejection(peer.request("m", {}, { timeout: 5 } as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe("Unknown name `timeout` in `options`; known are timeoutMs, signal, onProgress");
+    expect(sent).toEqual([]);
+  });
+});
+
+describe("a transport", () => {
+  it.each([undefined, null, 5, {}, { send() {} }])("that is none (%j) is refused by name", (transport) => {
+    expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport, with `start`");
   });
 });

@@ -154,7 +154,7 @@ describe("a page that came without TLS", () => {
 });
 
 describe("options that could never match", () => {
-  it.each([
+  it.each<[string, string[]]>([
     ["origins", ["localhost:5173"]],
     ["origins", ["example.org:443"]],
     ["origins", ["mailto:x"]],
@@ -167,6 +167,6 @@ describe("options that could never match", () => {
   ])("%s: %j are refused", async (name, value) => {
     const error = await rejection(serve({ port: 0, [name]: value } as never));
     expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toContain(`\`${name}\``);
+    expect(error.message).toContain(`\`${name}[0]\``);
   });
 });

@@ -3,6 +3,8 @@ import { describe, expect, it } from "vitest";
 import { serve } from "../../src/node.js";
 import { rejection } from "../support/turns.js";
 
+const ORIGIN = 'an origin as browsers send it, such as "https://example.org"';
+const HOST = 'a name such as "example.org"';
 const ORIGINS = 'a list of origins such as "https://example.org", or "*"';
 const PATH = 'a string that begins with "/" and has no "?"';
 const HOSTS = 'a list of names such as "example.org"';
@@ -26,16 +28,16 @@ describe("serve's options", () => {
     ["authenticate", null, "a function", "`null` (null)"],
     ["authenticate", false, "a function", "`false` (boolean)"],
     ["origins", "https://example.org", ORIGINS, "`https://example.org` (string)"],
-    ["origins", ["example.org"], ORIGINS, "an array"],
-    ["origins", ["https://example.org/"], ORIGINS, "an array"],
-    ["origins", ["https://Example.org"], ORIGINS, "an array"],
-    ["origins", ["https://example.org:443"], ORIGINS, "an array"],
-    ["origins", ["*"], ORIGINS, "an array"],
-    ["origins", [5], ORIGINS, "an array"],
+    ["origins[0]", ["example.org"], ORIGIN, "`example.org` (string)"],
+    ["origins[0]", ["https://example.org/"], ORIGIN, "`https://example.org/` (string)"],
+    ["origins[0]", ["https://Example.org"], ORIGIN, "`https://Example.org` (string)"],
+    ["origins[0]", ["https://example.org:443"], ORIGIN, "`https://example.org:443` (string)"],
+    ["origins[0]", ["*"], ORIGIN, "`*` (string)"],
+    ["origins[0]", [5], ORIGIN, "`5` (number)"],
     ["origins", null, ORIGINS, "`null` (null)"],
     ["hosts", "example.org", HOSTS, "`example.org` (string)"],
-    ["hosts", [""], HOSTS, "an array"],
-    ["hosts", [5], HOSTS, "an array"],
+    ["hosts[0]", [""], HOST, "`` (string)"],
+    ["hosts[0]", [5], HOST, "`5` (number)"],
     ["hosts", null, HOSTS, "`null` (null)"],
     ["timeoutMs", 0, "a positive number", "`0` (number)"],
     ["fallback", 5, "a function", "`5` (number)"],
@@ -44,7 +46,8 @@ describe("serve's options", () => {
     ["limits", 5, "an object", "`5` (number)"],
     ["limits", null, "an object", "`null` (null)"],
   ])("refuse a bad %s (case %#), naming it, the rule and the value", async (name, value, rule, shown) => {
-    const error = await rejection(serve({ port: 0, [name]: value }));
+    const option = name.replace("[0]", "");
+    const error = await rejection(serve({ port: 0, [option]: value }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(`Expected \`${name}\` to be ${rule}, got ${shown}`);
   });
