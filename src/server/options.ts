@@ -20,6 +20,15 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
   readonly server: Server<L, R, D>;
 }
 
+/** Who is let in. Required where `peer.data` is declared to be something. */
+export interface Authentication<D> {
+  /**
+   * Says who asks, before there is a connection: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
+   * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
+   */
+  authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
+}
+
 /** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
   /** Listens on this port; 0 picks a free one (see `server.url`). */
@@ -34,18 +43,14 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
   link?: "packed" | "plain" | undefined;
   /** The only path that is served, such as `"/rpc"`. Default: every path. */
   path?: string | undefined;
-  /**
-   * Says who asks, before there is a connection: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
-   * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
-   */
-  authenticate?: ((request: IncomingMessage) => D | null | undefined | Promise<D | null | undefined>) | undefined;
   /** The origins whose pages may connect, such as `"https://example.org"`; `"*"` for any. The server's own host always may. */
   origins?: readonly string[] | "*" | undefined;
   /** The names under which the server is reached, such as `"example.org"`. On loopback, others than localhost are refused unless listed. */
   hosts?: readonly string[] | undefined;
   /** What this server and each of its peers accept. */
   limits?: Partial<ServerLimits> | undefined;
-} & Options<L, ServerContext<L, R, D>>;
+} & (undefined extends D ? { authenticate?: Authentication<D>["authenticate"] | undefined } : Authentication<D>) &
+  Options<L, ServerContext<L, R, D>>;
 
 export type Authenticate = (request: IncomingMessage) => unknown;
 

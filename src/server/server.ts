@@ -1,6 +1,5 @@
 /** A server: many peers that share their handlers, who gets in, and what is sent to many at once. */
 import { EventEmitter } from "eventemitter3";
-import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
@@ -252,7 +251,8 @@ export class Server<
     for (const peer of peers) endPeer(peer, 1001, CLOSING);
     await Promise.all([
       ...peers.map((peer) => peer.closed),
-      ...[...this.#sockets].map((socket) => once(socket, "close")),
+      // Not by `once` of node:events: that rejects when a client resets its connection.
+      ...[...this.#sockets].map((socket) => new Promise((resolve) => socket.once("close", resolve))),
     ]);
     // Not before: whoever came meanwhile was refused with 503.
     if (this.#http !== undefined) this.#detach(this.#http);

@@ -161,11 +161,14 @@ await serve<{ ping(): string }, object, { user: string }>({
   authenticate: () => ({ name: "x" }),
   methods: { ping: () => "" },
 });
+// @ts-expect-error nobody says what `data` is
+await serve<{ ping(): string }, object, { user: string }>({ port: 1, methods: { ping: () => "" } });
 // @ts-expect-error a misspelt option
 await serve({ prot: 1, methods: {} });
 // @ts-expect-error a misspelt limit
 await serve({ port: 1, limits: { maxMesageBytes: 1 }, methods: {} });
-const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, methods: {} as any });
+const authenticate = () => ({ user: "x" });
+const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, authenticate, methods: {} as any });
 // @ts-expect-error a topic notifies what the client serves
 server.topic("a").notify("moved", { x: 1, y: 1 });
 // @ts-expect-error and nothing that has a result
