@@ -38,8 +38,7 @@ export class PackedLink implements Transport {
   #packs = false;
   /** The open pack, without its closing bracket; empty when there is none. */
   #pack = "";
-  /** Whether something was sent in this turn already. */
-  #turnBegun = false;
+  #flushDue = false;
 
   /** `isGreeted`: a client's, when the server's hello has come already. */
   constructor(socket: Socket, role: "client" | "server", isGreeted = false) {
@@ -61,12 +60,11 @@ export class PackedLink implements Transport {
   send(text: string): boolean {
     if (!this.#packs) return this.#socket.send(text);
     if (!this.#socket.open) return false;
-    // The first message of a turn leaves at once, so that a lone call waits for nothing.
-    if (!this.#turnBegun) return this.#beginTurn(text);
     // A long message travels alone; what is open leaves before it, in order.
     if (this.#pack.length + text.length > PACK_LENGTH) this.#flush();
     this.#pack = this.#pack === "" ? `[${text}` : `${this.#pack},${text}`;
     if (this.#pack.length >= PACK_LENGTH) this.#flush();
+    else this.#flushAtEndOfTurn();
     return true;
   }
 
@@ -120,14 +118,14 @@ export class PackedLink implements Transport {
     this.#socket.close(1002, "neither a pack nor a control frame");
   }
 
-  #beginTurn(text: string): boolean {
-    this.#turnBegun = true;
+  #flushAtEndOfTurn(): void {
+    if (this.#flushDue) return;
+    this.#flushDue = true;
     queueMicrotask(this.#onEndOfTurn);
-    return this.#socket.send(`[${text}]`);
   }
 
   readonly #onEndOfTurn = (): void => {
-    this.#turnBegun = false;
+    this.#flushDue = false;
     this.#flush();
   };
 

@@ -57,7 +57,7 @@ describe.each([
     });
     await using peer = await connect(server.url);
     await calls(peer);
-    // Two hellos; each way the first message at once, and the rest in packs of about a kilobyte.
+    // Two hellos, and each way packs of about a kilobyte.
     expect(frames).toBeLessThanOrEqual(2 + 2 * 3);
     vi.restoreAllMocks();
   });

@@ -1,0 +1,85 @@
+/** Who takes part: each is a file in contenders/ and a row of every table. */
+
+/** A build of the package, from where `npm run build` puts it. */
+const NODE_ENTRY = "../dist/node.js";
+const FAN_OUT = ["fan-out", "live"];
+
+/**
+ * - `only` / `lacks`: the kinds of scenario it takes part in, or cannot.
+ * - `imports`: what a Node program with a server and a client imports.
+ * - `browser`: the client half of a page, the smallest that its documentation shows; the bundler drops what it does not use.
+ */
+export const contenders = [
+  { name: "bare", title: "bare ws", packages: ["ws"], imports: ["ws"] },
+  { name: "once", title: "bare ws, stringified once", packages: [], only: FAN_OUT },
+  { name: "packed", title: "bare ws, packed", packages: [] },
+  {
+    name: "reciproc-packed",
+    title: "reciproc (packed)",
+    packages: ["reciproc"],
+    imports: [NODE_ENTRY],
+    browser: 'export { connect } from "../dist/index.js";',
+  },
+  { name: "reciproc-plain", title: "reciproc (plain)", packages: [] },
+  {
+    name: "rpc-websockets",
+    title: "rpc-websockets",
+    packages: ["rpc-websockets"],
+    lacks: ["server-calls"],
+    imports: ["rpc-websockets"],
+    browser: 'export { Client } from "rpc-websockets";',
+  },
+  {
+    name: "vscode-jsonrpc",
+    title: "vscode-jsonrpc",
+    packages: ["vscode-jsonrpc", "vscode-ws-jsonrpc"],
+    imports: ["ws", "vscode-ws-jsonrpc"],
+    browser: 'export { createWebSocketConnection, listen, toSocket } from "vscode-ws-jsonrpc";',
+  },
+  {
+    name: "json-rpc-2.0",
+    title: "json-rpc-2.0",
+    packages: ["json-rpc-2.0"],
+    imports: ["ws", "json-rpc-2.0"],
+    browser: 'export { JSONRPCClient, JSONRPCServer, JSONRPCServerAndClient } from "json-rpc-2.0";',
+  },
+  {
+    name: "jayson",
+    title: "jayson",
+    packages: ["jayson"],
+    lacks: ["server-calls", ...FAN_OUT],
+    imports: ["jayson"],
+    browser: 'export { default } from "jayson/lib/client/browser";',
+  },
+  {
+    name: "birpc",
+    title: "birpc",
+    packages: ["birpc"],
+    imports: ["ws", "birpc"],
+    browser: 'export { createBirpc } from "birpc";',
+  },
+  {
+    name: "capnweb",
+    title: "capnweb",
+    packages: ["capnweb"],
+    imports: ["ws", "capnweb"],
+    browser: 'export { newWebSocketRpcSession, RpcTarget } from "capnweb";',
+  },
+  {
+    name: "socket.io",
+    title: "socket.io",
+    packages: ["socket.io", "socket.io-client"],
+    imports: ["socket.io", "socket.io-client"],
+    browser: 'export { io } from "socket.io-client";',
+  },
+];
+
+/** What all others are compared with. */
+export const BASELINE = "bare";
+
+/** Why a contender has no place in a scenario, or `undefined` when it has one. */
+export function absence(contender, scenario) {
+  if (contender.only !== undefined && !contender.only.includes(scenario.kind)) return "same as bare ws";
+  if (contender.lacks?.includes(scenario.kind)) return "cannot";
+  return scenario.absence?.(contender);
+}

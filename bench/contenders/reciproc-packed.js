@@ -1,0 +1,1 @@
+export { connectPacked as connect, serve } from "./reciproc.js";

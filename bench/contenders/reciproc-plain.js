@@ -1,0 +1,1 @@
+export { connectPlain as connect, serve } from "./reciproc.js";

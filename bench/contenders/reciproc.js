@@ -1,0 +1,42 @@
+/** What the two rows of reciproc share; they differ in what the client asks for. */
+import { connect as open, serve as listen } from "../../dist/node.js";
+import { MAX_MESSAGE_BYTES } from "../methods.js";
+
+const limits = { maxMessageBytes: MAX_MESSAGE_BYTES, maxReplyBytes: MAX_MESSAGE_BYTES };
+
+export async function serve(methods, peers) {
+  const server = await listen({ port: 0, limits, methods: handlers(methods) });
+  const topic = server.topic("everyone");
+  server.on("peer", (peer) => {
+    topic.add(peer);
+    const caller = callerOf(peer);
+    peers.add(caller);
+    peer.on("close", () => peers.delete(caller));
+  });
+  return {
+    port: Number(new URL(server.url).port),
+    broadcast: (method, x, except) => topic.notify(method, [x], { except }),
+  };
+}
+
+/** The packed link is what one gets without asking. */
+export const connectPacked = connectWith({});
+export const connectPlain = connectWith({ link: "plain" });
+
+function connectWith(options) {
+  return async (url, methods) => callerOf(await open(url, { limits, methods: handlers(methods), ...options }));
+}
+
+function handlers(methods) {
+  return Object.fromEntries(
+    Object.entries(methods).map(([name, method]) => [name, ([x], { peer }) => method(x, peer)]),
+  );
+}
+
+function callerOf(peer) {
+  return {
+    call: (method, x) => peer.request(method, [x]),
+    notify: (method, x) => peer.notify(method, [x]),
+    close: () => peer.close(),
+  };
+}

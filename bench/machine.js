@@ -1,0 +1,30 @@
+/** Where and with what the figures were measured. */
+import { readFileSync } from "node:fs";
+import os from "node:os";
+
+export function machine() {
+  const cpus = os.cpus();
+  return {
+    cpu: `${cpus.length} x ${cpus[0].model.trim()}`,
+    memoryGiB: Math.round(os.totalmem() / 2 ** 30),
+    system: `${os.type()} ${os.release()} ${os.arch()}`,
+    node: process.versions.node,
+  };
+}
+
+/** The versions of the contenders' packages, and of those that carry the figures. */
+export function versions(contenders) {
+  const names = new Set(["ws", ...contenders.flatMap(({ packages }) => packages), "esbuild-wasm"]);
+  const found = Object.fromEntries([...names].map((name) => [name, version(name)]));
+  // Its dependencies are the root's, not this directory's; a difference here would be one in the figures.
+  const own = read("../node_modules/ws/package.json").version;
+  return own === found.ws ? found : { ...found, "ws, for reciproc": own };
+}
+
+function version(name) {
+  return read(name === "reciproc" ? "../package.json" : `node_modules/${name}/package.json`).version;
+}
+
+function read(path) {
+  return JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
+}

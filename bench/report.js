@@ -1,0 +1,81 @@
+/** Turns what was measured into a page, a chart and data. Lays them out as prettier does, so that a run leaves nothing to format. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { BASELINE } from "./contenders.js";
+import { chart } from "./chart.js";
+
+const ROOT = new URL("..", import.meta.url);
+
+/** Writes benchmark.json, .md and .svg into a directory of the project. */
+export function writeReport(report, directory) {
+  const target = new URL(`${directory}/`, ROOT);
+  mkdirSync(fileURLToPath(target), { recursive: true });
+  writeFileSync(new URL("benchmark.json", target), json(report));
+  writeFileSync(new URL("benchmark.svg", target), chart(report));
+  writeFileSync(new URL("benchmark.md", target), page(report));
+}
+
+/** Lists of numbers on one line. */
+function json(report) {
+  const text = JSON.stringify(report, null, 2);
+  return `${text.replaceAll(/\[\s+([^[\]{}]*?)\s+\]/g, (_, list) => `[${list.replaceAll(/\s+/g, " ")}]`)}\n`;
+}
+
+function page(report) {
+  const { machine, measured, quick, versions, budget, scenarios } = report;
+  const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  const kind = quick
+    ? "A quick run: one short round each, good for a first look and not for a claim."
+    : `Medians of ${budget.rounds} rounds, fewer where one takes seconds.`;
+  return `${[
+    "# Benchmark",
+    "Written by `npm run bench`, which anyone can run; no figure here was typed by hand.",
+    "![Bars of the main scenarios](benchmark.svg)",
+    `${kind} Client and server are processes of their own on one machine, the contenders take turns within each round, and every answer is checked. A ratio is to bare \`ws\` in the same round, and the median of those.`,
+    `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
+    "## Ratios to bare ws",
+    "The first figure of each scenario. Where it says µs, ms, KiB, % or bytes, less is better.",
+    ratios(report),
+    ...scenarios.flatMap((scenario) => [`## ${scenario.title}`, details(scenario, report)]),
+  ].join("\n\n")}\n`;
+}
+
+function ratios({ contenders, scenarios }) {
+  // Where the baseline has no figure there is no ratio: those have their own tables below.
+  const compared = scenarios.filter(({ results }) => BASELINE in results && results[BASELINE].absent === undefined);
+  const rows = compared.map(({ title, metrics, results }) => [
+    `${title} (${metrics[0].unit})`,
+    ...contenders.map(({ name }) => ratio(results[name], metrics[0])),
+  ]);
+  return table([["", ...contenders.map(({ title }) => title)], ...rows]);
+}
+
+function ratio(cell, { name }) {
+  if (cell.absent !== undefined) return "";
+  if (cell.error !== undefined) return "failed";
+  return cell[name].ratio?.toFixed(2) ?? "";
+}
+
+function details({ metrics, results }, { contenders }) {
+  const rows = contenders.flatMap(({ name, title }) => {
+    const cell = results[name];
+    if (cell.error !== undefined) return [[title, `failed: ${cell.error}`, ...metrics.slice(1).map(() => "")]];
+    if (cell.absent !== undefined)
+      return cell.absent === "cannot" ? [[title, "cannot", ...metrics.slice(1).map(() => "")]] : [];
+    return [[title, ...metrics.map((metric) => figure(cell[metric.name]))]];
+  });
+  return table([["", ...metrics.map(({ unit }) => unit)], ...rows]);
+}
+
+function figure({ median, ratio: share }) {
+  const digits = Math.abs(median) >= 100 ? 0 : Math.abs(median) >= 10 ? 1 : 2;
+  const text = median.toLocaleString("en-US", { maximumFractionDigits: digits, minimumFractionDigits: digits });
+  return share === undefined ? text : `${text} (${share.toFixed(2)}x)`;
+}
+
+function table([head, ...rows]) {
+  const escaped = [head, ...rows].map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
+  const widths = head.map((_, column) => Math.max(3, ...escaped.map((row) => row[column].length)));
+  const line = (row) => `| ${row.map((cell, column) => cell.padEnd(widths[column])).join(" | ")} |`;
+  return [line(escaped[0]), line(widths.map((width) => "-".repeat(width))), ...escaped.slice(1).map(line)].join("\n");
+}

@@ -1,0 +1,127 @@
+/** Measures all contenders in all scenarios and writes the report. */
+import { absence, BASELINE } from "./contenders.js";
+import { machine, versions } from "./machine.js";
+import { Pair } from "./pair.js";
+import { writeReport } from "./report.js";
+import { checkOpenFiles, readArguments } from "./settings.js";
+import { median, pairedRatio } from "./statistics.js";
+
+/** The pair of processes of each contender that has one at the moment. */
+const pairs = new Map();
+
+async function stop(name) {
+  await pairs.get(name)?.stop();
+  pairs.delete(name);
+}
+
+async function measure(scenario, contender, budget) {
+  if (scenario.alone !== undefined) return scenario.alone(contender);
+  const { name } = contender;
+  if (scenario.fresh) await stop(name);
+  if (!pairs.has(name)) pairs.set(name, new Pair(contender));
+  try {
+    return await pairs.get(name).run(scenario, budget);
+  } catch (error) {
+    await stop(name);
+    throw error;
+  }
+}
+
+/** One scenario for all contenders, round by round: whatever the machine does meanwhile, it does to all. */
+async function play(scenario, { contenders, budget, quick }) {
+  const cells = new Map();
+  for (const contender of contenders) {
+    const absent = absence(contender, scenario);
+    cells.set(contender.name, absent === undefined ? { rounds: [] } : { absent });
+  }
+  const rounds = Math.min(scenario.mostRounds ?? Infinity, scenario.heavy ? budget.heavyRounds : budget.rounds);
+  // Round -1 is for the compiler and counts for nothing; the heavy ones warm up by themselves.
+  for (let round = quick || rounds < budget.rounds ? 0 : -1; round < rounds; round++) {
+    for (const contender of shuffled(contenders)) {
+      const cell = cells.get(contender.name);
+      if (cell.absent !== undefined || cell.error !== undefined) continue;
+      try {
+        const result = await measure(scenario, contender, budget);
+        if (round >= 0) cell.rounds[round] = result;
+      } catch (error) {
+        cell.error = error.message.split("\n")[0];
+        process.stdout.write(`\n  ${contender.name}: ${cell.error}\n`);
+      }
+      process.stdout.write(".");
+    }
+  }
+  // Otherwise what one scenario leaves in the heap or teaches the compiler would be a part of the next.
+  if (!quick) await Promise.all([...pairs.keys()].map(stop));
+  return Object.fromEntries([...cells].map(([name, cell]) => [name, summary(cell, cells.get(BASELINE), scenario)]));
+}
+
+function summary({ absent, error, rounds }, baseline, { metrics }) {
+  if (absent !== undefined) return { absent };
+  if (error !== undefined) return { error };
+  return Object.fromEntries(
+    metrics.map(({ name }) => {
+      const values = rounds.map((round) => round[name]);
+      const ratio = pairedRatio(
+        values,
+        (baseline.rounds ?? []).map((round) => round[name]),
+      );
+      return [name, { median: precise(median(values)), ratio: ratio && precise(ratio), rounds: values.map(precise) }];
+    }),
+  );
+}
+
+/** In another order each time: what one leaves behind for the next must not always fall on the same. */
+function shuffled(list) {
+  return list
+    .map((item) => ({ item, place: Math.random() }))
+    .toSorted((a, b) => a.place - b.place)
+    .map(({ item }) => item);
+}
+
+function precise(value) {
+  return Number(value.toPrecision(4));
+}
+
+async function main() {
+  const run = readArguments(process.argv.slice(2));
+  if (run.help !== undefined) {
+    process.stdout.write(run.help);
+    return;
+  }
+  checkOpenFiles(run);
+  const started = performance.now();
+  const report = {
+    measured: new Date().toISOString(),
+    quick: run.quick,
+    machine: machine(),
+    versions: versions(run.contenders),
+    budget: run.budget,
+    contenders: run.contenders.map(({ name, title }) => ({ name, title })),
+    scenarios: [],
+  };
+  for (const scenario of run.scenarios) {
+    const title = typeof scenario.title === "function" ? scenario.title(run.budget) : scenario.title;
+    process.stdout.write(`${title} `);
+    const results = await play(scenario, run);
+    report.scenarios.push({
+      name: scenario.name,
+      title,
+      main: scenario.main === true,
+      metrics: scenario.metrics,
+      results,
+    });
+    // After each, so that a run that is stopped has not been for nothing.
+    writeReport(report, run.out);
+    process.stdout.write(` ${Math.round((performance.now() - started) / 1_000)} s\n`);
+  }
+  process.stdout.write(`\nWritten to ${run.out}/benchmark.md, .json and .svg\n`);
+}
+
+try {
+  await main();
+} catch (error) {
+  process.stderr.write(`${error.message}\n`);
+  process.exitCode = 1;
+} finally {
+  await Promise.all([...pairs.keys()].map(stop));
+}

@@ -1,0 +1,22 @@
+/** What a connection costs a server while nothing happens on it: the growth of a fresh process. */
+import { less } from "./metric.js";
+
+export const idleMemory = {
+  name: "memory",
+  title: (budget) => `Memory of an idle connection, of ${budget.idle.toLocaleString("en-US")}`,
+  heavy: true,
+  mostRounds: 3,
+  fresh: true,
+  sockets: (budget) => budget.idle,
+  metrics: [less("rss", "KiB resident"), less("heap", "KiB of heap")],
+  async run({ connect, disconnect, server, budget }) {
+    // Code that is compiled at the first connections is not theirs.
+    await connect(50);
+    await disconnect();
+    const empty = await server("memory");
+    await connect(budget.idle);
+    const full = await server("memory");
+    const each = (bytes) => bytes / 1024 / budget.idle;
+    return { rss: each(full.rss - empty.rss), heap: each(full.heapUsed - empty.heapUsed) };
+  },
+};

@@ -1,0 +1,27 @@
+/** All scenarios by name, in the order of the report. Those with `alone` need no client and server: they run in the parent. */
+import { bundleSize } from "./bundle-size.js";
+import { burst } from "./burst.js";
+import { calls } from "./calls.js";
+import { coldImport } from "./cold-import.js";
+import { connections } from "./connections.js";
+import { fanOuts } from "./fan-out.js";
+import { idleMemory } from "./idle-memory.js";
+import { liveSession } from "./live-session.js";
+import { notifications } from "./notifications.js";
+import { serverCalls } from "./server-calls.js";
+
+const all = [
+  ...calls.slice(0, 2),
+  burst,
+  ...calls.slice(2),
+  serverCalls,
+  notifications,
+  ...fanOuts,
+  liveSession,
+  idleMemory,
+  connections,
+  coldImport,
+  bundleSize,
+];
+
+export const scenarios = new Map(all.map((scenario) => [scenario.name, scenario]));

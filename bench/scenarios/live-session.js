@@ -1,0 +1,79 @@
+/** A board with 30 people on it: everyone's cursor goes to all others 60 times a second, and everyone calls in between. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { check } from "../load.js";
+import { percentile } from "../statistics.js";
+import { less } from "./metric.js";
+
+const PEOPLE = 30;
+const MOVES_A_SECOND = 60;
+/** A call goes with every so manieth move. */
+const MOVES_A_CALL = 6;
+
+export const liveSession = {
+  name: "live",
+  title: `Live session: ${PEOPLE} peers, cursors at ${MOVES_A_SECOND} Hz to the others, calls in between`,
+  kind: "live",
+  heavy: true,
+  metrics: [less("cpu", "server CPU, % of a core"), less("p99", "p99 of a call, ms"), less("p50", "p50 of a call, ms")],
+  async run({ connect, server, budget }) {
+    const board = new Board();
+    const peers = await connect(PEOPLE, (me) => ({ moved: (at) => board.take(at, me) }));
+    await session(peers, board, budget.warmUpMs);
+    const cpu = await server("cpu");
+    const latencies = await session(peers, board, budget.liveMs);
+    // Of the time it should have taken: who falls behind spends more than all of it.
+    const spent = (await server("cpu")) - cpu;
+    return {
+      cpu: (spent / 1_000 / budget.liveMs) * 100,
+      p99: percentile(latencies, 99),
+      p50: percentile(latencies, 50),
+    };
+  },
+};
+
+/** Ends when everybody has had every move of the others; answers how long the calls took. */
+async function session(peers, board, ms) {
+  const moves = Math.ceil((ms / 1_000) * MOVES_A_SECOND);
+  const complete = board.expect(PEOPLE * (PEOPLE - 1) * moves);
+  const latencies = [];
+  await Promise.all(peers.map((peer, me) => person(peer, me, moves, latencies)));
+  await complete;
+  return latencies;
+}
+
+class Board {
+  #missing = 0;
+  #done = () => {};
+
+  expect(deliveries) {
+    this.#missing = deliveries;
+    return new Promise((resolve) => {
+      this.#done = resolve;
+    });
+  }
+
+  take({ from }, me) {
+    // Who has no way to leave the sender out tells it too; that counts for nobody.
+    if (from !== me && --this.#missing === 0) this.#done();
+  }
+}
+
+/** Moves at a steady pace, whatever a timer does: a late one makes up for it. Each person begins at a time of their own. */
+async function person(peer, me, moves, latencies) {
+  const started = performance.now() + (me / PEOPLE) * (1_000 / MOVES_A_SECOND);
+  const calls = [];
+  for (let n = 0; n < moves; n++) {
+    const due = started + (n / MOVES_A_SECOND) * 1_000;
+    const early = due - performance.now();
+    if (early > 0) await sleep(early);
+    void peer.notify("cursor", { from: me, x: n % 1_920, y: (n * 7) % 1_080 });
+    if ((n + me) % MOVES_A_CALL === 0) calls.push(timedCall(peer, n, latencies));
+  }
+  await Promise.all(calls);
+}
+
+async function timedCall(peer, n, latencies) {
+  const before = performance.now();
+  check(await peer.call("increment", n), n + 1, "increment");
+  latencies.push(performance.now() - before);
+}

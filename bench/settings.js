@@ -1,0 +1,94 @@
+/** What a run does: the arguments, and how long everything may take. */
+import { parseArgs } from "node:util";
+import { BASELINE, contenders } from "./contenders.js";
+import { scenarios } from "./scenarios/index.js";
+
+/**
+ * Many short rounds hold the ratios steadier than few long ones: what disturbs a machine comes and goes. `heavyRounds` is
+ * for what takes seconds whatever `ms` says.
+ */
+const FULL = {
+  rounds: 9,
+  heavyRounds: 5,
+  ms: 200,
+  warmUpMs: 60,
+  fanOut: [1_000, 5_000],
+  fanOuts: 15,
+  liveMs: 2_000,
+  idle: 5_000,
+  opened: 500,
+  timeoutMs: 60_000,
+};
+
+const QUICK = {
+  rounds: 1,
+  heavyRounds: 1,
+  ms: 60,
+  warmUpMs: 30,
+  fanOut: [200, 800],
+  fanOuts: 5,
+  liveMs: 250,
+  idle: 400,
+  opened: 150,
+  timeoutMs: 15_000,
+};
+
+/** Beside the sockets: files, pipes, and what Node itself holds open. */
+const OTHER_FILES = 200;
+
+const USAGE = `Usage: npm run bench -- [--quick] [--only SCENARIOS] [--contenders NAMES] [--out DIRECTORY]
+
+  --quick        short rounds: all in about a minute, for a first look
+  --only         ${[...scenarios.keys()].join(",")}
+  --contenders   ${contenders.map(({ name }) => name).join(",")}
+  --out          where the report goes: docs for a whole run, test-output for any other
+`;
+
+/** Reads the arguments; a wrong one throws a message for the user. */
+export function readArguments(args) {
+  const { values } = parseArgs({
+    args,
+    options: {
+      quick: { type: "boolean", default: false },
+      only: { type: "string" },
+      contenders: { type: "string" },
+      out: { type: "string" },
+      help: { type: "boolean", default: false },
+    },
+  });
+  if (values.help) return { help: USAGE };
+  const known = new Map(contenders.map((contender) => [contender.name, contender]));
+  const chosen = choose("--contenders", values.contenders, known);
+  // Ratios need what they are ratios to.
+  if (!chosen.some(({ name }) => name === BASELINE)) chosen.unshift(known.get(BASELINE));
+  const whole = !values.quick && values.only === undefined && values.contenders === undefined;
+  return {
+    quick: values.quick,
+    budget: values.quick ? QUICK : FULL,
+    scenarios: choose("--only", values.only, scenarios),
+    contenders: chosen,
+    // Figures of a short or partial run must not take the place of published ones by accident.
+    out: values.out ?? (whole ? "docs" : "test-output"),
+  };
+}
+
+function choose(option, names, known) {
+  const wanted = names?.split(",") ?? [...known.keys()];
+  const unknown = wanted.find((name) => !known.has(name));
+  if (unknown !== undefined) {
+    throw new Error(`${option} knows no "${unknown}"; known are ${[...known.keys()].join(", ")}`);
+  }
+  return [...known].filter(([name]) => wanted.includes(name)).map(([, item]) => item);
+}
+
+/** Throws when the largest scenario would run out of open files: each process needs one for each socket. */
+export function checkOpenFiles({ scenarios: chosen, budget }) {
+  const needed = Math.max(0, ...chosen.map((scenario) => scenario.sockets?.(budget) ?? 0)) + OTHER_FILES;
+  // Node raises the soft limit to the hard one by itself, so this is all there is. Windows has no such limit.
+  const limit = process.report.getReport().userLimits?.open_files?.soft ?? "unlimited";
+  if (limit === "unlimited" || Number(limit) >= needed) return;
+  throw new Error(
+    `Each process may open ${limit} files, and ${needed} are needed: raise the limit (ulimit -n ${needed}), ` +
+      `or leave out the large scenarios with --only`,
+  );
+}
