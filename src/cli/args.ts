@@ -16,12 +16,15 @@ export class UsageError extends Error {
 
 /** Every option there is; each command names those it takes. All take `help` and `no-color`, which is read where colours are made. */
 const OPTIONS = {
+  "allow-host": { type: "string", multiple: true },
+  "allow-origin": { type: "string", multiple: true },
   header: { type: "string", multiple: true },
   help: { type: "boolean", short: "h" },
   host: { type: "string" },
   json: { type: "boolean" },
   "no-color": { type: "boolean" },
   path: { type: "string" },
+  plain: { type: "boolean" },
   port: { type: "string" },
   timeout: { type: "string" },
 } as const;
@@ -37,12 +40,15 @@ export interface Grammar {
 
 /** What was typed, checked. An option that was not given is `undefined` or false. */
 export interface Args {
+  readonly allowedHosts: readonly string[] | undefined;
+  readonly allowedOrigins: readonly string[] | "*" | undefined;
   readonly arguments: readonly string[];
   readonly headers: Readonly<Record<string, readonly string[]>>;
   readonly help: boolean;
   readonly host: string | undefined;
   readonly json: boolean;
   readonly path: string | undefined;
+  readonly plain: boolean;
   readonly port: number | undefined;
   readonly timeoutMs: number | undefined;
 }
@@ -53,12 +59,15 @@ export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
   const help = values.help === true;
   if (!help) checkCount(grammar, positionals);
   return {
+    allowedHosts: values["allow-host"]?.map(readAllowedHost),
+    allowedOrigins: values["allow-origin"] === undefined ? undefined : readAllowedOrigins(values["allow-origin"]),
     arguments: positionals,
     headers: readHeaders(values.header ?? []),
     help,
     host: values.host === undefined ? undefined : readHost(values.host),
     json: values.json === true,
     path: values.path === undefined ? undefined : readPath(values.path),
+    plain: values.plain === true,
     port: values.port === undefined ? undefined : readPort(values.port),
     timeoutMs: values.timeout === undefined ? undefined : readTimeout(values.timeout),
   };
@@ -121,6 +130,26 @@ function isHeader(name: string, value: string): boolean {
 function readHost(text: string): string {
   if (text !== "") return text;
   throw new UsageError("--host takes a name or an address");
+}
+
+/** As a `Host` header has it; a scheme, a path or a pattern would never match one. */
+function readAllowedHost(text: string): string {
+  if (/^[^\s/?#@*\\]+$/.test(text) && URL.canParse(`http://${text}`)) return text;
+  throw new UsageError(`--allow-host takes a name such as example.org, got "${text}"`);
+}
+
+function readAllowedOrigins(texts: readonly string[]): readonly string[] | "*" {
+  const wrong = texts.find((text) => text !== "*" && text !== "null" && !isOrigin(text));
+  if (wrong !== undefined)
+    throw new UsageError(`--allow-origin takes an origin such as https://example.org, or "*", got "${wrong}"`);
+  return texts.includes("*") ? "*" : texts;
+}
+
+/** As browsers send one: "https://example.org/", with a path, would never match. An app's own scheme has no origin to compare with. */
+function isOrigin(text: string): boolean {
+  if (!/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*]+$/.test(text) || !URL.canParse(text)) return false;
+  const { origin } = new URL(text);
+  return origin === text || origin === "null";
 }
 
 function readPath(text: string): string {

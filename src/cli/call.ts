@@ -8,7 +8,7 @@ import { withPeer } from "./remote.js";
 export const call: Command = {
   name: "call",
   arguments: ["URL", "METHOD", "[PARAMS]"],
-  options: ["json", "timeout", "header"],
+  options: ["json", "timeout", "header", "plain"],
   summary: "call a method and print its result",
   help: `Calls METHOD on the server at URL and prints the result as JSON: in one line when piped,
 indented on a terminal. An error is printed on standard error.
@@ -19,6 +19,7 @@ indented on a terminal. An error is printed on standard error.
   --json                  print {"result":...} or {"error":{...}} in one line
   --timeout MS            wait so long for the connection (default 10000) and for the answer (default 60000)
   --header "Name: value"  a header of the upgrade request; may be repeated
+  --plain                 offer no subprotocol of ours, only plain JSON-RPC 2.0
 
 Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
 

@@ -12,7 +12,7 @@ const NORMAL = new Set([1000, 1001, 1005]);
 export const listen: Command = {
   name: "listen",
   arguments: ["URL"],
-  options: ["json", "timeout", "header"],
+  options: ["json", "timeout", "header", "plain"],
   summary: "print what the other side sends",
   help: `Connects to URL and prints each notification and each request that comes, one JSON-RPC object a line.
 Requests are answered with -32601 (Method not found). Ends with Ctrl-C, or when the server closes.
@@ -22,6 +22,7 @@ Requests are answered with -32601 (Method not found). Ends with Ctrl-C, or when 
   --json                  no colour, and print a failure as {"error":{...}} in one line
   --timeout MS            wait so long for the connection (default 10000)
   --header "Name: value"  a header of the upgrade request; may be repeated
+  --plain                 offer no subprotocol of ours, only plain JSON-RPC 2.0
 
 Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong use.
 

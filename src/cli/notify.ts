@@ -11,7 +11,7 @@ const CONFIRMED = new Set([1000, 1005]);
 export const notify: Command = {
   name: "notify",
   arguments: ["URL", "METHOD", "[PARAMS]"],
-  options: ["json", "timeout", "header"],
+  options: ["json", "timeout", "header", "plain"],
   summary: "send a notification",
   help: `Notifies METHOD on the server at URL, and waits for the connection to be closed by both sides,
 so that the notification has arrived. Prints nothing: a notification has no answer.
@@ -22,6 +22,7 @@ so that the notification has arrived. Prints nothing: a notification has no answ
   --json                  print a failure as {"error":{...}} in one line
   --timeout MS            wait so long for the connection (default 10000)
   --header "Name: value"  a header of the upgrade request; may be repeated
+  --plain                 offer no subprotocol of ours, only plain JSON-RPC 2.0
 
 Exit codes: 0 arrived, 2 no connection or lost before that was certain, 64 wrong use.
 

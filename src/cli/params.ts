@@ -26,10 +26,19 @@ export function parseParams(text: string, source: string): object {
   throw new UsageError(`${source} must be a JSON array or object, got ${kind}`);
 }
 
-function pointedAt(text: string, source: string, error: Error): UsageError {
+function pointedAt(given: string, source: string, error: Error): UsageError {
+  // A text that ends too early ends with its last character, not on the empty line behind the newline that closes a file.
+  const text = given.slice(0, endOfText(given));
   const fault = findJsonFault(text) ?? { index: 0, reason: error.message };
   const { line, column, excerpt } = placeOf(text, fault.index);
   return new UsageError(`${source} is not JSON: ${fault.reason} (line ${line}, column ${column})`, excerpt);
+}
+
+/** Where the blanks at the end begin: those that JSON allows, since any other is a fault to point at. */
+function endOfText(text: string): number {
+  let end = text.length;
+  while (end > 0 && " \n\r\t".includes(text[end - 1]!)) end--;
+  return end;
 }
 
 async function readAll(stdin: AsyncIterable<Uint8Array>): Promise<string> {

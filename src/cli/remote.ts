@@ -20,6 +20,7 @@ export async function withPeer(
       headers: args.headers,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
       around,
+      link: args.plain ? "plain" : "packed",
       ...(args.timeoutMs !== undefined && { openTimeoutMs: args.timeoutMs, timeoutMs: args.timeoutMs }),
     });
     try {

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { serve as startServer, type Server } from "../node.js";
+import { serve as startServer, type Around, type Server } from "../node.js";
 import { UsageError, type Args } from "./args.js";
 import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
 import { describe, printable } from "./output.js";
@@ -15,18 +15,21 @@ export type Methods = Record<string, (params: any, context: any) => unknown>;
 export const serve: Command = {
   name: "serve",
   arguments: ["FILE"],
-  options: ["port", "host", "path"],
+  options: ["port", "host", "path", "allow-host", "allow-origin"],
   summary: "serve the methods of a file",
   help: `Serves the methods that FILE, a JavaScript module, exports by default:
 
   export default { add: ([a, b], context) => a + b };
 
 The first line on standard output is "listening on ws://HOST:PORT/PATH". What a handler throws, an RpcError aside,
-and refused connections go to standard error, one line each. Ctrl-C ends.
+goes to standard error with the name of its method, and refused connections do, one line each. Ctrl-C ends; a client
+that does not answer the close delays that by 5 seconds at most, and a second Ctrl-C ends at once.
 
-  --port N  the port to listen on (default ${DEFAULT_PORT}); 0 picks a free one
-  --host H  the address to listen on (default 127.0.0.1, this machine only)
-  --path P  the only path that is served, such as /rpc (default: every path)
+  --port N               the port to listen on (default ${DEFAULT_PORT}); 0 picks a free one
+  --host H               the address to listen on (default 127.0.0.1, this machine only)
+  --path P               the only path that is served, such as /rpc (default: every path)
+  --allow-host NAME      a name besides localhost under which the server is reached; may be repeated
+  --allow-origin ORIGIN  an origin whose pages may connect, such as https://example.org, or "*"; may be repeated
 
 Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
@@ -47,23 +50,51 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
 async function start(
   methods: Methods,
-  { port = DEFAULT_PORT, host, path }: Args,
+  { port = DEFAULT_PORT, host, path, allowedHosts: hosts, allowedOrigins: origins }: Args,
   { stderr }: Io,
 ): Promise<Server | undefined> {
+  const failedIn = new WeakMap<object, string>();
   let server: Server;
   try {
-    server = await startServer({ port, host, path, methods });
+    server = await startServer({ port, host, path, hosts, origins, methods, around: noting(failedIn) });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const reason = code === "EADDRINUSE" ? "the address is in use" : message;
     stderr.alarm(printable(`cannot listen on ${host ?? "127.0.0.1"}:${port}: ${reason}`));
     return undefined;
   }
-  server.on("error", (error) => stderr.alarm(`error: ${describe(error)}`));
+  server.on("error", (error) => {
+    const method = isObject(error) ? failedIn.get(error) : undefined;
+    stderr.alarm(`${printable(method ?? "error")}: ${describe(error)}`);
+  });
   server.on("refuse", ({ status, reason }, request) => {
-    stderr.alarm(printable(`refused ${request.socket.remoteAddress ?? "a connection"}: ${status}, ${reason}`));
+    const from = request.socket.remoteAddress ?? "a connection";
+    stderr.alarm(printable(`refused ${from}: ${status}, ${namingFlags(reason)}`));
   });
   return server;
+}
+
+/** Notes in which method an error was thrown: the server's `error` event does not say. */
+function noting(failedIn: WeakMap<object, string>): Around {
+  return ({ direction, method }, next) => {
+    if (direction === "outgoing") return next();
+    return next().catch((error: unknown) => {
+      if (isObject(error)) failedIn.set(error, method);
+      throw error;
+    });
+  };
+}
+
+/** A map: what is looked up comes from a request's headers, too. */
+const FLAGS = new Map([
+  ["hosts", "--allow-host"],
+  ["origins", "--allow-origin"],
+  ["path", "--path"],
+]);
+
+/** The server names the option of its own that would allow what it refused; a user of the command has another. */
+function namingFlags(reason: string): string {
+  return reason.replace(/`(\w+)`/g, (quoted, option: string) => FLAGS.get(option) ?? quoted);
 }
 
 /** Imports a file and checks what it exports. Throws a `UsageError` that says what is wrong with it. */
@@ -93,12 +124,19 @@ async function importFile(path: string, file: string): Promise<Record<string, un
     return await Promise.race([import(pathToFileURL(path).href) as Promise<Record<string, unknown>>, idle]);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    // Node keeps the place of a syntax error in an ES module to itself.
-    const hint = error instanceof SyntaxError ? `; \`node --check ${file}\` shows the place` : "";
-    throw new UsageError(`cannot load "${file}": ${describe(error)}${hint}`);
+    throw new UsageError(`cannot load "${file}": ${describe(error)}${hintFor(error, file)}`);
   } finally {
     process.off("beforeExit", onIdle!);
   }
+}
+
+function hintFor(error: unknown, file: string): string {
+  // Node keeps the place of a syntax error in an ES module to itself.
+  if (error instanceof SyntaxError) return `; \`node --check ${file}\` shows the place`;
+  // Also when FILE imports such a file.
+  if (error instanceof TypeError && /^Unknown file extension "\.[cm]?tsx?"/.test(error.message))
+    return `; compile it first, or run with a loader such as \`NODE_OPTIONS="--import tsx" reciproc serve ${file}\``;
+  return "";
 }
 
 function checkMethods(value: unknown, file: string): Methods {
@@ -111,6 +149,10 @@ function checkMethods(value: unknown, file: string): Methods {
       throw new UsageError(`"${name}" in the default export of "${file}" is not a function`);
   }
   return value as Methods;
+}
+
+function isObject(value: unknown): value is object {
+  return (typeof value === "object" && value !== null) || typeof value === "function";
 }
 
 function isPlainObject(value: unknown): value is object {

@@ -4,7 +4,7 @@ import { parseParams, readParams } from "../../src/cli/params.js";
 
 const GRAMMAR: Grammar = {
   arguments: ["URL", "METHOD", "[PARAMS]"],
-  options: ["json", "timeout", "header", "port", "path", "host"],
+  options: ["json", "timeout", "header", "port", "path", "host", "plain", "allow-host", "allow-origin"],
 };
 const read = (...argv: string[]) => readArgs(GRAMMAR, ["url", "method", ...argv]);
 
@@ -20,7 +20,21 @@ describe("readArgs", () => {
       path: "/rpc",
       host: undefined,
       help: false,
+      plain: false,
+      allowedHosts: undefined,
+      allowedOrigins: undefined,
     });
+    expect(read("--plain").plain).toBe(true);
+  });
+
+  it("gathers the hosts and origins that are allowed", () => {
+    expect(read("--allow-host", "example.org", "--allow-host", "[fe80::1]:3000").allowedHosts).toEqual([
+      "example.org",
+      "[fe80::1]:3000",
+    ]);
+    const origins = ["https://example.org:8443", "null", "chrome-extension://abc"];
+    expect(read(...origins.map((origin) => `--allow-origin=${origin}`)).allowedOrigins).toEqual(origins);
+    expect(read("--allow-origin", "https://example.org", "--allow-origin", "*").allowedOrigins).toBe("*");
   });
 
   it("takes a lone hyphen for an argument, and anything after --", () => {
@@ -50,6 +64,14 @@ describe("readArgs", () => {
     [["--path", "rpc"], /--path takes a path such as \/rpc, got "rpc"/],
     [["--path", "/a?b"], /--path takes/],
     [["--host", ""], /--host takes/],
+    [["--allow-host", ""], /^--allow-host takes a name such as example.org, got ""$/],
+    [["--allow-host", "https://example.org"], /--allow-host takes/],
+    [["--allow-host", "*.example.org"], /--allow-host takes/],
+    [["--allow-origin", "example.org"], /^--allow-origin takes an origin such as https:\/\/example.org, or "\*", got/],
+    [["--allow-origin", "localhost:5173"], /--allow-origin takes/],
+    [["--allow-origin", "https://example.org/"], /--allow-origin takes/],
+    [["--allow-origin", "https://*.example.org"], /--allow-origin takes/],
+    [["--allow-origin", "*", "--allow-origin", "https://EXAMPLE.org"], /got "https:\/\/EXAMPLE.org"/],
     [["--header", "nothing"], /--header takes "Name: value"/],
     [["--header", ": value"], /--header takes/],
     [["--header", "Bad Name: value"], /--header takes/],
@@ -136,5 +158,21 @@ describe("params", () => {
         excerpt: '{"a": 1,}\n        ^',
       }) as Error,
     );
+  });
+
+  it.each([
+    ["[1,\n", "expected a value, got the end of the text (line 1, column 4)", "[1,\n   ^"],
+    [
+      '{\n  "a": [1, 2\r\n \t\n',
+      '"," or "]", got the end of the text (line 2, column 13)',
+      '  "a": [1, 2\n            ^',
+    ],
+    ['["abc\n', 'expected a closing ", got the end of the text (line 1, column 6)', '["abc\n     ^'],
+    ["[1]\u00a0\n", "got U+00A0 (line 1, column 4)", "[1]\n   ^"],
+  ])("point at the last character of %j, not at the blank lines behind it", async (text, message, excerpt) => {
+    await expect(readParams("-", stdin(new TextEncoder().encode(text)))).rejects.toMatchObject({
+      message: expect.stringContaining(message) as string,
+      excerpt,
+    });
   });
 });

@@ -88,18 +88,17 @@ describe("reciproc listen", () => {
     });
   });
 
-  it("ends when its reader goes away", async () => {
+  it("ends at the first message after its reader went away", async () => {
     const server = await ours();
     const peer = nextPeer(server);
-    const { child, ended } = start(["listen", server.url]);
+    const { child, until, ended } = start(["listen", server.url]);
     const other = await peer;
-    child.stdout.once("data", () => {
-      child.stdout.destroy();
-      // The pipe breaks at a write after its reader is gone, whenever that is.
-      const more = setInterval(() => other.notify("more"), 5);
-      void other.closed.then(() => clearInterval(more));
-    });
     other.notify("one");
+    await until("stdout", "one");
+    const gone = new Promise((resolve) => child.stdout.once("close", resolve));
+    child.stdout.destroy();
+    await gone;
+    other.notify("two");
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
     expect((await other.closed).code).toBe(1000);
   });

@@ -7,6 +7,8 @@ const API = `export default {
   add: ([a, b]) => a + b,
   ask: (_params, { peer }) => peer.request("confirm"),
   fail() { throw new TypeError("two\\nlines"); },
+  async rename() { throw new RangeError("too long"); },
+  text() { throw "a text"; },
   hang: () => new Promise(() => {}),
 };\n`;
 
@@ -64,13 +66,55 @@ describe("reciproc serve", () => {
   it("prints what a handler throws in one line, with its place", async () => {
     const { url, until } = await serving();
     expect(await run(["call", url, "fail"])).toMatchObject({ code: 1, stderr: "error -32603: Internal error\n" });
-    expect(await until("stderr", "\n")).toMatch(/^error: TypeError: two lines \(\/.*api\.mjs:4:18\)\n$/);
+    expect(await until("stderr", "\n")).toMatch(/^fail: TypeError: two lines \(\/.*api\.mjs:4:18\)\n$/);
+  });
+
+  it("names the method that failed, whether it was called or notified, and prints what it throws once", async () => {
+    const { url, until, child, ended } = await serving();
+    await using peer = await connect(url);
+    peer.notify("rename");
+    await expect(peer.request("rename")).rejects.toMatchObject({ code: -32603, message: "Internal error" });
+    await expect(peer.request("nobody")).rejects.toMatchObject({ code: -32601 });
+    await expect(peer.request("text")).rejects.toMatchObject({ code: -32603 });
+    await until("stderr", "a text");
+    child.kill("SIGTERM");
+    const line = String.raw`rename: RangeError: too long \(/.*api\.mjs:5:26\)\n`;
+    // What is no object carries no note.
+    expect((await ended).stderr).toMatch(new RegExp(`^${line}${line}error: 'a text'\n$`));
   });
 
   it("prints a refused upgrade in one line", async () => {
     const { url, until } = await serving("--path", "/rpc");
     await expect(connect(url.replace("/rpc", "/other"))).rejects.toMatchObject({ status: 404 });
-    expect(await until("stderr", "\n")).toMatch(/^refused 127\.0\.0\.1: 404, .*"\/rpc"\n$/);
+    expect(await until("stderr", "\n")).toMatch(/^refused 127\.0\.0\.1: 404, .*--path is "\/rpc"\n$/);
+  });
+
+  it("names its own options when it refuses a host or an origin, and takes those that are allowed", async () => {
+    const page = { Host: "example.org", Origin: "https://app.example.org" };
+    const strict = await serving();
+    await expect(connect(strict.url, { headers: page })).rejects.toMatchObject({ status: 403 });
+    expect(await strict.until("stderr", "\n")).toMatch(
+      /^refused 127\.0\.0\.1: 403, Host "example\.org" is not allowed; .*list it in --allow-host\n$/,
+    );
+    const named = await serving("--allow-host", "example.org");
+    await expect(connect(named.url, { headers: page })).rejects.toMatchObject({ status: 403 });
+    expect(await named.until("stderr", "\n")).toMatch(
+      /^refused 127\.0\.0\.1: 403, Origin "https:\/\/app\.example\.org" is not allowed; .*list it in --allow-origin\n$/,
+    );
+    const open = await serving(
+      "--allow-host=other.example",
+      "--allow-host=example.org",
+      "--allow-origin=https://other.example",
+      "--allow-origin=https://app.example.org",
+    );
+    await using peer = await connect(open.url, { headers: page });
+    expect(await peer.request("add", [1, 2])).toBe(3);
+  });
+
+  it("shows a host as it was sent, even one that looks like an option", async () => {
+    const { url, until } = await serving();
+    await expect(connect(url, { headers: { Host: "`constructor`" } })).rejects.toMatchObject({ status: 403 });
+    expect(await until("stderr", "\n")).toContain('Host "`constructor`" is not allowed');
   });
 
   it("exits 2 when it cannot listen", async () => {
@@ -106,6 +150,22 @@ describe("reciproc serve", () => {
     expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
     expect(stderr).toMatch(message);
     expect(stderr).toMatch(/^reciproc serve: [^\n]*; see `reciproc serve --help`\n$/);
+  });
+
+  // Newer versions of Node load .ts; none loads .tsx.
+  it("says what to do about a file in TypeScript, given or imported", async () => {
+    const given = await file("api.tsx", API);
+    const importer = await file("api.mjs", `export { default } from ${JSON.stringify(given)};`);
+    for (const path of [given, importer]) {
+      expect(await run(["serve", path, "--port", "0"])).toEqual({
+        code: 64,
+        stdout: "",
+        stderr: expect.stringMatching(
+          /^reciproc serve: cannot load .*Unknown file extension "\.tsx".*; compile it first, or run with .*--import tsx[^\n]*\n$/,
+        ) as string,
+      });
+    }
+    expect((await run(["serve", await file("api.yaml", "")])).stderr).not.toContain("tsx");
   });
 
   it("exits 64 when the file is missing or a directory", async () => {

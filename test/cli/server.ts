@@ -1,5 +1,5 @@
 /** Servers to call: one of ours, and strangers that misbehave. */
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
@@ -18,7 +18,7 @@ export async function ours(options: Options = {}): Promise<Server> {
 }
 
 /** One that does with each connection whatever `onSocket` says; answers its URL. */
-export async function stranger(onSocket: (socket: WebSocket) => void): Promise<string> {
+export async function stranger(onSocket: (socket: WebSocket, request: IncomingMessage) => void): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   server.on("connection", onSocket);
   onTestFinished(() => {

@@ -1,0 +1,32 @@
+import { describe, expect, it } from "vitest";
+import { run } from "./program.js";
+import { stranger } from "./server.js";
+
+/** What each command needs behind the URL. */
+const COMMANDS = [
+  ["call", ["add"]],
+  ["notify", ["add"]],
+  ["listen", []],
+] as const;
+
+/** A server that answers one call or closes, and tells what was offered to it. */
+async function offers(command: string, ...args: string[]): Promise<{ code: number | null; offer: string | undefined }> {
+  let offer: string | undefined;
+  const url = await stranger((socket, request) => {
+    offer = request.headers["sec-websocket-protocol"];
+    socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1,"result":3}'));
+    if (command === "listen") socket.close(1000);
+  });
+  const { code } = await run([command, url, ...args]);
+  return { code, offer };
+}
+
+describe("--plain", () => {
+  it.each(COMMANDS)("makes %s offer no subprotocol", async (command, args) => {
+    expect(await offers(command, ...args, "--plain")).toEqual({ code: 0, offer: undefined });
+  });
+
+  it.each(COMMANDS)("is not the default of %s", async (command, args) => {
+    expect(await offers(command, ...args)).toEqual({ code: 0, offer: "reciproc.v1" });
+  });
+});
