@@ -1,0 +1,86 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { WebSocketServer, type ServerOptions } from "ws";
+import { serve, type Server } from "../../src/node.js";
+import { launch } from "./chromium.js";
+import { startSite } from "./site.js";
+
+let browser: Browser;
+let site: Awaited<ReturnType<typeof startSite>>;
+let page: Page;
+
+beforeAll(async () => {
+  [browser, site] = await Promise.all([launch(), startSite()]);
+  page = await browser.newPage();
+  await page.goto(`http://127.0.0.1:${site.port}/`);
+  await page.waitForFunction(() => document.title === "ready");
+});
+afterAll(async () => {
+  await browser.close();
+  site.http.close();
+});
+
+/** A bare server that answers every request with its params, and notes what subprotocols it was offered. */
+async function bareServer(options: ServerOptions): Promise<{ url: string; offers: string[] } & AsyncDisposable> {
+  const offers: string[] = [];
+  const server = new WebSocketServer({ ...options, port: 0 });
+  server.on("connection", (webSocket) =>
+    webSocket.on("message", (data: Buffer) => {
+      const { id, params } = JSON.parse(data.toString()) as { id: number; params: unknown };
+      webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
+    }),
+  );
+  server.on("headers", (_headers, request) => offers.push(request.headers["sec-websocket-protocol"] ?? ""));
+  await once(server, "listening");
+  return {
+    url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    offers,
+    async [Symbol.asyncDispose]() {
+      for (const client of server.clients) client.terminate();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** Connects the page and calls `echo` thirty times in one turn; answers how many answers were right. */
+function callFromPage(url: string): Promise<number> {
+  return page.evaluate(async (target) => {
+    const peer = await reciproc.connect(target);
+    const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => peer.request("echo", [i])));
+    await peer.close();
+    return answers.filter((answer, i) => (answer as number[])[0] === i).length;
+  }, url);
+}
+
+it("speaks reciproc.v1 with a server of this package: thirty calls of a turn are a few frames", async () => {
+  await using server: Server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
+  const frames: string[] = [];
+  page.once("websocket", (webSocket) => webSocket.on("framesent", ({ payload }) => frames.push(String(payload))));
+  expect(await callFromPage(server.url)).toBe(30);
+  expect(frames[0]).toBe('{"hello":{}}');
+  expect(frames.slice(1).every((frame) => frame.startsWith("["))).toBe(true);
+  expect(frames.length).toBeLessThanOrEqual(1 + 3);
+});
+
+it("tries once more, without the offer, where a server ignores subprotocols", async () => {
+  await using bare = await bareServer({ handleProtocols: () => false });
+  expect(await callFromPage(bare.url)).toBe(30);
+  expect(bare.offers).toEqual(["reciproc.v1", ""]);
+});
+
+it("is plain, at the first try, with a server that agrees to any subprotocol", async () => {
+  await using bare = await bareServer({});
+  expect(await callFromPage(bare.url)).toBe(30);
+  expect(bare.offers).toEqual(["reciproc.v1"]);
+});
+
+it("can read why a server lets nobody in", async () => {
+  await using server: Server = await serve({ port: 0, authenticate: () => null });
+  const error = await page.evaluate(async (url) => {
+    const reason = (await reciproc.connect(url).catch((caught: unknown) => caught)) as Error & { status?: number };
+    return { message: reason.message, status: reason.status };
+  }, server.url);
+  expect(error).toMatchObject({ status: 401, message: expect.stringContaining("authentication failed") });
+});
