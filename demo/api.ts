@@ -34,7 +34,8 @@ export type Answer = "agreed" | "refused" | "did not answer" | "left";
 /** How a vote ended. */
 export interface Verdict {
   by: string;
-  cleared: boolean;
+  /** When the asker left, nobody's answer counts any more. */
+  outcome: "cleared" | "kept" | "asker left";
   answers: { name: string; answer: Answer }[];
 }
 

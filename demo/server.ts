@@ -85,7 +85,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       voting = true;
       try {
         const verdict = await vote(peer, signal);
-        if (verdict.cleared) strokes.clear();
+        if (verdict.outcome === "cleared") strokes.clear();
         push("decided", verdict);
         return verdict;
       } finally {
@@ -118,14 +118,17 @@ function profileOf(peer: Member): Profile {
   return peer.data.profile!;
 }
 
-/** Asks everybody else at the same time. The board is cleared when nobody who stays objects. */
+/** Asks everybody else at the same time. Whoever leaves meanwhile has neither agreed nor objected. */
 async function vote(asker: Member, signal: AbortSignal): Promise<Verdict> {
   const by = profileOf(asker).name;
   const voters = [...board].filter((peer) => peer !== asker);
   const answers = await Promise.all(
     voters.map(async (voter) => ({ name: profileOf(voter).name, answer: await ask(voter, by, signal) })),
   );
-  return { by, cleared: answers.every(({ answer }) => answer === "agreed" || answer === "left"), answers };
+  if (signal.aborted) return { by, outcome: "asker left", answers };
+  const stayed = answers.filter(({ answer }) => answer !== "left");
+  const agreed = stayed.length > 0 && stayed.every(({ answer }) => answer === "agreed");
+  return { by, outcome: agreed || voters.length === 0 ? "cleared" : "kept", answers };
 }
 
 /** The server calls the page. `signal` aborts when the asker leaves: then nobody waits for the answer any more. */
@@ -169,3 +172,12 @@ http.on("error", (error: NodeJS.ErrnoException) => {
   listen();
 });
 listen();
+
+// Every page is told (1001) before the process ends. Once: the second Ctrl+C does not wait.
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => void stop());
+
+async function stop(): Promise<void> {
+  http.close();
+  await server.close();
+  process.exit();
+}

@@ -6,54 +6,77 @@ export const canvas = byId("canvas", HTMLCanvasElement);
 const hint = byId("hint", HTMLElement);
 const pen = canvas.getContext("2d")!;
 const strokes = new Map<string, Stroke>();
+let frame = 0;
+
+/** So many of the newest strokes are painted anew in each frame; those below lie ready on a canvas of their own. */
+const NEWEST = 16;
+const below = document.createElement("canvas").getContext("2d")!;
+const ready = new Set<string>();
 
 /** Shows these strokes and no others. */
 export function load(all: readonly Stroke[]): void {
   strokes.clear();
   for (const stroke of all) strokes.set(stroke.id, stroke);
-  repaint();
+  ready.clear();
+  changed();
 }
 
-/** Begins a stroke or makes it longer, and paints no more than what is new. */
+/** Begins a stroke or makes it longer. */
 export function extend(piece: Stroke): void {
   const stroke = strokes.get(piece.id);
   if (stroke === undefined) strokes.set(piece.id, { ...piece, points: [...piece.points] });
   else stroke.points.push(...piece.points);
-  const whole = strokes.get(piece.id)!;
-  paint(whole, (whole.points.length - piece.points.length) / 2);
-  describe();
+  if (ready.has(piece.id)) ready.clear();
+  changed();
 }
 
 /** Takes strokes away. */
 export function erase(ids: readonly string[]): void {
   for (const id of ids) strokes.delete(id);
-  repaint();
+  if (ids.some((id) => ready.has(id))) ready.clear();
+  changed();
 }
 
+function changed(): void {
+  hint.hidden = strokes.size > 0;
+  canvas.ariaLabel = `Shared drawing, ${strokes.size} ${strokes.size === 1 ? "stroke" : "strokes"}`;
+  frame ||= requestAnimationFrame(repaint);
+}
+
+/** Paints each stroke as a whole, in order: painted in pieces it would have other edges than after a reload. */
 function repaint(): void {
+  frame = 0;
+  if (ready.size === 0) below.clearRect(0, 0, canvas.width, canvas.height);
+  const newest = [...strokes.values()].slice(ready.size);
+  for (const stroke of newest.splice(0, newest.length - NEWEST)) {
+    paint(below, stroke);
+    ready.add(stroke.id);
+  }
   pen.clearRect(0, 0, canvas.width, canvas.height);
-  for (const stroke of strokes.values()) paint(stroke, 0);
-  describe();
+  pen.drawImage(below.canvas, 0, 0);
+  for (const stroke of newest) paint(pen, stroke);
 }
 
-/** Paints a stroke from its point number `from` on: a curve through the middles, with the points as its handles. */
-function paint({ color, size, points }: Stroke, from: number): void {
+/** Paints a stroke: a curve through the middles, with the points as its handles. */
+function paint(on: CanvasRenderingContext2D, { color, size, points }: Stroke): void {
   const x = (i: number): number => points[2 * i]! * canvas.width;
   const y = (i: number): number => points[2 * i + 1]! * canvas.height;
-  const count = points.length / 2;
-  pen.strokeStyle = inkOf(color);
-  pen.lineWidth = size * canvas.width;
-  pen.lineCap = pen.lineJoin = "round";
-  pen.beginPath();
-  const first = Math.max(from, 1);
-  if (first < 2) pen.moveTo(x(0), y(0));
-  else pen.moveTo((x(first - 2) + x(first - 1)) / 2, (y(first - 2) + y(first - 1)) / 2);
-  for (let i = first; i < count; i++) {
-    pen.quadraticCurveTo(x(i - 1), y(i - 1), (x(i - 1) + x(i)) / 2, (y(i - 1) + y(i)) / 2);
+  const last = points.length / 2 - 1;
+  on.strokeStyle = on.fillStyle = inkOf(color);
+  on.lineWidth = size * canvas.width;
+  on.lineCap = on.lineJoin = "round";
+  on.beginPath();
+  if (points.every((value, i) => value === points[i % 2])) {
+    // It never left its place, and a canvas leaves out lines without length.
+    on.arc(x(0), y(0), on.lineWidth / 2, 0, 2 * Math.PI);
+    return on.fill();
   }
-  // To the last point itself: it may be the end, and a stroke of one point is a dot.
-  pen.lineTo(x(count - 1), y(count - 1));
-  pen.stroke();
+  on.moveTo(x(0), y(0));
+  for (let i = 1; i <= last; i++) {
+    on.quadraticCurveTo(x(i - 1), y(i - 1), (x(i - 1) + x(i)) / 2, (y(i - 1) + y(i)) / 2);
+  }
+  on.lineTo(x(last), y(last));
+  on.stroke();
 }
 
 /** Colours have names on the wire, because each theme has its own. */
@@ -61,14 +84,15 @@ function inkOf(color: Color): string {
   return getComputedStyle(canvas).getPropertyValue(`--${color}`);
 }
 
-function describe(): void {
-  hint.hidden = strokes.size > 0;
-  canvas.ariaLabel = `Shared drawing, ${strokes.size} ${strokes.size === 1 ? "stroke" : "strokes"}`;
+function repaintAll(): void {
+  ready.clear();
+  repaint();
 }
 
 new ResizeObserver(() => {
-  canvas.width = Math.round(canvas.clientWidth * devicePixelRatio);
-  canvas.height = Math.round(canvas.clientHeight * devicePixelRatio);
-  repaint();
+  // A canvas without a size cannot be copied.
+  canvas.width = below.canvas.width = Math.max(1, Math.round(canvas.clientWidth * devicePixelRatio));
+  canvas.height = below.canvas.height = Math.max(1, Math.round(canvas.clientHeight * devicePixelRatio));
+  repaintAll();
 }).observe(canvas);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaintAll);

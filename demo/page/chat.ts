@@ -1,9 +1,10 @@
 /** The chat: one line in, many lines out. */
 import type { Line } from "../api.js";
-import { byId, element } from "./dom.js";
+import { byId, element, limit } from "./dom.js";
 import { complain } from "./notice.js";
 
 const MOST_LINES = 200;
+const MOST_TEXT = 300;
 const lines = byId("lines", HTMLElement);
 const form = byId("say", HTMLFormElement);
 const input = byId("text", HTMLInputElement);
@@ -35,11 +36,17 @@ lines.addEventListener("scroll", () => {
 // The panel above may take some of its height.
 new ResizeObserver(follow).observe(lines);
 
-/** Calls `say` with what is sent. The text stays in its field until it has arrived. */
+/** Calls `say` with what is sent. The field is free for the next line at once; a line that failed comes back into it. */
 export function onSay(say: (text: string) => Promise<unknown>): void {
+  limit(input, MOST_TEXT);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const text = input.value.trim();
-    if (text !== "") say(text).then(() => (input.value = ""), complain);
+    input.value = "";
+    if (text === "") return;
+    say(text).catch((error: unknown) => {
+      input.value = `${text} ${input.value}`.trim();
+      complain(error);
+    });
   });
 }

@@ -60,6 +60,18 @@ export function start(draw: (piece: Piece) => void, move: (place: { x: number; y
   for (const type of ["pointerup", "pointercancel", "lostpointercapture"] as const) canvas.addEventListener(type, end);
 }
 
+/** Calls `undo` when the button is pressed, or its keys where they do not undo typing. */
+export function onUndo(undo: () => void): void {
+  byId("undo", HTMLButtonElement).addEventListener("click", undo);
+  document.addEventListener("keydown", (event) => {
+    const { key, ctrlKey, metaKey, shiftKey, altKey, target } = event;
+    if (key.toLowerCase() !== "z" || !(ctrlKey || metaKey) || shiftKey || altKey) return;
+    if (target instanceof Element && target.matches("input:not([type=radio])")) return;
+    event.preventDefault();
+    undo();
+  });
+}
+
 function begin({ pointerId: pointer }: PointerEvent): void {
   const size = Number(new FormData(sizes).get("size"));
   drawing = { pointer, piece: { stroke: ++strokes, size, points: [] }, drawn: 0 };

@@ -1,30 +1,27 @@
 /** Who you are here: a name and a colour, by chance at first, yours to change, and remembered. */
 import type { Color, Profile } from "../api.js";
-import { byId } from "./dom.js";
+import { byId, cut, limit } from "./dom.js";
 
 const ADJECTIVES = ["Brave", "Calm", "Dizzy", "Eager", "Fancy", "Jolly", "Lucky", "Quick", "Sunny", "Witty"];
 const ANIMALS = ["Badger", "Falcon", "Gecko", "Heron", "Lynx", "Otter", "Panda", "Puffin", "Tapir", "Yak"];
 const COLORS: Color[] = ["red", "orange", "green", "blue", "violet", "pink"];
 const KEY = "reciproc-demo";
+const MOST_NAME = 24;
 
 const field = byId("name", HTMLInputElement);
 const colors = byId("colors", HTMLFormElement);
+const choices = [...colors.querySelectorAll("input")];
 
 /** The name and colour chosen now. */
 export function read(): Profile {
-  return {
-    name: field.value.trim() || field.placeholder,
-    color: (new FormData(colors).get("color") ?? "ink") as Color,
-  };
+  return chosen;
 }
 
 /** Calls `change` with each new choice. */
 export function onChange(change: (profile: Profile) => void): void {
   const changed = (): void => {
-    const profile = read();
-    paint(profile);
-    remember(profile);
-    change(profile);
+    choose({ name: field.value.trim() || chosen.name, color: new FormData(colors).get("color") as Color });
+    change(chosen);
   };
   field.addEventListener("change", changed);
   colors.addEventListener("change", changed);
@@ -34,18 +31,11 @@ export function onChange(change: (profile: Profile) => void): void {
   });
 }
 
-function remembered(): Profile {
-  const chance = { name: `${pick(ADJECTIVES)} ${pick(ANIMALS)}`, color: pick(COLORS) };
-  try {
-    const { name, color } = JSON.parse(localStorage.getItem(KEY) ?? "") as Profile;
-    return { name: name.slice(0, 24), color };
-  } catch {
-    // The first visit, or storage is switched off, or holds something else under this key.
-    return chance;
-  }
-}
-
-function remember(profile: Profile): void {
+function choose(profile: Profile): void {
+  chosen = profile;
+  field.value = profile.name;
+  for (const choice of choices) choice.checked = choice.value === profile.color;
+  document.documentElement.style.setProperty("--mine", `var(--${profile.color})`);
   try {
     localStorage.setItem(KEY, JSON.stringify(profile));
   } catch {
@@ -53,16 +43,26 @@ function remember(profile: Profile): void {
   }
 }
 
-function paint({ color }: Profile): void {
-  document.documentElement.style.setProperty("--mine", `var(--${color})`);
+/** What is remembered comes from outside, like anything else that is stored: each part is checked. */
+function remembered(): Partial<Profile> {
+  try {
+    const { name, color } = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, unknown>;
+    const kept = typeof name === "string" ? cut(name.trim(), MOST_NAME) : "";
+    const known = choices.find(({ value }) => value === color);
+    return {
+      ...(kept && { name: kept }),
+      ...(known && { color: known.value as Color }),
+    };
+  } catch {
+    // Storage is switched off, or holds something else under this key.
+    return {};
+  }
 }
 
 function pick<T>(list: readonly T[]): T {
   return list[Math.floor(Math.random() * list.length)]!;
 }
 
-const first = remembered();
-field.value = field.placeholder = first.name;
-for (const choice of colors.querySelectorAll("input")) choice.checked = choice.value === first.color;
-paint(read());
-remember(read());
+let chosen: Profile = { name: `${pick(ADJECTIVES)} ${pick(ANIMALS)}`, color: pick(COLORS), ...remembered() };
+limit(field, MOST_NAME);
+choose(chosen);

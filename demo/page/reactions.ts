@@ -11,7 +11,7 @@ export function float({ name, color, emoji }: Profile & { emoji: string }): void
   const balloon = element("div", "balloon");
   balloon.append(element("span", "emoji", emoji), element("span", "name", name));
   balloon.style.setProperty("--c", `var(--${color})`);
-  balloon.style.left = `${10 + Math.random() * 80}%`;
+  balloon.style.setProperty("--x", (0.1 + Math.random() * 0.8).toFixed(2));
   balloon.style.setProperty("--sway", `${Math.round(Math.random() * 60 - 30)}px`);
   balloon.addEventListener("animationend", () => balloon.remove());
   sky.append(balloon);

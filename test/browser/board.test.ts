@@ -1,7 +1,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch } from "./chromium.js";
-import { draw, picture, startDemo, visit, type Demo, type Visitor } from "./demo.js";
+import { draw, live, picture, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
 
 const BLANK = Array.from({ length: 24 }, () => ".".repeat(32)).join("\n");
 const DIAGONAL: [number, number][] = [
@@ -45,11 +45,42 @@ describe("the demo's board", () => {
       await expect.poll(() => picture(bo.page)).toBe(drawn);
       const late = await visit(browser, demo.url, "Cy", { viewport: { width: 900, height: 900 } });
       visitors.push(late);
-      await late.page.getByRole("img", { name: "Shared drawing, 1 stroke", exact: true }).waitFor();
+      await strokes(late.page, 1);
       // Another size of window: the same picture, but for the squares that a line only grazes.
       expect(differences(await picture(late.page), drawn)).toBeLessThan(12);
       await ada.page.getByRole("button", { name: "Undo" }).click();
       for (const { page } of visitors) await expect.poll(() => picture(page)).toBe(BLANK);
+    }));
+
+  it("makes a dot of a click, in every window and after a reload", () =>
+    withTwo({}, async (ada, bo) => {
+      await draw(ada.page, [[0.5, 0.5]]);
+      const dot = await picture(ada.page);
+      expect(dot).not.toBe(BLANK);
+      await expect.poll(() => picture(bo.page)).toBe(dot);
+      await ada.page.reload();
+      await strokes(ada.page, 1);
+      expect(await picture(ada.page)).toBe(dot);
+    }));
+
+  it("paints a line as it grows exactly as after a reload, corners and crossings too", () =>
+    withTwo({}, async (ada, bo) => {
+      const zigzag = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
+      await draw(ada.page, zigzag);
+      await bo.page.getByLabel("Thick", { exact: true }).check();
+      // More strokes than are painted anew in each frame.
+      for (let i = 0; i < 18; i++) {
+        await draw(bo.page, [
+          [0.05 + i * 0.05, 0.1],
+          [0.9 - i * 0.05, 0.5],
+        ]);
+      }
+      await strokes(ada.page, 19);
+      const painted = await pixels(ada.page);
+      expect(await pixels(bo.page)).toBe(painted);
+      await ada.page.reload();
+      await strokes(ada.page, 19);
+      expect(await pixels(ada.page)).toBe(painted);
     }));
 
   it("keeps the picture when a window changes its size", () =>
@@ -128,7 +159,7 @@ describe("the vote on clearing the board", () => {
   it("clears every board when everybody else agrees", () =>
     withTwo({}, async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
-      await bo.page.getByRole("img", { name: "Shared drawing, 1 stroke", exact: true }).waitFor();
+      await strokes(bo.page, 1);
       await ada.page.getByRole("button", { name: "Clear" }).click();
       const question = bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." });
       await question.waitFor();
@@ -166,14 +197,68 @@ describe("the vote on clearing the board", () => {
       await bo.page.getByRole("alertdialog").waitFor({ state: "hidden" });
     }));
 
-  it("does not wait for somebody who leaves", () =>
+  it("keeps the board when the only one who was asked leaves", () =>
     withTwo({}, async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await ada.page.getByRole("button", { name: "Clear" }).click();
       await bo.page.getByRole("alertdialog").waitFor();
+      await bo.page.reload();
+      await ada.page.getByText("The board stays: nobody was left to agree.").waitFor();
+      await live(bo.page);
+      for (const { page } of [ada, bo]) expect(await picture(page)).not.toBe(BLANK);
+    }));
+
+  it("clears the board when one leaves and those who stay agree", () =>
+    withTwo({}, async (ada, bo) => {
+      const cy = await visit(browser, demo.url, "Cy");
+      visitors.push(cy);
+      await draw(ada.page, DIAGONAL);
+      await ada.page.getByRole("button", { name: "Clear" }).click();
+      await cy.page.getByRole("alertdialog").waitFor();
+      await cy.page.context().close();
+      await bo.page.getByRole("button", { name: "Agree" }).click();
+      for (const { page } of [ada, bo]) {
+        await page.getByText("Nobody objected: Ada cleared the board.").waitFor();
+        expect(await picture(page)).toBe(BLANK);
+      }
+    }));
+
+  it("keeps the board when the asker leaves, and blames nobody else", () =>
+    withTwo({}, async (ada, bo) => {
+      await draw(ada.page, DIAGONAL);
+      await ada.page.getByRole("button", { name: "Clear" }).click();
+      await bo.page.getByRole("alertdialog").waitFor();
+      await ada.page.reload();
+      await bo.page.getByText("The board stays: Ada, who asked, left.").waitFor();
+      await bo.page.getByRole("alertdialog").waitFor({ state: "hidden" });
+      expect(await picture(bo.page)).not.toBe(BLANK);
+    }));
+
+  it("clears at once for somebody who is alone", () =>
+    withTwo({}, async (ada, bo) => {
       await bo.page.context().close();
-      await ada.page.getByText("Everybody agreed: Ada cleared the board.").waitFor();
+      await ada.page.getByText("1 here").waitFor();
+      await draw(ada.page, DIAGONAL);
+      await ada.page.getByRole("button", { name: "Clear" }).click();
+      await ada.page.getByText("Ada cleared the board.", { exact: true }).waitFor();
       expect(await picture(ada.page)).toBe(BLANK);
+    }));
+
+  it("takes the keyboard while it asks, answers by none of its letters, and gives it back", () =>
+    withTwo({}, async (ada, bo) => {
+      await bo.page.getByLabel("Message").fill("I was just");
+      await ada.page.getByRole("button", { name: "Clear" }).click();
+      const card = bo.page.getByRole("alertdialog");
+      await card.waitFor();
+      expect(await card.evaluate((element) => element === document.activeElement)).toBe(true);
+      await bo.page.keyboard.type("typing ");
+      await bo.page.keyboard.press("Enter");
+      expect(await card.isVisible()).toBe(true);
+      await bo.page.keyboard.press("Tab");
+      await bo.page.keyboard.press("Enter");
+      await ada.page.getByText("The board stays: Bo refused.").waitFor();
+      await bo.page.keyboard.type(" typing");
+      expect(await bo.page.getByLabel("Message").inputValue()).toBe("I was just typing");
     }));
 });
 
@@ -202,66 +287,6 @@ describe("the traffic panel", () => {
       await expect.poll(() => bo.page.locator(".message").count()).toBe(80);
       expect(await bo.page.locator(".message[data-method=join]").count()).toBe(0);
     }));
-});
-
-describe("the page", () => {
-  it("draws with a finger on a phone, does not scroll for it, and fits in its width", async () => {
-    await using phones = await startDemo();
-    const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
-    const { page, complaints } = await visit(browser, phones.url, "A name of 24 characters!", options);
-    const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
-    const cdp = await page.context().newCDPSession(page);
-    const touch = (type: string, points: { x: number; y: number }[]): Promise<unknown> =>
-      cdp.send("Input.dispatchTouchEvent", { type, touchPoints: points } as never);
-    await touch("touchStart", [{ x: x + width / 2, y: y + height * 0.8 }]);
-    for (let i = 8; i > 1; i--) await touch("touchMove", [{ x: x + width / 2, y: y + (height * i) / 10 }]);
-    await touch("touchEnd", []);
-    await page.getByRole("img", { name: "Shared drawing, 1 stroke", exact: true }).waitFor();
-    const columns = (await picture(page)).split("\n").filter((row) => row.includes("X"));
-    expect(columns.length).toBeGreaterThan(10);
-    expect(await page.evaluate(() => document.scrollingElement!.scrollTop)).toBe(0);
-    await page.getByLabel("Message").fill("x".repeat(300));
-    await page.getByLabel("Message").press("Enter");
-    await page.locator(".line").waitFor();
-    for (const tab of ["Chat", "Traffic", "People"]) {
-      await page.getByRole("button", { name: tab, exact: true }).click();
-      await page.locator(`[data-panel=${tab.toLowerCase()}]`).waitFor();
-      expect(await page.locator("#panels > section:visible").count()).toBe(1);
-      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-    }
-    expect(complaints).toEqual([]);
-    await page.context().close();
-  });
-
-  it("says so when the server is gone, and comes back by its button", async () => {
-    const first = await startDemo();
-    const { page } = await visit(browser, first.url, "Ada");
-    await first[Symbol.asyncDispose]();
-    await page.getByRole("alert").getByText("The connection ended (1006).").waitFor();
-    await page.getByText("Offline").waitFor();
-    await using second = await startDemo({ PORT: new URL(first.url).port });
-    expect(second.url).toBe(first.url);
-    await page.getByRole("button", { name: "Reconnect" }).click();
-    await page.locator(".person", { hasText: "Ada (you)" }).waitFor();
-    await page.context().close();
-  });
-
-  it("is served from its own folders only", async () => {
-    await using files = await startDemo();
-    const status = async (path: string): Promise<number> => (await fetch(`${files.url}${path}`)).status;
-    expect(await status("/")).toBe(200);
-    expect(await status("/reciproc/index.js")).toBe(200);
-    const outside = ["/server.js", "/page/..%2fserver.js", "/reciproc/%2e%2e/demo/.build/server.js", "/page/.x.js"];
-    expect(await Promise.all(outside.map(status))).toEqual(outside.map(() => 404));
-  });
-
-  it("takes the next port when one is taken", async () => {
-    await using first = await startDemo();
-    const { port } = new URL(first.url);
-    await using second = await startDemo({ PORT: port });
-    expect(Number(new URL(second.url).port)).toBeGreaterThan(Number(port));
-    expect((await fetch(second.url)).status).toBe(200);
-  });
 });
 
 async function expectRow({ page }: Visitor, method: string, direction: string, duration: RegExp): Promise<void> {

@@ -10,6 +10,8 @@ const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.
 /** A running demo. */
 export interface Demo extends AsyncDisposable {
   url: string;
+  /** Ends the process, and answers its exit code; `null` when it had no chance to choose one. */
+  kill(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
 }
 
 /** Somebody at the board, and what their page complained about. */
@@ -29,12 +31,19 @@ export async function startDemo(env: Record<string, string> = {}): Promise<Demo>
     once(lines, "line"),
     once(child, "exit").then(([code]) => Promise.reject(new Error(`the demo ended with ${String(code)}`))),
   ])) as [string];
+  const kill: Demo["kill"] = async (signal) => {
+    if (child.exitCode === null && child.signalCode === null) {
+      child.kill(signal);
+      await once(child, "exit");
+    }
+    return child.exitCode;
+  };
   return {
     url: /^reciproc demo: (http:\S+)$/.exec(line)?.[1] ?? `not an address: ${line}`,
+    kill,
     async [Symbol.asyncDispose]() {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      child.kill();
-      await once(child, "exit");
+      const code = await kill("SIGTERM");
+      if (code !== 0) throw new Error(`the demo ended with ${String(code)}`);
     },
   };
 }
@@ -54,12 +63,23 @@ export async function visit(browser: Browser, url: string, name: string, options
     if (response.status() >= 400) complaints.push(`${response.status()} ${response.url()}`);
   });
   await page.goto(url);
-  await page.getByText("Live", { exact: true }).waitFor();
+  await live(page);
   const field = page.getByLabel("You are");
   await field.fill(name);
   await field.press("Enter");
   await page.locator(".person", { hasText: `${name} (you)` }).waitFor({ state: "attached" });
   return { page, complaints };
+}
+
+/** Waits until the page has joined. */
+export function live(page: Page): Promise<void> {
+  return page.getByText("Live", { exact: true }).waitFor();
+}
+
+/** Waits until the board holds so many strokes. */
+export function strokes(page: Page, count: number): Promise<void> {
+  const name = `Shared drawing, ${count} ${count === 1 ? "stroke" : "strokes"}`;
+  return page.getByRole("img", { name, exact: true }).waitFor();
 }
 
 /** Draws with the mouse; the points are fractions of the board. */
@@ -74,7 +94,8 @@ export async function draw(page: Page, points: [x: number, y: number][]): Promis
 
 /** What the board looks like, as a grid of `X` where something is drawn and `.` where nothing is. */
 export function picture(page: Page): Promise<string> {
-  return page.evaluate(() => {
+  return page.evaluate(async () => {
+    await new Promise(requestAnimationFrame);
     const { width, height } = document.querySelector("canvas")!;
     const copy = new OffscreenCanvas(width, height).getContext("2d")!;
     copy.drawImage(document.querySelector("canvas")!, 0, 0);
@@ -87,5 +108,16 @@ export function picture(page: Page): Promise<string> {
       grid[Math.floor(((at / width) | 0) * (rows / height))]![Math.floor((at % width) * (columns / width))] = "X";
     }
     return grid.map((row) => row.join("")).join("\n");
+  });
+}
+
+/** Every pixel of the board, as a digest. */
+export function pixels(page: Page): Promise<string> {
+  return page.evaluate(async () => {
+    await new Promise(requestAnimationFrame);
+    const canvas = document.querySelector("canvas")!;
+    const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data));
+    return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
   });
 }

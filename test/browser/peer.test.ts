@@ -64,11 +64,14 @@ async function open(url: string): Promise<void> {
 }
 
 /** What the page's `connect` rejects with; false when it is no `ConnectError`. */
-function attempt(url: string): Promise<unknown> {
-  return page.evaluate(async (target) => {
-    const error = await reciproc.connect(target).catch((reason: unknown) => reason);
-    return error instanceof reciproc.ConnectError && { code: error.code, status: error.status, url: error.url };
-  }, url);
+function attempt(url: string, link: "packed" | "plain"): Promise<unknown> {
+  return page.evaluate(
+    async ([target, kind]) => {
+      const error = await reciproc.connect(target, { link: kind }).catch((reason: unknown) => reason);
+      return error instanceof reciproc.ConnectError && { code: error.code, status: error.status, url: error.url };
+    },
+    [url, link] as const,
+  );
 }
 
 /** The peer of the page that connects next. */
@@ -164,12 +167,17 @@ it("rejects with ConnectError where the server refuses the page's origin, or the
   server.on("refuse", remember);
   const foreign = `ws://127.0.0.1:${site.port}/rpc`;
   const rebound = `ws://elsewhere.test:${site.port}/rpc`;
-  expect(await attempt(`${foreign}?token=secret`)).toEqual({ code: "CONNECT_FAILED", status: undefined, url: foreign });
-  expect(await attempt(rebound)).toEqual({ code: "CONNECT_FAILED", status: undefined, url: rebound });
+  const code = "CONNECT_FAILED";
+  expect(await attempt(`${foreign}?token=secret`, "packed")).toEqual({ code, status: 403, url: foreign });
+  expect(await attempt(rebound, "packed")).toEqual({ code, status: 403, url: rebound });
+  // Where nothing was agreed on, a browser tells a page no HTTP status.
+  expect(await attempt(rebound, "plain")).toEqual({ code, status: undefined, url: rebound });
   server.off("refuse", remember);
+  const host = { status: 403, reason: expect.stringContaining(`Host "elsewhere.test:${site.port}" is not allowed`) };
   expect(refusals).toEqual([
     { status: 403, reason: expect.stringContaining(`Origin "http://elsewhere.test:${site.port}" is not allowed`) },
-    { status: 403, reason: expect.stringContaining(`Host "elsewhere.test:${site.port}" is not allowed`) },
+    host,
+    host,
   ]);
 });
 

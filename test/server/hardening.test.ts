@@ -5,7 +5,7 @@ import { connect, serve } from "../../src/node.js";
 import { refuseOrigin } from "../../src/server/origin.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { plain } from "../../src/link/plain.js";
-import { bareHttp, portOf, stranger, upgrade } from "../support/network.js";
+import { bareHttp, portOf, sendUpgrade, stranger, upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
 describe("a listener of a server", () => {
@@ -123,6 +123,19 @@ describe("handleUpgrade", () => {
     using client = await stranger(http.url);
     expect(client.webSocket.readyState).toBe(client.webSocket.OPEN);
     expect(errors).toHaveLength(1);
+  });
+});
+
+describe("close", () => {
+  it("resolves although a client resets its connection meanwhile", async () => {
+    const server = await serve({ port: 0 });
+    const socket = await sendUpgrade(server.url);
+    await once(socket, "data");
+    await vi.waitFor(() => expect(server.peers.size).toBe(1));
+    const closed = server.close();
+    socket.resetAndDestroy();
+    await closed;
+    expect(server.peers.size).toBe(0);
   });
 });
 

@@ -1,0 +1,261 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launch } from "./chromium.js";
+import { draw, live, picture, pixels, startDemo, strokes, visit } from "./demo.js";
+
+const LINE: [number, number][] = [
+  [0.2, 0.2],
+  [0.6, 0.7],
+];
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+describe("the page", () => {
+  it("draws with a finger on a phone, does not scroll for it, and fits in its width", async () => {
+    await using phones = await startDemo();
+    const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+    const { page, complaints } = await visit(browser, phones.url, "A name of 24 characters!", options);
+    const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
+    const cdp = await page.context().newCDPSession(page);
+    const touch = (type: string, points: { x: number; y: number }[]): Promise<unknown> =>
+      cdp.send("Input.dispatchTouchEvent", { type, touchPoints: points } as never);
+    await touch("touchStart", [{ x: x + width / 2, y: y + height * 0.8 }]);
+    for (let i = 8; i > 1; i--) await touch("touchMove", [{ x: x + width / 2, y: y + (height * i) / 10 }]);
+    await touch("touchEnd", []);
+    await strokes(page, 1);
+    const columns = (await picture(page)).split("\n").filter((row) => row.includes("X"));
+    expect(columns.length).toBeGreaterThan(10);
+    expect(await page.evaluate(() => document.scrollingElement!.scrollTop)).toBe(0);
+    await page.getByLabel("Message").fill("x".repeat(300));
+    await page.getByLabel("Message").press("Enter");
+    await page.locator(".line").waitFor();
+    for (const tab of ["Chat", "Traffic", "People"]) {
+      await page.getByRole("button", { name: tab, exact: true }).click();
+      await page.locator(`[data-panel=${tab.toLowerCase()}]`).waitFor();
+      expect(await page.locator("#panels > section:visible").count()).toBe(1);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+    }
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it("fits in its width and cuts nothing off, however long the names are", async () => {
+    await using names = await startDemo();
+    const name = "W".repeat(24);
+    const wide = await visit(browser, names.url, name, { viewport: { width: 1440, height: 900 } });
+    const phone = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+    const narrow = await visit(browser, names.url, name, phone);
+    for (const { page } of [wide, narrow]) await page.emulateMedia({ reducedMotion: "reduce" });
+    for (const [from, to] of [
+      [wide.page, narrow.page],
+      [narrow.page, wide.page],
+    ] as const) {
+      const { x, y, width, height } = (await from.locator("#canvas").boundingBox())!;
+      await from.mouse.move(x + width * 0.98, y + height / 2);
+      await expect.poll(() => overhang(to, ".cursor .name", ".board")).toBe(0);
+      const balloon = to.waitForSelector(".balloon .name");
+      // Each rises somewhere else.
+      await from.getByRole("button", { name: "React with fire" }).evaluate((button: HTMLButtonElement) => {
+        for (let i = 0; i < 16; i++) button.click();
+      });
+      await balloon;
+      await expect.poll(() => to.locator(".balloon").count()).toBeGreaterThanOrEqual(16);
+      expect(await overhang(to, ".balloon .name", ".board")).toBe(0);
+      for (const tag of [".cursor .name", ".balloon .name"]) {
+        const { width: most } = (await to.locator(".board").boundingBox())!;
+        expect((await to.locator(tag).first().boundingBox())!.width).toBeLessThan(most / 2);
+      }
+      await from.getByRole("button", { name: "Clear" }).click();
+      await to.getByRole("alertdialog").waitFor();
+      expect(await overhang(to, "#vote", ".board")).toBe(0);
+      expect(await to.locator("#question").evaluate((text) => text.scrollWidth - text.clientWidth)).toBe(0);
+      await to.getByRole("button", { name: "Keep it" }).click();
+      await from.getByText(/^The board stays: W+ refused\.$/).waitFor();
+      expect(await overhang(from, "#notice", ".board")).toBe(0);
+    }
+    await narrow.page.getByRole("button", { name: "People", exact: true }).click();
+    for (const { page, complaints } of [wide, narrow]) {
+      expect(await overhang(page, ".person", "#people")).toBe(0);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+      expect(complaints).toEqual([]);
+      await page.context().close();
+    }
+  });
+
+  it("starts with a name by chance when the one it remembers is no name", async () => {
+    await using board = await startDemo();
+    const page = await visitWith(board.url, () => {
+      localStorage.setItem("reciproc-demo", JSON.stringify({ name: " ", color: "nope" }));
+    });
+    await live(page);
+    expect(await page.getByLabel("You are").inputValue()).toMatch(/^[A-Z][a-z]+ [A-Z][a-z]+$/);
+    expect(await page.locator("#colors :checked").count()).toBe(1);
+    await page.context().close();
+  });
+
+  it("says so when the server does not let it in, and tries again by its button", async () => {
+    await using board = await startDemo();
+    const page = await visitWith(board.url, () => {
+      const { send } = WebSocket.prototype;
+      WebSocket.prototype.send = function (data) {
+        send.call(this, typeof data === "string" ? data.replace('"color":"', '"color":"not ') : data);
+      };
+      addEventListener("click", () => (WebSocket.prototype.send = send), { capture: true, once: true });
+    });
+    await page.getByRole("alert").getByText("The server did not let you in: ").waitFor();
+    await page.getByText("Offline").waitFor();
+    await page.getByRole("button", { name: "Reconnect" }).click();
+    await live(page);
+    expect(await page.getByRole("alert").count()).toBe(0);
+    await page.context().close();
+  });
+
+  it("stays as it is while the server is gone, and comes back by its button", async () => {
+    const first = await startDemo();
+    const { page } = await visit(browser, first.url, "Ada");
+    await draw(page, LINE);
+    const drawn = await pixels(page);
+    await page.getByLabel("Message").fill("half a li");
+    // In the middle of a second line.
+    await page.mouse.down();
+    await first.kill("SIGKILL");
+    await page.getByRole("alert").getByText("The connection ended (1006).").waitFor();
+    await page.mouse.up();
+    await page.getByText("Offline").waitFor();
+    const reconnect = page.getByRole("button", { name: "Reconnect" });
+    await reconnect.click();
+    await page.getByRole("alert").getByText("The server cannot be reached.").waitFor();
+    expect(await page.getByLabel("Message").inputValue()).toBe("half a li");
+    await using second = await startDemo({ PORT: new URL(first.url).port });
+    expect(second.url).toBe(first.url);
+    await reconnect.click();
+    await live(page);
+    await page.locator(".person", { hasText: "Ada (you)" }).waitFor();
+    expect(await page.getByLabel("Message").inputValue()).toBe("half a li");
+    // This server knows nothing of what was drawn before.
+    await strokes(page, 0);
+    const { page: bo } = await visit(browser, second.url, "Bo");
+    await draw(page, LINE);
+    await strokes(bo, 1);
+    expect(await pixels(page)).toBe(drawn);
+    for (const each of [page, bo]) await each.context().close();
+  });
+
+  it.each(["SIGINT", "SIGTERM"] as const)("is told when %s stops the server", async (signal) => {
+    await using stopped = await startDemo();
+    const { page } = await visit(browser, stopped.url, "Ada");
+    expect(await stopped.kill(signal)).toBe(0);
+    await page.getByRole("alert").getByText("The server was stopped (1001").waitFor();
+    await page.context().close();
+  });
+
+  it("undoes by Ctrl+Z, but not while somebody types", async () => {
+    await using board = await startDemo();
+    const { page } = await visit(browser, board.url, "Ada");
+    await draw(page, LINE);
+    await draw(page, [[0.5, 0.2]]);
+    await strokes(page, 2);
+    await page.getByLabel("Message").press("Control+z");
+    await page.getByLabel("Red", { exact: true }).press("Control+z");
+    await strokes(page, 1);
+    await page.locator("body").press("Meta+z");
+    await strokes(page, 0);
+    await page.context().close();
+  });
+
+  it("goes back to the old name when the new one is blank", async () => {
+    await using board = await startDemo();
+    const { page } = await visit(browser, board.url, "Ada");
+    await page.getByLabel("You are").fill("  ");
+    await page.getByLabel("You are").press("Enter");
+    await expect.poll(() => page.getByLabel("You are").inputValue()).toBe("Ada");
+    await page.context().close();
+  });
+
+  it("never cuts through a character", async () => {
+    await using board = await startDemo();
+    const { page } = await visit(browser, board.url, "Ada");
+    const field = page.getByLabel("You are");
+    const family = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}\u200D\u{1F466}";
+    await field.fill("");
+    // As a paste does.
+    await page.keyboard.insertText(family.repeat(3));
+    expect(await field.inputValue()).toBe(family.repeat(2));
+    await field.press("Enter");
+    await page.locator(".person", { hasText: `${family.repeat(2)} (you)` }).waitFor();
+    // In the middle of a full field it is what comes last that does not fit.
+    await field.fill("x".repeat(23));
+    await field.press("Home");
+    await page.keyboard.insertText("y\u{1F600}");
+    expect(await field.inputValue()).toBe(`y${"x".repeat(23)}`);
+    await page.context().close();
+  });
+
+  it("sends a line once and loses nothing that is typed meanwhile", async () => {
+    await using board = await startDemo();
+    const { page } = await visit(browser, board.url, "Ada");
+    const field = page.getByLabel("Message");
+    // All in one turn: no answer can come in between.
+    await field.evaluate((input: HTMLInputElement) => {
+      input.value = "one";
+      input.form!.requestSubmit();
+      input.form!.requestSubmit();
+      input.value = "two";
+    });
+    await page.locator(".line").getByText("one").waitFor();
+    await field.press("Enter");
+    await page.locator(".line").getByText("two").waitFor();
+    expect(await page.locator(".line .text").allTextContents()).toEqual(["one", "two"]);
+    // The server takes no more than 300 characters: the line comes back.
+    const long = "x".repeat(301);
+    await field.evaluate((input: HTMLInputElement, text) => (input.value = text), long);
+    await field.press("Enter");
+    await page.locator("#notice").waitFor();
+    expect(await field.inputValue()).toBe(long);
+    await page.context().close();
+  });
+
+  it("is served from its own folders only", async () => {
+    await using files = await startDemo();
+    const status = async (path: string): Promise<number> => (await fetch(`${files.url}${path}`)).status;
+    expect(await status("/")).toBe(200);
+    expect(await status("/reciproc/index.js")).toBe(200);
+    const outside = ["/server.js", "/page/..%2fserver.js", "/reciproc/%2e%2e/demo/.build/server.js", "/page/.x.js"];
+    expect(await Promise.all(outside.map(status))).toEqual(outside.map(() => 404));
+  });
+
+  it("takes the next port when one is taken", async () => {
+    await using first = await startDemo();
+    const { port } = new URL(first.url);
+    await using second = await startDemo({ PORT: port });
+    expect(Number(new URL(second.url).port)).toBeGreaterThan(Number(port));
+    expect((await fetch(second.url)).status).toBe(200);
+  });
+});
+
+/** Opens the page after `prepare` ran in it. */
+async function visitWith(url: string, prepare: () => void): Promise<Page> {
+  const context = await browser.newContext();
+  context.setDefaultTimeout(10_000);
+  await context.addInitScript(prepare);
+  const page = await context.newPage();
+  await page.goto(url);
+  return page;
+}
+
+/** How many pixels the elements stick out of their container, to the left and the right; -1 when there is none. */
+function overhang(page: Page, elements: string, container: string): Promise<number> {
+  return page.evaluate(
+    ([inner, outer]) => {
+      const { left, right } = document.querySelector(outer)!.getBoundingClientRect();
+      const boxes = [...document.querySelectorAll(inner)].map((each) => each.getBoundingClientRect());
+      return Math.max(-1, ...boxes.map((box) => Math.round(Math.max(left - box.left, box.right - right, 0))));
+    },
+    [elements, container] as const,
+  );
+}
