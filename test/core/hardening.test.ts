@@ -5,6 +5,8 @@ import { connectedPair } from "../support/pair.js";
 import { rawPeer } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
+const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
+
 describe("notifications", () => {
   it("run up to the in-flight limit, apart from requests; further ones are dropped and told as `error`", async () => {
     const hold = gate();
@@ -13,7 +15,6 @@ describe("notifications", () => {
       limits: { maxInFlight: 2 },
       methods: { wait: () => (started++, hold.promise), quick: () => void started++ },
     });
-    const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
     for (let i = 0; i < 5; i++) feed(notification("wait"));
     expect(started).toBe(2);
     expect(errors.splice(0)).toMatchObject([{ code: -32009 }, { code: -32009 }, { code: -32009 }]);
@@ -38,7 +39,7 @@ describe("notifications", () => {
 describe("a hostile promise", () => {
   it("that calls back twice and then throws is one answer, and one call that ran", async () => {
     const promise = new Promise(() => {});
-    Object.defineProperty(promise, "then", {
+    void Object.defineProperty(promise, "then", {
       value: (succeed: (value: unknown) => void) => {
         succeed(1);
         succeed(2);

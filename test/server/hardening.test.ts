@@ -178,7 +178,7 @@ describe("options that could never match", () => {
     ["hosts", ["*/"]],
     ["hosts", [""]],
   ])("%s: %j are refused", async (name, value) => {
-    const error = await rejection(serve({ port: 0, [name]: value } as never));
+    const error = await rejection(serve({ port: 0, [name]: value }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toContain(`\`${name}[0]\``);
   });
