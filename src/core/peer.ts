@@ -37,7 +37,7 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
   readonly method: string;
   /** The request's id; `undefined` for a notification. */
   readonly id: string | number | null | undefined;
-  /** Aborts when nobody waits for the answer any more: the connection ended. */
+  /** Aborts when nobody waits for the answer any more: the connection ended while the handler ran. What lives longer than its call watches `peer.closed`. */
   readonly signal: AbortSignal;
   /** Reports progress to a caller that asked for it; to one that did not, it does nothing. */
   readonly progress: (value: unknown) => void;
