@@ -98,6 +98,8 @@ async function openInTime(
   let opening = open(offer);
   let isLate = false;
   const opened = opening.opened.catch((error: unknown) => {
+    // One that opened and was then refused is still open here; for any other this does nothing.
+    opening.abandon();
     if (isLate || offer.length === 0 || !opening.offerMayBeWhy()) throw error;
     opening = open([]);
     return opening.opened;

@@ -149,7 +149,7 @@ export function parseMessage(text: string): Message | (Message | RpcError | Prot
 }
 
 /** Parses JSON; what is not JSON throws the -32700 its sender is owed. */
-export function parseJson(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
@@ -158,7 +158,7 @@ export function parseJson(text: string): unknown {
 }
 
 /** The error that is owed to what is no message. */
-export function invalidRequest(): RpcError {
+function invalidRequest(): RpcError {
   return new RpcError(ErrorCode.InvalidRequest, "Invalid Request");
 }
 

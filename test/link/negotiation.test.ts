@@ -152,3 +152,17 @@ describe("a refused upgrade", () => {
     expect(http.asked).toEqual(["reciproc.v1"]);
   });
 });
+
+describe("a server that says bye", () => {
+  it("and does not close is left by the client all the same", async () => {
+    await using http = await bareHttp();
+    const left = new Promise<void>((resolve) =>
+      new WebSocketServer({ server: http.server }).on("connection", (webSocket) => {
+        webSocket.on("close", () => resolve());
+        webSocket.send('{"bye":{"code":4403,"reason":"not you"}}');
+      }),
+    );
+    await expect(rejection(connectNode(http.url))).resolves.toMatchObject({ status: 403 });
+    await left;
+  });
+});
