@@ -223,10 +223,11 @@ export class Server<
   }
 
   #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // Told first: once it is answered the client may be gone, and its address with it.
+    tell(this, "refuse", [refusal, request], (error) => this.#report(error));
     if (this.#options.link === "packed" && BYE_STATUS.has(refusal.status) && offers(request, PROTOCOL)) {
       this.#upgrade(request, socket, head, (webSocket) => dismiss(webSocket, refusal));
     } else answerRefusal(socket, refusal);
-    tell(this, "refuse", [refusal, request], (error) => this.#report(error));
   }
 
   #welcome(webSocket: WebSocket, data: D, request: IncomingMessage): void {
