@@ -18,6 +18,21 @@ export interface Receiver {
   dispatch(value: unknown): void;
   /** The end, told once; the transport tells nothing after it. */
   closed(info: CloseInfo): void;
+  /** The session lost its socket and waits for another. What is sent meanwhile waits with it. */
+  suspended?(): void;
+  /** The session goes on, with nothing lost and nothing repeated. Only after `suspended`. */
+  resumed?(): void;
+  /**
+   * The session is over and what was in it is lost, calls that wait and answers that are owed included; but the transport goes
+   * on, as if it were new. One that cannot tell this tells `closed`.
+   */
+  lost?(error: Error): void;
+}
+
+/** What a sender keeps to learn whether its message can have been processed, and to take it back while it cannot. */
+export interface Ticket {
+  /** Whether the message has left, or will without fail. Set by the transport; false while the message waits. */
+  sent: boolean;
 }
 
 /**
@@ -31,7 +46,11 @@ export interface Transport {
   /** Hands over the receiver. What came in earlier is kept and told afterwards, never inside this call. */
   start(receiver: Receiver): void;
   /** Takes one message for sending; false when the connection no longer takes any and none of it will be sent. It does not throw. */
-  send(text: string): boolean;
+  send(text: string, ticket?: Ticket): boolean;
+  /** Takes back the message that was sent with `ticket`; false when it is too late for that, or was never there. */
+  withdraw?(ticket: Ticket): boolean;
+  /** Longest message that the other side takes, in bytes of UTF-8, where it said so; `send` does not take a longer one. */
+  readonly maxMessageBytes?: number | undefined;
   /** Takes one message that goes to many peers; whoever can, writes bytes that are made once for all. Where it is missing, `send` takes the text. */
   sendShared?(message: SharedMessage): boolean;
   /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */

@@ -3,8 +3,25 @@
  *
  * Each direction is plain until its own sender's hello. So a server that agreed to the subprotocol without knowing it, and
  * a client that never says hello, are spoken to plainly.
+ *
+ * With a `Keeper` the link may have a session, and then it outlives its sockets. Without one, or where the other side wants
+ * none, nothing is counted, and the link ends with its socket.
  */
-import type { Receiver, SharedMessage, Socket, Transport } from "../core/transport.js";
+import type {
+  CloseInfo,
+  Receiver,
+  SharedMessage,
+  Socket,
+  SocketHandler,
+  Ticket,
+  Transport,
+} from "../core/transport.js";
+import { byeOf, isCount, member, parse, type Bye, type SessionLimits } from "./frames.js";
+import { Outbox } from "./outbox.js";
+import { isFinal, Session, type Keeper } from "./session.js";
+
+export type { Bye } from "./frames.js";
+export { PACK_LENGTH } from "./outbox.js";
 
 /** The subprotocol's name. */
 export const PROTOCOL = "reciproc.v1";
@@ -12,11 +29,8 @@ export const PROTOCOL = "reciproc.v1";
 /** What a pack adds to a message that travels alone. */
 export const PACK_OVERHEAD_BYTES = 2;
 
-/**
- * A pack this long leaves at once. Without a bound the two sides work in turns instead of side by side: an echo of 64 KiB
- * fell to half the speed of one frame a message (docs/PERFORMANCE.md).
- */
-export const PACK_LENGTH = 1024;
+/** What a socket is closed with that is left for another: no end of the session. */
+export const LEFT = 4000;
 
 const HELLO = '{"hello":{}}';
 /** How a hello begins, whatever members a later version gives it. No JSON-RPC message of ours begins so. */
@@ -24,76 +38,234 @@ const HELLO_START = '{"hello":';
 const BYE_START = '{"bye":';
 
 /**
- * How the other side's frames are read. `"unsettled"`: its hello may still come. `"over"`: it broke the protocol, and nothing
- * more of it is read.
+ * How the other side's frames are read. `"unsettled"`: its hello may still come. `"resuming"`: its `resumed` must come.
+ * `"over"`: it said bye or broke the protocol, and nothing more of it is read.
  */
-type Incoming = "unsettled" | "plain" | "packed" | "over";
+type Incoming = "unsettled" | "plain" | "packed" | "resuming" | "over";
 
-/** A link over a socket on which `reciproc.v1` was agreed. */
+/** A link over a socket on which `reciproc.v1` was agreed, and with a session over those that follow. */
 export class PackedLink implements Transport {
-  readonly #socket: Socket;
+  /** How many frames have come, of any kind, on any socket: a connection on which it grows is alive. */
+  heard = 0;
   readonly #role: "client" | "server";
+  readonly #keeper: Keeper | undefined;
+  readonly #out: Outbox;
   #receiver!: Receiver;
+  #startFirst: (() => void) | undefined;
   #incoming: Incoming = "unsettled";
-  #packs = false;
-  /** The open pack, without its closing bracket; empty when there is none. */
-  #pack = "";
-  #flushDue = false;
+  /** Whether the receiver was told that the session is suspended. */
+  #isSuspended = false;
+  /** Why it is over, when that is known before its socket is closed. */
+  #end: CloseInfo | undefined;
+  /** By `close`, or because the end was told. */
+  #isClosed = false;
 
-  /** `isGreeted`: a client's, when the server's hello has come already. */
-  constructor(socket: Socket, role: "client" | "server", isGreeted = false) {
-    this.#socket = socket;
+  /**
+   * `isGreeted`: a client's, when the server's hello has come already. A `keeper` reads that hello itself. Without a socket,
+   * `attach` must bring one before anything else is done.
+   */
+  constructor(socket: Socket | undefined, role: "client" | "server", isGreeted = false, keeper?: Keeper) {
     this.#role = role;
-    socket.maxFrameBytes += PACK_OVERHEAD_BYTES;
+    this.#keeper = keeper;
+    this.#out = new Outbox({
+      waitingLength: keeper?.limits.waitingLength ?? 0,
+      overflowed: () => this.#overflow(),
+      grew: (by) => keeper?.grew(by),
+    });
+    if (socket !== undefined) {
+      const handler = this.attach(socket);
+      this.#startFirst = () => socket.start(handler);
+    }
     // The server speaks first: it costs nothing, and a client that knows the protocol learns of it at once.
-    if (role === "server" || isGreeted) this.#sayHello();
+    if (role === "server") this.greet(keeper?.greeting);
+    else if (isGreeted && keeper === undefined) this.greet();
   }
 
   start(receiver: Receiver): void {
     this.#receiver = receiver;
-    this.#socket.start({
-      frame: (text) => this.#take(text),
-      closed: (info) => receiver.closed(info),
-    });
+    this.#startFirst?.();
+    this.#startFirst = undefined;
   }
 
-  send(text: string): boolean {
-    if (!this.#packs) return this.#socket.send(text);
-    if (!this.#socket.open) return false;
-    // A long message travels alone; what is open leaves before it, in order.
-    if (this.#pack.length + text.length > PACK_LENGTH) this.#flush();
-    this.#pack = this.#pack === "" ? `[${text}` : `${this.#pack},${text}`;
-    if (this.#pack.length >= PACK_LENGTH) this.#flush();
-    else this.#flushAtEndOfTurn();
-    return true;
+  send(text: string, ticket?: Ticket): boolean {
+    return this.#out.send(text, ticket);
   }
 
   sendShared(message: SharedMessage): boolean {
-    if (!this.#packs) return this.#socket.sendShared(message.plain);
-    return this.#pack === "" ? this.#socket.sendShared(message.pack) : this.send(message.text);
+    return this.#out.sendShared(message);
   }
 
-  close(code?: number, reason?: string): void {
-    this.#flush();
-    this.#socket.close(code, reason);
+  withdraw(ticket: Ticket): boolean {
+    return this.#out.withdraw(ticket);
   }
 
-  #sayHello(): void {
-    this.#socket.send(HELLO);
-    this.#packs = true;
+  get maxMessageBytes(): number | undefined {
+    return this.#out.session?.maxMessageBytes;
+  }
+
+  close(code = 1000, reason = ""): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#keeper?.drop();
+    const { socket } = this.#out;
+    if (socket !== undefined && this.#out.isFlowing) {
+      if (this.session !== undefined) this.#incoming = "over";
+      this.#out.end({ bye: { code, reason } });
+      socket.close(code, reason);
+    } else {
+      // Nobody is there to be told.
+      this.#leave(reason);
+      this.#out.shut();
+      this.#receiver.closed({ code, reason });
+    }
+  }
+
+  /** Whether there is a socket, be it one on which nothing flows yet. */
+  get hasSocket(): boolean {
+    return this.#out.socket !== undefined;
+  }
+
+  /** The session, for its keeper. */
+  get session(): Session | undefined {
+    return this.#out.session;
+  }
+
+  /** The length of what this end holds for the other: what it logs, and what waits. */
+  get held(): number {
+    return this.#out.held;
+  }
+
+  /**
+   * Takes a socket, and leaves the one before it: what that one still holds is not read, and its end is not told. Answers
+   * what the new one is to be started with.
+   */
+  attach(socket: Socket): SocketHandler {
+    this.#leave("a newer socket took over");
+    if (this.session !== undefined) this.#out.halt();
+    if (this.#isClosed) socket.close(LEFT, "nobody waits for it");
+    else this.#out.socket = socket;
+    // A client says hello anew, if it does not resume; a server has said it.
+    this.#out.packs = this.#role === "server";
+    this.#incoming = "unsettled";
+    socket.maxFrameBytes += PACK_OVERHEAD_BYTES;
+    return {
+      frame: (text) => {
+        if (this.#out.socket === socket) this.#take(text);
+      },
+      closed: (info) => {
+        if (this.#out.socket === socket) this.#lose(info);
+      },
+    };
+  }
+
+  /** Gives the socket up for dead: what follows is as if it had been lost. */
+  abandon(reason: string): void {
+    if (this.#out.socket === undefined) return;
+    this.#leave(reason);
+    this.#lose({ code: 1006, reason });
+  }
+
+  /** Asks for a sign of life, where the other side knows how to give one. */
+  ping(): void {
+    if (!this.#out.packs || !this.#out.isFlowing) return;
+    if (this.session?.owes) this.#out.ack();
+    this.#out.say({ ping: this.heard });
+  }
+
+  /** Sends a control frame, which waits behind nothing. */
+  say(frame: object): void {
+    this.#out.say(frame);
+  }
+
+  /** Tells the other side what has come. */
+  ack(): void {
+    this.#out.ack();
+  }
+
+  /** Says hello: packs follow. */
+  greet(hello = HELLO): void {
+    this.#out.socket?.send(hello);
+    this.#out.packs = true;
+    this.#out.flow();
+  }
+
+  /** Begins a session by a frame behind which what this end sends is counted. `theirs`: the other side's limits, when they are known. */
+  open(frame: object, theirs?: SessionLimits): void {
+    this.#out.flush();
+    this.#out.say(frame);
+    this.#out.packs = true;
+    const session = new Session(this.#keeper!.limits);
+    if (theirs !== undefined) session.theirs = theirs;
+    this.#out.session = session;
+    this.#out.flow();
+  }
+
+  /** Asks to go on with the session, and sends nothing until `resume`. */
+  ask(frame: object): void {
+    this.#incoming = "resuming";
+    this.#out.say(frame);
+  }
+
+  /** Goes on with the session on the present socket. The other side has `received` so many frames, which the log must cover. */
+  resume(received: number): void {
+    this.session!.rewind(received);
+    this.#incoming = "packed";
+    this.#out.packs = true;
+    if (this.#isSuspended) {
+      this.#isSuspended = false;
+      this.#receiver.resumed?.();
+    }
+    this.#out.flow();
+  }
+
+  /** The session is over, and a fresh connection begins on the present socket. */
+  renew(reason: string): void {
+    this.#out.forget();
+    this.#isSuspended = false;
+    if (this.#incoming === "resuming") this.#incoming = "packed";
+    if (this.#receiver.lost === undefined) this.breakOff(reason, 1000);
+    else this.#receiver.lost(new Error(reason));
+  }
+
+  /** Lets messages leave plainly: whoever is at the present socket knows nothing else. */
+  flowPlainly(): void {
+    this.#out.flow();
+  }
+
+  /** The session is over. Where there is a socket, its end tells so; otherwise it is told soon, and not inside this call. */
+  expire(code: number, reason: string): void {
+    if (this.hasSocket) return this.breakOff(reason, code);
+    const info = { code, reason };
+    this.#end = info;
+    this.#keeper!.drop();
+    queueMicrotask(() => {
+      if (this.#end === info && !this.#isClosed) this.#finish(info);
+    });
+  }
+
+  /** Ends the connection, and the session with it, for what the other side did. */
+  breakOff(reason: string, code = 1002): void {
+    this.#incoming = "over";
+    this.#end = { code, reason };
+    this.#keeper?.drop();
+    this.#out.socket?.close(code, reason);
   }
 
   #take(text: string): void {
+    this.heard++;
     if (this.#incoming === "packed") this.#takePacked(text);
     else if (this.#incoming === "unsettled") this.#takeFirst(text);
     else if (this.#incoming === "plain") this.#receiver.receive(text);
+    else if (this.#incoming === "resuming") this.#takeAnswer(text);
   }
 
   /** A server's first frame decides for good; a client may speak plainly for a while before its hello. */
   #takeFirst(text: string): void {
     if (isHello(text)) {
       this.#incoming = "packed";
-      if (!this.#packs) this.#sayHello();
+      const isAnswered = this.#role === "client" && this.#out.packs;
+      if (this.#keeper === undefined && !this.#out.packs) this.greet();
+      else if (!isAnswered) this.#keeper?.hello(member(parse(text), "hello"));
       return;
     }
     if (this.#role === "client") this.#incoming = "plain";
@@ -103,38 +275,99 @@ export class PackedLink implements Transport {
   /** The first byte decides; there is no third form. */
   #takePacked(text: string): void {
     const frame = parse(text);
-    if (Array.isArray(frame)) for (const message of frame) this.#receiver.dispatch(message);
+    if (Array.isArray(frame)) this.#takePack(frame, text.length);
     else if (typeof frame === "object" && frame !== null) this.#control(frame);
-    else this.#breakOff();
+    else this.breakOff("neither a pack nor a control frame");
+  }
+
+  #takePack(messages: unknown[], length: number): void {
+    if (this.session?.takes(length)) this.#out.ack();
+    for (const message of messages) this.#receiver.dispatch(message);
+  }
+
+  /** What a returning client may be told; anything else would belong to no session. */
+  #takeAnswer(text: string): void {
+    const frame = parse(text);
+    if (typeof frame !== "object" || frame === null || Array.isArray(frame)) this.breakOff("data before `resumed`");
+    else if ("bye" in frame) this.#farewell(frame.bye);
+    else this.#keeper!.control(frame);
   }
 
   /** Answers a ping. What a later version adds is ignored. */
   #control(frame: object): void {
-    if ("ping" in frame) this.#socket.send(JSON.stringify({ pong: frame.ping }));
+    if ("ping" in frame) this.#pong(frame.ping);
+    else if (this.#keeper === undefined) return;
+    else if ("ack" in frame) this.#acked(frame.ack);
+    else if ("bye" in frame) this.#farewell(frame.bye);
+    else this.#keeper.control(frame);
   }
 
-  #breakOff(): void {
+  #pong(value: unknown): void {
+    if (this.session?.owes) this.#out.ack();
+    this.#out.say({ pong: value });
+  }
+
+  #acked(count: unknown): void {
+    const log = this.session?.log;
+    if (log === undefined) return;
+    if (!isCount(count) || count > log.last) return this.breakOff(`\`ack\` is no count of the ${log.last} frames sent`);
+    log.ackTo(count);
+    this.#keeper!.acked();
+    this.#out.refresh();
+  }
+
+  /** The other side ends it by will; its close follows. */
+  #farewell(bye: unknown): void {
+    if (this.session === undefined) return;
+    const { code, reason } = byeOf(bye) ?? { code: 1000, reason: "" };
     this.#incoming = "over";
-    this.#socket.close(1002, "neither a pack nor a control frame");
+    this.#end = { code, reason };
+    this.#keeper!.drop();
   }
 
-  #flushAtEndOfTurn(): void {
-    if (this.#flushDue) return;
-    this.#flushDue = true;
-    queueMicrotask(this.#onEndOfTurn);
+  /** More would wait than may. Before there is a fresh session, the message is refused and nothing else. */
+  #overflow(): void {
+    if (this.session === undefined || this.#end !== undefined) return;
+    this.expire(1013, "more waits to be sent than `waitingLength` allows");
   }
 
-  readonly #onEndOfTurn = (): void => {
-    this.#flushDue = false;
-    this.#flush();
-  };
-
-  #flush(): void {
-    if (this.#pack === "") return;
-    const frame = `${this.#pack}]`;
-    this.#pack = "";
-    this.#socket.send(frame);
+  /** Leaves the socket without a word: what it still brings is not read. */
+  #leave(reason: string): void {
+    const { socket } = this.#out;
+    this.#out.socket = undefined;
+    socket?.close(LEFT, reason);
   }
+
+  /** The socket is closed. */
+  #lose(info: CloseInfo): void {
+    this.#out.socket = undefined;
+    if (this.#isClosed) return this.#receiver.closed(info);
+    this.#out.halt();
+    const isOver = this.#end !== undefined || isFinal(info.code) || this.#keeper?.suspend() !== true;
+    if (isOver) return this.#finish(this.#end ?? info);
+    if (!this.#isSuspended) {
+      this.#isSuspended = true;
+      this.#receiver.suspended?.();
+    }
+    if (!this.#isClosed) this.#keeper?.suspended();
+  }
+
+  /** It is over, for good or, where the keeper says so, until another socket comes. */
+  #finish(info: CloseInfo): void {
+    this.#keeper?.drop();
+    this.#out.forget();
+    this.#end = undefined;
+    this.#isSuspended = false;
+    if (this.#receiver.lost !== undefined && this.#keeper?.over(info)) return this.#receiver.lost(lossOf(info));
+    this.#isClosed = true;
+    this.#out.shut();
+    this.#receiver.closed(info);
+  }
+}
+
+/** The end of a session as an error. */
+function lossOf({ code, reason, error }: CloseInfo): Error {
+  return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
 }
 
 /** Whether a frame is a hello. */
@@ -142,29 +375,12 @@ export function isHello(frame: string): boolean {
   return frame.startsWith(HELLO_START);
 }
 
-/** Why a server lets nobody in: the code it closes with, and a text. */
-export interface Bye {
-  readonly code: number;
-  readonly reason: string;
-}
-
-/** The frame that says so. */
+/** The frame that says why a server lets nobody in. */
 export function sayBye(bye: Bye): string {
   return JSON.stringify({ bye });
 }
 
 /** Reads a server's first frame, when it is a bye. */
 export function readBye(frame: string): Bye | undefined {
-  if (!frame.startsWith(BYE_START)) return undefined;
-  const { code, reason } = (parse(frame) as { bye?: Partial<Bye> } | undefined)?.bye ?? {};
-  return typeof code === "number" && typeof reason === "string" ? { code, reason } : undefined;
-}
-
-/** `undefined` for what is not JSON. */
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
 }

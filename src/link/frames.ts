@@ -1,0 +1,97 @@
+/** The frames of `reciproc.v1` as they are read: what comes from outside is checked here, once. `docs/PROTOCOL.md` has their meaning. */
+
+/** What one end of a session says about itself: what it takes, and how much it keeps for replay. */
+export interface SessionLimits {
+  /** Longest message it takes, in bytes of UTF-8. */
+  readonly maxMessageBytes: number;
+  /** Most frames in its log. */
+  readonly logFrames: number;
+  /** Longest log, in UTF-16 code units. */
+  readonly logLength: number;
+}
+
+/** A server's word that a session is open. */
+export interface SessionFrame {
+  readonly token: string;
+  readonly ttlMs: number;
+  readonly limits: SessionLimits;
+}
+
+/** A client's wish to go on with one. */
+export interface ResumeFrame {
+  readonly token: string;
+  readonly received: number;
+  readonly attempt: number;
+}
+
+/** A server's word that it goes on. */
+export interface ResumedFrame {
+  readonly token: string;
+  readonly received: number;
+}
+
+/** Why a server lets nobody in, or an end is over: a close code and a text. */
+export interface Bye {
+  readonly code: number;
+  readonly reason: string;
+}
+
+type Checks<T> = { [K in keyof T]: (value: unknown) => boolean };
+
+const LONGEST_TOKEN = 256;
+const LIMITS: Checks<SessionLimits> = { maxMessageBytes: isPositive, logFrames: isPositive, logLength: isPositive };
+const SESSION: Checks<SessionFrame> = {
+  token: isToken,
+  ttlMs: isPositive,
+  limits: (value) => limitsOf(value) !== undefined,
+};
+const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive };
+const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
+const BYE: Checks<Bye> = {
+  code: (value) => isPositive(value) && value >= 1000 && value <= 4999,
+  reason: (value) => typeof value === "string",
+};
+
+/** Each answers `undefined` when a member is missing or out of range. */
+export const limitsOf = (value: unknown): SessionLimits | undefined => read(value, LIMITS);
+export const sessionOf = (value: unknown): SessionFrame | undefined => read(value, SESSION);
+export const resumeOf = (value: unknown): ResumeFrame | undefined => read(value, RESUME);
+export const resumedOf = (value: unknown): ResumedFrame | undefined => read(value, RESUMED);
+export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
+
+/** Whether a hello wants or offers a session. */
+export function wantsSession(hello: unknown): boolean {
+  return member(hello, "session") === true;
+}
+
+/** Whether a number from outside can be a count of frames. */
+export function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isPositive(value: unknown): value is number {
+  return isCount(value) && value > 0;
+}
+
+function isToken(value: unknown): boolean {
+  return typeof value === "string" && value !== "" && value.length <= LONGEST_TOKEN;
+}
+
+function read<T>(value: unknown, checks: Checks<T>): T | undefined {
+  for (const name in checks) if (!checks[name](member(value, name))) return undefined;
+  return value as T;
+}
+
+/** A member of what may be anything. */
+export function member(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+/** `undefined` for what is not JSON. */
+export function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

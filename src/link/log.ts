@@ -1,0 +1,59 @@
+/** The log of a session: the frames that one end has numbered and the other has not acked, which it sends again on the next socket. */
+
+/** Data frames from the first that is not acked to the last, numbered from 1. */
+export class Log {
+  readonly #maxFrames: number;
+  readonly #maxLength: number;
+  readonly #frames: string[] = [];
+  #acked = 0;
+  #length = 0;
+
+  /** `maxLength` is in UTF-16 code units. */
+  constructor(maxFrames: number, maxLength: number) {
+    this.#maxFrames = maxFrames;
+    this.#maxLength = maxLength;
+  }
+
+  /** How many frames the other side has acked. */
+  get acked(): number {
+    return this.#acked;
+  }
+
+  /** The number of the newest frame; 0 for none. */
+  get last(): number {
+    return this.#acked + this.#frames.length;
+  }
+
+  /** The length of all frames in it. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Whether no further frame is to be added. Not asked how long that one is: so the longest always fits into an empty log. */
+  get isFull(): boolean {
+    return this.#frames.length >= this.#maxFrames || this.#length >= this.#maxLength;
+  }
+
+  /** Gives `frame` the next number. */
+  push(frame: string): void {
+    this.#frames.push(frame);
+    this.#length += frame.length;
+  }
+
+  /** The frame of that number, which is above `acked` and at most `last`. */
+  at(number: number): string {
+    return this.#frames[number - this.#acked - 1]!;
+  }
+
+  /** Whether the other side can have received so many: fewer were acked already, more were never sent. */
+  covers(count: number): boolean {
+    return count >= this.#acked && count <= this.last;
+  }
+
+  /** Forgets the first `count` frames. What was acked before stays so: acks may come late. */
+  ackTo(count: number): void {
+    if (count <= this.#acked) return;
+    for (const frame of this.#frames.splice(0, count - this.#acked)) this.#length -= frame.length;
+    this.#acked = count;
+  }
+}

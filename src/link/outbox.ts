@@ -1,0 +1,243 @@
+/**
+ * What leaves a packed link: messages become packs, and with a session packs become numbered frames that are logged. While
+ * there is no socket, or it or the log is full, messages wait without a number, and one of them can still be taken back.
+ */
+import { exceeds } from "../core/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import type { SharedMessage, Socket, Ticket } from "../core/transport.js";
+import type { Session } from "./session.js";
+import { Waiting } from "./waiting.js";
+
+/**
+ * A pack this long leaves at once. Without a bound the two sides work in turns instead of side by side: an echo of 64 KiB
+ * fell to half the speed of one frame a message (docs/PERFORMANCE.md).
+ */
+export const PACK_LENGTH = 1024;
+
+/** While so many bytes have not left the socket, nothing more gets a number: a call that is withdrawn in time was not sent. */
+export const HIGH_WATER_BYTES = 2 ** 20;
+
+/** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
+export const DRAIN_CHECK_MS = 20;
+
+/** What an outbox tells its link. */
+export interface OutboxHost {
+  /** Most that may wait, as `Waiting.length` counts it. */
+  readonly waitingLength: number;
+  /** More would wait than may. The message that was too much is not taken. */
+  overflowed(): void;
+  /** What is held without a socket has changed by so much. */
+  grew(by: number): void;
+}
+
+/** The outgoing half of a packed link. */
+export class Outbox implements Expiring {
+  deadline = 0;
+  socket: Socket | undefined;
+  /** Counts and logs what leaves, while there is one. */
+  session: Session | undefined;
+  /** Whether the hello was said: before it messages leave one by one. */
+  packs = false;
+  readonly #host: OutboxHost;
+  /** The open pack, without its closing bracket; empty when there is none. */
+  #pack = "";
+  #flushDue = false;
+  /** Whether messages may leave at all: not while a session has no socket, or is being resumed. */
+  #isFlowing = true;
+  /** Whether messages wait: always when nothing flows, and while the socket or the log is full. */
+  #isBlocked = false;
+  #isOver = false;
+  #waiting: Waiting | undefined;
+
+  constructor(host: OutboxHost) {
+    this.#host = host;
+  }
+
+  /** Whether messages may leave at all. */
+  get isFlowing(): boolean {
+    return this.#isFlowing;
+  }
+
+  /** The length of what is logged and of what waits. */
+  get held(): number {
+    return (this.session?.log.length ?? 0) + (this.#waiting?.length ?? 0);
+  }
+
+  /** As `Transport.send`. */
+  send(text: string, ticket?: Ticket): boolean {
+    if (this.session !== undefined && exceeds(text, this.session.maxMessageBytes)) return false;
+    if (!this.#isBlocked) this.#makeRoom(text);
+    return this.#isBlocked ? this.#wait(text, ticket) : this.#add(text, ticket);
+  }
+
+  /** As `Transport.sendShared`. */
+  sendShared(message: SharedMessage): boolean {
+    const { session, socket } = this;
+    if (this.#isBlocked || this.#pack !== "") return this.send(message.text);
+    if (!this.packs) return socket!.sendShared(message.plain);
+    if (session === undefined) return socket!.sendShared(message.pack);
+    if (!socket!.open || exceeds(message.text, session.maxMessageBytes)) return this.send(message.text);
+    session.log.push(message.pack.text);
+    session.next++;
+    socket!.sendShared(message.pack);
+    this.#checkRoom(session);
+    return true;
+  }
+
+  /** As `Transport.withdraw`. */
+  withdraw(ticket: Ticket): boolean {
+    const cost = this.#waiting?.remove(ticket) ?? 0;
+    if (cost > 0 && !this.#isFlowing) this.#host.grew(-cost);
+    return cost > 0;
+  }
+
+  /** Sends a control frame, which waits behind nothing. */
+  say(frame: object): void {
+    this.socket?.send(JSON.stringify(frame));
+  }
+
+  /** Tells the other side what has come. */
+  ack(): void {
+    this.say({ ack: this.session!.ack() });
+  }
+
+  /** The open pack leaves, or with a session but no socket goes into the log: its messages have their number. */
+  flush(): void {
+    if (this.#pack === "") return;
+    const frame = `${this.#pack}]`;
+    this.#pack = "";
+    if (this.session === undefined) {
+      this.socket?.send(frame);
+    } else {
+      this.session.log.push(frame);
+      this.#write(this.session);
+    }
+  }
+
+  /** Nothing leaves until `flow`: messages wait. */
+  halt(): void {
+    this.flush();
+    this.#isFlowing = false;
+    this.#isBlocked = true;
+    clearDeadline(this, DRAIN_CHECK_MS);
+  }
+
+  /** Lets messages leave: first those of the log that the socket was not given, then those that wait, then new ones. */
+  flow(): void {
+    if (this.#isOver) return;
+    this.#isFlowing = true;
+    this.#isBlocked = false;
+    if (this.session !== undefined) this.#write(this.session);
+    for (const [ticket, text] of this.#waiting ?? []) {
+      this.#makeRoom(text);
+      if (!this.socket!.open) this.#isBlocked = true;
+      if (this.#isBlocked) return;
+      this.#waiting!.remove(ticket);
+      this.#add(text, ticket);
+    }
+  }
+
+  /** Goes on where the log or the socket was full. */
+  refresh(): void {
+    if (this.#isFlowing && this.#isBlocked) this.flow();
+  }
+
+  expire(): void {
+    this.refresh();
+  }
+
+  /** Forgets the session, and whatever waited or was logged. */
+  forget(): void {
+    this.session = this.#waiting = undefined;
+    this.#pack = "";
+    this.packs = false;
+  }
+
+  /** Forgets everything and takes nothing more. */
+  shut(): void {
+    this.forget();
+    this.#isOver = this.#isBlocked = true;
+  }
+
+  /** Takes nothing more; sends all that is held, however full the socket is, and with a session says `bye`. */
+  end(bye: object): void {
+    this.flush();
+    this.#isOver = this.#isBlocked = true;
+    clearDeadline(this, DRAIN_CHECK_MS);
+    const { session, socket } = this;
+    if (session === undefined) return;
+    while (session.next <= session.log.last) socket!.send(session.log.at(session.next++));
+    for (const [ticket, text] of this.#waiting ?? []) ticket.sent = socket!.send(`[${text}]`);
+    this.say(bye);
+  }
+
+  /** A long message travels alone: what is open leaves before it, in order. */
+  #makeRoom(text: string): void {
+    if (this.#pack !== "" && this.#pack.length + text.length > PACK_LENGTH) this.flush();
+  }
+
+  /** Sends a message, or puts it into the open pack. */
+  #add(text: string, ticket: Ticket | undefined): boolean {
+    const socket = this.socket!;
+    if (!socket.open) return this.#addToClosing(text, ticket);
+    if (ticket !== undefined) ticket.sent = true;
+    if (!this.packs) return socket.send(text);
+    this.#pack = this.#pack === "" ? `[${text}` : `${this.#pack},${text}`;
+    if (this.#pack.length >= PACK_LENGTH) this.flush();
+    else this.#flushAtEndOfTurn();
+    return true;
+  }
+
+  /** The end of the socket was not told yet. With a session there may be another. */
+  #addToClosing(text: string, ticket: Ticket | undefined): boolean {
+    if (this.session !== undefined) {
+      this.#isBlocked = true;
+      return this.#wait(text, ticket);
+    }
+    if (ticket !== undefined) ticket.sent = false;
+    return false;
+  }
+
+  #wait(text: string, ticket: Ticket | undefined): boolean {
+    if (this.#isOver) return false;
+    this.#waiting ??= new Waiting();
+    if (this.#waiting.length + text.length > this.#host.waitingLength) {
+      this.#host.overflowed();
+      return false;
+    }
+    const cost = this.#waiting.add(text, ticket);
+    if (!this.#isFlowing) this.#host.grew(cost);
+    return true;
+  }
+
+  #flushAtEndOfTurn(): void {
+    if (this.#flushDue) return;
+    this.#flushDue = true;
+    queueMicrotask(this.#onEndOfTurn);
+  }
+
+  readonly #onEndOfTurn = (): void => {
+    this.#flushDue = false;
+    this.flush();
+  };
+
+  /** Sends what is logged and was not given to this socket, be it new or replayed. */
+  #write(session: Session): void {
+    const { socket } = this;
+    if (socket === undefined || !this.#isFlowing) return;
+    if (session.owesEarly) this.ack();
+    while (session.next <= session.log.last && socket.unsentBytes < HIGH_WATER_BYTES) {
+      socket.send(session.log.at(session.next++));
+    }
+    this.#checkRoom(session);
+  }
+
+  /** Blocks when a full log waits for an ack, or a full socket for its bytes to leave. */
+  #checkRoom({ log }: Session): void {
+    const isFull = this.socket!.unsentBytes >= HIGH_WATER_BYTES;
+    if (!isFull && !log.isFull) return;
+    this.#isBlocked = true;
+    clearDeadline(this, DRAIN_CHECK_MS);
+    if (isFull) setDeadline(this, DRAIN_CHECK_MS);
+  }
+}

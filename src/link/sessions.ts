@@ -1,0 +1,322 @@
+/** The server's half of all sessions: gives tokens, finds the session of a client that returns, and bounds those that wait. */
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
+import { limitsOf, member, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
+import { isHello, LEFT, PackedLink } from "./packed.js";
+import { notInTime, type Keeper, type OwnLimits } from "./session.js";
+
+/** How a server keeps sessions. */
+export interface SessionsOptions {
+  readonly limits: OwnLimits;
+  /** How long a session lasts without a socket, in milliseconds. */
+  readonly ttlMs: number;
+  /** Makes a token: at least 128 random bits, at most 256 characters. */
+  makeToken(): string;
+  /** A one-way hash. Only hashes are kept, so that what leaks from here resumes nothing. */
+  hash(token: string): string;
+  /** Most suspended sessions of one principal; beyond them its oldest ends. */
+  readonly maxSuspendedPerPrincipal: number;
+  /** Most that all suspended sessions hold together, in UTF-16 code units; beyond it the one that holds most ends. */
+  readonly maxHeldLength: number;
+}
+
+/** What a server keeps, unless told otherwise. */
+export const SESSIONS_DEFAULTS = { ttlMs: 60_000, maxSuspendedPerPrincipal: 16, maxHeldLength: 64 * 2 ** 20 };
+
+const DEAF: SocketHandler = { frame() {}, closed() {} };
+const GREETING = '{"hello":{"session":true}}';
+
+/** All sessions of one server. */
+export class Sessions {
+  readonly options: SessionsOptions;
+  /** By the hash of each token that is accepted. */
+  readonly #byHash = new Map<string, ServerSession>();
+  /** Those without a socket, in the order they lost it. */
+  readonly #suspended = new Set<ServerSession>();
+  readonly #byPrincipal = new Map<string, Set<ServerSession>>();
+  #held = 0;
+
+  constructor(options: SessionsOptions) {
+    this.options = options;
+  }
+
+  /** How many sessions wait for a socket. They count as connections. */
+  get suspended(): number {
+    return this.#suspended.size;
+  }
+
+  /** What those hold, in UTF-16 code units. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** How many tokens are accepted. For tests. */
+  get tokens(): number {
+    return this.#byHash.size;
+  }
+
+  /**
+   * The link of a client that does not say it returns. `principal` names who it is: only the same may resume its session.
+   * `undefined` where nobody is told apart; then the token alone decides, and no bound for each principal applies.
+   */
+  link(socket: Socket, principal: string | undefined): PackedLink {
+    return new ServerSession(this, principal, socket).link;
+  }
+
+  /**
+   * Takes a socket, open and not started, whose client says that it returns. Its session goes on, on the link that it has; or
+   * the client begins anew, and `welcome` is given a link, which it must start before it returns. A client that says neither
+   * within `patienceMs` is closed.
+   */
+  admit(socket: Socket, principal: string | undefined, patienceMs: number, welcome: (link: PackedLink) => void): void {
+    socket.send(GREETING);
+    socket.start(new Arrival(this, socket, principal, patienceMs, welcome));
+  }
+
+  /** The session that a token resumes, for that principal. */
+  find(hash: string, principal: string | undefined): ServerSession | undefined {
+    const session = this.#byHash.get(hash);
+    if (session === undefined || session.principal !== principal) return undefined;
+    if (!this.#suspended.has(session) || performance.now() < session.deadline) return session;
+    // Its timer is late.
+    session.expire();
+    return undefined;
+  }
+
+  /** Accepts a token. */
+  accept(hash: string, session: ServerSession): void {
+    this.#byHash.set(hash, session);
+  }
+
+  /** Accepts it no more. */
+  reject(hash: string | undefined): void {
+    if (hash !== undefined) this.#byHash.delete(hash);
+  }
+
+  /** A session has lost its socket. */
+  suspend(session: ServerSession): void {
+    this.#suspended.add(session);
+    this.#held += session.link.held;
+    setDeadline(session, this.options.ttlMs);
+    this.#boundPrincipal(session);
+    this.#boundAll();
+  }
+
+  /** A session has found a socket, or is over. */
+  release(session: ServerSession): void {
+    if (!this.#suspended.delete(session)) return;
+    clearDeadline(session, this.options.ttlMs);
+    this.#held -= session.link.held;
+    const { principal } = session;
+    const siblings = principal === undefined ? undefined : this.#byPrincipal.get(principal);
+    siblings?.delete(session);
+    if (siblings?.size === 0) this.#byPrincipal.delete(principal!);
+  }
+
+  /** What a session holds has changed by so much. */
+  grew(session: ServerSession, by: number): void {
+    if (!this.#suspended.has(session)) return;
+    this.#held += by;
+    this.#boundAll();
+  }
+
+  #boundAll(): void {
+    while (this.#held > this.options.maxHeldLength) {
+      const [first, ...others] = this.#suspended;
+      const largest = others.reduce((most, other) => (other.link.held > most.link.held ? other : most), first!);
+      largest.link.expire(1013, "suspended sessions hold more than `maxHeldLength` together");
+    }
+  }
+
+  #boundPrincipal(session: ServerSession): void {
+    const { principal } = session;
+    if (principal === undefined) return;
+    let siblings = this.#byPrincipal.get(principal);
+    if (siblings === undefined) this.#byPrincipal.set(principal, (siblings = new Set()));
+    siblings.add(session);
+    const [oldest] = siblings;
+    if (siblings.size > this.options.maxSuspendedPerPrincipal) {
+      oldest!.link.expire(1013, "the principal has more suspended sessions than `maxSuspendedPerPrincipal`");
+    }
+  }
+}
+
+/** One client's session, or as yet the possibility of one. */
+class ServerSession implements Keeper, Expiring {
+  deadline = 0;
+  readonly limits: OwnLimits;
+  readonly greeting = GREETING;
+  readonly principal: string | undefined;
+  readonly link: PackedLink;
+  readonly #sessions: Sessions;
+  /** Hashes of the token that the client is known to have, and of the newest it was given since. */
+  #confirmed: string | undefined;
+  #successor: string | undefined;
+  /** The highest that came. */
+  #attempt = 0;
+
+  constructor(sessions: Sessions, principal: string | undefined, socket: Socket | undefined) {
+    this.limits = sessions.options.limits;
+    this.principal = principal;
+    this.#sessions = sessions;
+    this.link = new PackedLink(socket, "server", false, this);
+  }
+
+  hello(hello: unknown): void {
+    if (!wantsSession(hello)) return;
+    const theirs = limitsOf(member(hello, "limits"));
+    if (theirs === undefined) return this.link.breakOff("`limits` of a hello break their rules");
+    const { maxMessageBytes, logFrames, logLength } = this.limits;
+    const { ttlMs } = this.#sessions.options;
+    const limits = { maxMessageBytes, logFrames, logLength };
+    this.link.open({ session: { token: this.#nextToken(), ttlMs, limits } }, theirs);
+  }
+
+  control(frame: object): void {
+    if ("resume" in frame) this.link.breakOff("`resume` on a socket that did not say it would");
+  }
+
+  /** Acks come on the newest socket only, and its client sends one as soon as it has the token. */
+  acked(): void {
+    if (this.#successor === undefined) return;
+    this.#sessions.reject(this.#confirmed);
+    this.#confirmed = this.#successor;
+    this.#successor = undefined;
+  }
+
+  suspend(): boolean {
+    // Who never acked a token may not have it.
+    return this.#confirmed !== undefined;
+  }
+
+  suspended(): void {
+    this.#sessions.suspend(this);
+  }
+
+  grew(by: number): void {
+    this.#sessions.grew(this, by);
+  }
+
+  drop(): void {
+    this.#sessions.release(this);
+    this.#sessions.reject(this.#confirmed);
+    this.#sessions.reject(this.#successor);
+    this.#confirmed = this.#successor = undefined;
+  }
+
+  over(_info: CloseInfo): boolean {
+    return false;
+  }
+
+  expire(): void {
+    this.link.expire(1006, notInTime(this.#sessions.options.ttlMs));
+  }
+
+  /** Whether no later attempt came before this one. */
+  isNewest(attempt: number): boolean {
+    if (attempt <= this.#attempt) return false;
+    this.#attempt = attempt;
+    return true;
+  }
+
+  /** Goes on over `socket`; `hash` is that of the token which was accepted. Answers what the socket's frames go to. */
+  resume(socket: Socket, hash: string, received: number): SocketHandler {
+    // First: what the old socket still holds must not be counted once the count is read.
+    const handler = this.link.attach(socket);
+    this.#sessions.release(this);
+    if (hash === this.#successor) this.acked();
+    this.link.say({ resumed: { token: this.#nextToken(), received: this.link.session!.ack() } });
+    this.link.resume(received);
+    return handler;
+  }
+
+  /** A new token, in place of the one that was given last and not acked. */
+  #nextToken(): string {
+    const { options } = this.#sessions;
+    const token = options.makeToken();
+    this.#sessions.reject(this.#successor);
+    this.#successor = options.hash(token);
+    this.#sessions.accept(this.#successor, this);
+    return token;
+  }
+}
+
+/** A socket whose client says that it returns, until it is known whose it is; from then on it passes frames on. */
+class Arrival implements SocketHandler, Expiring {
+  deadline = 0;
+  readonly #sessions: Sessions;
+  readonly #socket: Socket;
+  readonly #principal: string | undefined;
+  readonly #patienceMs: number;
+  readonly #welcome: (link: PackedLink) => void;
+  #next: SocketHandler | undefined;
+  #isRefused = false;
+
+  constructor(
+    sessions: Sessions,
+    socket: Socket,
+    principal: string | undefined,
+    patienceMs: number,
+    welcome: (link: PackedLink) => void,
+  ) {
+    this.#sessions = sessions;
+    this.#socket = socket;
+    this.#principal = principal;
+    this.#patienceMs = patienceMs;
+    this.#welcome = welcome;
+    setDeadline(this, patienceMs);
+  }
+
+  frame(text: string): void {
+    if (this.#next !== undefined) this.#next.frame(text);
+    else if (isHello(text)) this.#begin(text);
+    else this.#resume(resumeOf(member(parse(text), "resume")));
+  }
+
+  closed(info: CloseInfo): void {
+    clearDeadline(this, this.#patienceMs);
+    this.#next?.closed(info);
+  }
+
+  expire(): void {
+    this.#close(LEFT, "neither `resume` nor a hello came in time");
+  }
+
+  #begin(hello: string): void {
+    const { link } = new ServerSession(this.#sessions, this.#principal, undefined);
+    const next = link.attach(this.#socket);
+    this.#pass(next);
+    this.#welcome(link);
+    next.frame(hello);
+  }
+
+  #resume(resume: ResumeFrame | undefined): void {
+    if (resume === undefined || this.#isRefused) return this.#close(1002, "neither `resume` nor a hello");
+    const hash = this.#sessions.options.hash(resume.token);
+    const session = this.#sessions.find(hash, this.#principal);
+    if (session === undefined) return this.#refuse();
+    if (!session.isNewest(resume.attempt)) return this.#close(LEFT, "a later attempt came before this one");
+    if (!session.link.session!.log.covers(resume.received)) {
+      session.link.expire(1002, "`received` is no count of the frames sent");
+      return this.#refuse();
+    }
+    this.#pass(session.resume(this.#socket, hash, resume.received));
+  }
+
+  /** Only a hello may follow: anything else would be of the session that is no more. */
+  #refuse(): void {
+    this.#isRefused = true;
+    this.#socket.send('{"resumed":{"refused":"unknown-session"}}');
+  }
+
+  /** Closes the socket; nothing more of it is read. */
+  #close(code: number, reason: string): void {
+    this.#pass(DEAF);
+    this.#socket.close(code, reason);
+  }
+
+  #pass(next: SocketHandler): void {
+    clearDeadline(this, this.#patienceMs);
+    this.#next = next;
+  }
+}

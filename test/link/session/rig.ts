@@ -1,0 +1,191 @@
+/** A client and a server with sessions, over wires that the test works by hand. */
+import { ClientSession, RESUME_OFFER } from "../../../src/link/client.js";
+import type { PackedLink } from "../../../src/link/packed.js";
+import { Sessions, type SessionsOptions } from "../../../src/link/sessions.js";
+import type { OwnLimits } from "../../../src/link/session.js";
+import type { CloseInfo, Receiver } from "../../../src/core/transport.js";
+import { microtasks, Wire } from "./wire.js";
+
+/** The classes under test: the sources', or those of a mutant. */
+export interface Modules {
+  ClientSession: typeof ClientSession;
+  Sessions: typeof Sessions;
+}
+
+/** What a receiver was told, in order: messages as they came, the rest by name. */
+export class Told implements Receiver {
+  readonly messages: unknown[] = [];
+  readonly notices: (string | { closed: CloseInfo } | { lost: string })[] = [];
+  lost: ((error: Error) => void) | undefined;
+  onNotice: (notice: string) => void = () => {};
+
+  /** `goesOn`: whether it can be told `lost`. */
+  constructor(goesOn: boolean) {
+    if (goesOn) this.lost = (error) => this.#note({ lost: error.message }, "lost");
+  }
+
+  receive(text: string): void {
+    this.messages.push(JSON.parse(text));
+  }
+
+  dispatch(value: unknown): void {
+    this.messages.push(value);
+  }
+
+  closed(info: CloseInfo): void {
+    this.#note({ closed: info }, "closed");
+  }
+
+  suspended(): void {
+    this.#note("suspended", "suspended");
+  }
+
+  resumed(): void {
+    this.#note("resumed", "resumed");
+  }
+
+  #note(notice: Told["notices"][number], name: string): void {
+    this.notices.push(notice);
+    this.onNotice(name);
+  }
+}
+
+/** One link of the server, and what it was told. */
+export interface ServerSide {
+  readonly link: PackedLink;
+  readonly told: Told;
+}
+
+/** How a rig is made. */
+export interface RigOptions {
+  limits?: Partial<OwnLimits>;
+  sessions?: Partial<SessionsOptions>;
+  principal?: string;
+  /** Whether the client's receiver can be told `lost`. Default true. */
+  goesOn?: boolean;
+  modules?: Modules;
+}
+
+export const LIMITS: OwnLimits = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000, waitingLength: 40_000 };
+export const PATIENCE_MS = 10_000;
+
+export class Rig {
+  readonly sessions: Sessions;
+  readonly servers: ServerSide[] = [];
+  readonly wires: Wire[] = [];
+  readonly client: ClientSession;
+  readonly told: Told;
+  /** What the owner of the client's sockets was told. */
+  readonly owner: string[] = [];
+  /** Every token that was given. */
+  readonly tokens: string[] = [];
+  readonly #options: RigOptions;
+
+  constructor(options: RigOptions = {}) {
+    const { modules = { ClientSession, Sessions }, sessions } = options;
+    const limits = { ...LIMITS, ...options.limits };
+    this.#options = options;
+    this.sessions = new modules.Sessions({
+      limits,
+      ttlMs: 60_000,
+      makeToken: () => {
+        const token = `secret-${this.tokens.length + 1}`;
+        this.tokens.push(token);
+        return token;
+      },
+      hash: (token) => `#${token.slice(7)}`,
+      maxSuspendedPerPrincipal: 16,
+      maxHeldLength: 2 ** 20,
+      ...sessions,
+    });
+    const wire = this.open(false);
+    this.client = new modules.ClientSession(wire.client, limits, {
+      suspended: () => this.owner.push("suspended"),
+      flows: (isFresh) => this.owner.push(isFresh ? "fresh" : "resumed"),
+      over: () => this.owner.push("over") > 0,
+    });
+    this.told = new Told(options.goesOn ?? true);
+    this.client.link.start(this.told);
+  }
+
+  /** One whose session is open and acked. */
+  static async live(options?: RigOptions): Promise<Rig> {
+    const rig = new Rig(options);
+    await rig.settle();
+    rig.owner.length = 0;
+    return rig;
+  }
+
+  /** The wire that was opened last. */
+  get wire(): Wire {
+    return this.wires.at(-1)!;
+  }
+
+  /** The server's link that was made last. */
+  get server(): ServerSide {
+    return this.servers.at(-1)!;
+  }
+
+  /** Opens a connection to the server. `returns`: its client says that it returns. */
+  open(returns: boolean, principal = this.#options.principal): Wire {
+    const wire = new Wire();
+    this.wires.push(wire);
+    const welcome = (link: PackedLink): void => {
+      const told = new Told(false);
+      this.servers.push({ link, told });
+      link.start(told);
+    };
+    if (returns) this.sessions.admit(wire.server, principal, PATIENCE_MS, welcome);
+    else welcome(this.sessions.link(wire.server, principal));
+    return wire;
+  }
+
+  /** The client opens another connection, as its owner would. Nothing has arrived on it yet. */
+  reconnect(principal?: string): Wire {
+    const wire = this.open(this.client.isResumable, principal);
+    this.client.attach(wire.client, true);
+    return wire;
+  }
+
+  /** Both ends of the present connection learn that it is gone. */
+  cut(info?: CloseInfo): void {
+    const { wire } = this;
+    wire.client.cut(info);
+    wire.server.cut(info);
+  }
+
+  /** Everything that is under way arrives. */
+  async settle(): Promise<void> {
+    for (const wire of this.wires) await wire.settle();
+    await microtasks();
+  }
+
+  /** Cuts, reconnects and lets everything arrive. */
+  async cutAndResume(): Promise<void> {
+    this.cut();
+    this.reconnect();
+    await this.settle();
+  }
+}
+
+export { RESUME_OFFER };
+
+/** A message that says what it is. */
+export function message(n: number | string, padding = 0): string {
+  return JSON.stringify({ n, ...(padding > 0 && { padding: "x".repeat(padding) }) });
+}
+
+/** The numbers of messages, as they came. */
+export function numbers(told: Told): unknown[] {
+  return told.messages.map((received) => (received as { n: unknown }).n);
+}
+
+/** The control frames among those that were sent. */
+export function controls(sent: readonly string[]): any[] {
+  return sent.filter((frame) => frame.startsWith("{")).map((frame) => JSON.parse(frame) as unknown);
+}
+
+/** The data frames among those that were sent. */
+export function packs(sent: readonly string[]): string[] {
+  return sent.filter((frame) => frame.startsWith("["));
+}
