@@ -144,7 +144,7 @@ export class ClientSession implements Keeper, Expiring {
   #resumed(value: unknown): void {
     if (member(value, "refused") !== undefined) return this.#refused();
     const resumed = resumedOf(value);
-    if (resumed === undefined || !this.link.session!.log.covers(resumed.received)) {
+    if (resumed === undefined || !this.link.session!.covers(resumed.received)) {
       return this.link.breakOff("`resumed` breaks its rules");
     }
     this.#token = resumed.token;

@@ -45,11 +45,6 @@ export class Log {
     return this.#frames[number - this.#acked - 1]!;
   }
 
-  /** Whether the other side can have received so many: fewer were acked already, more were never sent. */
-  covers(count: number): boolean {
-    return count >= this.#acked && count <= this.last;
-  }
-
   /** Forgets the first `count` frames. What was acked before stays so: acks may come late. */
   ackTo(count: number): void {
     if (count <= this.#acked) return;

@@ -108,15 +108,14 @@ export class PackedLink implements Transport {
     this.#isClosed = true;
     this.#keeper?.drop();
     const { socket } = this.#out;
+    this.#incoming = "over";
     if (socket !== undefined && this.#out.isFlowing) {
-      if (this.session !== undefined) this.#incoming = "over";
       this.#out.end({ bye: { code, reason } });
       socket.close(code, reason);
     } else {
       // Nobody is there to be told.
       this.#leave(reason);
-      this.#out.shut();
-      this.#receiver.closed({ code, reason });
+      this.#tellEnd({ code, reason });
     }
   }
 
@@ -308,10 +307,10 @@ export class PackedLink implements Transport {
   }
 
   #acked(count: unknown): void {
-    const log = this.session?.log;
-    if (log === undefined) return;
-    if (!isCount(count) || count > log.last) return this.breakOff(`\`ack\` is no count of the ${log.last} frames sent`);
-    log.ackTo(count);
+    const { session } = this;
+    if (session === undefined) return;
+    if (!isCount(count) || count >= session.next) return this.breakOff("`ack` is no count of the frames sent");
+    session.log.ackTo(count);
     this.#keeper!.acked();
     this.#out.refresh();
   }
@@ -341,7 +340,7 @@ export class PackedLink implements Transport {
   /** The socket is closed. */
   #lose(info: CloseInfo): void {
     this.#out.socket = undefined;
-    if (this.#isClosed) return this.#receiver.closed(info);
+    if (this.#isClosed) return this.#tellEnd(info);
     this.#out.halt();
     const isOver = this.#end !== undefined || isFinal(info.code) || this.#keeper?.suspend() !== true;
     if (isOver) return this.#finish(this.#end ?? info);
@@ -360,6 +359,10 @@ export class PackedLink implements Transport {
     this.#isSuspended = false;
     if (this.#receiver.lost !== undefined && this.#keeper?.over(info)) return this.#receiver.lost(lossOf(info));
     this.#isClosed = true;
+    this.#tellEnd(info);
+  }
+
+  #tellEnd(info: CloseInfo): void {
     this.#out.shut();
     this.#receiver.closed(info);
   }

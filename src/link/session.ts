@@ -28,6 +28,8 @@ export class Session {
   /** The number of the next frame to write to the present socket. Behind the log's end only while it is replayed, or the socket is full. */
   next = 1;
   #theirs: SessionLimits | undefined;
+  /** The number of the last frame that was given to any socket before the present one. */
+  #sentBefore = 0;
   #owedFrames = 0;
   #owedLength = 0;
 
@@ -71,8 +73,14 @@ export class Session {
     return this.received;
   }
 
+  /** Whether the other side may say on a new socket that it has so many: fewer were acked already, more were never sent. */
+  covers(received: number): boolean {
+    return received >= this.log.acked && (received < this.next || received <= this.#sentBefore);
+  }
+
   /** The other side has so many of the frames; the next is the first it has not. */
   rewind(received: number): void {
+    this.#sentBefore = Math.max(this.#sentBefore, this.next - 1);
     this.log.ackTo(received);
     this.next = received + 1;
   }

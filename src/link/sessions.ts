@@ -296,7 +296,7 @@ class Arrival implements SocketHandler, Expiring {
     const session = this.#sessions.find(hash, this.#principal);
     if (session === undefined) return this.#refuse();
     if (!session.isNewest(resume.attempt)) return this.#close(LEFT, "a later attempt came before this one");
-    if (!session.link.session!.log.covers(resume.received)) {
+    if (!session.link.session!.covers(resume.received)) {
       session.link.expire(1002, "`received` is no count of the frames sent");
       return this.#refuse();
     }

@@ -1,5 +1,5 @@
 /** A client and a server with sessions, over wires that the test works by hand. */
-import { ClientSession, RESUME_OFFER } from "../../../src/link/client.js";
+import { ClientSession } from "../../../src/link/client.js";
 import type { PackedLink } from "../../../src/link/packed.js";
 import { Sessions, type SessionsOptions } from "../../../src/link/sessions.js";
 import type { OwnLimits } from "../../../src/link/session.js";
@@ -16,16 +16,9 @@ export interface Modules {
 export class Told implements Receiver {
   readonly messages: unknown[] = [];
   readonly notices: (string | { closed: CloseInfo } | { lost: string })[] = [];
-  lost: ((error: Error) => void) | undefined;
-  onNotice: (notice: string) => void = () => {};
-
-  /** `goesOn`: whether it can be told `lost`. */
-  constructor(goesOn: boolean) {
-    if (goesOn) this.lost = (error) => this.#note({ lost: error.message }, "lost");
-  }
 
   receive(text: string): void {
-    this.messages.push(JSON.parse(text));
+    this.dispatch(JSON.parse(text));
   }
 
   dispatch(value: unknown): void {
@@ -33,20 +26,22 @@ export class Told implements Receiver {
   }
 
   closed(info: CloseInfo): void {
-    this.#note({ closed: info }, "closed");
+    this.notices.push({ closed: info });
   }
 
   suspended(): void {
-    this.#note("suspended", "suspended");
+    this.notices.push("suspended");
   }
 
   resumed(): void {
-    this.#note("resumed", "resumed");
+    this.notices.push("resumed");
   }
+}
 
-  #note(notice: Told["notices"][number], name: string): void {
-    this.notices.push(notice);
-    this.onNotice(name);
+/** A receiver that goes on after its session is lost. */
+export class ToldLost extends Told {
+  lost(error: Error): void {
+    this.notices.push({ lost: error.message });
   }
 }
 
@@ -104,7 +99,7 @@ export class Rig {
       flows: (isFresh) => this.owner.push(isFresh ? "fresh" : "resumed"),
       over: () => this.owner.push("over") > 0,
     });
-    this.told = new Told(options.goesOn ?? true);
+    this.told = options.goesOn === false ? new Told() : new ToldLost();
     this.client.link.start(this.told);
   }
 
@@ -131,7 +126,7 @@ export class Rig {
     const wire = new Wire();
     this.wires.push(wire);
     const welcome = (link: PackedLink): void => {
-      const told = new Told(false);
+      const told = new Told();
       this.servers.push({ link, told });
       link.start(told);
     };
@@ -167,8 +162,6 @@ export class Rig {
     await this.settle();
   }
 }
-
-export { RESUME_OFFER };
 
 /** A message that says what it is. */
 export function message(n: number | string, padding = 0): string {

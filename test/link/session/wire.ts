@@ -67,7 +67,9 @@ export class WireSocket implements Socket {
 
   /** A frame that the other end never sent arrives here. */
   inject(frame: string): void {
-    if (!this.#isOver) this.#handler!.frame(frame);
+    if (this.#isOver) return;
+    this.onArrive(frame);
+    this.#handler!.frame(frame);
   }
 
   /** This end learns that the connection is gone; what was under way to it is lost. The other end learns nothing. */

@@ -1,0 +1,721 @@
+/**
+ * The oracle: a client and a server with sessions, joined by wires that lose, delay and repeat, driven step by step. It knows
+ * what each end sent, and checks at every step that the other got it in order and once, or was told of a loss for which there
+ * is a reason. What it finds is thrown as a `Breach`.
+ */
+import type { ClientSession } from "../../../src/link/client.js";
+import type { PackedLink } from "../../../src/link/packed.js";
+import type { OwnLimits } from "../../../src/link/session.js";
+import type { Sessions } from "../../../src/link/sessions.js";
+import type { CloseInfo, Receiver, Ticket } from "../../../src/core/transport.js";
+import type { Modules } from "./rig.js";
+import { microtasks, Wire, type WireSocket } from "./wire.js";
+
+/** What the oracle found. */
+export class Breach extends Error {}
+
+export const WORLD_LIMITS: OwnLimits = { maxMessageBytes: 1500, logFrames: 8, logLength: 3000, waitingLength: 6000 };
+export const WORLD_TTL_MS = 60_000;
+const WAITING_COST = 64;
+const HIGH_WATER = 2 ** 20;
+const PATIENCE_MS = 10_000;
+const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4413, 4499];
+const PASSING = [1000, 1001, 1005, 1006, 1011, 1012, 3000, 4000, 4399, 4500];
+const WAITS_MS = [5, 20, 1000, 9_000, 31_000, 60_000];
+
+type Side = "client" | "server";
+
+/** A message, and what its sender knows of it. */
+interface Message {
+  readonly label: string;
+  readonly length: number;
+  readonly ticket: Ticket;
+}
+
+/** What one end sent, and how much of it the other got. */
+interface Flow {
+  readonly sent: Message[];
+  got: number;
+}
+
+/** One connection of the client, from hello to loss, and the server's end of it. */
+interface Pair {
+  readonly flow: Flow;
+  server: ServerEnd | undefined;
+  /** Why it may be lost; `undefined` while it may not. */
+  reason: string | undefined;
+  /** Whether `session` has come to the client, and its ack to the server. */
+  hasToken: boolean;
+  isAcked: boolean;
+  readonly tokens: string[];
+  /** The index of the newest token that the server knows to have come. */
+  confirmed: number;
+}
+
+/** A link of the server. */
+interface ServerEnd {
+  readonly link: PackedLink;
+  readonly flow: Flow;
+  pair: Pair | undefined;
+  line: Line | undefined;
+  suspendedAt: number | undefined;
+  isOver: boolean;
+}
+
+/** A wire, and what was seen on it. */
+interface Line {
+  readonly wire: Wire;
+  /** Whether the model's client has it, and not somebody else. */
+  isOurs: boolean;
+  /** The pair whose hello or `resume` was said on it. */
+  pair: Pair | undefined;
+  server: ServerEnd | undefined;
+  clientFrames: number;
+  /** Whether the client may send whatever it likes. */
+  isAnswered: boolean;
+  /** Whether the client's next frame must be an ack. */
+  owesAck: boolean;
+  /** The token that the last `resume` on it showed, and the index of the one that was given for it. */
+  shown: string | undefined;
+  given: number | undefined;
+}
+
+/** The world: one client, its server, and whoever else connects. */
+export class World {
+  readonly #advance: (ms: number) => void;
+  readonly #sessions: Sessions;
+  readonly #client: ClientSession;
+  readonly #servers: ServerEnd[] = [];
+  /** Newest first. */
+  readonly #lines: Line[] = [];
+  /** Of messages that were not sent, as their sender was told: they must never arrive. */
+  readonly #never = new Set<string>();
+  readonly #resumes: string[] = [];
+  readonly #tokens: string[] = [];
+  #pair = newPair();
+  #clientLine: Line | undefined;
+  #clientSuspendedAt: number | undefined;
+  #clientClosed: CloseInfo | undefined;
+  #labels = 0;
+  /** While an end is closed by will it sends all it has. */
+  #isClosing = false;
+  /** The first that was found. Kept and not thrown where it is found: that is often inside the code under test. */
+  #breach: Breach | undefined;
+
+  /** `advance` lets time pass. */
+  constructor({ ClientSession, Sessions }: Modules, advance: (ms: number) => void) {
+    this.#advance = advance;
+    this.#sessions = new Sessions({
+      limits: WORLD_LIMITS,
+      ttlMs: WORLD_TTL_MS,
+      makeToken: () => `secret-${this.#tokens.push("") + 0}`,
+      hash: (token) => `#${token.slice(7)}`,
+      maxSuspendedPerPrincipal: 16,
+      maxHeldLength: 2 ** 20,
+    });
+    const line = this.#open(false);
+    this.#clientLine = line;
+    line.isOurs = true;
+    line.isAnswered = true;
+    line.pair = this.#pair;
+    const owner = { suspended: () => {}, flows: () => {}, over: () => true };
+    this.#client = new ClientSession(line.wire.client, WORLD_LIMITS, owner);
+    this.#client.link.start(this.#clientReceiver());
+  }
+
+  /** Takes one step, and checks everything. */
+  async step({ kind, a, b }: Step): Promise<void> {
+    STEPS[kind](this, a, b);
+    await microtasks();
+    this.#checkBounds();
+    this.#throwBreach();
+  }
+
+  /** Mends the network: then nothing may be missing, and closing must leave nothing behind. */
+  async finish(how: number): Promise<void> {
+    this.stall("client", false);
+    this.stall("server", false);
+    await this.#settle();
+    // What is lost is lost for a reason, so one more socket is enough, whatever came before.
+    this.abandon();
+    this.reconnect();
+    await this.#settle();
+    this.send("client", 3, 10);
+    this.send("server", 3, 10);
+    await this.#settle();
+    this.#checkComplete();
+    this.#throwBreach();
+    await this.#close(how);
+    this.#throwBreach();
+  }
+
+  #check(holds: boolean, what: string): void {
+    if (!holds) this.#breach ??= new Breach(what);
+  }
+
+  #throwBreach(): void {
+    if (this.#breach !== undefined) throw this.#breach;
+  }
+
+  send(side: Side, count: number, size: number): void {
+    for (let i = 0; i < count; i++) {
+      const { link, flow, pair, isOver } = this.#end(side);
+      if (isOver) return;
+      const label = `${side}-${this.#labels++}`;
+      const text = JSON.stringify({ label, x: "x".repeat(size) });
+      const waits = flow.sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + WAITING_COST), 0);
+      if (waits + text.length > WORLD_LIMITS.waitingLength && link.session !== undefined) giveReason(pair, "full");
+      const message = { label, length: text.length, ticket: { sent: true } };
+      // Before it is sent: it may be told as lost inside.
+      flow.sent.push(message);
+      if (link.send(text, message.ticket)) continue;
+      const at = flow.sent.indexOf(message);
+      if (at >= 0) flow.sent.splice(at, 1);
+      this.#never.add(label);
+    }
+  }
+
+  /** More than may wait. */
+  flood(side: Side): void {
+    const { isOver, link } = this.#end(side);
+    if (isOver) return;
+    this.send(side, 12, 1200);
+    const most = WORLD_LIMITS.logLength + WORLD_LIMITS.waitingLength + 2 * WORLD_LIMITS.maxMessageBytes;
+    this.#check(link.held <= most, `${link.held} is held, and ${most} may be`);
+  }
+
+  tooLong(side: Side): void {
+    const { link, pair, isOver } = this.#end(side);
+    if (isOver || link.session === undefined || !pair?.hasToken) return;
+    this.#check(!link.send(JSON.stringify("x".repeat(1600))), "a message was taken that the other side would not take");
+  }
+
+  withdraw(side: Side, which: number): void {
+    const { link, flow, isOver } = this.#end(side);
+    if (isOver) return;
+    const waiting = flow.sent.filter(({ ticket }) => !ticket.sent);
+    const message = waiting[which % (waiting.length || 1)];
+    if (message !== undefined) {
+      this.#check(link.withdraw(message.ticket), `${message.label} waits and was not given back`);
+      flow.sent.splice(flow.sent.indexOf(message), 1);
+      this.#never.add(message.label);
+    } else if (flow.sent.length > 0) {
+      this.#check(!link.withdraw(flow.sent[0]!.ticket), `${flow.sent[0]!.label} has left and was given back`);
+    }
+  }
+
+  deliver(to: Side, which: number, count: number): void {
+    const { wire } = this.#line(which);
+    for (let i = 0; i < count; i++) if (!wire[to].deliver()) return;
+  }
+
+  deliverAll(which: number): void {
+    const { wire } = this.#line(which);
+    while (wire.client.deliver() || wire.server.deliver());
+  }
+
+  cut(side: Side, which: number): void {
+    this.#line(which).wire[side].cut();
+  }
+
+  /** One end is closed with a code. */
+  closeSocket(side: Side, code: number): void {
+    const line = this.#present(side);
+    if (line === undefined) return;
+    const { pair } = this.#end(side);
+    const isFinal = FINAL.includes(code);
+    if (isFinal && pair !== undefined) pair.reason ??= `closed with ${code}`;
+    line.wire[side].cut({ code, reason: "by the test" });
+    if (!isFinal) return;
+    const isOver = side === "client" ? this.#pair !== pair : line.server!.isOver;
+    this.#check(isOver, `a close with ${code} did not end the session of the ${side}`);
+  }
+
+  abandon(): void {
+    this.#clientLine = undefined;
+    this.#client.link.abandon("the test");
+  }
+
+  reconnect(): void {
+    if (this.#client.link.hasSocket || this.#clientClosed !== undefined) return;
+    const line = this.#open(this.#client.isResumable);
+    this.#clientLine = line;
+    line.isOurs = true;
+    line.pair = this.#pair;
+    this.#client.attach(line.wire.client, true);
+  }
+
+  stall(side: Side, isFull: boolean): void {
+    for (const { wire } of this.#lines) wire[side].unsentBytes = isFull ? HIGH_WATER : 0;
+  }
+
+  pass(ms: number): void {
+    this.#advance(ms);
+  }
+
+  /** A `resume` that was said before comes again on a socket of its own: late, or from somebody who listened. */
+  repeatResume(which: number): void {
+    const frame = this.#resumes[which % (this.#resumes.length || 1)];
+    if (frame !== undefined) this.#impostor("alice").inject(frame);
+  }
+
+  /** The same `resume` comes again on the socket that it resumed. */
+  resumeTwice(): void {
+    const line = this.#present("server");
+    const frame = line?.wire.client.sent.find((sent) => sent.startsWith('{"resume"'));
+    if (line === undefined || frame === undefined) return;
+    if (line.server!.pair !== undefined) line.server!.pair.reason ??= "resumed twice on one socket";
+    line.wire.server.inject(frame);
+    this.#check(!line.wire.server.open, "a second `resume` was taken on one socket");
+  }
+
+  /** Somebody who is not the client shows its newest token. */
+  steal(): void {
+    const token = this.#pair.tokens.at(-1);
+    if (token !== undefined) this.#tryToken(token, "mallory");
+  }
+
+  /** Somebody shows a token in whose place a newer one has come, or that of a session that is over. */
+  reuse(which: number): void {
+    const old = this.#pair.tokens.slice(0, Math.max(0, this.#pair.confirmed));
+    if (old.length > 0) this.#tryToken(old[which % old.length]!, "alice");
+  }
+
+  /** What cannot be read comes in. */
+  poison(side: Side): void {
+    const line = this.#sessionLine(side);
+    if (line === undefined) return;
+    this.#end(side).pair!.reason ??= "poisoned";
+    line.wire[side].inject("[1,");
+    this.#check(line.wire[side].closedWith?.code === 1002, "what cannot be read was not closed with 1002");
+    if (side === "client") this.#check(!this.#client.isResumable, "what cannot be read would be asked for again");
+    else
+      this.#check(
+        this.#sessions.tokens === this.#tokensLeft(),
+        "a session that read what cannot be read may be resumed",
+      );
+  }
+
+  /** An ack that cannot be true. */
+  lie(side: Side, which: number): void {
+    const line = this.#sessionLine(side);
+    if (line === undefined) return;
+    const { next } = this.#end(side).link.session!;
+    this.#end(side).pair!.reason ??= "lied to";
+    const ack = [next, next + 5, -1, 0.5, "1", null, 2 ** 53][which % 7];
+    line.wire[side].inject(JSON.stringify({ ack }));
+    this.#check(!line.wire[side].open, `an ack of ${ack} was taken where ${next - 1} frames were sent`);
+  }
+
+  /** An ack that was overtaken by another. */
+  ackLate(side: Side): void {
+    const line = this.#sessionLine(side);
+    if (line === undefined || !this.#end(side).pair!.isAcked) return;
+    const { log } = this.#end(side).link.session!;
+    const { acked } = log;
+    if (acked === 0) return;
+    line.wire[side].inject(JSON.stringify({ ack: acked - 1 }));
+    this.#check(line.wire[side].open && log.acked === acked, "a late ack was not ignored");
+  }
+
+  /** The server's application closes: by will, so nothing is to be resumed. */
+  closeServer(): void {
+    const { link, pair, isOver } = this.#end("server");
+    if (isOver) return;
+    if (pair !== undefined) pair.reason ??= "closed by the server";
+    this.#isClosing = true;
+    link.close(4001, "enough");
+    this.#isClosing = false;
+  }
+
+  #end(side: Side): { link: PackedLink; flow: Flow; pair: Pair | undefined; isOver: boolean } {
+    if (side === "server") return this.#servers.at(-1)!;
+    return {
+      link: this.#client.link,
+      flow: this.#pair.flow,
+      pair: this.#pair,
+      isOver: this.#clientClosed !== undefined,
+    };
+  }
+
+  /** The newest are where things happen; those before them still hold what was under way. */
+  #line(which: number): Line {
+    return this.#lines[which % Math.min(this.#lines.length, 3)]!;
+  }
+
+  /** The line that a side's link is on, open. */
+  #present(side: Side): Line | undefined {
+    const line = side === "client" ? this.#clientLine : this.#servers.at(-1)!.line;
+    return line?.wire[side].open && !line.wire[side].isOver ? line : undefined;
+  }
+
+  /** The same, where a session flows on it. */
+  #sessionLine(side: Side): Line | undefined {
+    const line = this.#present(side);
+    const { link, pair } = this.#end(side);
+    if (line === undefined || link.session === undefined || pair === undefined) return undefined;
+    return side === "client" && !(pair.hasToken && line.isAnswered) ? undefined : line;
+  }
+
+  #open(returns: boolean, principal = "alice"): Line {
+    const wire = new Wire();
+    const line: Line = {
+      wire,
+      isOurs: false,
+      pair: undefined,
+      server: undefined,
+      clientFrames: 0,
+      isAnswered: !returns,
+      owesAck: false,
+      shown: undefined,
+      given: undefined,
+    };
+    wire.client.onSend = (frame) => this.#sentByClient(line, frame);
+    wire.server.onSend = (frame) => this.#sentByServer(line, frame);
+    wire.client.onArrive = (frame) => this.#arrivesAtClient(line, frame);
+    wire.server.onArrive = (frame) => this.#arrivesAtServer(line, frame);
+    this.#lines.unshift(line);
+    const welcome = (link: PackedLink): void => {
+      const end: ServerEnd = {
+        link,
+        flow: { sent: [], got: 0 },
+        pair: undefined,
+        line,
+        suspendedAt: undefined,
+        isOver: false,
+      };
+      line.server = end;
+      this.#servers.push(end);
+      if (returns) this.#join(line.pair, end);
+      link.start(this.#serverReceiver(end));
+    };
+    if (returns) this.#sessions.admit(wire.server, principal, PATIENCE_MS, welcome);
+    else welcome(this.#sessions.link(wire.server, principal));
+    return line;
+  }
+
+  /** The server's end of a socket at whose other end is nobody. */
+  #impostor(principal: string): WireSocket {
+    const { wire } = this.#open(true, principal);
+    wire.client.start({ frame() {}, closed() {} });
+    return wire.server;
+  }
+
+  #tryToken(token: string, principal: string): void {
+    const end = this.#servers.at(-1)!;
+    const before = end.line;
+    const socket = this.#impostor(principal);
+    socket.inject(JSON.stringify({ resume: { token, received: 0, attempt: 2 ** 40 } }));
+    this.#check(socket.sent.includes('{"resumed":{"refused":"unknown-session"}}'), `${principal} resumed by ${token}`);
+    this.#check(end.line === before, "whoever was refused took the session's socket");
+  }
+
+  #sentByClient(line: Line, frame: string): void {
+    this.#checkWater(line.wire.client, frame);
+    if (!line.isOurs) return;
+    line.clientFrames++;
+    if (frame.startsWith('{"resume"')) this.#resumes.push(frame);
+    this.#check(
+      !line.owesAck || frame.startsWith('{"ack"'),
+      `the client, which owes an ack of its token, says ${frame}`,
+    );
+    line.owesAck = false;
+    const isFirst = line.clientFrames === 1 && /^\{"(resume|hello)"/.test(frame);
+    this.#check(line.isAnswered || isFirst, `${frame} before \`resumed\``);
+    if (!frame.startsWith('{"hello"')) return;
+    line.isAnswered = true;
+    line.pair = this.#pair;
+  }
+
+  #sentByServer(line: Line, frame: string): void {
+    this.#checkWater(line.wire.server, frame);
+    if (frame.startsWith('{"session"')) this.#given(line, line.server!.pair, frame);
+    else if (frame.startsWith('{"resumed":{"token"')) {
+      const end = this.#servers.find(({ pair }) => pair?.tokens.includes(line.shown!));
+      line.server = end;
+      end!.line = line;
+      this.#given(line, end!.pair, frame);
+    }
+  }
+
+  #given(line: Line, pair: Pair | undefined, frame: string): void {
+    const { session, resumed } = JSON.parse(frame) as Record<string, { token: string }>;
+    const { token } = (session ?? resumed)!;
+    this.#check(!this.#servers.some((end) => end.pair?.tokens.includes(token)), "a token was given twice");
+    line.given = pair!.tokens.push(token) - 1;
+  }
+
+  #arrivesAtServer(line: Line, frame: string): void {
+    if (frame.startsWith('{"resume"')) line.shown = (JSON.parse(frame) as { resume: { token: string } }).resume.token;
+    const end = line.server;
+    if (end === undefined) return;
+    if (frame.startsWith('{"hello"') && line.isOurs) this.#join(line.pair, end);
+    if (!frame.startsWith('{"ack"') || end.line !== line || end.pair === undefined || end.isOver) return;
+    end.pair.isAcked = true;
+    end.pair.confirmed = Math.max(end.pair.confirmed, line.given ?? -1);
+  }
+
+  #arrivesAtClient(line: Line, frame: string): void {
+    if (line !== this.#clientLine) return;
+    if (frame.startsWith('{"resumed"')) line.isAnswered = true;
+    if (frame.startsWith('{"session"')) line.pair!.hasToken = true;
+    line.owesAck ||= frame.startsWith('{"session"') || frame.startsWith('{"resumed":{"token"');
+  }
+
+  #clientReceiver(): Receiver {
+    return {
+      receive: (text) => this.#clientGets(JSON.parse(text)),
+      dispatch: (value) => this.#clientGets(value),
+      suspended: () => {
+        this.#check(this.#clientSuspendedAt === undefined, "the client was suspended twice");
+        this.#clientSuspendedAt = performance.now();
+      },
+      resumed: () => {
+        this.#check(this.#clientSuspendedAt !== undefined, "the client was resumed and not suspended");
+        this.#clientSuspendedAt = undefined;
+      },
+      lost: (error) => {
+        this.#clientIsOver(error.message);
+        this.#pair = newPair();
+      },
+      closed: (info) => {
+        this.#check(this.#clientClosed === undefined, "the client's end was told twice");
+        this.#clientClosed = info;
+        this.#clientIsOver(`closed with ${info.code}`);
+      },
+    };
+  }
+
+  #serverReceiver(end: ServerEnd): Receiver {
+    return {
+      receive: (text) => this.#serverGets(end, JSON.parse(text)),
+      dispatch: (value) => this.#serverGets(end, value),
+      suspended: () => {
+        this.#check(end.suspendedAt === undefined, "the server was suspended twice");
+        this.#check(end.pair?.isAcked === true, "a session was suspended whose token was never acked");
+        end.suspendedAt = performance.now();
+        end.line = undefined;
+      },
+      resumed: () => {
+        this.#check(end.suspendedAt !== undefined, "the server was resumed and not suspended");
+        end.suspendedAt = undefined;
+      },
+      closed: ({ code, reason }) => {
+        this.#check(!end.isOver, "the server's end was told twice");
+        end.isOver = true;
+        end.line = undefined;
+        const { pair } = end;
+        this.#noteUnsent(end.flow);
+        if (pair === undefined || !pair.isAcked || isOverdue(end.suspendedAt))
+          return giveReason(pair, "the server's end is over");
+        this.#check(pair.reason !== undefined, `the server gave a session up for no reason: ${code} ${reason}`);
+      },
+    };
+  }
+
+  #clientIsOver(why: string): void {
+    const { reason, hasToken, flow } = this.#pair;
+    this.#check(reason !== undefined || !hasToken || isOverdue(this.#clientSuspendedAt), `lost for no reason: ${why}`);
+    giveReason(this.#pair, "the client's end is over");
+    this.#clientSuspendedAt = undefined;
+    this.#noteUnsent(flow);
+  }
+
+  /** What the sender was told was not sent must never arrive. */
+  #noteUnsent({ sent, got }: Flow): void {
+    for (const [i, { label, ticket }] of sent.entries()) {
+      if (ticket.sent) continue;
+      this.#check(i >= got, `${label} was not sent, and arrived`);
+      this.#never.add(label);
+    }
+  }
+
+  #join(pair: Pair | undefined, end: ServerEnd): void {
+    if (pair === undefined) return;
+    this.#check((end.pair ?? pair) === pair && (pair.server ?? end) === end, "two connections were mixed up");
+    end.pair = pair;
+    pair.server = end;
+  }
+
+  #serverGets(end: ServerEnd, value: unknown): void {
+    this.#check(!end.isOver, "a message came after the end");
+    const { label } = value as { label: string };
+    // What was said before hello belongs to the pair whose hello follows.
+    if (end.pair === undefined) this.#join(end.line?.pair, end);
+    if (end.pair === undefined) this.#check(false, `${label} came from nowhere`);
+    else this.#gets(end.pair.flow, label);
+  }
+
+  #clientGets(value: unknown): void {
+    this.#check(this.#clientClosed === undefined, "a message came after the end");
+    const { label } = value as { label: string };
+    const end = this.#pair.server ?? this.#clientLine?.server;
+    if (end === undefined) return this.#check(false, `${label} came from nowhere`);
+    this.#join(this.#pair, end);
+    this.#gets(end.flow, label);
+  }
+
+  #gets(flow: Flow, label: string): void {
+    this.#check(!this.#never.has(label), `${label} was not sent, and arrived`);
+    const due = flow.sent[flow.got];
+    this.#check(due?.label === label, `${label} arrived where ${due?.label ?? "nothing"} was due`);
+    flow.got++;
+  }
+
+  #checkWater({ unsentBytes }: WireSocket, frame: string): void {
+    if (frame.startsWith("[") && !this.#isClosing)
+      this.#check(unsentBytes < HIGH_WATER, "a frame left above high water");
+  }
+
+  #checkBounds(): void {
+    for (const { link, isOver } of [this.#end("client"), ...this.#servers]) {
+      const log = link.session?.log;
+      if (log === undefined) continue;
+      this.#check(!isOver, "a session is left behind an end");
+      this.#check(log.last - log.acked <= WORLD_LIMITS.logFrames, `${log.last - log.acked} frames are logged`);
+      const most = WORLD_LIMITS.logLength + WORLD_LIMITS.maxMessageBytes;
+      this.#check(log.length <= most, `${log.length} is logged, and ${most} may be`);
+    }
+    const suspended = this.#servers.filter(({ suspendedAt, isOver }) => suspendedAt !== undefined && !isOver);
+    this.#check(
+      this.#sessions.suspended === suspended.length,
+      `${this.#sessions.suspended} suspended sessions are kept`,
+    );
+    const held = suspended.reduce((sum, { link }) => sum + link.held, 0);
+    this.#check(this.#sessions.held === held, `${held} is held, and ${this.#sessions.held} is counted`);
+    this.#check(this.#sessions.tokens <= this.#tokensLeft(), `${this.#sessions.tokens} tokens are accepted`);
+  }
+
+  /** Most tokens that may be accepted: one confirmed and one newer for each session. */
+  #tokensLeft(): number {
+    const live = this.#servers.filter(
+      ({ isOver, link, line }) => !isOver && link.session !== undefined && line?.wire.server.closedWith === undefined,
+    );
+    return live.reduce(
+      (sum, { pair }) => sum + (pair === undefined ? 0 : Math.min(2, pair.tokens.length - pair.confirmed)),
+      0,
+    );
+  }
+
+  /** Everything arrived, nothing waits, and both ends agree on the counts. */
+  #checkComplete(): void {
+    const { server, flow } = this.#pair;
+    const here = this.#client.link.session;
+    const there = server?.link.session;
+    if (here === undefined || there === undefined)
+      return this.#check(false, "the client did not find back to a session");
+    this.#check(server === this.#servers.at(-1), "the client's server is not the newest");
+    for (const { sent, got } of [flow, server!.flow])
+      this.#check(got === sent.length, `${sent[got]?.label} never arrived`);
+    for (const [from, to] of [
+      [here, there],
+      [there, here],
+    ] as const) {
+      this.#check(to.received === from.log.last, `${to.received} frames are counted of ${from.log.last}`);
+      this.#check(from.next === from.log.last + 1, "what is logged was not written");
+      this.#check(
+        from.log.last - from.log.acked < WORLD_LIMITS.logFrames / 4,
+        "an ack is due for the frames and did not come",
+      );
+      this.#check(from.log.length < WORLD_LIMITS.logLength / 4, "an ack is due for the length and did not come");
+    }
+  }
+
+  /** Closes in one of several ways. After the life of a session nothing is left of it anywhere. */
+  async #close(how: number): Promise<void> {
+    const isSuspended = how % 2 === 1;
+    const { server } = this.#pair;
+    giveReason(this.#pair, "closed");
+    if (isSuspended) this.abandon();
+    this.#client.link.close(4002, "done");
+    if (isSuspended) {
+      this.#check(this.#clientClosed?.code === 4002, "close() while suspended did not settle at once");
+      this.#check(!this.#client.isResumable, "close() while suspended left a token");
+    }
+    await this.#settle();
+    if (!isSuspended) this.#check(server!.isOver, "the server did not take `bye` for the end");
+    this.#advance(WORLD_TTL_MS);
+    await this.#settle();
+    this.#advance(WORLD_TTL_MS);
+    await this.#settle();
+    this.#check(this.#clientClosed !== undefined, "the client is not closed");
+    for (const end of this.#servers) end.link.close();
+    await this.#settle();
+    this.#check(server!.isOver, "the server's end outlived its time");
+    const { suspended, held, tokens } = this.#sessions;
+    this.#check(
+      suspended === 0 && held === 0 && tokens === 0,
+      `left: ${suspended} sessions, ${held} held, ${tokens} tokens`,
+    );
+  }
+
+  async #settle(): Promise<void> {
+    for (let i = 0; i < 3; i++) {
+      for (const { wire } of this.#lines) await wire.settle();
+      // A full socket is looked at again.
+      this.#advance(20);
+      await microtasks();
+    }
+  }
+}
+
+function newPair(): Pair {
+  const flow = { sent: [], got: 0 };
+  return { flow, server: undefined, reason: undefined, hasToken: false, isAcked: false, tokens: [], confirmed: -1 };
+}
+
+function giveReason(pair: Pair | undefined, reason: string): void {
+  if (pair !== undefined) pair.reason ??= reason;
+}
+
+function isOverdue(since: number | undefined): boolean {
+  return since !== undefined && performance.now() - since >= WORLD_TTL_MS;
+}
+
+/** What may happen; `a` and `b` choose among what is there. */
+const STEPS = {
+  clientSends: (world, a, b) => world.send("client", 1 + (a % 4), SIZES[b % SIZES.length]!),
+  serverSends: (world, a, b) => world.send("server", 1 + (a % 4), SIZES[b % SIZES.length]!),
+  deliverToClient: (world, a, b) => world.deliver("client", b % 8 === 0 ? a : 0, 1 + (a % 3)),
+  deliverToServer: (world, a, b) => world.deliver("server", b % 8 === 0 ? a : 0, 1 + (a % 3)),
+  deliverOld: (world, a) => world.deliver(a % 2 === 0 ? "client" : "server", 1 + (a % 2), 2),
+  settle: (world, a, b) => world.deliverAll(b % 4 === 0 ? a : 0),
+  cutClient: (world, a, b) => world.cut("client", b % 4 === 0 ? a : 0),
+  cutServer: (world, a, b) => world.cut("server", b % 4 === 0 ? a : 0),
+  cutBoth: (world) => (world.cut("client", 0), world.cut("server", 0)),
+  closeFinally: (world, a, b) => world.closeSocket(sideOf(a), FINAL[b % FINAL.length]!),
+  closeInPassing: (world, a, b) => world.closeSocket(sideOf(a), PASSING[b % PASSING.length]!),
+  abandon: (world) => world.abandon(),
+  reconnect: (world) => world.reconnect(),
+  reconnectAndSettle: (world) => (world.reconnect(), world.deliverAll(0)),
+  stall: (world, a, b) => world.stall(sideOf(a), b % 2 === 0),
+  withdraw: (world, a, b) => world.withdraw(sideOf(a), b),
+  pass: (world, a) => world.pass(WAITS_MS[a % WAITS_MS.length]!),
+  flood: (world, a) => world.flood(sideOf(a)),
+  tooLong: (world, a) => world.tooLong(sideOf(a)),
+  repeatResume: (world, a) => world.repeatResume(a),
+  resumeTwice: (world) => world.resumeTwice(),
+  steal: (world) => world.steal(),
+  reuse: (world, a) => world.reuse(a),
+  poison: (world, a) => world.poison(sideOf(a)),
+  lie: (world, a, b) => world.lie(sideOf(a), b),
+  ackLate: (world, a) => world.ackLate(sideOf(a)),
+  closeServer: (world) => world.closeServer(),
+} satisfies Record<string, (world: World, a: number, b: number) => void>;
+
+const SIZES = [1, 20, 200, 600, 1100];
+
+export type StepKind = keyof typeof STEPS;
+
+/** One step. */
+export interface Step {
+  readonly kind: StepKind;
+  readonly a: number;
+  readonly b: number;
+}
+
+export const STEP_KINDS = Object.keys(STEPS) as StepKind[];
+
+function sideOf(a: number): Side {
+  return a % 2 === 0 ? "client" : "server";
+}
