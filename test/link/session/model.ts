@@ -15,6 +15,7 @@ const WEIGHTS: Partial<Record<StepKind, number>> = {
   cutBoth: 4,
   abandon: 4,
   reconnect: 6,
+  reconnectToHello: 4,
   reconnectAndSettle: 6,
   deliverOld: 4,
   stall: 2,
@@ -32,6 +33,7 @@ const step: fc.Arbitrary<Step> = fc.record({
 /** One run: its steps, and how it ends. */
 export interface Run {
   readonly steps: Step[];
+  readonly limits: number;
   readonly how: number;
 }
 
@@ -40,12 +42,17 @@ const run: fc.Arbitrary<Run> = fc.record({
   steps: fc
     .tuple(fc.nat(9), fc.array(step, { maxLength: 40 }))
     .map(([n, steps]): Step[] => (n === 0 ? steps : [{ kind: "settle", a: 0, b: 1 }, ...steps])),
+  limits: fc.nat(2),
   how: fc.nat(3),
 });
 
 /** Plays one run. Throws what the oracle finds. */
-export async function play(modules: Modules, { steps, how }: Run, advance: (ms: number) => void): Promise<void> {
-  const world = new World(modules, advance);
+export async function play(
+  modules: Modules,
+  { steps, limits, how }: Run,
+  advance: (ms: number) => void,
+): Promise<void> {
+  const world = new World(modules, limits, advance);
   for (const one of steps) await world.step(one);
   await world.finish(how);
 }
@@ -68,8 +75,8 @@ export async function explore(modules: Modules, options: ModelOptions): Promise<
     endOnFailure: !options.shrinks,
   });
   if (!result.failed) return undefined;
-  const { steps = [], how } = result.counterexample?.[0] ?? {};
+  const { steps = [], limits, how } = result.counterexample?.[0] ?? {};
   const rows = steps.map(({ kind, a, b }) => `${kind}(${a}, ${b})`);
   const error = result.errorInstance as Error | undefined;
-  return `${error?.stack ?? "?"}\nafter ${result.numRuns} runs of seed ${result.seed}: ${rows.join(", ")}; how ${how}`;
+  return `${error?.stack ?? "?"}\nafter ${result.numRuns} runs of seed ${result.seed}: ${rows.join(", ")}; limits ${limits}, how ${how}`;
 }
