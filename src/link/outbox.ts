@@ -5,7 +5,7 @@
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import type { SharedMessage, Socket, Ticket } from "../core/transport.js";
-import type { Session } from "./session.js";
+import type { Keeper, Session } from "./session.js";
 import { Waiting } from "./waiting.js";
 
 /**
@@ -20,16 +20,6 @@ export const HIGH_WATER_BYTES = 2 ** 20;
 /** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
 export const DRAIN_CHECK_MS = 20;
 
-/** What an outbox tells its link. */
-export interface OutboxHost {
-  /** Most that may wait, as `Waiting.length` counts it. */
-  readonly waitingLength: number;
-  /** More would wait than may. The message that was too much is not taken. */
-  overflowed(): void;
-  /** What is held without a socket has changed by so much. */
-  grew(by: number): void;
-}
-
 /** The outgoing half of a packed link. */
 export class Outbox implements Expiring {
   deadline = 0;
@@ -38,7 +28,8 @@ export class Outbox implements Expiring {
   session: Session | undefined;
   /** Whether the hello was said: before it messages leave one by one. */
   packs = false;
-  readonly #host: OutboxHost;
+  readonly #keeper: Keeper | undefined;
+  readonly #overflowed: () => void;
   /** The open pack, without its closing bracket; empty when there is none. */
   #pack = "";
   #flushDue = false;
@@ -49,8 +40,10 @@ export class Outbox implements Expiring {
   #isOver = false;
   #waiting: Waiting | undefined;
 
-  constructor(host: OutboxHost) {
-    this.#host = host;
+  /** `overflowed` is told when more would wait than may; the message that was too much is not taken. */
+  constructor(keeper: Keeper | undefined, overflowed: () => void) {
+    this.#keeper = keeper;
+    this.#overflowed = overflowed;
   }
 
   /** Whether messages may leave at all. */
@@ -87,7 +80,7 @@ export class Outbox implements Expiring {
   /** As `Transport.withdraw`. */
   withdraw(ticket: Ticket): boolean {
     const cost = this.#waiting?.remove(ticket) ?? 0;
-    if (cost > 0 && !this.#isFlowing) this.#host.grew(-cost);
+    if (cost > 0 && !this.#isFlowing) this.#keeper!.grew(-cost);
     return cost > 0;
   }
 
@@ -201,12 +194,12 @@ export class Outbox implements Expiring {
   #wait(text: string, ticket: Ticket | undefined): boolean {
     if (this.#isOver) return false;
     this.#waiting ??= new Waiting();
-    if (this.#waiting.length + text.length > this.#host.waitingLength) {
-      this.#host.overflowed();
+    if (this.#waiting.length + text.length > this.#keeper!.limits.waitingLength) {
+      this.#overflowed();
       return false;
     }
     const cost = this.#waiting.add(text, ticket);
-    if (!this.#isFlowing) this.#host.grew(cost);
+    if (!this.#isFlowing) this.#keeper!.grew(cost);
     return true;
   }
 

@@ -67,11 +67,7 @@ export class PackedLink implements Transport {
   constructor(socket: Socket | undefined, role: "client" | "server", isGreeted = false, keeper?: Keeper) {
     this.#role = role;
     this.#keeper = keeper;
-    this.#out = new Outbox({
-      waitingLength: keeper?.limits.waitingLength ?? 0,
-      overflowed: () => this.#overflow(),
-      grew: (by) => keeper?.grew(by),
-    });
+    this.#out = new Outbox(keeper, () => this.#overflow());
     if (socket !== undefined) {
       const handler = this.attach(socket);
       this.#startFirst = () => socket.start(handler);
@@ -168,7 +164,7 @@ export class PackedLink implements Transport {
   ping(): void {
     if (!this.#out.packs || !this.#out.isFlowing) return;
     if (this.session?.owes) this.#out.ack();
-    this.#out.say({ ping: this.heard });
+    this.#out.say({ ping: 1 });
   }
 
   /** Sends a control frame, which waits behind nothing. */
@@ -260,15 +256,17 @@ export class PackedLink implements Transport {
 
   /** A server's first frame decides for good; a client may speak plainly for a while before its hello. */
   #takeFirst(text: string): void {
-    if (isHello(text)) {
-      this.#incoming = "packed";
-      const isAnswered = this.#role === "client" && this.#out.packs;
-      if (this.#keeper === undefined && !this.#out.packs) this.greet();
-      else if (!isAnswered) this.#keeper?.hello(member(parse(text), "hello"));
-      return;
-    }
+    if (isHello(text)) return this.#takeHello(text);
     if (this.#role === "client") this.#incoming = "plain";
     this.#receiver.receive(text);
+  }
+
+  #takeHello(text: string): void {
+    this.#incoming = "packed";
+    // A client may have been made with this very hello, and then it has answered.
+    if (this.#role === "client" && this.#out.packs) return;
+    if (this.#keeper !== undefined) this.#keeper.hello(member(parse(text), "hello"));
+    else if (!this.#out.packs) this.greet();
   }
 
   /** The first byte decides; there is no third form. */

@@ -9,7 +9,10 @@ useFakeClock();
 const seed = Number(process.env["RECIPROC_SESSION_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 const runs = Number(process.env["RECIPROC_SESSION_RUNS"] ?? 2000);
 
+function advance(ms: number): void {
+  vi.advanceTimersByTime(ms);
+}
+
 it("delivers everything in order and once, or tells of a loss that has a reason", async () => {
-  const advance = (ms: number): void => void vi.advanceTimersByTime(ms);
   expect(await explore({ ClientSession, Sessions }, { runs, seed, shrinks: true, advance })).toBeUndefined();
 });

@@ -1,7 +1,7 @@
 /** The model: rows of steps, drawn at random or given, through the oracle. */
-import fc from "fast-check";
+import * as fc from "fast-check";
 import type { Modules } from "./rig.js";
-import { STEP_KINDS, World, type Step, type StepKind } from "./world.js";
+import { Breach, STEP_KINDS, World, type Step, type StepKind } from "./world.js";
 
 /** How often each kind of step is drawn, where it is not once. */
 const WEIGHTS: Partial<Record<StepKind, number>> = {
@@ -21,6 +21,8 @@ const WEIGHTS: Partial<Record<StepKind, number>> = {
   stall: 2,
   withdraw: 2,
   pass: 2,
+  lieInResume: 2,
+  ackLate: 2,
   repeatResume: 2,
 };
 
@@ -78,5 +80,5 @@ export async function explore(modules: Modules, options: ModelOptions): Promise<
   const { steps = [], limits, how } = result.counterexample?.[0] ?? {};
   const rows = steps.map(({ kind, a, b }) => `${kind}(${a}, ${b})`);
   const error = result.errorInstance as Error | undefined;
-  return `${error?.stack ?? "?"}\nafter ${result.numRuns} runs of seed ${result.seed}: ${rows.join(", ")}; limits ${limits}, how ${how}`;
+  return `${error instanceof Breach ? "breach" : "crash"}: ${error?.stack ?? "?"}\nafter ${result.numRuns} runs of seed ${result.seed}: ${rows.join(", ")}; limits ${limits}, how ${how}`;
 }

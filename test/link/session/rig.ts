@@ -1,5 +1,7 @@
 /** A client and a server with sessions, over wires that the test works by hand. */
+import { vi } from "vitest";
 import { ClientSession } from "../../../src/link/client.js";
+import { countDeadlines } from "../../../src/core/deadlines.js";
 import type { PackedLink } from "../../../src/link/packed.js";
 import { Sessions, type SessionsOptions } from "../../../src/link/sessions.js";
 import type { OwnLimits } from "../../../src/link/session.js";
@@ -62,6 +64,8 @@ export interface RigOptions {
 }
 
 export const LIMITS: OwnLimits = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000, waitingLength: 40_000 };
+/** What of them is said on the wire. */
+export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000 };
 export const PATIENCE_MS = 10_000;
 
 export class Rig {
@@ -70,6 +74,8 @@ export class Rig {
   readonly wires: Wire[] = [];
   readonly client: ClientSession;
   readonly told: Told;
+  /** Other clients, which are closed with this one. */
+  readonly others: ClientSession[] = [];
   /** What the owner of the client's sockets was told. */
   readonly owner: string[] = [];
   /** Every token that was given. */
@@ -121,8 +127,22 @@ export class Rig {
     return this.servers.at(-1)!;
   }
 
+  /** A connection of somebody's whose client does not say that it returns. */
+  openFresh(principal: string | undefined): Wire {
+    return this.#open(false, principal);
+  }
+
+  /** A connection of somebody's whose client says that it returns. */
+  openAs(principal: string | undefined): Wire {
+    return this.#open(true, principal);
+  }
+
   /** Opens a connection to the server. `returns`: its client says that it returns. */
-  open(returns: boolean, principal = this.#options.principal): Wire {
+  open(returns: boolean): Wire {
+    return this.#open(returns, this.#options.principal);
+  }
+
+  #open(returns: boolean, principal: string | undefined): Wire {
     const wire = new Wire();
     this.wires.push(wire);
     const welcome = (link: PackedLink): void => {
@@ -135,9 +155,21 @@ export class Rig {
     return wire;
   }
 
+  /** Lets time pass. */
+  pass(ms: number): void {
+    vi.advanceTimersByTime(ms);
+  }
+
+  /** A connection at whose other end is the test. */
+  openBare(): Wire {
+    const wire = new Wire();
+    wire.server.start({ frame() {}, closed() {} });
+    return wire;
+  }
+
   /** The client opens another connection, as its owner would. Nothing has arrived on it yet. */
-  reconnect(principal?: string): Wire {
-    const wire = this.open(this.client.isResumable, principal);
+  reconnect(): Wire {
+    const wire = this.open(this.client.isResumable);
     this.client.attach(wire.client, true);
     return wire;
   }
@@ -153,6 +185,20 @@ export class Rig {
   async settle(): Promise<void> {
     for (const wire of this.wires) await wire.settle();
     await microtasks();
+  }
+
+  /** Closes the client by will, and throws when anything of its session is left. */
+  async close(): Promise<void> {
+    for (const { link } of [this.client, ...this.others]) link.close();
+    await this.settle();
+    for (const { link } of this.servers) link.close();
+    for (const { server } of this.wires) server.cut();
+    await this.settle();
+    const { suspended, held, tokens } = this.sessions;
+    const { waiting } = countDeadlines();
+    if (suspended + held + tokens + waiting > 0) {
+      throw new Error(`left: ${suspended} sessions, ${held} held, ${tokens} tokens, ${waiting} deadlines`);
+    }
   }
 
   /** Cuts, reconnects and lets everything arrive. */

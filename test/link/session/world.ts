@@ -228,7 +228,8 @@ export class World {
 
   deliverAll(which: number): void {
     const { wire } = this.#line(which);
-    while (wire.client.deliver() || wire.server.deliver());
+    // As many as may be under way, and not until there are none: each may make another.
+    for (let i = 0; i < 500 && (wire.client.deliver() || wire.server.deliver()); i++);
   }
 
   cut(side: Side, which: number): void {
@@ -822,6 +823,7 @@ const STEPS = {
   stall: (world, a, b) => world.stall(sideOf(a), b % 2 === 0),
   withdraw: (world, a, b) => world.withdraw(sideOf(a), b),
   pass: (world, a) => world.pass(WAITS_MS[a % WAITS_MS.length]!),
+  expire: (world) => (world.cut("client", 0), world.cut("server", 0), world.pass(WORLD_TTL_MS)),
   flood: (world, a) => world.flood(sideOf(a)),
   tooLong: (world, a) => world.tooLong(sideOf(a)),
   repeatResume: (world, a) => world.repeatResume(a),
@@ -830,10 +832,10 @@ const STEPS = {
   reuse: (world, a) => world.reuse(a),
   poison: (world, a) => world.poison(sideOf(a)),
   lie: (world, a, b) => world.lie(sideOf(a), b),
-  lieInResume: (world, a) => world.lieInResume(a),
+  lieInResume: (world, a) => (world.deliverAll(0), world.lieInResume(a)),
   lieInResumed: (world, a) => world.lieInResumed(a),
   dataBeforeResumed: (world) => world.dataBeforeResumed(),
-  ackLate: (world, a) => world.ackLate(sideOf(a)),
+  ackLate: (world, a) => (world.deliverAll(0), world.ackLate(sideOf(a))),
   closeServer: (world) => world.closeServer(),
 } satisfies Record<string, (world: World, a: number, b: number) => void>;
 

@@ -1,0 +1,462 @@
+/** Rules 6, 8 and 9: what ends a session, and what only suspends it. */
+import { describe, expect, it, vi } from "vitest";
+import { useFakeClock } from "../../support/clock.js";
+import { controls, message, numbers, packs, Rig } from "./rig.js";
+import { microtasks } from "./wire.js";
+
+useFakeClock();
+
+const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
+const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4401, 4413, 4499];
+const PASSING = [1000, 1001, 1004, 1005, 1006, 1011, 1012, 1014, 1015, 3000, 4000, 4399, 4500, 4999];
+
+describe("a close (rule 6)", () => {
+  it.each(FINAL)("with %i ends the session at the end that is told", async (code) => {
+    const rig = await Rig.live();
+    rig.client.link.send(message(1));
+    rig.cut({ code, reason: "why" });
+    expect(rig.client.isResumable).toBe(false);
+    expect(rig.told.notices).toEqual([{ lost: `the session ended with ${code} (why)` }]);
+    expect(rig.owner).toEqual(["over"]);
+    expect(rig.server.told.notices).toEqual([{ closed: { code, reason: "why" } }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    await rig.close();
+  });
+
+  it.each(PASSING)("with %i suspends it", async (code) => {
+    const rig = await Rig.live();
+    rig.cut({ code, reason: "" });
+    expect(rig.told.notices).toEqual(["suspended"]);
+    expect(rig.server.told.notices).toEqual(["suspended"]);
+    expect(rig.sessions.suspended).toBe(1);
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    await rig.close();
+  });
+
+  it("that came with an error is lost with it", async () => {
+    const rig = await Rig.live();
+    const error = new RangeError("Max payload size exceeded");
+    const lost = vi.spyOn(rig.told as never, "lost");
+    rig.cut({ code: 1009, reason: "", error });
+    expect(lost).toHaveBeenCalledWith(error);
+    await rig.close();
+  });
+});
+
+describe("what cannot be read", () => {
+  it.each(["[1,", '"text"', "1", "null", ""])("ends the session of both ends: %j", async (frame) => {
+    const rig = await Rig.live();
+    rig.wire.server.inject(frame);
+    expect(rig.wire.server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.sessions.tokens).toBe(0);
+    // Nothing after it is read.
+    rig.wire.server.inject('[{"n":1}]');
+    rig.wire.server.inject('{"ping":1}');
+    await rig.settle();
+    expect(rig.server.told.messages).toEqual([]);
+    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
+    expect(rig.told.notices).toMatchObject([{ lost: expect.stringContaining("1002") }]);
+    await rig.close();
+  });
+
+  it("ends it also when the close is never answered", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.inject("[1,");
+    rig.wire.server.cut({ code: 1006, reason: "" });
+    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
+    await rig.close();
+  });
+});
+
+describe("bye (rule 6)", () => {
+  it("is said before the close, behind everything that was sent", async () => {
+    const rig = await Rig.live();
+    rig.client.link.send(message(1));
+    rig.client.link.close(4001, "enough");
+    expect(rig.wire.client.sent.slice(-2)).toEqual(['[{"n":1}]', '{"bye":{"code":4001,"reason":"enough"}}']);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
+    expect(rig.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
+    expect(rig.sessions.tokens).toBe(0);
+  });
+
+  it("is said behind what still waited for the socket and for acks", async () => {
+    const rig = await Rig.live();
+    const { client } = rig.wire;
+    client.unsentBytes = 2 ** 20;
+    for (let i = 1; i <= 30; i++) {
+      rig.client.link.send(message(i, 800));
+      await microtasks();
+    }
+    rig.client.link.close();
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual(Array.from({ length: 30 }, (_, i) => i + 1));
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 1000, reason: "" } }]);
+  });
+
+  it("ends the session though the close behind it is lost", async () => {
+    const rig = await Rig.live();
+    rig.server.link.close(1001, "going away");
+    rig.wire.client.deliver();
+    expect(rig.client.isResumable).toBe(false);
+    rig.wire.client.cut();
+    expect(rig.told.notices).toEqual([{ lost: "the session ended with 1001 (going away)" }]);
+    await rig.close();
+  });
+
+  it("is the last that is read", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.inject('{"bye":{"code":1000,"reason":""}}');
+    rig.wire.server.inject('[{"n":1}]');
+    rig.wire.server.inject("[1,");
+    expect(rig.server.told.messages).toEqual([]);
+    expect(rig.wire.server.open).toBe(true);
+    await rig.close();
+  });
+
+  it.each([
+    [{ code: 999, reason: "" }],
+    [{ code: 5000, reason: "" }],
+    [{ code: 1000.5, reason: "" }],
+    [{ code: "1000", reason: "" }],
+    [{ code: 1000 }],
+    [null],
+    [5],
+  ])("with %j is read as 1000 without a reason", async (bye) => {
+    const rig = await Rig.live();
+    rig.wire.server.inject(JSON.stringify({ bye }));
+    rig.wire.server.cut();
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 1000, reason: "" } }]);
+    await rig.close();
+  });
+
+  it("is believed where `resumed` was due", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    const { client } = rig.reconnect();
+    client.deliver();
+    client.inject('{"bye":{"code":1001,"reason":""}}');
+    client.cut();
+    expect(rig.told.notices).toEqual(["suspended", { lost: "the session ended with 1001" }]);
+    await rig.close();
+  });
+
+  it("ends nothing where there is no session", async () => {
+    const rig = new Rig();
+    rig.wire.client.deliver();
+    rig.wire.server.inject('{"hello":{}}');
+    rig.wire.server.inject('{"bye":{"code":1000,"reason":""}}');
+    rig.wire.server.inject('[{"n":1}]');
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+});
+
+describe("a message that is longer than the other side takes (rule 6)", () => {
+  it("is not taken and not logged, live and suspended, and the session goes on", async () => {
+    const rig = await Rig.live();
+    const { link } = rig.client;
+    expect(link.maxMessageBytes).toBe(5000);
+    const longest = JSON.stringify("x".repeat(4998));
+    const tooLong = JSON.stringify("x".repeat(4999));
+    const multibyte = JSON.stringify("é".repeat(2500));
+    for (const text of [tooLong, multibyte]) expect(link.send(text)).toBe(false);
+    expect(link.held).toBe(0);
+    expect(link.send(longest)).toBe(true);
+    rig.cut();
+    for (const text of [tooLong, multibyte]) expect(link.send(text)).toBe(false);
+    expect(link.send(longest)).toBe(true);
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.server.told.messages).toHaveLength(2);
+    await rig.close();
+  });
+
+  it("is not known before a session says so", async () => {
+    const rig = new Rig();
+    expect(rig.client.link.maxMessageBytes).toBeUndefined();
+    await rig.settle();
+    await rig.close();
+  });
+});
+
+describe("close() while suspended (rule 8)", () => {
+  it("settles a client at once, and drops its token", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    rig.client.link.close(4002, "done");
+    expect(rig.told.notices).toEqual(["suspended", { closed: { code: 4002, reason: "done" } }]);
+    expect(rig.client.isResumable).toBe(false);
+    expect(rig.client.link.send(message(1))).toBe(false);
+    expect(rig.client.link.held).toBe(0);
+    rig.client.link.close();
+    expect(rig.told.notices).toHaveLength(2);
+    await rig.close();
+  });
+
+  it("settles a server at once; whoever comes later is told unknown-session", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    rig.server.link.close(1001, "the server is closing");
+    expect(rig.server.told.notices).toEqual(["suspended", { closed: { code: 1001, reason: "the server is closing" } }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.wire.server.sent).toContain(REFUSED);
+    await rig.close();
+  });
+
+  it("settles a client that waits for `resumed` at once, and leaves that socket", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    const { client } = rig.reconnect();
+    client.deliver();
+    rig.client.link.close(4002, "done");
+    expect(rig.told.notices.at(-1)).toEqual({ closed: { code: 4002, reason: "done" } });
+    expect(client.closedWith).toMatchObject({ code: 4000 });
+    await rig.settle();
+    expect(rig.told.notices).toHaveLength(2);
+    await rig.close();
+  });
+
+  it("closes a socket that comes after it", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    rig.client.link.close();
+    const wire = rig.openBare();
+    rig.client.attach(wire.client, true);
+    expect(wire.client.closedWith).toMatchObject({ code: 4000 });
+    wire.client.inject('{"hello":{"session":true}}');
+    expect(wire.client.sent).toEqual([]);
+    await rig.close();
+  });
+
+  it.each(["suspended", "resumed", "lost"])("may come from whoever is told %s", async (notice) => {
+    const rig = await Rig.live();
+    Object.assign(rig.told, { [notice]: () => rig.client.link.close(4003, "no more") });
+    rig.cut(notice === "lost" ? { code: 1002, reason: "" } : undefined);
+    if (notice === "resumed") {
+      rig.reconnect();
+      await rig.settle();
+    }
+    expect(rig.told.notices.at(-1)).toEqual({ closed: { code: 4003, reason: "no more" } });
+    await rig.close();
+  });
+
+  it("may come from a server that is told suspended", async () => {
+    const rig = await Rig.live();
+    vi.spyOn(rig.server.told, "suspended").mockImplementation(() => rig.server.link.close(4003, "no more"));
+    rig.cut();
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 4003, reason: "no more" } }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    await rig.close();
+  });
+});
+
+describe("a session without a socket (rule 8)", () => {
+  it("lasts for its time at both ends, and not a moment longer", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    rig.client.link.send(message(1));
+    rig.server.link.send(message(1));
+    rig.pass(59_999);
+    await microtasks();
+    expect([rig.told.notices.length, rig.server.told.notices.length]).toEqual([1, 1]);
+    rig.pass(1);
+    await microtasks();
+    const why = "the session was not resumed within 60000 ms";
+    expect(rig.told.notices.at(-1)).toEqual({ lost: `the session ended with 1006 (${why})` });
+    expect(rig.server.told.notices.at(-1)).toEqual({ closed: { code: 1006, reason: why } });
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
+    expect([rig.client.link.held, rig.server.link.held]).toEqual([0, 0]);
+    expect(rig.server.link.send(message(2))).toBe(false);
+    await rig.close();
+  });
+
+  it("counts its time anew each time", async () => {
+    const rig = await Rig.live();
+    for (let i = 0; i < 3; i++) {
+      rig.cut();
+      rig.pass(59_000);
+      rig.reconnect();
+      await rig.settle();
+    }
+    expect(rig.told.notices.at(-1)).toBe("resumed");
+    rig.pass(120_000);
+    await microtasks();
+    expect(rig.told.notices.at(-1)).toBe("resumed");
+    await rig.close();
+  });
+
+  it("is over at the server when the time is up, however late its timer", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    const { now } = performance;
+    const late = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 60_000);
+    rig.reconnect();
+    await rig.settle();
+    late.mockRestore();
+    expect(rig.wire.server.sent).toContain(REFUSED);
+    expect(rig.server).not.toBe(rig.servers[0]);
+    expect(rig.servers[0]!.told.notices.at(-1)).toHaveProperty("closed");
+    await rig.close();
+  });
+
+  it("is not over at the client while a socket is tried, whose answer decides", async () => {
+    const rig = await Rig.live();
+    rig.client.link.abandon("it is quiet");
+    rig.pass(59_000);
+    const { client } = rig.reconnect();
+    client.deliver();
+    rig.pass(5_000);
+    await microtasks();
+    expect(rig.told.notices).toEqual(["suspended"]);
+    await rig.settle();
+    // The server had never lost it.
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    await rig.close();
+  });
+
+  it("is over at the client when that socket fails too", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    rig.pass(59_000);
+    const { client } = rig.reconnect();
+    rig.pass(5_000);
+    client.cut();
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
+    expect(rig.owner).toEqual(["suspended", "over"]);
+    await rig.close();
+  });
+});
+
+describe("a client that is told unknown-session (rule 8)", () => {
+  it("is told what it lost, and goes on afresh on the same socket", async () => {
+    const rig = await Rig.live();
+    rig.client.link.send(message("lost"));
+    await microtasks();
+    rig.cut();
+    rig.client.link.send(message("lost too"));
+    rig.server.link.close();
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.told.notices).toEqual(["suspended", { lost: "the server has no such session any more" }]);
+    expect(rig.owner).toEqual(["suspended", "fresh"]);
+    rig.client.link.send(message("fresh"));
+    rig.server.link.send(message("answer"));
+    await rig.settle();
+    expect(rig.servers).toHaveLength(2);
+    expect(numbers(rig.server.told)).toEqual(["fresh"]);
+    expect(numbers(rig.told)).toEqual(["answer"]);
+    expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual([
+      "resume",
+      "hello",
+      "ack",
+    ]);
+    await rig.cutAndResume();
+    expect(rig.told.notices.at(-1)).toBe("resumed");
+    await rig.close();
+  });
+
+  it("is closed, when its receiver knows no more than that", async () => {
+    const rig = await Rig.live({ goesOn: false });
+    rig.cut();
+    rig.server.link.close();
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.told.notices).toMatchObject(["suspended", { closed: { code: 1000 } }]);
+    expect(rig.owner).toEqual(["suspended"]);
+    await rig.close();
+  });
+
+  it.each(['[{"n":1}]', "[]", '{"ack":0}', '{"ping":1}'])(
+    "may say nothing but hello then, and not %s",
+    async (frame) => {
+      const rig = await Rig.live();
+      const wire = rig.open(true);
+      wire.server.inject('{"resume":{"token":"x","received":0,"attempt":1}}');
+      expect(wire.server.sent.at(-1)).toBe(REFUSED);
+      wire.server.inject(frame);
+      expect(wire.server.closedWith).toMatchObject({ code: 1002 });
+      expect(rig.servers).toHaveLength(1);
+      await rig.close();
+    },
+  );
+});
+
+describe("a fresh connection on the same link", () => {
+  it("takes what was sent while there was none, in order", async () => {
+    const rig = await Rig.live();
+    rig.cut({ code: 1008, reason: "" });
+    expect(rig.told.notices).toHaveLength(1);
+    for (let i = 1; i <= 3; i++) expect(rig.client.link.send(message(i))).toBe(true);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1, 2, 3]);
+    expect(packs(rig.wire.client.sent)).toHaveLength(1);
+    await rig.close();
+  });
+
+  it("refuses what would be too much to keep until then, and nothing else happens", async () => {
+    const rig = await Rig.live();
+    rig.cut({ code: 1008, reason: "" });
+    let taken = 0;
+    while (rig.client.link.send(message(taken, 4000))) taken++;
+    expect(taken).toBe(9);
+    expect(rig.told.notices).toHaveLength(1);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.server.told)).toHaveLength(9);
+    await rig.close();
+  });
+
+  it("that is lost before it was one loses what waited for it", async () => {
+    const rig = await Rig.live();
+    rig.cut({ code: 1008, reason: "" });
+    rig.client.link.send(message(1));
+    rig.reconnect().client.cut();
+    expect(rig.told.notices).toHaveLength(2);
+    expect(rig.client.link.held).toBe(0);
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.server.told.messages).toEqual([]);
+    await rig.close();
+  });
+});
+
+describe("a session whose token was never acked (rule 9)", () => {
+  it("ends with its socket", async () => {
+    const rig = new Rig();
+    rig.wire.client.deliver();
+    rig.wire.server.deliver();
+    expect(rig.sessions.tokens).toBe(1);
+    rig.wire.server.cut();
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    await rig.close();
+  });
+
+  it("ends for a client that has not got it either", async () => {
+    const rig = new Rig();
+    rig.wire.client.deliver();
+    rig.client.link.send(message(1));
+    rig.wire.client.cut();
+    expect(rig.told.notices).toMatchObject([{ lost: expect.any(String) }]);
+    await rig.close();
+  });
+
+  it("goes on when the token is shown before the server misses the socket", async () => {
+    const rig = new Rig();
+    rig.wire.client.deliver();
+    rig.wire.server.deliver();
+    rig.wire.client.deliver();
+    rig.client.link.abandon("it is quiet");
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    await rig.close();
+  });
+});

@@ -1,0 +1,146 @@
+/** Peers above a session know nothing of it: what they call and answer is the same, whatever becomes of the sockets. */
+import { afterEach, describe, expect, it } from "vitest";
+import { ConnectionLostError, Peer } from "../../../src/index.js";
+import { ClientSession } from "../../../src/link/client.js";
+import { SESSION_DEFAULTS } from "../../../src/link/session.js";
+import { Sessions, SESSIONS_DEFAULTS } from "../../../src/link/sessions.js";
+import type { Socket, SocketHandler } from "../../../src/core/transport.js";
+import { memorySockets } from "../../../src/sockets/memory.js";
+import { expectEmpty } from "../../support/pair.js";
+import { gate, rejection, turn } from "../../support/turns.js";
+
+const limits = { maxMessageBytes: 2 ** 20, ...SESSION_DEFAULTS };
+
+/** Passes on what `socket` brings until it is cut: then both ends of it are lost, and nothing is told to the other. */
+function cuttable(socket: Socket): Socket & { cut(): void } {
+  let handler: SocketHandler | undefined;
+  let isCut = false;
+  return {
+    start: (given) => {
+      handler = given;
+      socket.start({
+        frame: (text) => isCut || given.frame(text),
+        closed: (info) => isCut || given.closed(info),
+      });
+    },
+    send: (frame) => !isCut && socket.send(frame),
+    sendShared: (frame) => !isCut && socket.sendShared(frame),
+    close: (code, reason) => void (isCut || socket.close(code, reason)),
+    get open() {
+      return !isCut && socket.open;
+    },
+    unsentBytes: 0,
+    maxFrameBytes: 2 ** 20,
+    cut: () => {
+      isCut = true;
+      handler?.closed({ code: 1006, reason: "" });
+    },
+  };
+}
+
+/** A client and a server, each a peer, whose connection can be cut and comes back by itself. */
+function joined(
+  serverMethods: object,
+  clientMethods: object = {},
+): {
+  client: Peer;
+  server: Peer;
+  cut: () => void;
+  comeBack: () => void;
+} {
+  let count = 0;
+  const makeToken = (): string => `t${++count}`;
+  const sessions = new Sessions({ limits, ...SESSIONS_DEFAULTS, makeToken, hash: (token) => `#${token}` });
+  let ends: { cut(): void }[] = [];
+  const open = (): [Socket, Socket] => {
+    const [a, b] = memorySockets(2 ** 20, 2 ** 20).map(cuttable) as [
+      Socket & { cut(): void },
+      Socket & { cut(): void },
+    ];
+    ends = [a, b];
+    return [a, b];
+  };
+  const [near, far] = open();
+  const server: Peer = new Peer(sessions.link(near, undefined), { methods: serverMethods as never });
+  const half = new ClientSession(far, limits, { suspended() {}, flows() {}, over: () => false });
+  const client: Peer = new Peer(half.link, { methods: clientMethods as never });
+  return {
+    client,
+    server,
+    cut: () => {
+      for (const end of ends) end.cut();
+    },
+    comeBack: () => {
+      const [a, b] = open();
+      sessions.admit(a, undefined, 1000, () => {});
+      half.attach(b, true);
+    },
+  };
+}
+
+let peers: Peer[] = [];
+afterEach(async () => {
+  await Promise.all(peers.map((peer) => peer.close()));
+  await turn();
+  for (const peer of peers) expectEmpty(peer);
+  peers = [];
+});
+
+describe("a call", () => {
+  it("whose answer was lost with its socket is answered, and ran once", async () => {
+    let ran = 0;
+    const { client, server, cut, comeBack } = joined({ add: ([a, b]: [number, number]) => (ran++, a + b) });
+    peers = [client, server];
+    await turn();
+    const calls = Array.from({ length: 50 }, (_, i) => client.request("add", [i, i]));
+    // The server has run some, and its answers are on the way.
+    await Promise.resolve();
+    await Promise.resolve();
+    cut();
+    await turn();
+    comeBack();
+    expect(await Promise.all(calls)).toEqual(Array.from({ length: 50 }, (_, i) => 2 * i));
+    expect(ran).toBe(50);
+  });
+
+  it("that was running when the socket was lost goes on, and answers over the next", async () => {
+    const opened = gate<string>();
+    const { client, server, cut, comeBack } = joined({ wait: () => opened.promise });
+    peers = [client, server];
+    await turn();
+    const call = client.request("wait");
+    await turn();
+    cut();
+    opened.resolve("while away");
+    await turn();
+    comeBack();
+    expect(await call).toBe("while away");
+  });
+
+  it("that is made while suspended waits for the next socket, in both directions", async () => {
+    const { client, server, cut, comeBack } = joined({ a: () => "a" }, { b: () => "b" });
+    peers = [client, server];
+    await turn();
+    cut();
+    const calls = [client.request("a"), server.request("b")];
+    await turn();
+    comeBack();
+    expect(await Promise.all(calls)).toEqual(["a", "b"]);
+  });
+
+  it("rejects when the session is closed while suspended", async () => {
+    const { client, server, cut } = joined({
+      wait: (_params: unknown, { signal }: { signal: AbortSignal }) =>
+        new Promise((resolve) => signal.addEventListener("abort", resolve)),
+    });
+    peers = [client, server];
+    await turn();
+    const call = client.request("wait");
+    await turn();
+    cut();
+    const lost = rejection(call);
+    await client.close();
+    expect(await lost).toBeInstanceOf(ConnectionLostError);
+    expect(await lost).toMatchObject({ outcome: "unknown" });
+  });
+});

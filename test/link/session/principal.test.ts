@@ -1,0 +1,134 @@
+/** Rule 10, and what bounds the sessions that wait. */
+import { describe, expect, it } from "vitest";
+import { ClientSession } from "../../../src/link/client.js";
+import { useFakeClock } from "../../support/clock.js";
+import { LIMITS, message, Rig, ToldLost, type RigOptions } from "./rig.js";
+import { microtasks, type Wire } from "./wire.js";
+
+useFakeClock();
+
+const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
+
+describe("a principal (rule 10)", () => {
+  it.each([
+    ["alice", "mallory"],
+    ["alice", undefined],
+    [undefined, "mallory"],
+    ["", undefined],
+  ])("%j has a session that %j is not told of, and that goes on", async (owner, other) => {
+    const rig = await Rig.live(owner === undefined ? {} : { principal: owner });
+    rig.client.link.send(message(1));
+    await microtasks();
+    rig.cut();
+    const wire = rig.openAs(other);
+    wire.client.start({ frame() {}, closed() {} });
+    wire.server.inject(JSON.stringify({ resume: { token: "secret-1", received: 0, attempt: 99 } }));
+    expect(wire.server.sent.at(-1)).toBe(REFUSED);
+    expect(rig.sessions.suspended).toBe(1);
+    // Its attempt does not count either.
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.server.told.messages).toEqual([{ n: 1 }]);
+    await rig.close();
+  });
+});
+
+/** So many clients of one server, each with a session. */
+async function many(
+  count: number,
+  options: RigOptions & { principals?: (i: number) => string | undefined },
+): Promise<{
+  rig: Rig;
+  wires: Wire[];
+}> {
+  const rig = await Rig.live(options);
+  const wires: Wire[] = [];
+  for (let i = 0; i < count; i++) {
+    const wire = rig.openFresh(options.principals?.(i));
+    const client = new ClientSession(wire.client, LIMITS, { suspended() {}, flows() {}, over: () => false });
+    client.link.start(new ToldLost());
+    rig.others.push(client);
+    await wire.settle();
+    wires.push(wire);
+  }
+  return { rig, wires };
+}
+
+describe("suspended sessions", () => {
+  it("of one principal are bounded: beyond that its oldest ends, and nobody else's", async () => {
+    const { rig, wires } = await many(5, {
+      sessions: { maxSuspendedPerPrincipal: 2 },
+      principals: (i) => (i === 1 ? "bob" : "alice"),
+    });
+    for (const { server } of wires) server.cut();
+    await microtasks();
+    const over = rig.servers.slice(1).map(({ told }) => told.notices.length === 2);
+    expect(over).toEqual([true, false, true, false, false]);
+    expect(rig.servers[1]!.told.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
+    expect(rig.sessions.suspended).toBe(3);
+    await rig.close();
+  });
+
+  it("that were resumed do not count", async () => {
+    const rig = await Rig.live({ principal: "alice", sessions: { maxSuspendedPerPrincipal: 1 } });
+    for (let i = 0; i < 5; i++) await rig.cutAndResume();
+    expect(rig.told.notices.at(-1)).toBe("resumed");
+    await rig.close();
+  });
+
+  it("of nobody in particular are not bounded by that", async () => {
+    const { rig, wires } = await many(30, { sessions: { maxSuspendedPerPrincipal: 2 } });
+    for (const { server } of wires) server.cut();
+    await microtasks();
+    expect(rig.sessions.suspended).toBe(30);
+    await rig.close();
+  });
+
+  it("hold so much together: beyond that the one that holds most ends", async () => {
+    const { rig, wires } = await many(3, { sessions: { maxHeldLength: 9000 } });
+    const [small, large, other] = rig.servers.slice(1);
+    small!.link.send(message(1, 1000));
+    large!.link.send(message(2, 4000));
+    await microtasks();
+    for (const { server } of wires) server.cut();
+    expect(rig.sessions.held).toBeGreaterThan(5000);
+    other!.link.send(message(3, 2000));
+    await microtasks();
+    expect(rig.sessions.suspended).toBe(3);
+    other!.link.send(message(4, 2000));
+    await microtasks();
+    expect(rig.sessions.suspended).toBe(2);
+    expect(rig.sessions.held).toBeLessThan(6000);
+    const over = [small, large, other].map((end) => end!.told.notices.length === 2);
+    // It held 4013 and 64, the large one 4013: what grew beyond it is the largest.
+    expect(over).toEqual([false, false, true]);
+    await rig.close();
+  });
+
+  it("count for what they hold when they lose their socket", async () => {
+    const rig = await Rig.live({ sessions: { maxHeldLength: 3000 } });
+    rig.server.link.send(message(1, 4000));
+    await microtasks();
+    rig.cut();
+    await microtasks();
+    expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0 });
+    await rig.close();
+  });
+
+  it("are counted exactly, whatever is sent, taken back, resumed and given up", async () => {
+    const rig = await Rig.live();
+    for (let i = 0; i < 10; i++) {
+      rig.cut();
+      const tickets = [1, 2, 3].map(() => ({ sent: true }));
+      for (const ticket of tickets) rig.server.link.send(message(i, 100 * i), ticket);
+      rig.server.link.withdraw(tickets[1]!);
+      expect(rig.sessions.held).toBe(rig.server.link.held);
+      rig.reconnect();
+      await rig.settle();
+      expect(rig.sessions).toMatchObject({ held: 0, suspended: 0 });
+    }
+    await rig.close();
+  });
+});

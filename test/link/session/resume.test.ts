@@ -1,0 +1,592 @@
+/** Rules 1 to 5: a client comes back. */
+import { describe, expect, it } from "vitest";
+import { useFakeClock } from "../../support/clock.js";
+import { controls, message, numbers, packs, Rig } from "./rig.js";
+import { microtasks } from "./wire.js";
+
+useFakeClock();
+
+const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
+
+/** A rig whose session has lost its socket, with something on the way in both directions. */
+async function suspended(): Promise<Rig> {
+  const rig = await Rig.live();
+  rig.client.link.send(message("c1"));
+  rig.server.link.send(message("s1"));
+  await rig.settle();
+  rig.client.link.send(message("c2"));
+  rig.server.link.send(message("s2"));
+  await microtasks();
+  rig.cut();
+  return rig;
+}
+
+/** The text of a `resume`. */
+function resume(token: unknown, received: unknown = 0, attempt: unknown = 1): string {
+  return JSON.stringify({ resume: { token, received, attempt } });
+}
+
+/** The server's end of a new connection that says it returns. */
+function arrival(rig: Rig): Rig["wire"]["server"] {
+  const wire = rig.open(true);
+  wire.client.start({ frame() {}, closed() {} });
+  return wire.server;
+}
+
+describe("a client that comes back", () => {
+  it("finds everything as it was: what was lost arrives once and in order, both ways", async () => {
+    const rig = await suspended();
+    rig.client.link.send(message("c3"));
+    rig.server.link.send(message("s3"));
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual(["c1", "c2", "c3"]);
+    expect(numbers(rig.told)).toEqual(["s1", "s2", "s3"]);
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.server.told.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.servers).toHaveLength(1);
+    expect(rig.owner).toEqual(["suspended", "resumed"]);
+    await rig.close();
+  });
+
+  it("may come back any number of times", async () => {
+    const rig = await Rig.live();
+    for (let i = 0; i < 20; i++) {
+      rig.client.link.send(message(i));
+      await microtasks();
+      if (i % 3 === 0) rig.wire.server.deliver();
+      await rig.cutAndResume();
+    }
+    expect(numbers(rig.server.told)).toEqual(Array.from({ length: 20 }, (_, i) => i));
+    expect(rig.sessions.tokens).toBe(1);
+    await rig.close();
+  });
+
+  it("says `resume` and nothing else until `resumed` (rule 1)", async () => {
+    const rig = await suspended();
+    const { client } = rig.reconnect();
+    rig.client.link.send(message("c3"));
+    rig.client.link.ping();
+    await microtasks();
+    expect(client.sent).toEqual([]);
+    client.deliver();
+    rig.client.link.send(message("c4"));
+    client.inject('{"ping":1}');
+    await microtasks();
+    expect(client.sent).toEqual([resume("secret-1", 1, 1)]);
+    await rig.settle();
+    expect(client.sent.slice(1)).toEqual(['{"ack":1}', '[{"n":"c2"}]', '[{"n":"c3"},{"n":"c4"}]']);
+    await rig.close();
+  });
+
+  it.each(["[]", '[{"n":1}]', "1", "null", "nonsense"])("breaks off when %s comes before `resumed`", async (frame) => {
+    const rig = await suspended();
+    const { client } = rig.reconnect();
+    client.deliver();
+    client.inject(frame);
+    expect(client.closedWith).toMatchObject({ code: 1002 });
+    expect(numbers(rig.told)).toEqual(["s1"]);
+    await rig.settle();
+    expect(rig.told.notices.at(-1)).toHaveProperty("lost");
+    await rig.close();
+  });
+
+  it("may say hello instead, and begins anew", async () => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    server.inject('{"hello":{}}');
+    server.inject('[{"n":"fresh"}]');
+    expect(rig.servers).toHaveLength(2);
+    expect(numbers(rig.server.told)).toEqual(["fresh"]);
+    await rig.close();
+  });
+
+  it.each(['[{"n":1}]', "[]", "{}", '{"ack":0}', '{"jsonrpc":"2.0","method":"x"}', "nonsense", "", "null"])(
+    "may not begin with %j: no peer is made, and nothing after it is read",
+    async (frame) => {
+      const rig = await suspended();
+      const server = arrival(rig);
+      server.inject(frame);
+      expect(server.closedWith).toMatchObject({ code: 1002 });
+      server.inject(resume("secret-1"));
+      expect(rig.servers).toHaveLength(1);
+      expect(rig.sessions.suspended).toBe(1);
+      await rig.close();
+    },
+  );
+
+  it("may not resume on a socket that did not say it would", async () => {
+    const rig = await Rig.live();
+    const first = rig.server;
+    const wire = rig.open(false);
+    wire.server.inject('{"hello":{}}');
+    wire.server.inject(resume("secret-1"));
+    expect(wire.server.closedWith).toMatchObject({ code: 1002 });
+    expect(first.told.notices).toEqual([]);
+    await rig.close();
+  });
+
+  it("that says nothing is closed after a while, and its session is not touched", async () => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    rig.pass(9_999);
+    expect(server.open).toBe(true);
+    rig.pass(1);
+    expect(server.closedWith).toMatchObject({ code: 4000 });
+    server.inject(resume("secret-1"));
+    expect(rig.sessions.suspended).toBe(1);
+    await rig.close();
+  });
+
+  it("goes on on a link that speaks no more than plainly or packed, as on a fresh one", async () => {
+    for (const isGreeted of [true, false]) {
+      const rig = await suspended();
+      const wire = rig.openBare();
+      rig.client.link.send(message("lost with the session"));
+      rig.client.attach(wire.client, isGreeted);
+      if (isGreeted) wire.server.send('{"hello":{}}');
+      await wire.settle();
+      expect(rig.told.notices.at(-1)).toHaveProperty("lost");
+      rig.client.link.send(message("fresh"));
+      await wire.settle();
+      const fresh = message("fresh");
+      expect(wire.client.sent).toEqual(isGreeted ? ['{"hello":{}}', `[${fresh}]`] : [fresh]);
+      expect(rig.owner.slice(-1)).toEqual(["fresh"]);
+      wire.server.send(isGreeted ? '[{"n":"answer"}]' : '{"n":"answer"}');
+      await wire.settle();
+      expect(numbers(rig.told).at(-1)).toBe("answer");
+      await rig.close();
+    }
+  });
+});
+
+describe("the old socket (rule 2)", () => {
+  it("is closed, and what it still brings to the server is not read", async () => {
+    const rig = await Rig.live();
+    const old = rig.wire;
+    rig.client.link.send(message(1));
+    await microtasks();
+    rig.client.link.abandon("it is quiet");
+    rig.reconnect();
+    await rig.wire.settle();
+    expect(old.server.closedWith).toMatchObject({ code: 4000 });
+    expect(old.client.closedWith).toMatchObject({ code: 4000 });
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    // The server never knew that it was away.
+    expect(rig.server.told.notices).toEqual([]);
+    await rig.close();
+  });
+
+  it("brings nothing more to a client that left it", async () => {
+    const rig = await Rig.live();
+    const old = rig.wire;
+    rig.server.link.send(message(1));
+    await microtasks();
+    rig.client.link.abandon("it is quiet");
+    await old.settle();
+    expect(numbers(rig.told)).toEqual([]);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.told)).toEqual([1]);
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    await rig.close();
+  });
+
+  it("counts what came before it was left, and no more", async () => {
+    const rig = await Rig.live();
+    const old = rig.wire;
+    for (let i = 1; i <= 3; i++) {
+      rig.client.link.send(message(i));
+      await microtasks();
+    }
+    rig.client.link.abandon("it is quiet");
+    const { client, server } = rig.reconnect();
+    client.deliver();
+    // Two of three still arrive the old way, before `resume` does.
+    old.server.deliver();
+    old.server.deliver();
+    server.deliver();
+    expect(controls(server.sent).at(-1)).toEqual({ resumed: { token: "secret-2", received: 2 } });
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1, 2, 3]);
+    expect(packs(client.sent)).toEqual(['[{"n":3}]']);
+    await rig.close();
+  });
+
+  it("does not end the session when its end is told late", async () => {
+    const rig = await Rig.live();
+    const old = rig.wire;
+    rig.client.link.abandon("it is quiet");
+    rig.reconnect();
+    await rig.wire.settle();
+    old.server.cut({ code: 1002, reason: "" });
+    old.client.cut({ code: 1002, reason: "" });
+    rig.client.link.send(message(1));
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+
+  it("gives what was collected in this turn to the log, in its place", async () => {
+    const rig = await Rig.live();
+    rig.client.link.abandon("it is quiet");
+    const { client, server } = rig.reconnect();
+    client.deliver();
+    rig.server.link.send(message(1));
+    // The open pack has not left when the newer socket takes over.
+    server.deliver();
+    rig.server.link.send(message(2));
+    await rig.settle();
+    expect(numbers(rig.told)).toEqual([1, 2]);
+    await rig.close();
+  });
+});
+
+describe("an attempt (rule 3)", () => {
+  it("grows with each socket", async () => {
+    const rig = await suspended();
+    for (const attempt of [1, 2, 3]) {
+      const { client } = rig.reconnect();
+      client.deliver();
+      expect(controls(client.sent)).toEqual([{ resume: { token: "secret-1", received: 1, attempt } }]);
+      rig.cut();
+    }
+    expect(rig.told.notices).toEqual(["suspended"]);
+    expect(rig.owner).toEqual(["suspended", "suspended", "suspended", "suspended"]);
+    await rig.close();
+  });
+
+  it("begins at 1 again in a fresh session", async () => {
+    const rig = await Rig.live();
+    await rig.cutAndResume();
+    rig.cut({ code: 1008, reason: "" });
+    rig.reconnect();
+    await rig.settle();
+    await rig.cutAndResume();
+    expect(controls(rig.wire.client.sent)[0]).toEqual({
+      resume: { token: rig.tokens.at(-2), received: 0, attempt: 1 },
+    });
+    await rig.close();
+  });
+
+  it.each([1, 2])("that is stale closes its socket and not the session: %i after 2", async (attempt) => {
+    const rig = await suspended();
+    rig.reconnect().client.deliver();
+    rig.cut();
+    const { client, server } = rig.reconnect();
+    client.deliver();
+    server.deliver();
+    const late = arrival(rig);
+    late.inject(resume("secret-1", 0, attempt));
+    expect(late.closedWith).toMatchObject({ code: 4000 });
+    expect(late.sent).toEqual(['{"hello":{"session":true}}']);
+    late.inject(resume("secret-1", 0, 99));
+    expect(server.open).toBe(true);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual(["c1", "c2"]);
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    await rig.close();
+  });
+
+  it("comes once on a socket: a second ends socket and session", async () => {
+    const rig = await suspended();
+    const { server } = rig.reconnect();
+    await rig.settle();
+    server.inject(resume("secret-2", 2, 2));
+    expect(server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.sessions.tokens).toBe(0);
+    await rig.settle();
+    expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1002 } });
+    await rig.close();
+  });
+
+  it("comes once on a socket also where the first was refused", async () => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    server.inject(resume("wrong"));
+    expect(server.sent.at(-1)).toBe(REFUSED);
+    server.inject(resume("secret-1"));
+    expect(server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.sessions.suspended).toBe(1);
+    await rig.close();
+  });
+
+  it.each([0, -1, 1.5, "2", null, undefined, 2 ** 53])("is a positive whole number, and not %j", async (attempt) => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    server.inject(JSON.stringify({ resume: { token: "secret-1", received: 0, attempt } }));
+    expect(server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.sessions.suspended).toBe(1);
+    await rig.close();
+  });
+});
+
+describe("a token (rule 4)", () => {
+  it("is another after each resume, and the one before is refused once that is acked", async () => {
+    const rig = await Rig.live();
+    await rig.cutAndResume();
+    await rig.cutAndResume();
+    expect(rig.tokens).toEqual(["secret-1", "secret-2", "secret-3"]);
+    for (const old of ["secret-1", "secret-2"]) {
+      const server = arrival(rig);
+      server.inject(resume(old, 0, 99));
+      expect(server.sent.at(-1)).toBe(REFUSED);
+    }
+    expect(rig.server.told.notices.at(-1)).toBe("resumed");
+    await rig.close();
+  });
+
+  it("that the client never got does not cost it the session", async () => {
+    const rig = await suspended();
+    const { client, server } = rig.reconnect();
+    client.deliver();
+    server.deliver();
+    // `resumed` is lost.
+    rig.cut();
+    await rig.cutAndResume();
+    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-1", attempt: 2 } });
+    expect(numbers(rig.server.told)).toEqual(["c1", "c2"]);
+    await rig.close();
+  });
+
+  it("whose ack the server never got does not cost the client the session", async () => {
+    const rig = await suspended();
+    const { client, server } = rig.reconnect();
+    client.deliver();
+    server.deliver();
+    client.deliver();
+    // The ack is lost.
+    rig.cut();
+    rig.reconnect();
+    await rig.settle();
+    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-2", attempt: 2 } });
+    expect(numbers(rig.server.told)).toEqual(["c1", "c2"]);
+    expect(rig.told.notices.filter((notice) => notice === "resumed")).toHaveLength(2);
+    await rig.close();
+  });
+
+  it("that was given and not acked is refused once a newer one was given", async () => {
+    const rig = await suspended();
+    for (let i = 0; i < 2; i++) {
+      const { client, server } = rig.reconnect();
+      client.deliver();
+      server.deliver();
+      rig.cut();
+    }
+    const server = arrival(rig);
+    server.inject(resume("secret-2", 0, 99));
+    expect(server.sent.at(-1)).toBe(REFUSED);
+    expect(rig.sessions.tokens).toBe(2);
+    await rig.close();
+  });
+
+  it("is acked by the client at once, before anything else", async () => {
+    const rig = await suspended();
+    rig.client.link.send(message("c3"));
+    const { client } = rig.reconnect();
+    await rig.settle();
+    expect(client.sent[1]).toBe('{"ack":1}');
+    await rig.close();
+  });
+
+  it.each([undefined, "", "x".repeat(257), 5, null, {}])(
+    "is a text of 1 to 256 characters, and not %j",
+    async (token) => {
+      const rig = await suspended();
+      const server = arrival(rig);
+      server.inject(JSON.stringify({ resume: { token, received: 0, attempt: 1 } }));
+      expect(server.closedWith).toMatchObject({ code: 1002 });
+      await rig.close();
+    },
+  );
+
+  it.each([undefined, "", "x".repeat(257), 5])("is checked where the client takes it: not %j", async (token) => {
+    const rig = await suspended();
+    const { client } = rig.reconnect();
+    client.deliver();
+    client.inject(JSON.stringify({ resumed: { token, received: 1 } }));
+    expect(client.closedWith).toMatchObject({ code: 1002 });
+    await rig.settle();
+    expect(rig.told.notices.at(-1)).toHaveProperty("lost");
+    await rig.close();
+  });
+
+  it("is nowhere but in the frames that must hold it", async () => {
+    const rig = await suspended();
+    rig.reconnect();
+    await rig.settle();
+    rig.wire.server.inject(resume("secret-2", 2, 2));
+    await rig.settle();
+    const told = JSON.stringify([rig.told.notices, rig.server.told.notices, rig.owner]);
+    const closes = JSON.stringify(rig.wires.map(({ client, server }) => [client.closedWith, server.closedWith]));
+    expect(told + closes).not.toContain("secret");
+    await rig.close();
+  });
+
+  it("is kept hashed by the server, which would not know the token for one", async () => {
+    const rig = await Rig.live();
+    expect(rig.sessions.find("#1", undefined)).toBeDefined();
+    expect(rig.sessions.find("secret-1", undefined)).toBeUndefined();
+    await rig.close();
+  });
+});
+
+describe("replay (rule 5)", () => {
+  it("begins behind what was received, with the frames as they were", async () => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 6; i++) {
+      rig.client.link.send(message(`${i}a`));
+      rig.client.link.send(message(`${i}b`));
+      await microtasks();
+    }
+    const first = packs(rig.wire.client.sent);
+    for (let i = 0; i < 4; i++) rig.wire.server.deliver();
+    await rig.cutAndResume();
+    expect(packs(rig.wire.client.sent)).toEqual(first.slice(4));
+    await rig.close();
+  });
+
+  it("comes before what was sent meanwhile, though the socket takes it in pieces", async () => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 3; i++) {
+      rig.client.link.send(message(i));
+      await microtasks();
+    }
+    rig.cut();
+    const { client } = rig.reconnect();
+    client.onSend = (frame) => {
+      if (frame.startsWith("[")) client.unsentBytes = 2 ** 20;
+    };
+    await rig.settle();
+    rig.client.link.send(message(4));
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    for (const n of [2, 3, 4]) {
+      client.unsentBytes = 0;
+      rig.pass(20);
+      await rig.settle();
+      expect(numbers(rig.server.told).at(-1)).toBe(n);
+    }
+    expect(numbers(rig.server.told)).toEqual([1, 2, 3, 4]);
+    await rig.close();
+  });
+
+  it("ignores an ack that is lower than an earlier one", async () => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 8; i++) {
+      rig.client.link.send(message(i));
+      await rig.settle();
+    }
+    const { log } = rig.client.link.session!;
+    expect(log.acked).toBe(8);
+    rig.wire.client.inject('{"ack":3}');
+    expect(log.acked).toBe(8);
+    expect(rig.wire.client.open).toBe(true);
+    await rig.close();
+  });
+
+  it.each([9, 1000, 2 ** 53, -1, 0.5, "8", null, [8]])("ends the session for an ack of %j of 8", async (ack) => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 8; i++) {
+      rig.client.link.send(message(i));
+      await rig.settle();
+    }
+    rig.wire.client.inject(JSON.stringify({ ack }));
+    expect(rig.wire.client.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.client.isResumable).toBe(false);
+    await rig.settle();
+    expect(rig.told.notices).toMatchObject([{ lost: expect.stringContaining("1002") }]);
+    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
+    await rig.close();
+  });
+
+  it("ends the session for an ack of what was logged, and not written to this socket yet", async () => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 3; i++) {
+      rig.client.link.send(message(i));
+      await microtasks();
+    }
+    rig.cut();
+    const { client } = rig.reconnect();
+    client.unsentBytes = 2 ** 20;
+    await rig.settle();
+    client.inject('{"ack":3}');
+    expect(client.closedWith).toMatchObject({ code: 1002 });
+    await rig.close();
+  });
+
+  it.each([1, 2, 3, 7, 1000])("ends the session for a `received` of %i, where 4 to 6 can be", async (received) => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 4; i++) {
+      rig.server.link.send(message(i));
+      await rig.settle();
+    }
+    for (let i = 5; i <= 6; i++) {
+      rig.server.link.send(message(i));
+      await microtasks();
+    }
+    rig.cut();
+    const server = arrival(rig);
+    server.inject(resume("secret-1", received));
+    expect(server.sent.at(-1)).toBe(REFUSED);
+    expect(rig.sessions.tokens).toBe(0);
+    await microtasks();
+    expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1002 } }]);
+    server.inject('{"hello":{}}');
+    expect(rig.servers).toHaveLength(2);
+    await rig.close();
+  });
+
+  it.each([4, 5, 6])("takes a `received` of %i, where 4 to 6 can be", async (received) => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 4; i++) {
+      rig.server.link.send(message(i));
+      await rig.settle();
+    }
+    for (let i = 5; i <= 6; i++) {
+      rig.server.link.send(message(i));
+      await microtasks();
+    }
+    rig.cut();
+    const server = arrival(rig);
+    server.inject(resume("secret-1", received));
+    expect(packs(server.sent)).toHaveLength(6 - received);
+    await rig.close();
+  });
+
+  it("does not take a `received` of what was logged, and never written to any socket", async () => {
+    const rig = await Rig.live();
+    rig.server.link.send(message(1));
+    rig.cut();
+    expect(rig.server.link.session!.log.last).toBe(1);
+    const server = arrival(rig);
+    server.inject(resume("secret-1", 1));
+    expect(server.sent.at(-1)).toBe(REFUSED);
+    await rig.close();
+  });
+
+  it.each([-1, 0.5, "0", null, undefined, 2 ** 53])("takes no `received` that is no count: %j", async (received) => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    server.inject(JSON.stringify({ resume: { token: "secret-1", received, attempt: 1 } }));
+    expect(server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.sessions.suspended).toBe(1);
+    await rig.close();
+  });
+
+  it.each([3, 1000, -1, 0.5, "1", null])(
+    "breaks off for a `resumed` with %j, where 1 or 2 can be",
+    async (received) => {
+      const rig = await suspended();
+      rig.client.link.session!.log.ackTo(1);
+      const { client } = rig.reconnect();
+      client.deliver();
+      client.inject(JSON.stringify({ resumed: { token: "new", received } }));
+      expect(client.closedWith).toMatchObject({ code: 1002 });
+      await rig.settle();
+      expect(rig.told.notices.at(-1)).toHaveProperty("lost");
+      await rig.close();
+    },
+  );
+});

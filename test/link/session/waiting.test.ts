@@ -1,0 +1,311 @@
+/** Rule 7: what gets a number when, and what is kept. */
+import { describe, expect, it } from "vitest";
+import { SharedMessage, type Ticket } from "../../../src/core/transport.js";
+import { HIGH_WATER_BYTES } from "../../../src/link/outbox.js";
+import { useFakeClock } from "../../support/clock.js";
+import { controls, message, numbers, packs, Rig } from "./rig.js";
+import { microtasks } from "./wire.js";
+
+useFakeClock();
+
+const newTicket = (): Ticket => ({ sent: true });
+
+describe("a message", () => {
+  it("is sent once it has its place in a frame, and not while it waits", async () => {
+    const rig = await Rig.live();
+    const [live, waits] = [newTicket(), newTicket()];
+    live.sent = false;
+    rig.client.link.send(message(1), live);
+    expect(live.sent).toBe(true);
+    rig.cut();
+    rig.client.link.send(message(2), waits);
+    expect(waits.sent).toBe(false);
+    rig.reconnect();
+    await rig.settle();
+    expect(waits.sent).toBe(true);
+    expect(numbers(rig.server.told)).toEqual([1, 2]);
+    await rig.close();
+  });
+
+  it("is sent, as far as its sender knows, when it stands in a frame that the socket did not take any more", async () => {
+    const rig = await Rig.live();
+    const ticket = newTicket();
+    rig.client.link.send(message(1), ticket);
+    rig.cut();
+    expect(ticket.sent).toBe(true);
+    expect(rig.client.link.withdraw(ticket)).toBe(false);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+
+  it("that waits can be taken back, and then never arrives", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    const tickets = [1, 2, 3, 4].map((n) => {
+      const ticket = newTicket();
+      rig.client.link.send(message(n), ticket);
+      return ticket;
+    });
+    const { held } = rig.client.link;
+    expect(rig.client.link.withdraw(tickets[1]!)).toBe(true);
+    expect(rig.client.link.withdraw(tickets[1]!)).toBe(false);
+    expect(rig.client.link.held).toBe((held * 3) / 4);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1, 3, 4]);
+    expect(rig.client.link.withdraw(tickets[0]!)).toBe(false);
+    await rig.close();
+  });
+
+  it("is not sent where the socket no longer takes it, which was not told yet", async () => {
+    const rig = await Rig.live();
+    rig.wire.client.open = false;
+    const ticket = newTicket();
+    expect(rig.client.link.send(message(1), ticket)).toBe(true);
+    expect(rig.client.link.sendShared(new SharedMessage(message(2)))).toBe(true);
+    expect(ticket.sent).toBe(false);
+    rig.cut();
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1, 2]);
+    await rig.close();
+  });
+
+  it("to many waits and is logged like any other", async () => {
+    const rig = await Rig.live();
+    rig.server.link.sendShared(new SharedMessage(message(1)));
+    await microtasks();
+    rig.cut();
+    rig.server.link.sendShared(new SharedMessage(message(2)));
+    rig.reconnect();
+    await rig.settle();
+    rig.server.link.send(message(3));
+    rig.server.link.sendShared(new SharedMessage(message(4)));
+    await rig.settle();
+    expect(numbers(rig.told)).toEqual([1, 2, 3, 4]);
+    expect(rig.server.link.sendShared(new SharedMessage(JSON.stringify("x".repeat(5000))))).toBe(false);
+    await rig.close();
+  });
+});
+
+describe("above high water", () => {
+  it("nothing more gets a number, and all goes on when the socket has room", async () => {
+    const rig = await Rig.live();
+    const { client } = rig.wire;
+    rig.client.link.send(message(1));
+    client.unsentBytes = HIGH_WATER_BYTES;
+    await microtasks();
+    const ticket = newTicket();
+    rig.client.link.send(message(2), ticket);
+    rig.client.link.sendShared(new SharedMessage(message(3)));
+    await microtasks();
+    expect(ticket.sent).toBe(false);
+    expect(rig.client.link.session!.log.last).toBe(1);
+    rig.pass(100);
+    expect(ticket.sent).toBe(false);
+    client.unsentBytes = HIGH_WATER_BYTES - 1;
+    rig.pass(20);
+    await rig.settle();
+    expect(ticket.sent).toBe(true);
+    expect(numbers(rig.server.told)).toEqual([1, 2, 3]);
+    await rig.close();
+  });
+
+  it("control frames still leave", async () => {
+    const rig = await Rig.live();
+    rig.wire.client.unsentBytes = HIGH_WATER_BYTES;
+    rig.wire.client.inject('{"ping":7}');
+    expect(rig.wire.client.sent.at(-1)).toBe('{"pong":7}');
+    await rig.close();
+  });
+
+  it("no timer runs while nothing waits, nor once the session is over", async () => {
+    const rig = await Rig.live();
+    rig.wire.client.unsentBytes = HIGH_WATER_BYTES;
+    rig.client.link.send(message(1));
+    await microtasks();
+    rig.cut({ code: 1002, reason: "" });
+    await rig.close();
+  });
+});
+
+describe("the log", () => {
+  it("takes no more frames than it may, and what waits leaves when acks come", async () => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 40; i++) {
+      rig.client.link.send(message(i));
+      await microtasks();
+    }
+    expect(packs(rig.wire.client.sent)).toHaveLength(16);
+    expect(rig.client.link.session!.log.last).toBe(16);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual(Array.from({ length: 40 }, (_, i) => i + 1));
+    await rig.close();
+  });
+
+  it("takes no more length than it may and one frame, the longest included", async () => {
+    const rig = await Rig.live({ limits: { logLength: 6000 } });
+    for (let i = 1; i <= 6; i++) {
+      rig.client.link.send(message(i, 4900));
+      await microtasks();
+    }
+    expect(rig.client.link.session!.log.last).toBe(2);
+    expect(rig.client.link.session!.log.length).toBeLessThan(6000 + 5000);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1, 2, 3, 4, 5, 6]);
+    await rig.close();
+  });
+
+  it("takes the longest message, though it is itself shorter", async () => {
+    const rig = await Rig.live({ limits: { logLength: 10, logFrames: 1 } });
+    for (let i = 1; i <= 3; i++) rig.client.link.send(message(i, 4900));
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1, 2, 3]);
+    await rig.close();
+  });
+});
+
+describe("too much that waits", () => {
+  it("ends a suspended session, soon and not inside send", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    let taken = 0;
+    while (rig.server.link.send(message(taken, 4000))) taken++;
+    expect(taken).toBe(9);
+    expect(rig.server.told.notices).toEqual(["suspended"]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
+    await microtasks();
+    expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
+    expect(rig.server.link.held).toBe(0);
+    await rig.close();
+  });
+
+  it("ends a live session, at both ends", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.unsentBytes = HIGH_WATER_BYTES;
+    rig.server.link.send(message("first"));
+    await microtasks();
+    while (rig.server.link.send(message(1, 4000)));
+    expect(rig.wire.server.closedWith).toMatchObject({ code: 1013 });
+    await rig.settle();
+    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1013 } }]);
+    expect(rig.told.notices).toMatchObject([{ lost: expect.stringContaining("1013") }]);
+    await rig.close();
+  });
+
+  it("is many small messages as well as few long ones", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    let taken = 0;
+    while (rig.client.link.send("1")) taken++;
+    expect(taken).toBeLessThanOrEqual(40_000 / 64);
+    await microtasks();
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
+    await rig.close();
+  });
+
+  it("does not end it twice, nor a link that was closed meanwhile", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    while (rig.client.link.send(message(1, 4000)));
+    rig.client.link.close();
+    await microtasks();
+    expect(rig.told.notices).toEqual(["suspended", { closed: { code: 1000, reason: "" } }]);
+    await rig.close();
+  });
+});
+
+describe("an ack", () => {
+  it("is sent on receipt of a quarter of the other side's frames", async () => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 8; i++) {
+      rig.client.link.send(message(i));
+      await rig.settle();
+      expect(controls(rig.wire.server.sent).slice(2)).toEqual([{ ack: 4 }, { ack: 8 }].slice(0, Math.floor(i / 4)));
+    }
+    await rig.close();
+  });
+
+  it("is sent on receipt of a quarter of the other side's length", async () => {
+    const rig = await Rig.live();
+    rig.client.link.send(message(1, 4900));
+    await rig.settle();
+    expect(controls(rig.wire.server.sent).slice(2)).toEqual([]);
+    rig.client.link.send(message(2, 80));
+    await rig.settle();
+    expect(controls(rig.wire.server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    await rig.close();
+  });
+
+  it("is sent before what it is for is handled", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 4 } });
+    const order: string[] = [];
+    rig.wire.server.onSend = (frame) => order.push(frame);
+    rig.server.told.dispatch = () => {
+      order.push("dispatch");
+      rig.server.link.close();
+    };
+    rig.client.link.send(message(1));
+    await rig.settle();
+    expect(order.slice(0, 2)).toEqual(['{"ack":1}', "dispatch"]);
+    await rig.close();
+  });
+
+  it("goes beside data long before it is due, and with pings and pongs", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 4096, logLength: 2 ** 22 } });
+    for (let i = 1; i <= 64; i++) {
+      rig.client.link.send(message(i));
+      await rig.settle();
+    }
+    expect(controls(rig.wire.server.sent)).toHaveLength(2);
+    rig.server.link.send(message(1));
+    await rig.settle();
+    expect(rig.wire.server.sent.slice(-2)).toEqual(['{"ack":64}', '[{"n":1}]']);
+    rig.client.link.ping();
+    await rig.settle();
+    expect(rig.wire.client.sent.slice(-2)).toEqual(['{"ack":1}', '{"ping":1}']);
+    rig.client.link.send(message(65));
+    await rig.settle();
+    rig.client.link.ping();
+    await rig.settle();
+    expect(rig.wire.server.sent.slice(-2)).toEqual(['{"ack":65}', '{"pong":1}']);
+    await rig.close();
+  });
+
+  it("needs no timer: with a clock that stands still nothing is held back", async () => {
+    const rig = await Rig.live();
+    for (let i = 1; i <= 500; i++) {
+      rig.client.link.send(message(i));
+      rig.server.link.send(message(i));
+      if (i % 10 === 0) await rig.settle();
+    }
+    await rig.settle();
+    expect(numbers(rig.server.told)).toHaveLength(500);
+    expect(numbers(rig.told)).toHaveLength(500);
+    expect(rig.client.link.session!.log.length).toBeLessThan(5000);
+    await rig.close();
+  });
+});
+
+describe("a sign of life", () => {
+  it("is every frame that comes", async () => {
+    const rig = await Rig.live();
+    const before = rig.server.link.heard;
+    rig.client.link.ping();
+    await rig.settle();
+    expect(rig.server.link.heard).toBe(before + 1);
+    await rig.close();
+  });
+
+  it("is not asked for where nobody would understand, or on nothing", async () => {
+    const rig = new Rig();
+    rig.client.link.ping();
+    expect(rig.wire.client.sent).toEqual([]);
+    await rig.settle();
+    rig.cut();
+    rig.client.link.ping();
+    await rig.close();
+  });
+});
