@@ -505,6 +505,7 @@ export class World {
   }
 
   #sentByClient(line: Line, frame: string): void {
+    if (typeof frame !== "string") return this.#check(false, "the client sent what is no frame");
     if (this.#client?.link.session !== undefined) this.#checkWater(line.wire.client, frame);
     if (!line.isOurs) return;
     line.clientFrames++;
@@ -522,6 +523,7 @@ export class World {
   }
 
   #sentByServer(line: Line, frame: string): void {
+    if (typeof frame !== "string") return this.#check(false, "the server sent what is no frame");
     if (line.server?.link.session !== undefined) this.#checkWater(line.wire.server, frame);
     if (frame.startsWith('{"session"')) this.#given(line, line.server!.pair, frame);
     else if (frame.startsWith('{"resumed":{"token"')) {
