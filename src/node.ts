@@ -14,7 +14,7 @@ import {
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { checkKnown } from "./core/limits.js";
-import type { Context, Options, Peer } from "./core/peer.js";
+import type { Context, Options, Peer } from "./peer/peer.js";
 import type { AnyOptions } from "./core/settings.js";
 import { PACK_OVERHEAD_BYTES } from "./link/packed.js";
 import { CLOSE_TIMEOUT_MS, WsSocket } from "./sockets/ws.js";

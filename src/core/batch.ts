@@ -3,15 +3,17 @@
  */
 import { utf8Bytes } from "./codec.js";
 
-/** Where an answer goes: a place in a batch's reply. */
+/** Where an answer goes that does not stand alone. It is given one answer, or told that none will come. */
 export interface Slot {
-  readonly reply: BatchReply;
-  readonly index: number;
+  /** Whether an answer fits; what fits must be put. */
+  fits(text: string): boolean;
+  put(text: string): void;
+  leaveOut(): void;
 }
 
 /** Gathers the answers to one batch. */
 export class BatchReply {
-  readonly #answers: string[] = [];
+  readonly #answers: (string | undefined)[] = [];
   readonly #send: (text: string) => void;
   #bytesLeft: number;
   /** Answers that are still to come, and one for whoever reserves the places. */
@@ -26,21 +28,15 @@ export class BatchReply {
   /** Reserves the next place. */
   slot(): Slot {
     this.#waiting++;
-    return { reply: this, index: this.#answers.push("") - 1 };
-  }
-
-  /** Whether an answer still fits; if so, its bytes and its comma are taken from what is left. */
-  fits(text: string): boolean {
-    const bytes = utf8Bytes(text) + 1;
-    if (bytes > this.#bytesLeft) return false;
-    this.#bytesLeft -= bytes;
-    return true;
-  }
-
-  /** Fills a place. */
-  put(index: number, text: string): void {
-    this.#answers[index] = text;
-    this.#countDown();
+    const index = this.#answers.push(undefined) - 1;
+    return {
+      fits: (text) => this.#fits(text),
+      put: (text) => {
+        this.#answers[index] = text;
+        this.#countDown();
+      },
+      leaveOut: () => this.#countDown(),
+    };
   }
 
   /** All places are reserved. */
@@ -48,7 +44,17 @@ export class BatchReply {
     this.#countDown();
   }
 
+  /** If it still fits, its bytes and its comma are taken from what is left. */
+  #fits(text: string): boolean {
+    const bytes = utf8Bytes(text) + 1;
+    if (bytes > this.#bytesLeft) return false;
+    this.#bytesLeft -= bytes;
+    return true;
+  }
+
   #countDown(): void {
-    if (--this.#waiting === 0 && this.#answers.length > 0) this.#send(`[${this.#answers.join(",")}]`);
+    if (--this.#waiting > 0) return;
+    const answers = this.#answers.filter((answer) => answer !== undefined);
+    if (answers.length > 0) this.#send(`[${answers.join(",")}]`);
   }
 }

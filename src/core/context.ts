@@ -1,24 +1,34 @@
 /** What a handler is told about its call. */
+import type { Conventions } from "./conventions.js";
 import type { Id } from "./message.js";
 
-const noProgress = (): void => {};
+/** What a context needs of its connection. */
+interface Line {
+  readonly peer: unknown;
+  readonly conventions: Conventions;
+}
 
 /**
- * The `context` of one incoming call. An AbortController a call is dear, so `signal` is made when it is first read; as an
- * accessor it survives destructuring.
+ * The `context` of one incoming call. An AbortController a call is dear, so `signal` and `progress` are made when they are
+ * read; as accessors they survive destructuring.
  */
 export class CallContext {
   readonly peer: unknown;
   readonly method: string;
   /** `undefined` for a notification. */
   readonly id: Id | undefined;
+  readonly #line: Line;
+  readonly #params: unknown;
+  #isAnswered = false;
   #controller: AbortController | undefined;
   #abortReason: { reason: unknown } | undefined;
 
-  constructor(peer: unknown, method: string, id: Id | undefined) {
-    this.peer = peer;
+  constructor(line: Line, method: string, id: Id | undefined, params: unknown) {
+    this.peer = line.peer;
     this.method = method;
     this.id = id;
+    this.#line = line;
+    this.#params = params;
   }
 
   /** Aborts when nobody waits for the answer any more, with the reason. */
@@ -30,14 +40,28 @@ export class CallContext {
     return this.#controller.signal;
   }
 
-  /** Reports progress to a caller that asked for it; to one that did not, it does nothing. */
+  /** Reports progress to a caller that asked for it; to one that did not, and after the answer, it does nothing. */
   get progress(): (value: unknown) => void {
-    return noProgress;
+    return this.#line.conventions.reporter(this, this.#params);
   }
 
   /** Tells the handler, now or when it first reads `signal`. */
   static abort(context: CallContext, reason: unknown): void {
     context.#abortReason ??= { reason };
     context.#controller?.abort(reason);
+  }
+
+  /** Why nobody waits any more; `undefined` while somebody does. */
+  static abortReason(context: CallContext): { reason: unknown } | undefined {
+    return context.#abortReason;
+  }
+
+  /** Notes that the answer is given. */
+  static answer(context: CallContext): void {
+    context.#isAnswered = true;
+  }
+
+  static isAnswered(context: CallContext): boolean {
+    return context.#isAnswered;
   }
 }

@@ -11,6 +11,8 @@ export interface PeerLimits {
   maxBatchEntries: number;
   /** Most incoming requests that run at once. Further ones are refused with -32009. As many notifications may run; further ones are dropped, and told as `error`. Default 1,024; `Infinity` turns it off. */
   maxInFlight: number;
+  /** Most streams that the other side reads from here at once. Further ones are refused with -32009; one in params rejects its call with `RangeError`. Default 256; `Infinity` turns it off. */
+  maxStreams: number;
   /** Most malformed messages within a minute, counted from the first. The next one closes the connection with 1008. Default 100; `Infinity` turns it off. */
   maxMalformedPerMinute: number;
 }
@@ -24,6 +26,7 @@ const DEFAULTS: PeerLimits = {
   maxReplyBytes: MIB,
   maxBatchEntries: 1000,
   maxInFlight: 1024,
+  maxStreams: 256,
   maxMalformedPerMinute: 100,
 };
 

@@ -3,7 +3,6 @@ import { BatchReply, type Slot } from "./batch.js";
 import { encodeError } from "./codec.js";
 import type { Dispatcher } from "./dispatch.js";
 import { ErrorCode, RpcError } from "./errors.js";
-import type { PeerLimits } from "./limits.js";
 import {
   classify,
   isId,
@@ -15,6 +14,8 @@ import {
   type Unchecked,
 } from "./message.js";
 import type { BatchCalls, PendingCalls } from "./pending.js";
+import type { Settings } from "./settings.js";
+import { fromVersion1, Version1Slot } from "./version1.js";
 
 /** What the router needs of its peer. */
 export interface Gate {
@@ -33,16 +34,16 @@ export class Router {
   readonly #gate: Gate;
   readonly #in: Dispatcher;
   readonly #pending: PendingCalls;
-  readonly #limits: PeerLimits;
+  readonly #settings: Settings;
   #malformed = 0;
   #malformedSince = 0;
   #unmatched = 0;
 
-  constructor(gate: Gate, dispatcher: Dispatcher, pending: PendingCalls, limits: PeerLimits) {
+  constructor(gate: Gate, dispatcher: Dispatcher, pending: PendingCalls, settings: Settings) {
     this.#gate = gate;
     this.#in = dispatcher;
     this.#pending = pending;
-    this.#limits = limits;
+    this.#settings = settings;
   }
 
   /** Malformed messages in this minute, and answers that no call waited for. */
@@ -67,16 +68,27 @@ export class Router {
   route(value: unknown): void {
     if (this.#gate.ended !== undefined) return;
     if (Array.isArray(value)) return this.#routeBatch(value);
+    const isVersion1 = this.#concede(value);
     const kind = classify(value);
-    if (kind === "request") this.#in.request(value as RequestMessage);
-    else if (kind === "notification") this.#in.notification(value as NotificationMessage);
-    else if (kind === "invalid") this.#refuse(idOf(value), ErrorCode.InvalidRequest, "Invalid Request");
-    else this.#settle(kind, value as Unchecked);
+    if (isAnswer(kind)) this.#settle(kind, value as Unchecked);
+    else this.#routeCall(kind, value, isVersion1 ? this.#inKind(undefined) : undefined);
+  }
+
+  /** Rewrites what the settings make allowance for; whether the answer is owed in version 1.0. */
+  #concede(value: unknown): boolean {
+    const { dialect, choseDialect, readsVersion1 } = this.#settings;
+    if (choseDialect && dialect.readsNullParams === true) dropNullParams(value);
+    return readsVersion1 && fromVersion1(value);
+  }
+
+  #inKind(slot: Slot | undefined): Slot {
+    return new Version1Slot((text) => this.#gate.send(text), this.#settings.limits.maxReplyBytes, slot);
   }
 
   #routeBatch(members: unknown[]): void {
     if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request");
-    const { maxBatchEntries, maxReplyBytes } = this.#limits;
+    const { maxBatchEntries, maxReplyBytes } = this.#settings.limits;
+    const isVersion1 = members.map((member) => this.#concede(member));
     const kinds = members.map(classify);
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
@@ -89,7 +101,7 @@ export class Router {
       else if (isAnswer(kind)) {
         const batch = this.#settle(kind, members[i] as Unchecked);
         if (batch !== undefined) answered.add(batch);
-      } else if (!tooMany) this.#routeMember(kind, members[i], reply);
+      } else if (!tooMany) this.#routeMember(kind, members[i], isVersion1[i]!, reply);
     }
     reply.complete();
     for (const batch of answered) this.#pending.endBatch(batch, members);
@@ -101,10 +113,15 @@ export class Router {
       );
   }
 
-  #routeMember(kind: Kind, member: unknown, reply: BatchReply): void {
-    if (kind === "notification") this.#in.notification(member as NotificationMessage);
-    else if (kind === "request") this.#in.request(member as RequestMessage, reply.slot());
-    else this.#refuse(idOf(member), ErrorCode.InvalidRequest, "Invalid Request", reply.slot());
+  #routeMember(kind: Kind, member: unknown, isVersion1: boolean, reply: BatchReply): void {
+    const slot = kind === "notification" ? undefined : reply.slot();
+    this.#routeCall(kind, member, slot !== undefined && isVersion1 ? this.#inKind(slot) : slot);
+  }
+
+  #routeCall(kind: Kind, message: unknown, slot: Slot | undefined): void {
+    if (kind === "request") this.#in.request(message as RequestMessage, slot);
+    else if (kind === "notification") this.#in.notification(message as NotificationMessage);
+    else this.#refuse(idOf(message), ErrorCode.InvalidRequest, "Invalid Request", slot);
   }
 
   /** Answers what is no message. */
@@ -112,7 +129,7 @@ export class Router {
     if (!this.#toleratesMalformed()) return;
     const text = encodeError(id, { code, message });
     if (slot === undefined) this.#gate.send(text);
-    else slot.reply.put(slot.index, text);
+    else slot.put(text);
   }
 
   /** Settles what a response answers; answers the batch that call left in. A response is never answered, whatever is in it: two peers would loop. */
@@ -140,7 +157,7 @@ export class Router {
       this.#malformedSince = now;
       this.#malformed = 0;
     }
-    const { maxMalformedPerMinute } = this.#limits;
+    const { maxMalformedPerMinute } = this.#settings.limits;
     if (++this.#malformed <= maxMalformedPerMinute) return true;
     this.#gate.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
     return false;
@@ -149,6 +166,12 @@ export class Router {
 
 function isAnswer(kind: Kind): boolean {
   return kind === "response" || kind === "broken";
+}
+
+/** As vscode-jsonrpc does. */
+function dropNullParams(value: unknown): void {
+  if (typeof value === "object" && value !== null && (value as Unchecked).params === null)
+    delete (value as Unchecked).params;
 }
 
 /** The id to refuse a malformed request with. One that cannot be echoed exactly is null. */

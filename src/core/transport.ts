@@ -36,6 +36,8 @@ export interface Transport {
   sendShared?(message: SharedMessage): boolean;
   /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
   close(code?: number, reason?: string): void;
+  /** Whether the other side is known to be this package, so that cancels and requests for progress may be sent to it unasked. Default false. */
+  readonly isOurs?: boolean;
 }
 
 /** A frame for many sockets. The first that needs its bytes makes them, the others write the same. */

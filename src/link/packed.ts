@@ -49,6 +49,11 @@ export class PackedLink implements Transport {
     if (role === "server" || isGreeted) this.#sayHello();
   }
 
+  /** Who said hello is one of us, or speaks as we do. */
+  get isOurs(): boolean {
+    return this.#packs;
+  }
+
   start(receiver: Receiver): void {
     this.#receiver = receiver;
     this.#socket.start({

@@ -2,7 +2,7 @@
 import { encodeNotification } from "../core/codec.js";
 import { SharedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
-import { sendShared, type Peer } from "../core/peer.js";
+import { sendShared, type Peer } from "../peer/peer.js";
 
 /** A set of peers, iterable. Closed ones are never in it. */
 export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {

@@ -4,7 +4,7 @@ import type { Server as HttpsServer } from "node:https";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import { checkKnown } from "../core/limits.js";
-import type { Context, Options } from "../core/peer.js";
+import type { Context, Options } from "../peer/peer.js";
 import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";

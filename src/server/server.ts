@@ -7,8 +7,9 @@ import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import { CallContext } from "../core/context.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
-import { endPeer, Peer, type AnyPeer } from "../core/peer.js";
-import { Settings } from "../core/settings.js";
+import { endPeer, Peer, type AnyPeer } from "../peer/peer.js";
+import type { Settings } from "../core/settings.js";
+import { settingsOf } from "../peer/settings.js";
 import { tell } from "../core/tell.js";
 import { cutReason, type Transport } from "../core/transport.js";
 import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL, sayBye } from "../link/packed.js";
@@ -57,7 +58,7 @@ export class Server<
   constructor(options: ServeOptions<L, R, D>) {
     super();
     this.#options = checkOptions(options as never);
-    this.#settings = new Settings(this.#options.peer, {
+    this.#settings = settingsOf(this.#options.peer, {
       Context: contextOf(this),
       failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
