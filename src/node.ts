@@ -29,10 +29,9 @@ export interface NodeConnectOptions extends ConnectOptions {
 
 export * from "./index.js";
 export { serve } from "./server/serve.js";
-export { Server, type ServerEvents } from "./server/server.js";
+export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
 export type { Group, Topic } from "./server/groups.js";
 export type { ServerLimits } from "./server/limits.js";
-export type { ServeOptions, ServerContext } from "./server/options.js";
 export type { Refusal } from "./server/upgrade.js";
 
 /**

@@ -1,24 +1,12 @@
-/** The options of `serve`, and their check. */
+/** The options of `serve`, except what needs the server's own type, and their check. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
-import type { AnyMethods, Contract } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import { checkKnown } from "../core/limits.js";
-import type { Context, Options } from "../peer/peer.js";
 import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
-import type { Server } from "./server.js";
-
-/** What a server's handler is told about its call. */
-export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
-  L,
-  R,
-  D
-> {
-  /** The server the call came to: its topics and all its peers. */
-  readonly server: Server<L, R, D>;
-}
+import type { Authenticate } from "./upgrade.js";
 
 /** Who is let in. Required where `peer.data` is declared to be something. */
 export interface Authentication<D> {
@@ -29,8 +17,8 @@ export interface Authentication<D> {
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
 }
 
-/** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
-export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
+/** Where a server listens, how it speaks and whom it lets in. Exactly one of `port`, `server` and `noServer` is given. */
+export interface GateOptions {
   /** Listens on this port; 0 picks a free one (see `server.url`). */
   port?: number | undefined;
   /** The address to listen on, with `port`. Default `"127.0.0.1"`: this machine only. */
@@ -49,20 +37,22 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
   hosts?: readonly string[] | undefined;
   /** What this server and each of its peers accept. */
   limits?: Partial<ServerLimits> | undefined;
-} & (undefined extends D ? { authenticate?: Authentication<D>["authenticate"] | undefined } : Authentication<D>) &
-  Options<L, ServerContext<L, R, D>>;
+}
 
-export type Authenticate = (request: IncomingMessage) => unknown;
-
-/** The options of a server after checking. */
-export interface CheckedOptions extends OriginRules {
+/** Where a gate listens and whom it lets in, after checking. */
+export interface GateSettings extends OriginRules {
   readonly port: number | undefined;
   readonly host: string;
   readonly server: HttpServer | HttpsServer | undefined;
   readonly path: string | undefined;
-  readonly link: "packed" | "plain";
   readonly authenticate: Authenticate | undefined;
   readonly limits: ReturnType<typeof serverLimits>["own"];
+}
+
+/** The options of a server after checking. */
+export interface CheckedOptions {
+  readonly gate: GateSettings;
+  readonly link: "packed" | "plain";
   /** What goes to every peer. */
   readonly peer: AnyOptions;
 }
@@ -81,7 +71,9 @@ const KNOWN = {
 };
 
 /** Throws a `TypeError` that names the option, the rule and the value. */
-export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unknown>): CheckedOptions {
+export function checkOptions(
+  options: GateOptions & { authenticate?: Authenticate } & Omit<AnyOptions, "limits">,
+): CheckedOptions {
   checkKnown("options", options, KNOWN);
   const { port, host, server, noServer, path, link, authenticate, origins, hosts, limits, ...peer } = options;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
@@ -89,17 +81,20 @@ export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unkno
   if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
   const split = serverLimits(limits);
   return {
-    port: check("port", "a whole number from 0 to 65535", port, isPort),
-    host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
-    server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
-    path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
+    gate: {
+      port: check("port", "a whole number from 0 to 65535", port, isPort),
+      host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
+      server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
+      path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
+      // Not by truthiness: a null by mistake must not open the door to everybody.
+      authenticate:
+        authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
+      origins: checkOrigins(origins),
+      hosts: checkHosts(hosts),
+      limits: split.own,
+    },
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
-    // Not by truthiness: a null by mistake must not open the door to everybody.
-    authenticate: authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
-    origins: checkOrigins(origins),
-    hosts: checkHosts(hosts),
-    limits: split.own,
-    peer: { ...(peer as AnyOptions), limits: split.peers },
+    peer: { ...peer, limits: split.peers },
   };
 }
 

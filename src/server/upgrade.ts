@@ -1,4 +1,4 @@
-/** The gate: what an upgrade request must pass before there is a WebSocket. */
+/** What an upgrade request must pass before there is a WebSocket. */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
@@ -74,22 +74,25 @@ function isTls({ socket }: IncomingMessage): boolean {
   return (socket as Partial<TLSSocket>).encrypted === true;
 }
 
+/** Says who asks. */
+export type Authenticate = (request: IncomingMessage) => unknown;
+
 /** What `authenticate` came to: the peer's data, or why there will be no peer. `error` is what it threw. */
-export type Verdict<D> = { data: D } | { refusal: Refusal; error?: unknown };
+export type Verdict = { data: unknown } | { refusal: Refusal; error?: unknown };
 
 /**
  * Runs `authenticate`. It fails closed: null, undefined, false, a throw and a delay beyond `timeoutMs` all refuse. `verdict`
  * comes in time; `settled` is what `authenticate` really came to, however late.
  */
-export function runAuthenticate<D>(
-  authenticate: (request: IncomingMessage) => D | null | undefined | Promise<D | null | undefined>,
+export function runAuthenticate(
+  authenticate: Authenticate,
   request: IncomingMessage,
   timeoutMs: number,
-): { verdict: Promise<Verdict<D>>; settled: Promise<Verdict<D>> } {
+): { verdict: Promise<Verdict>; settled: Promise<Verdict> } {
   const settled = judge(authenticate, request);
   if (timeoutMs === Infinity) return { verdict: settled, settled };
   const reason = `authentication took longer than ${timeoutMs} ms`;
-  const verdict = new Promise<Verdict<D>>((resolve) => {
+  const verdict = new Promise<Verdict>((resolve) => {
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
     const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The socket keeps the process alive for as long as there is somebody to refuse.
@@ -99,10 +102,7 @@ export function runAuthenticate<D>(
   return { verdict, settled };
 }
 
-async function judge<D>(
-  authenticate: (request: IncomingMessage) => D | null | undefined | Promise<D | null | undefined>,
-  request: IncomingMessage,
-): Promise<Verdict<D>> {
+async function judge(authenticate: Authenticate, request: IncomingMessage): Promise<Verdict> {
   const refusal: Refusal = { status: 401, reason: "authentication failed" };
   try {
     const data = await authenticate(request);
