@@ -1,6 +1,7 @@
 /** The options of `serve`, except what needs the server's own type, and their check. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
+import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkKnown } from "../core/limits.js";
 import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
@@ -55,6 +56,8 @@ export interface CheckedOptions {
   readonly link: "packed" | "plain";
   /** What goes to every peer. */
   readonly peer: AnyOptions;
+  /** The dialects that a client may choose among by subprotocol; the first is for who chooses none. Empty for the default. */
+  readonly dialects: readonly Dialect[];
 }
 
 const KNOWN = {
@@ -72,10 +75,10 @@ const KNOWN = {
 
 /** Throws a `TypeError` that names the option, the rule and the value. */
 export function checkOptions(
-  options: GateOptions & { authenticate?: Authenticate } & Omit<AnyOptions, "limits">,
+  options: GateOptions & { authenticate?: Authenticate; dialect?: unknown } & Omit<AnyOptions, "limits" | "dialect">,
 ): CheckedOptions {
   checkKnown("options", options, KNOWN);
-  const { port, host, server, noServer, path, link, authenticate, origins, hosts, limits, ...peer } = options;
+  const { port, host, server, noServer, path, link, authenticate, origins, hosts, limits, dialect, ...peer } = options;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
@@ -95,6 +98,8 @@ export function checkOptions(
     },
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
     peer: { ...peer, limits: split.peers },
+    // Each is checked where the settings of its peers are made.
+    dialects: Array.isArray(dialect) ? dialect : dialect === undefined ? [] : [dialect as Dialect],
   };
 }
 

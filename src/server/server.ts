@@ -5,7 +5,8 @@ import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import { CallContext } from "../core/context.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
-import type { Settings } from "../core/settings.js";
+import type { Owner, Settings } from "../core/settings.js";
+import type { Dialect } from "../core/dialect.js";
 import { tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL } from "../link/packed.js";
@@ -31,7 +32,13 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
 /** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? { authenticate?: Authentication<D>["authenticate"] | undefined } : Authentication<D>) &
-  Options<L, ServerContext<L, R, D>>;
+  Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
+    /**
+     * How cancels and progress are spelled, as for a peer. Of several, the subprotocol that a client offers chooses (`mcp`
+     * for `mcp`), and the first is for who offers none.
+     */
+    dialect?: Dialect | readonly Dialect[] | undefined;
+  };
 
 /** What a server emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
@@ -54,6 +61,8 @@ export class Server<
   /** All open peers. */
   readonly peers: Group<L, R, D>;
   readonly #settings: Settings;
+  /** The settings of those who chose a dialect by its subprotocol. */
+  readonly #settingsBy = new Map<string, Settings>();
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
   readonly #gate: Gate;
@@ -63,15 +72,21 @@ export class Server<
   constructor(options: ServeOptions<L, R, D>) {
     super();
     const checked = checkOptions(options as never);
-    this.#settings = settingsOf(checked.peer, {
+    const owner: Owner = {
       Context: contextOf(this),
       failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
-    });
+    };
+    this.#settings = settingsOf({ ...checked.peer, dialect: checked.dialects[0] }, owner);
+    for (const dialect of checked.dialects) {
+      const settings = settingsOf({ ...checked.peer, dialect }, owner);
+      if (dialect.subprotocol !== undefined) this.#settingsBy.set(dialect.subprotocol, settings);
+    }
     this.peers = groupOf(() => this.#peers);
+    const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
     this.#gate = new Gate(checked.gate, {
       maxFrameBytes: this.#settings.limits.maxMessageBytes + PACK_OVERHEAD_BYTES,
-      chooseProtocol: (offered) => (checked.link === "packed" && offered.has(PROTOCOL) ? PROTOCOL : undefined),
+      chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
       admit: (webSocket, data, request, protocol) => this.#welcome(webSocket, data as D, request, protocol),
       refused: (refusal, request) => tell(this, "refuse", [refusal, request], (error) => this.#report(error)),
       failed: (error) => this.#report(error),
@@ -90,8 +105,12 @@ export class Server<
 
   /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
   accept(transport: Transport, data: D): Peer<L, R, D> {
+    return this.#accept(transport, data, this.#settings);
+  }
+
+  #accept(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
     // The settings stand for the options they were made of; a server's context has more than a peer's.
-    const peer = new Peer<L, R, D>(transport, this.#settings as never);
+    const peer = new Peer<L, R, D>(transport, settings as never);
     peer.data = data;
     if (peer.state === "open") this.#peers.add(peer);
     if (this.#closed !== undefined) endPeer(peer, 1001, CLOSING);
@@ -123,7 +142,8 @@ export class Server<
 
   #welcome(webSocket: WebSocket, data: D, request: IncomingMessage, protocol: string): void {
     const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
-    const peer = this.accept(protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket), data);
+    const link = protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket);
+    const peer = this.#accept(link, data, this.#settingsBy.get(protocol) ?? this.#settings);
     tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
   }
 

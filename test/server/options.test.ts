@@ -80,7 +80,7 @@ describe("serve's options", () => {
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
       "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, " +
-        "methods, schemas, timeoutMs, fallback, around, limits",
+        "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
     );
   });
 
