@@ -14,8 +14,9 @@ const MAY_IMPORT: Record<string, string[]> = {
   link: ["core"],
   sockets: ["core"],
   server: ["core", "features", "link", "sockets"],
+  bridge: ["core"],
   "": ["core", "features", "link", "sockets", "server"],
-  cli: ["core", "features", "link", "sockets", "server", ""],
+  cli: ["core", "features", "link", "sockets", "server", "bridge", ""],
 };
 
 /** Folders whose files run everywhere: no Node, no `ws`. */
