@@ -15,8 +15,9 @@ const MAY_IMPORT: Record<string, string[]> = {
   sockets: ["core"],
   peer: ["core", "features"],
   server: ["core", "features", "link", "sockets", "peer"],
+  bridge: ["core"],
   "": ["core", "features", "link", "sockets", "peer", "server"],
-  cli: ["core", "features", "link", "sockets", "peer", "server", ""],
+  cli: ["core", "features", "link", "sockets", "peer", "server", "bridge", ""],
 };
 
 /** Folders whose files run everywhere: no Node, no `ws`. */
