@@ -5,7 +5,7 @@ import { expect } from "vitest";
 import type { Logger, MessageConnection } from "vscode-jsonrpc";
 import { createWebSocketConnection, listen, toSocket } from "vscode-ws-jsonrpc";
 import { WebSocketServer } from "ws";
-import { connect, serve, type AnyPeer } from "../../../src/node.js";
+import { connect, serve, type AnyMethods, type AnyPeer } from "../../../src/node.js";
 import { inspect } from "../../../src/peer/peer.js";
 import { expectEmpty, type AnyOptions } from "../../support/pair.js";
 import { turn } from "../../support/turns.js";
@@ -30,7 +30,7 @@ export type Join = (options: AnyOptions) => Promise<Joined>;
 
 /** Their client dials our server. */
 export const theyDial: Join = async (options) => {
-  const server = await serve({ port: 0, link: "plain", ...options } as Parameters<typeof serve>[0]);
+  const server = await serve<AnyMethods>({ port: 0, link: "plain", ...(options as object) });
   const opened = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
   const wire = new TappedWebSocket(server.url);
   const { logger, complaints } = listeningLogger();
