@@ -24,22 +24,27 @@ async function inCompletion(options: { signal?: AbortSignal } = {}): Promise<{
   id: number;
   /** Lets the server have its schema. */
   goOn: () => void;
+  /** Resolves when the server has logged that it cancelled something. */
+  cancelled: Promise<void>;
 }> {
-  const [asked, open] = [gate(), gate()];
+  const [asked, open, cancelled] = [gate(), gate(), gate()];
   let id = 0;
   const editor = await openEditor("json", {
     around: (call, next) => {
       if (call.method === "textDocument/completion") id = call.id as number;
       return next();
     },
-    methods: { "vscode/content": () => (asked.resolve(), open.promise.then(() => PORT_SCHEMA)) },
+    methods: {
+      "vscode/content": () => (asked.resolve(), open.promise.then(() => PORT_SCHEMA)),
+      "window/logMessage": ({ message }) => void (message === "cancelled" && cancelled.resolve()),
+    },
   });
   await editor.initialize({ handledSchemaProtocols: [] });
   configureJson(editor);
   const at = editor.open("file:///a.json", "json", '{ "|": 1 }');
   const answer = rejection(editor.peer.request("textDocument/completion", at, options));
   await asked.promise;
-  return { editor, at, answer, id, goOn: open.resolve };
+  return { editor, at, answer, id, goOn: open.resolve, cancelled: cancelled.promise };
 }
 
 describe("a CSS server", () => {
@@ -180,11 +185,12 @@ describe("a JSON server", () => {
 
     it("by its signal is not waited for, and its answer is dropped when it comes", async () => {
       const controller = new AbortController();
-      const { editor, at, answer, goOn } = await inCompletion({ signal: controller.signal });
+      const { editor, at, answer, goOn, cancelled } = await inCompletion({ signal: controller.signal });
       await using _ = editor;
       controller.abort("the user typed on");
       expect(await answer).toBe("the user typed on");
       goOn();
+      await cancelled;
       while (inspect(editor.peer).unmatched === 0) await editor.peer.request("textDocument/hover", at);
       expect(inspect(editor.peer)).toMatchObject({ pending: 0, unmatched: 1 });
       await editor.leave();

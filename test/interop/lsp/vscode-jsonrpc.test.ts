@@ -358,20 +358,21 @@ describe.each<[string, Join]>([
       expect(heard).toEqual([{ kind: "begin" }, 0, null, "a"]);
     });
 
-    it("that belongs to no call reaches a handler of $/progress, both ways", async () => {
+    it("that belongs to no call reaches a handler of $/progress, and without one the `notification` event", async () => {
       const heard: unknown[] = [];
-      await using both = await join({
-        "$/progress": (params) => void heard.push(params),
-        "window/workDoneProgress/create": () => null,
-      });
+      await using both = await join({ "window/workDoneProgress/create": () => null });
+      both.peer.on("notification", (...args) => heard.push(args));
       const at: unknown[] = [];
       both.theirs.onUnhandledProgress((params) => at.push(params));
       await both.theirs.sendRequest("window/workDoneProgress/create", { token: "index" });
       await both.theirs.sendProgress(type, "index", { kind: "begin", title: "Indexing" });
+      await both.settled();
+      both.peer.handle("$/progress", (params) => void heard.push(params));
+      await both.theirs.sendProgress(type, "index", { kind: "end" });
       both.peer.notify("$/progress", { token: "index", value: { kind: "begin", title: "Indexing" } });
       await both.settled();
       const report = { token: "index", value: { kind: "begin", title: "Indexing" } };
-      expect(heard).toEqual([report]);
+      expect(heard).toEqual([["$/progress", report], { token: "index", value: { kind: "end" } }]);
       expect(at).toEqual([report]);
     });
   });
