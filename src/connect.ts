@@ -157,6 +157,12 @@ function deferred(transport: Transport): Transport {
     get isOurs() {
       return transport.isOurs === true;
     },
+    get unsentBytes() {
+      return transport.unsentBytes ?? 0;
+    },
+    get traffic() {
+      return transport.traffic;
+    },
   };
 }
 

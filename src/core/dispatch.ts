@@ -10,11 +10,13 @@ import { ErrorCode, RpcError } from "./errors.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
+import type { Counts } from "./stats.js";
 import type { AnyHandler, CallRecord, Settings } from "./settings.js";
 
 /** What the dispatcher needs of its connection. */
 export interface Host {
   readonly peer: unknown;
+  readonly counts: Counts;
   /** What takes control messages and serves streams. */
   readonly conventions: Conventions;
   /** What encodes streams, once one was offered. */
@@ -64,7 +66,10 @@ export class Dispatcher {
     const { controls, limits, owner } = this.#settings;
     if (controls.has(method) && this.#handlerOf(method) === undefined && this.#host.conventions.control(message, slot))
       return;
-    if (this.#requests >= limits.maxInFlight) return this.reply(id, encodeError(id, busy()), slot);
+    if (this.#requests >= limits.maxInFlight) {
+      this.#host.counts.refusedBusy++;
+      return this.reply(id, encodeError(id, busy()), slot);
+    }
     const context = new owner.Context(this.#host, method, id, params);
     let result: unknown;
     try {
@@ -88,7 +93,10 @@ export class Dispatcher {
     const isTaken = controls.has(method) && this.#host.conventions.control(message, undefined);
     if (isTaken && this.#handlerOf(method) === undefined) return;
     // Counted apart, so that a notification that some request waits for is not refused because of it.
-    if (this.running - this.#requests >= limits.maxInFlight) return this.#host.report(busy());
+    if (this.running - this.#requests >= limits.maxInFlight) {
+      this.#host.counts.refusedBusy++;
+      return this.#host.report(busy());
+    }
     const context = new owner.Context(this.#host, method, undefined, params);
     const fail = (error: unknown): void => this.#host.report(error);
     try {

@@ -61,6 +61,8 @@ export class Gate {
       perMessageDeflate: false,
       maxPayload: owner.maxFrameBytes,
       closeTimeout: CLOSE_TIMEOUT_MS,
+      // Answered with a bound (sockets/ws.ts).
+      autoPong: false,
       // Left to itself, `ws` agrees to any subprotocol it never heard of.
       handleProtocols: (offered) => owner.chooseProtocol(offered) ?? false,
     } as ServerOptions);
