@@ -9,7 +9,7 @@ import { Outgoing, type Line } from "./outgoing.js";
 import type { PendingCall } from "./pending.js";
 import { Router, type Gate } from "./router.js";
 import type { Settings } from "./settings.js";
-import { Counts, type PeerStats } from "./stats.js";
+import { newCounts, type PeerStats } from "./stats.js";
 import { tell } from "./tell.js";
 import { cutReason, type CloseInfo, type Receiver, type SharedMessage, type Transport } from "./transport.js";
 
@@ -22,7 +22,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   ended: Error | undefined;
   /** How the transport ended; `undefined` until it has. */
   closeInfo: CloseInfo | undefined;
-  readonly counts = new Counts();
+  readonly counts = newCounts();
   /** What encodes streams, once one was offered here. */
   offering: Conventions | undefined;
   /** Told after `close` is emitted. */
