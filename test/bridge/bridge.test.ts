@@ -3,14 +3,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { bridge } from "../../src/bridge/bridge.js";
-import { bridged, CLOSE_TIMEOUT_MS, COMMAND, runs, settled, SHORT, type Bridged } from "./bridged.js";
+import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, type Bridged } from "./bridged.js";
 
 const MIB = 2 ** 20;
 
 /** Sends and waits until as much has come as `count` says. */
 async function exchange({ webSocket, received }: Bridged, frames: (string | Buffer)[], count = frames.length) {
   for (const frame of frames) webSocket.send(frame);
-  await expect.poll(() => received.length).toBe(count);
+  await eventually(() => received.length).toBe(count);
   return received;
 }
 
@@ -163,9 +163,9 @@ describe("the end of the command", () => {
     // As when the client's window is full.
     pair.raw.cork();
     for (let i = 0; i < 5; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await expect.poll(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
+    await eventually(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
     process.kill(pid, "SIGKILL");
-    await expect.poll(() => runs(pid)).toBe(false);
+    await eventually(() => runs(pid)).toBe(false);
     // Longer than `ws` waits for the answer to a close.
     await delay(2 * CLOSE_TIMEOUT_MS);
     expect(closing).not.toHaveBeenCalled();
@@ -198,7 +198,7 @@ describe("the end of the command", () => {
     const pair = await bridged(["deaf"]);
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await expect.poll(() => pair.server.isPaused).toBe(true);
+    await eventually(() => pair.server.isPaused).toBe(true);
     process.kill(pid, "SIGKILL");
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGKILL" });
     // Its answer comes behind everything else it sent.
@@ -254,7 +254,7 @@ describe("the end of the WebSocket", () => {
     const pair = await bridged(["deaf"], { ...SHORT, pingMs: 50 });
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await expect.poll(() => pair.server.isPaused).toBe(true);
+    await eventually(() => pair.server.isPaused).toBe(true);
     pair.webSocket.terminate();
     expect(await pair.over).toMatchObject({ endedBy: "socket", signal: "SIGTERM" });
     expect(runs(pid)).toBe(false);

@@ -103,18 +103,15 @@ function zombie(pid: number): boolean {
   }
 }
 
+/** Asks again and again until the expectation holds, with time enough for a busy machine. */
+export function eventually<T>(read: () => T, interval = 50) {
+  return expect.poll(read, { interval, timeout: 15_000 });
+}
+
 /** Waits until a number has not changed for a while, and answers it. */
 export async function settled(read: () => number): Promise<number> {
   let last = NaN;
-  await expect
-    .poll(
-      () => {
-        const isSame = read() === last;
-        last = read();
-        return isSame;
-      },
-      { interval: 300, timeout: 15_000 },
-    )
-    .toBe(true);
+  const isSame = (): boolean => last === (last = read());
+  await eventually(isSame, 300).toBe(true);
   return last;
 }
