@@ -30,8 +30,15 @@ export interface NodeConnectOptions extends ConnectOptions {
 export * from "./index.js";
 export { serve } from "./server/serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
-export type { Group, Topic } from "./server/groups.js";
+export type { Group, NotifyOptions, Topic } from "./server/groups.js";
 export type { ServerLimits } from "./server/limits.js";
+export {
+  Subscriptions,
+  type Subscription,
+  type SubscriptionId,
+  type SubscriptionLimits,
+  type SubscriptionsOptions,
+} from "./features/subscriptions.js";
 export type { Refusal } from "./server/upgrade.js";
 
 /**
@@ -62,6 +69,8 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
     perMessageDeflate: false,
     maxPayload: maxMessageBytes + PACK_OVERHEAD_BYTES,
     closeTimeout: CLOSE_TIMEOUT_MS,
+    // Answered with a bound (sockets/ws.ts).
+    autoPong: false,
   } as ClientOptions);
   const socket = new WsSocket(webSocket, maxMessageBytes);
   /** The 101, or the answer in its place. */

@@ -9,8 +9,12 @@ import { Outgoing, type Line } from "./outgoing.js";
 import type { PendingCall } from "./pending.js";
 import { Router, type Gate } from "./router.js";
 import type { Settings } from "./settings.js";
+import { newCounts, type PeerStats } from "./stats.js";
 import { tell } from "./tell.js";
 import { cutReason, type CloseInfo, type Receiver, type SharedMessage, type Transport } from "./transport.js";
+
+/** What becomes of a message to many for a peer that reads too slowly. */
+export type WhenSlow = "drop" | "close";
 
 /** What a peer sits on. */
 export class Connection implements Receiver, Line, Host, Gate {
@@ -18,6 +22,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   ended: Error | undefined;
   /** How the transport ended; `undefined` until it has. */
   closeInfo: CloseInfo | undefined;
+  readonly counts = newCounts();
   /** What encodes streams, once one was offered here. */
   offering: Conventions | undefined;
   /** Told after `close` is emitted. */
@@ -74,12 +79,38 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   send(text: string): boolean {
+    const { maxUnsentBytes } = this.settings.limits;
+    if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
     return this.#hand(text, undefined);
   }
 
-  /** Sends a text that is encoded already, for what goes to many. */
-  sendShared(message: SharedMessage): boolean {
+  /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
+  sendShared(message: SharedMessage, whenSlow: WhenSlow): boolean {
+    if (whenSlow === "close") return this.send(message.text);
+    if (this.#unsentBytes > this.settings.limits.maxUnsentBytes / 2) {
+      this.counts.dropped++;
+      return false;
+    }
+    this.counts.notificationsSent++;
     return this.#hand(message.text, message);
+  }
+
+  /** What happened so far, and how full everything is. */
+  stats(): PeerStats {
+    const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.#transport.traffic ?? {};
+    return {
+      ...this.counts,
+      pending: this.outgoing.pending.size,
+      running: this.incoming.running,
+      streams: this.#conventions?.counts().streams ?? 0,
+      unsentBytes: this.#unsentBytes,
+      bytesReceived,
+      bytesSent,
+    };
+  }
+
+  get #unsentBytes(): number {
+    return this.#transport.unsentBytes ?? 0;
   }
 
   /** Whatever was not answered yet: the other side need not go on with it. */

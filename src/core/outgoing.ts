@@ -1,6 +1,7 @@
 /** The calls this side makes: encodes them, registers what waits for an answer, and hands them to the connection or to a batch. */
 import { encodeNotification, encodeRequest } from "./codec.js";
 import type { CallOptions } from "./contract.js";
+import type { Counts } from "./stats.js";
 import type { Conventions } from "./conventions.js";
 import { ConnectionLostError, expected } from "./errors.js";
 import { checkKnown, checkTimeout } from "./limits.js";
@@ -14,6 +15,7 @@ export interface Line {
   readonly peer: unknown;
   /** Why the connection ended; `undefined` while it is open. */
   readonly ended: Error | undefined;
+  readonly counts: Counts;
   /** What asks for progress. */
   readonly conventions: Conventions;
   /** What encodes streams, once one was offered. */
@@ -65,6 +67,7 @@ export class Outgoing {
   notify(method: string, params: unknown, batch?: OutgoingBatch): boolean {
     // Also where `around` may change it: what cannot be encoded is the caller's mistake, and thrown at the caller.
     const text = encodeNotification(method, params as object);
+    this.#line.counts.notificationsSent++;
     const { around } = this.#settings;
     if (around === undefined) return this.deliver(text, undefined, batch);
     const call = this.#describe(method, params, undefined);
@@ -117,6 +120,7 @@ export class Outgoing {
       }
       // Registered before it is sent: an in-memory peer may answer inside send().
       this.pending.add(call);
+      this.#line.counts.requestsSent++;
       if (!this.deliver(text, call, batch)) this.failUnsent(call);
     });
   }

@@ -14,11 +14,14 @@ import {
   type Unchecked,
 } from "./message.js";
 import type { BatchCalls, PendingCalls } from "./pending.js";
+import { Rate } from "./rate.js";
 import type { Settings } from "./settings.js";
+import type { Counts } from "./stats.js";
 import { fromVersion1, Version1Slot } from "./version1.js";
 
 /** What the router needs of its peer. */
 export interface Gate {
+  readonly counts: Counts;
   /** Why the connection ended; `undefined` while it is open. Nothing is routed after that. */
   readonly ended: Error | undefined;
   send(text: string): void;
@@ -35,20 +38,18 @@ export class Router {
   readonly #in: Dispatcher;
   readonly #pending: PendingCalls;
   readonly #settings: Settings;
+  /** Malformed messages in this minute. */
   #malformed = 0;
   #malformedSince = 0;
-  #unmatched = 0;
+  readonly #rate: Rate | undefined;
 
   constructor(gate: Gate, dispatcher: Dispatcher, pending: PendingCalls, settings: Settings) {
     this.#gate = gate;
     this.#in = dispatcher;
     this.#pending = pending;
     this.#settings = settings;
-  }
-
-  /** Malformed messages in this minute, and answers that no call waited for. */
-  counts(): { malformed: number; unmatched: number } {
-    return { malformed: this.#malformed, unmatched: this.#unmatched };
+    const { maxMessagesPerSecond } = settings.limits;
+    this.#rate = maxMessagesPerSecond === Infinity ? undefined : new Rate(maxMessagesPerSecond);
   }
 
   /** Takes one text. */
@@ -119,9 +120,22 @@ export class Router {
   }
 
   #routeCall(kind: Kind, message: unknown, slot: Slot | undefined): void {
+    const { counts } = this.#gate;
+    if (kind === "invalid") return this.#refuse(idOf(message), ErrorCode.InvalidRequest, "Invalid Request", slot);
+    if (kind === "request") counts.requestsReceived++;
+    else counts.notificationsReceived++;
+    if (this.#rate !== undefined && !this.#rate.take()) return this.#tooFast(kind, message as RequestMessage, slot);
     if (kind === "request") this.#in.request(message as RequestMessage, slot);
-    else if (kind === "notification") this.#in.notification(message as NotificationMessage);
-    else this.#refuse(idOf(message), ErrorCode.InvalidRequest, "Invalid Request", slot);
+    else this.#in.notification(message as NotificationMessage);
+  }
+
+  /** A notification gets no answer, whatever happens. */
+  #tooFast(kind: Kind, { id }: RequestMessage, slot: Slot | undefined): void {
+    this.#gate.counts.refusedRate++;
+    if (kind !== "request") return;
+    const { maxMessagesPerSecond } = this.#settings.limits;
+    const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
+    this.#in.reply(id, encodeError(id, error), slot);
   }
 
   /** Answers what is no message. */
@@ -137,7 +151,7 @@ export class Router {
     const call = this.#pending.answer(kind, response);
     if (call !== undefined) return call.batch;
     // Sloppy servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
-    this.#unmatched++;
+    this.#gate.counts.unmatched++;
     if (kind === "response" && response.id === null && response.result === undefined)
       this.#refused(response as ErrorMessage);
     return undefined;
@@ -152,6 +166,7 @@ export class Router {
 
   /** Counts a malformed message; false when it was one too many and the connection is closed for it. */
   #toleratesMalformed(): boolean {
+    this.#gate.counts.malformed++;
     const now = performance.now();
     if (this.#malformed === 0 || now - this.#malformedSince > MINUTE_MS) {
       this.#malformedSince = now;

@@ -20,6 +20,12 @@ export interface Receiver {
   closed(info: CloseInfo): void;
 }
 
+/** Bytes, headers included. */
+export interface Traffic {
+  readonly received: number;
+  readonly sent: number;
+}
+
 /**
  * Carries messages between two peers, in order, each whole or not at all. Anything may be one: `new Peer(transport, options)`.
  *
@@ -36,6 +42,10 @@ export interface Transport {
   sendShared?(message: SharedMessage): boolean;
   /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
   close(code?: number, reason?: string): void;
+  /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
+  readonly unsentBytes?: number;
+  /** Bytes that came and went so far, where the carrier counts them. */
+  readonly traffic?: Traffic | undefined;
   /** Whether the other side is known to be this package, so that cancels and requests for progress may be sent to it unasked. Default false. */
   readonly isOurs?: boolean;
 }
@@ -93,6 +103,8 @@ export interface Socket {
   readonly open: boolean;
   /** Bytes taken by `send` that have not left yet. */
   readonly unsentBytes: number;
+  /** Bytes that came and went so far, where the carrier counts them. */
+  readonly traffic?: Traffic | undefined;
 }
 
 /** A close reason holds at most 123 bytes of UTF-8 (RFC 6455, section 5.5). Cuts between characters. */

@@ -2,7 +2,7 @@
 /** The peer: one end of a connection, as its users see it. */
 import { EventEmitter } from "eventemitter3";
 import { nanoid } from "nanoid";
-import { Connection } from "../core/connection.js";
+import { Connection, type WhenSlow } from "../core/connection.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -25,6 +25,7 @@ import type { Id } from "../core/message.js";
 import type { StandardSchema } from "../core/schema.js";
 import { OutgoingBatch } from "../core/outgoing.js";
 import { checkHandler, Settings } from "../core/settings.js";
+import type { PeerStats } from "../core/stats.js";
 import type { CloseInfo, SharedMessage, Transport } from "../core/transport.js";
 import { remoteOf, type Caller } from "./caller.js";
 import { settingsOf } from "./settings.js";
@@ -119,8 +120,8 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 
 export type AnyPeer = Peer<any, any, any>;
 
-/** Sends a text that is encoded already, for what goes to many peers; whether it was taken. For the server. */
-export let sendShared: (peer: AnyPeer, message: SharedMessage) => boolean;
+/** Sends what goes to many peers; whether it was taken. For the server. */
+export let sendShared: (peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow) => boolean;
 
 /** Closes with any code, 1001 and 1008 included. For the server. */
 export let endPeer: (peer: AnyPeer, code: number, reason: string) => void;
@@ -258,21 +259,27 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     await this.closed;
   }
 
+  /** What happened on this connection so far, and how full everything is. Cheap: numbers that are counted anyway. */
+  stats(): PeerStats {
+    return this.#connection.stats();
+  }
+
   /** `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 
   static {
-    sendShared = (peer, message) => peer.#connection.sendShared(message);
+    sendShared = (peer, message, whenSlow) => peer.#connection.sendShared(message, whenSlow);
     endPeer = (peer, code, reason) => peer.#connection.end(code, reason);
     inspect = (peer) => {
-      const { outgoing, incoming, router, usedConventions } = peer.#connection;
+      const { outgoing, incoming, counts, usedConventions } = peer.#connection;
       return {
         pending: outgoing.pending.size,
         openBatches: outgoing.pending.openBatches,
         running: incoming.running,
-        ...router.counts(),
+        malformed: counts.malformed,
+        unmatched: counts.unmatched,
         ...(usedConventions?.counts() ?? { streams: 0, progress: 0 }),
       };
     };

@@ -7,6 +7,7 @@ import { CallContext } from "../core/context.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { Owner, Settings } from "../core/settings.js";
 import type { Dialect } from "../core/dialect.js";
+import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
 import { tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL } from "../link/packed.js";
@@ -66,6 +67,7 @@ export class Server<
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
   readonly #gate: Gate;
+  readonly #heartbeat: HeartbeatTimes | undefined;
   #closed: Promise<void> | undefined;
 
   /** Use `serve`. Throws a `TypeError` for bad options. */
@@ -82,10 +84,12 @@ export class Server<
       const settings = settingsOf({ ...checked.peer, dialect }, owner);
       if (dialect.subprotocol !== undefined) this.#settingsBy.set(dialect.subprotocol, settings);
     }
+    this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
     const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
     this.#gate = new Gate(checked.gate, {
       maxFrameBytes: this.#settings.limits.maxMessageBytes + PACK_OVERHEAD_BYTES,
+      answersPings: true,
       chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
       admit: (webSocket, data, request, protocol) => this.#welcome(webSocket, data as D, request, protocol),
       refused: (refusal, request) => tell(this, "refuse", [refusal, request], (error) => this.#report(error)),
@@ -142,6 +146,10 @@ export class Server<
 
   #welcome(webSocket: WebSocket, data: D, request: IncomingMessage, protocol: string): void {
     const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
+    if (this.#heartbeat !== undefined) {
+      const heartbeat = new Heartbeat(socket, this.#heartbeat);
+      webSocket.once("close", () => heartbeat.stop());
+    }
     const link = protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket);
     const peer = this.#accept(link, data, this.#settingsBy.get(protocol) ?? this.#settings);
     tell(this, "peer", [peer, request], (error) => this.#report(error, peer));

@@ -13,9 +13,9 @@ const MAY_IMPORT: Record<string, string[]> = {
   features: ["core"],
   link: ["core"],
   sockets: ["core"],
+  bridge: ["core"],
   peer: ["core", "features"],
   server: ["core", "features", "link", "sockets", "peer"],
-  bridge: ["core"],
   "": ["core", "features", "link", "sockets", "peer", "server"],
   cli: ["core", "features", "link", "sockets", "peer", "server", "bridge", ""],
 };

@@ -76,7 +76,7 @@ describe("a peer's options", () => {
     [
       "an unknown limit",
       { limits: { maxInflight: 1 } },
-      "Unknown name `maxInflight` in `limits`; known are maxMessageBytes, maxReplyBytes, maxBatchEntries, maxInFlight, maxStreams, maxMalformedPerMinute",
+      "Unknown name `maxInflight` in `limits`; known are maxMessageBytes, maxReplyBytes, maxBatchEntries, maxInFlight, maxStreams, maxUnsentBytes, maxMessagesPerSecond, maxMalformedPerMinute",
     ],
   ])("refuse a bad %s (case %#), naming it, the rule and the value", (_name, options, message) => {
     expect(() => make(options)).toThrow(new TypeError(message));
@@ -107,6 +107,8 @@ describe("a peer's options", () => {
       maxBatchEntries: 5,
       maxInFlight: 1024,
       maxStreams: 256,
+      maxUnsentBytes: 4 * 2 ** 20,
+      maxMessagesPerSecond: Infinity,
       maxMalformedPerMinute: 100,
     });
   });
