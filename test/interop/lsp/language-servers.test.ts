@@ -1,8 +1,11 @@
 /** Proves that language servers over stdio, behind `reciproc bridge`, do for an editor of ours what they do for VS Code. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { inspect } from "../../../src/peer/peer.js";
 import { gate, rejection } from "../../support/turns.js";
 import { openEditor, type At, type Editor } from "./editor.js";
+
+// Each starts two processes, and not all machines are fast.
+vi.setConfig({ testTimeout: 60_000 });
 
 const SCHEMA = "made-up://schema";
 const PORT_SCHEMA = JSON.stringify({
@@ -86,6 +89,21 @@ describe("a CSS server", () => {
     editor.peer.notify("workspace/didChangeConfiguration", { settings: { css: { lint: { emptyRules: "ignore" } } } });
     expect(await refreshed.promise).toBeUndefined();
     expect(await editor.peer.request("textDocument/diagnostic", { textDocument })).toEqual({ kind: "full", items: [] });
+    await editor.leave();
+  });
+
+  it("that is told null for its settings fails over it, and publishes nothing", async () => {
+    const logged = gate<string>();
+    await using editor = await openEditor("css", {
+      methods: {
+        "workspace/configuration": ({ items }) => items.map(() => null),
+        "window/logMessage": ({ message }) => logged.resolve(message),
+        "textDocument/publishDiagnostics": () => logged.resolve("diagnostics"),
+      },
+    });
+    await editor.initialize();
+    editor.open("file:///a.css", "css", ".empty {}");
+    expect(await logged.promise).toContain("Error while validating file:///a.css");
     await editor.leave();
   });
 

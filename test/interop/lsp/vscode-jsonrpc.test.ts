@@ -18,7 +18,9 @@ import { theyDial, weDial, type Join } from "./joined.js";
 
 type Methods = NonNullable<AnyOptions["methods"]>;
 
+/** Resolves when a token of theirs is cancelled. One that was before its handler began never fires its event. */
 function cancelled(token: CancellationToken): Promise<void> {
+  if (token.isCancellationRequested) return Promise.resolve();
   return new Promise((resolve) => void token.onCancellationRequested(() => resolve()));
 }
 
@@ -269,19 +271,19 @@ describe.each<[string, Join]>([
       expect(both.wire.received[1]).toEqual({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: 1 } });
     });
 
-    it("that comes before they have started starts them with a cancelled token", async () => {
-      const seen = gate<boolean>();
+    it("that comes before they have started starts them with a cancelled token, whose event never fires", async () => {
+      const fired: string[] = [];
       await using both = await join();
       both.theirs.onRequest("wait", (token: CancellationToken) => {
-        seen.resolve(token.isCancellationRequested);
-        return null;
+        token.onCancellationRequested(() => fired.push("event"));
+        fired.push(token.isCancellationRequested ? "cancelled" : "not yet");
       });
       const controller = new AbortController();
       const answer = rejection(both.peer.request("wait", undefined, { signal: controller.signal }));
       controller.abort("gone");
       expect(await answer).toBe("gone");
-      expect(await seen.promise).toBe(true);
       await both.settled();
+      expect(fired).toEqual(["cancelled"]);
     });
 
     it("may be a timeout", async () => {
@@ -444,6 +446,20 @@ describe.each<[string, Join]>([
   });
 
   describe("their faults", () => {
+    it("a close with any code but 1000 is an error to them before it is a close", async () => {
+      const told: string[] = [];
+      const closed = gate();
+      await using both = await join();
+      both.theirs.onError(([error]) => told.push(error.message));
+      both.theirs.onClose(() => {
+        told.push("closed");
+        closed.resolve();
+      });
+      await both.peer.close(4000, "moved");
+      await closed.promise;
+      expect(told).toEqual([expect.stringContaining("code = 4000, reason = moved"), "closed"]);
+    });
+
     it("a batch is complained of and never answered, and what comes next is", async () => {
       await using both = await join();
       const batch = both.peer.batch();
@@ -456,8 +472,10 @@ describe.each<[string, Join]>([
       expect(await never).toMatchObject({ outcome: "unknown" });
     });
 
-    it("dispose() leaves the connection open and answers nothing any more, so the call ends with its socket", async () => {
+    it("end() and dispose() leave the connection open, and the latter answers nothing any more", async () => {
       await using both = await join();
+      both.theirs.end();
+      expect(await both.peer.request("sync")).toBe(true);
       both.theirs.dispose();
       const answer = rejection(both.peer.request("sync"));
       await turn();
