@@ -1,6 +1,11 @@
 /** An editor of ours, connected to a real language server behind the real `reciproc bridge`. */
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
+import { toSocket } from "vscode-ws-jsonrpc";
+import { createServerProcess, createWebSocketConnection, forward } from "vscode-ws-jsonrpc/server";
+import { WebSocketServer } from "ws";
 import { connect, lsp, type AnyMethods, type CloseInfo, type Peer } from "../../../src/node.js";
 import { start } from "../../cli/program.js";
 import { expectEmpty, type AnyOptions } from "../../support/pair.js";
@@ -60,12 +65,47 @@ export interface Editor extends AsyncDisposable {
   stopBridge(): Promise<string>;
 }
 
-/** Starts `reciproc bridge` for a server of vscode-langservers-extracted, and connects to it. */
-export async function openEditor(language: "css" | "html" | "json", options: AnyOptions = {}): Promise<Editor> {
+/** A language server behind a WebSocket. */
+export interface Bridge {
+  readonly url: string;
+  /** Ends it, and answers what it complained of. */
+  stop(): Promise<string>;
+}
+
+/** Starts the real `reciproc bridge` for a command. */
+export async function ourBridge(command: readonly string[]): Promise<Bridge> {
+  const { child, ended, until } = start(["bridge", "--port", "0", "--", ...command]);
+  const url = (await until("stdout", "\n")).replace(/^listening on (\S+)\n$/, "$1");
+  const stop = async (): Promise<string> => {
+    child.kill("SIGTERM");
+    const { code, stderr } = await ended;
+    expect(code).toBe(0);
+    return stderr;
+  };
+  return { url, stop };
+}
+
+/** What others put language servers behind: vscode-ws-jsonrpc. */
+export async function theirBridge([program, ...args]: readonly string[]): Promise<Bridge> {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  await once(server, "listening");
+  server.on("connection", (webSocket) => {
+    const client = createWebSocketConnection(toSocket(webSocket as never));
+    forward(client, createServerProcess("language server", program!, args)!);
+  });
+  const url = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url, stop: () => new Promise((resolve) => server.close(() => resolve(""))) };
+}
+
+/** Starts a server of vscode-langservers-extracted behind a bridge, and connects to it. */
+export async function openEditor(
+  language: "css" | "html" | "json",
+  options: AnyOptions = {},
+  bridge = ourBridge,
+): Promise<Editor> {
   const path = `../node_modules/vscode-langservers-extracted/bin/vscode-${language}-language-server`;
   const server = [process.execPath, fileURLToPath(new URL(path, import.meta.url)), "--stdio"];
-  const { child, ended, until } = start(["bridge", "--port", "0", "--", ...server]);
-  const url = (await until("stdout", "\n")).replace(/^listening on (\S+)\n$/, "$1");
+  const { url, stop: stopBridge } = await bridge(server);
   const asked: Editor["asked"] = [];
   const awaited = new Map<string, (diagnostics: any[]) => void>();
   const { methods, ...rest } = options;
@@ -85,12 +125,6 @@ export async function openEditor(language: "css" | "html" | "json", options: Any
   });
   const errors: unknown[] = [];
   peer.on("error", (error) => errors.push(error));
-  const stopBridge = async (): Promise<string> => {
-    child.kill("SIGTERM");
-    const { code, stderr } = await ended;
-    expect(code).toBe(0);
-    return stderr;
-  };
   return {
     peer,
     asked,

@@ -2,7 +2,10 @@
 import { describe, expect, it, vi } from "vitest";
 import { inspect } from "../../../src/peer/peer.js";
 import { gate, rejection } from "../../support/turns.js";
-import { openEditor, type At, type Editor } from "./editor.js";
+import type { AnyOptions } from "../../support/pair.js";
+import { openEditor, ourBridge, theirBridge, type At, type Editor } from "./editor.js";
+
+type Methods = NonNullable<AnyOptions["methods"]>;
 
 // Each starts two processes, and not all machines are fast.
 vi.setConfig({ testTimeout: 60_000 });
@@ -51,26 +54,34 @@ async function inCompletion(options: { signal?: AbortSignal } = {}): Promise<{
 }
 
 describe("a CSS server", () => {
-  it("is begun, asks for its settings, publishes diagnostics, completes, explains, and takes leave", async () => {
-    await using editor = await openEditor("css", {
-      methods: { "workspace/configuration": ({ items }) => items.map(() => ({ lint: { emptyRules: "error" } })) },
-    });
-    expect(await editor.initialize()).toMatchObject({ hoverProvider: true, completionProvider: {} });
-    const published = editor.diagnostics("file:///a.css");
-    const at = editor.open("file:///a.css", "css", "/* 🙂 */ b { color: |red }\n.empty {}\n");
-    expect(await published).toMatchObject([{ code: "emptyRules", severity: 1, range: { start: { line: 1 } } }]);
-    expect(editor.asked).toEqual([
-      ["workspace/configuration", 0, { items: [{ scopeUri: "file:///a.css", section: "css" }] }],
-    ]);
-    const { items } = await editor.peer.request("textDocument/completion", at);
-    expect(items.map(({ label }) => label)).toContain("rebeccapurple");
-    const { contents } = await editor.peer.request("textDocument/hover", at);
-    expect(contents).toMatchObject({ value: expect.stringContaining("color") });
-    expect(await editor.leave()).toEqual({
-      answer: null,
-      end: { code: 1000, reason: "the command exited with code 0" },
-    });
-  });
+  it.each([
+    ["reciproc bridge", ourBridge],
+    ["vscode-ws-jsonrpc", theirBridge],
+  ])(
+    "behind %s is begun, asks for its settings, publishes, completes, explains, and takes leave",
+    async (_, bridge) => {
+      const settings = { lint: { emptyRules: "error" } };
+      const methods: Methods = { "workspace/configuration": ({ items }) => items.map(() => settings) };
+      await using editor = await openEditor("css", { methods }, bridge);
+      expect(await editor.initialize()).toMatchObject({ hoverProvider: true, completionProvider: {} });
+      const published = editor.diagnostics("file:///a.css");
+      const at = editor.open("file:///a.css", "css", "/* 🙂 */ b { color: |red }\n.empty {}\n");
+      expect(await published).toMatchObject([{ code: "emptyRules", severity: 1, range: { start: { line: 1 } } }]);
+      expect(editor.asked).toEqual([
+        ["workspace/configuration", 0, { items: [{ scopeUri: "file:///a.css", section: "css" }] }],
+      ]);
+      const { items } = await editor.peer.request("textDocument/completion", at);
+      expect(items.map(({ label }) => label)).toContain("rebeccapurple");
+      const { contents } = await editor.peer.request("textDocument/hover", at);
+      expect(contents).toMatchObject({ value: expect.stringContaining("color") });
+      const { answer, end } = await editor.leave();
+      expect(answer).toBe(null);
+      // vscode-ws-jsonrpc closes without a code.
+      expect(end).toEqual(
+        bridge === ourBridge ? { code: 1000, reason: "the command exited with code 0" } : { code: 1005, reason: "" },
+      );
+    },
+  );
 
   it("is asked for diagnostics, and asks to be asked again: a request without params", async () => {
     const refreshed = gate<unknown>();
