@@ -7,7 +7,8 @@ import { utf8Bytes } from "./codec.js";
 export interface Slot {
   /** Whether an answer fits; what fits must be put. */
   fits(text: string): boolean;
-  put(text: string): void;
+  /** `onSent` is called once what holds the answer has been sent. */
+  put(text: string, onSent?: () => void): void;
   leaveOut(): void;
 }
 
@@ -15,6 +16,7 @@ export interface Slot {
 export class BatchReply {
   readonly #answers: (string | undefined)[] = [];
   readonly #send: (text: string) => void;
+  #onSent: (() => void)[] | undefined;
   #bytesLeft: number;
   /** Answers that are still to come, and one for whoever reserves the places. */
   #waiting = 1;
@@ -31,8 +33,9 @@ export class BatchReply {
     const index = this.#answers.push(undefined) - 1;
     return {
       fits: (text) => this.#fits(text),
-      put: (text) => {
+      put: (text, onSent) => {
         this.#answers[index] = text;
+        if (onSent !== undefined) (this.#onSent ??= []).push(onSent);
         this.#countDown();
       },
       leaveOut: () => this.#countDown(),
@@ -56,5 +59,6 @@ export class BatchReply {
     if (--this.#waiting > 0) return;
     const answers = this.#answers.filter((answer) => answer !== undefined);
     if (answers.length > 0) this.#send(`[${answers.join(",")}]`);
+    for (const tell of this.#onSent ?? []) tell();
   }
 }

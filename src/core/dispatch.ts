@@ -117,11 +117,14 @@ export class Dispatcher {
     for (const context of this.calls()) CallContext.abort(context, reason);
   }
 
-  /** Sends an answer, or an error in its place when it is too large. */
-  reply(id: Id, text: string, slot: Slot | undefined): void {
+  /** Sends an answer, or an error in its place when it is too large. `onSent` is told, once it has left, which of them it was. */
+  reply(id: Id, text: string, slot: Slot | undefined, onSent?: (isWhole: boolean) => void): void {
     const { maxReplyBytes } = this.#settings.limits;
-    if (slot === undefined) this.#host.send(exceeds(text, maxReplyBytes) ? tooLarge(id, maxReplyBytes) : text);
-    else slot.put(slot.fits(text) ? text : tooLarge(id, maxReplyBytes));
+    const fits = slot === undefined ? !exceeds(text, maxReplyBytes) : slot.fits(text);
+    const reply = fits ? text : tooLarge(id, maxReplyBytes);
+    if (slot !== undefined) return slot.put(reply, onSent && (() => onSent(fits)));
+    this.#host.send(reply);
+    onSent?.(fits);
   }
 
   /** Calls the handler. Until it returns, the call is among those that starts: a handler may close its own peer. */
@@ -235,7 +238,7 @@ export class Dispatcher {
   #refuse(context: CallContext, error: unknown, slot: Slot | undefined): void {
     const aborted = CallContext.abortReason(context);
     if (aborted !== undefined) return this.#cancelled(context, error, aborted.reason, slot);
-    CallContext.answer(context);
+    CallContext.answer(context, false);
     this.refuse(context.id!, error, slot);
   }
 
@@ -243,7 +246,7 @@ export class Dispatcher {
   #cancelled(context: CallContext, error: unknown, reason: unknown, slot: Slot | undefined): void {
     if (error !== reason && !isAbortError(error)) this.#host.report(error);
     const text = this.#isUnwanted(context) ? undefined : encodeError(context.id!, CANCELLED);
-    this.#finish(context, text, slot);
+    this.#finish(context, text, slot, false);
   }
 
   /** Whether no answer may be sent: in some dialects a cancelled call gets none. */
@@ -251,10 +254,10 @@ export class Dispatcher {
     return CallContext.abortReason(context) !== undefined && !this.#settings.dialect.cancel.isAnswered;
   }
 
-  #finish(context: CallContext, text: string | undefined, slot: Slot | undefined): void {
-    CallContext.answer(context);
+  #finish(context: CallContext, text: string | undefined, slot: Slot | undefined, isResult = text !== undefined): void {
+    const onSent = CallContext.answer(context, isResult);
     if (text === undefined) slot?.leaveOut();
-    else this.reply(context.id!, text, slot);
+    else this.reply(context.id!, text, slot, onSent);
   }
 }
 

@@ -89,6 +89,7 @@ export class Server<
     const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
     this.#gate = new Gate(checked.gate, {
       maxFrameBytes: this.#settings.limits.maxMessageBytes + PACK_OVERHEAD_BYTES,
+      answersPings: true,
       chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
       admit: (webSocket, data, request, protocol) => this.#welcome(webSocket, data as D, request, protocol),
       refused: (refusal, request) => tell(this, "refuse", [refusal, request], (error) => this.#report(error)),
