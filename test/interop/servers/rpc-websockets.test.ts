@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Server } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../../src/node.js";
+import { stranger } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
@@ -62,6 +63,13 @@ describe("an rpc-websockets server", () => {
     for (let i = 0; i <= 100; i++) foreign.server.emit("tick", i);
     expect(await strict.closed).toMatchObject({ code: 1008 });
     expect(await patient.request("add", [1, 2])).toBe(3);
+  });
+
+  it("answers no call of id 0, which is why ours count from 1", async () => {
+    await using foreign = await start();
+    using bare = await stranger(foreign.url);
+    for (const id of [0, 1]) bare.webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [id] }));
+    expect(await bare.next()).toEqual({ jsonrpc: "2.0", id: 1, result: [1] });
   });
 
   it("answers an inherited name with an error of its own, and we show that", async () => {
