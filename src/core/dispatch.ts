@@ -18,6 +18,8 @@ export interface Host {
   report(error: unknown): void;
   /** Takes a notification that nobody handles. */
   unhandled(method: string, params: unknown): void;
+  /** Told when the last handler that ran has ended and is answered. */
+  idle?: (() => void) | undefined;
 }
 
 /** The incoming calls of one peer. */
@@ -42,6 +44,11 @@ export class Dispatcher {
   /** Handlers that run, notifications' included. */
   get running(): number {
     return this.#running.size;
+  }
+
+  /** Requests among them: each is still owed its answer. */
+  get owed(): number {
+    return this.#requests;
   }
 
   /** Adds a handler for this peer alone, over one that `methods` may hold. */
@@ -118,6 +125,7 @@ export class Dispatcher {
         if (!this.#running.delete(context)) return;
         this.#requests -= weight;
         end(outcome);
+        if (this.#running.size === 0) this.#host.idle?.();
       };
     try {
       // An async function would cost one more promise for every call.

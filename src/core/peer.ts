@@ -115,11 +115,12 @@ export let sendShared: (peer: AnyPeer, message: SharedMessage) => boolean;
 /** Closes with any code, 1001 and 1008 included. For the server. */
 export let endPeer: (peer: AnyPeer, code: number, reason: string) => void;
 
-/** How full a peer's tables are. For tests that assert emptiness. */
+/** How full a peer's tables are. For tests that assert emptiness, and for the server. */
 export let inspect: (peer: AnyPeer) => {
   pending: number;
   openBatches: number;
   running: number;
+  owed: number;
   malformed: number;
   unmatched: number;
 };
@@ -162,8 +163,12 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       report: (error) => this.#report(error),
       unhandled: (method, params) => this.#tell("notification", method, params),
       end: (code, reason) => this.#end(code, reason),
+      idle: transport.idle && (() => transport.idle!()),
     };
-    this.#out = new Outgoing(this.#line, this, this.#settings);
+    const { answersOnly } = transport;
+    // To this side's calls it is as if the connection had ended before they began.
+    const line = answersOnly === undefined ? this.#line : { ...this.#line, ended: answersOnly, send: () => false };
+    this.#out = new Outgoing(line, this, this.#settings);
     this.#in = new Dispatcher(this.#line, this, this.#settings);
     this.#router = new Router(this.#line, this.#in, this.#out.pending, this.#settings.limits);
     transport.start({
@@ -288,7 +293,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   #finish(info: CloseInfo): void {
     if (this.#closeInfo !== undefined) return;
     this.#closeInfo = info;
-    this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
+    // Not made in vain: an error notes the stack, which is dear.
+    if (this.#line.ended === undefined)
+      this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
     this.#tell("close", info);
     this.#resolveClosed?.(info);
   }
@@ -318,6 +325,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       pending: peer.#out.pending.size,
       openBatches: peer.#out.pending.openBatches,
       running: peer.#in.running,
+      owed: peer.#in.owed,
       ...peer.#router.counts(),
     });
   }

@@ -36,6 +36,10 @@ export interface Transport {
   sendShared?(message: SharedMessage): boolean;
   /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
   close(code?: number, reason?: string): void;
+  /** Why nothing but answers can be sent, where that is so: no notification of this side's is taken, and every call rejects with it as its cause. */
+  readonly answersOnly?: Error;
+  /** Told when nothing that came in runs any more. */
+  idle?(): void;
 }
 
 /** A frame for many sockets. The first that needs its bytes makes them, the others write the same. */
