@@ -14,6 +14,8 @@ export const ErrorCode = {
   InvalidParams: -32602,
   /** The handler failed, or its result has no JSON form. The details stay on its side. */
   InternalError: -32603,
+  /** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
+  RequestTooLarge: -32007,
   /** The reply would exceed `maxReplyBytes`. */
   ResponseTooLarge: -32008,
   /** More requests are in flight than `maxInFlight` allows. */
