@@ -14,6 +14,12 @@ export const ErrorCode = {
   InvalidParams: -32602,
   /** The handler failed, or its result has no JSON form. The details stay on its side. */
   InternalError: -32603,
+  /** The caller cancelled the request, and its handler ended without a result (Language Server Protocol). */
+  RequestCancelled: -32800,
+  /** A stream is read that is not there, or no longer (StreamJsonRpc). */
+  NoSuchStream: -32001,
+  /** The peer has as many subscriptions open as `maxPerPeer` allows. */
+  TooManySubscriptions: -32006,
   /** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
   RequestTooLarge: -32007,
   /** The reply would exceed `maxReplyBytes`. */

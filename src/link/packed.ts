@@ -4,7 +4,7 @@
  * Each direction is plain until its own sender's hello. So a server that agreed to the subprotocol without knowing it, and
  * a client that never says hello, are spoken to plainly.
  */
-import type { Receiver, SharedMessage, Socket, Transport } from "../core/transport.js";
+import type { Receiver, SharedMessage, Socket, Traffic, Transport } from "../core/transport.js";
 
 /** The subprotocol's name. */
 export const PROTOCOL = "reciproc.v1";
@@ -47,6 +47,19 @@ export class PackedLink implements Transport {
     socket.maxFrameBytes += PACK_OVERHEAD_BYTES;
     // The server speaks first: it costs nothing, and a client that knows the protocol learns of it at once.
     if (role === "server" || isGreeted) this.#sayHello();
+  }
+
+  get unsentBytes(): number {
+    return this.#socket.unsentBytes + this.#pack.length;
+  }
+
+  get traffic(): Traffic | undefined {
+    return this.#socket.traffic;
+  }
+
+  /** Who said hello is one of us, or speaks as we do. */
+  get isOurs(): boolean {
+    return this.#packs;
   }
 
   start(receiver: Receiver): void {

@@ -27,6 +27,8 @@ import {
 export interface GateOwner {
   /** Longest incoming frame, in bytes; `ws` stops a longer one before it is gathered. */
   readonly maxFrameBytes: number;
+  /** Whether it answers pings itself, with a bound, which `ws` does not have. */
+  readonly answersPings?: boolean;
   /** Chooses the subprotocol among those a client offers; `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /** Takes a connection that was let in. `data` is what `authenticate` answered, `protocol` the subprotocol, empty for none. */
@@ -76,6 +78,7 @@ export class Gate {
       perMessageDeflate: false,
       maxPayload: owner.maxFrameBytes,
       closeTimeout: CLOSE_TIMEOUT_MS,
+      autoPong: owner.answersPings !== true,
       // Left to itself, `ws` agrees to any subprotocol it never heard of.
       handleProtocols: (offered) => owner.chooseProtocol(offered) ?? false,
     } as ServerOptions);

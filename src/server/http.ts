@@ -5,8 +5,8 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { encodeError } from "../core/codec.js";
 import { ErrorCode } from "../core/errors.js";
-import { endPeer, inspect, type AnyPeer } from "../core/peer.js";
 import type { CloseInfo, Receiver, Transport } from "../core/transport.js";
+import { endPeer, inspect, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
@@ -144,12 +144,13 @@ export class Posts {
 /** One for all requests. */
 const NO_CALLS = new Error("the call came by HTTP POST, and whoever made it cannot be called back");
 
-/** The transport of one request: it takes one message, and the reply to it. */
+/** The transport of one request: it brings one message, and takes the reply to it and nothing else. */
 class OneShot implements Transport {
   readonly answersOnly = NO_CALLS;
   readonly #exchange: Exchange;
   #receiver!: Receiver;
   #peer!: AnyPeer;
+  #isReplied = false;
   #isEnded = false;
 
   constructor(exchange: Exchange) {
@@ -166,17 +167,13 @@ class OneShot implements Transport {
   /** Hands over the one message. Where it is owed no answer, that is said at once, and its handlers run on. */
   hand(body: Body, peer: AnyPeer): void {
     this.#peer = peer;
-    if ("text" in body) this.#receiver.receive(body.text);
-    else this.#receiver.dispatch(body.value);
-    const { owed, running } = inspect(peer);
-    if (owed === 0) this.#exchange.answer(204, {});
-    if (running === 0) this.idle();
+    const reply = (text: string | undefined): void => this.#reply(text);
+    if ("text" in body) this.#receiver.receive(body.text, reply);
+    else this.#receiver.dispatch(body.value, reply);
   }
 
-  send(text: string): boolean {
-    if (this.#exchange.isOver) return false;
-    this.#exchange.answer(200, JSON_TEXT, text);
-    return true;
+  send(): boolean {
+    return false;
   }
 
   close(code = 1000, reason = ""): void {
@@ -186,8 +183,16 @@ class OneShot implements Transport {
     this.#end({ code, reason });
   }
 
+  /** The peer is done when it has replied and no handler runs. */
   idle(): void {
-    endPeer(this.#peer, 1000, "");
+    if (this.#isReplied && inspect(this.#peer).running === 0) endPeer(this.#peer, 1000, "");
+  }
+
+  #reply(text: string | undefined): void {
+    if (text === undefined) this.#exchange.answer(204, {});
+    else this.#exchange.answer(200, JSON_TEXT, text);
+    this.#isReplied = true;
+    this.idle();
   }
 
   #end(info: CloseInfo): void {

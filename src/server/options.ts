@@ -1,8 +1,10 @@
 /** The options of `serve`, except what needs the server's own type, and their check. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
+import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
-import { checkKnown } from "../core/limits.js";
+import type { HeartbeatTimes } from "../core/heartbeat.js";
+import { checkKnown, checkTimeout } from "../core/limits.js";
 import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
@@ -40,6 +42,11 @@ export interface GateOptions {
   hosts?: readonly string[] | undefined;
   /** What this server and each of its peers accept. */
   limits?: Partial<ServerLimits> | undefined;
+  /**
+   * Asks each peer that said nothing for `intervalMs` for a sign of life (a WebSocket ping), and cuts it when none has come by
+   * `deadAfterMs`. Default 25,000 and 45,000 ms; `false` never asks, and a peer whose cable is pulled stays for ever.
+   */
+  heartbeat?: { intervalMs?: number | undefined; deadAfterMs?: number | undefined } | false | undefined;
 }
 
 /** Where a gate listens and whom it lets in, after checking. */
@@ -56,8 +63,11 @@ export interface GateSettings extends OriginRules {
 export interface CheckedOptions {
   readonly gate: GateSettings;
   readonly link: "packed" | "plain";
+  readonly heartbeat: HeartbeatTimes | undefined;
   /** What goes to every peer. */
   readonly peer: AnyOptions;
+  /** The dialects that a client may choose among by subprotocol; the first is for who chooses none. Empty for the default. */
+  readonly dialects: readonly Dialect[];
 }
 
 const KNOWN = {
@@ -70,15 +80,30 @@ const KNOWN = {
   authenticate: 0,
   origins: 0,
   hosts: 0,
+  heartbeat: 0,
   ...PEER_OPTIONS,
 };
 
 /** Throws a `TypeError` that names the option, the rule and the value. */
 export function checkOptions(
-  options: GateOptions & { authenticate?: Authenticate } & Omit<AnyOptions, "limits">,
+  options: GateOptions & { authenticate?: Authenticate; dialect?: unknown } & Omit<AnyOptions, "limits" | "dialect">,
 ): CheckedOptions {
   checkKnown("options", options, KNOWN);
-  const { port, host, server, noServer, path, link, authenticate, origins, hosts, limits, ...peer } = options;
+  const {
+    port,
+    host,
+    server,
+    noServer,
+    path,
+    link,
+    authenticate,
+    origins,
+    hosts,
+    limits,
+    heartbeat,
+    dialect,
+    ...peer
+  } = options;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
@@ -96,9 +121,22 @@ export function checkOptions(
       hosts: checkHosts(hosts),
       limits: split.own,
     },
+    heartbeat: checkHeartbeat(heartbeat),
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
     peer: { ...peer, limits: split.peers },
+    // Each is checked where the settings of its peers are made.
+    dialects: Array.isArray(dialect) ? dialect : dialect === undefined ? [] : [dialect as Dialect],
   };
+}
+
+function checkHeartbeat(given: GateOptions["heartbeat"]): HeartbeatTimes | undefined {
+  if (given === false) return undefined;
+  if (given !== undefined) checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
+  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given ?? {};
+  checkTimeout("heartbeat.intervalMs", intervalMs);
+  checkTimeout("heartbeat.deadAfterMs", deadAfterMs);
+  if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };
+  throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}, and finite`, deadAfterMs);
 }
 
 function check<T>(name: string, rule: string, value: T, holds: (value: NonNullable<T>) => boolean): T {

@@ -5,12 +5,15 @@ import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import { CallContext } from "../core/context.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
-import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../core/peer.js";
-import { Settings } from "../core/settings.js";
+import type { Owner, Settings } from "../core/settings.js";
+import type { Dialect } from "../core/dialect.js";
+import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
 import { tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL } from "../link/packed.js";
 import { plain } from "../link/plain.js";
+import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer/peer.js";
+import { settingsOf } from "../peer/settings.js";
 import { WsSocket } from "../sockets/ws.js";
 import { Gate } from "./gate.js";
 import { Posts } from "./http.js";
@@ -31,7 +34,13 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
 /** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? { authenticate?: Authentication<D>["authenticate"] | undefined } : Authentication<D>) &
-  Options<L, ServerContext<L, R, D>>;
+  Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
+    /**
+     * How cancels and progress are spelled, as for a peer. Of several, the subprotocol that a client offers chooses (`mcp`
+     * for `mcp`), and the first is for who offers none.
+     */
+    dialect?: Dialect | readonly Dialect[] | undefined;
+  };
 
 /** What a server emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
@@ -54,24 +63,34 @@ export class Server<
   /** All open peers. */
   readonly peers: Group<L, R, D>;
   readonly #settings: Settings;
+  /** The settings of those who chose a dialect by its subprotocol. */
+  readonly #settingsBy = new Map<string, Settings>();
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
   /** Peers of one HTTP request each. */
   readonly #callers = new WeakSet<AnyPeer>();
   readonly #gate: Gate;
   readonly #posts: Posts;
+  readonly #heartbeat: HeartbeatTimes | undefined;
   #closed: Promise<void> | undefined;
 
   /** Use `serve`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, D>) {
     super();
     const checked = checkOptions(options as never);
-    this.#settings = new Settings(checked.peer, {
+    const owner: Owner = {
       Context: contextOf(this),
       failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
-    });
+    };
+    this.#settings = settingsOf({ ...checked.peer, dialect: checked.dialects[0] }, owner);
+    for (const dialect of checked.dialects) {
+      const settings = settingsOf({ ...checked.peer, dialect }, owner);
+      if (dialect.subprotocol !== undefined) this.#settingsBy.set(dialect.subprotocol, settings);
+    }
+    this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
+    const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
     const { maxMessageBytes } = this.#settings.limits;
     const both = {
       refused: (refusal: Refusal, request: IncomingMessage) =>
@@ -81,7 +100,8 @@ export class Server<
     this.#gate = new Gate(checked.gate, {
       ...both,
       maxFrameBytes: maxMessageBytes + PACK_OVERHEAD_BYTES,
-      chooseProtocol: (offered) => (checked.link === "packed" && offered.has(PROTOCOL) ? PROTOCOL : undefined),
+      answersPings: true,
+      chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
       admit: (webSocket, data, request, protocol) => this.#welcome(webSocket, data as D, request, protocol),
       request: (request, response) => this.#posts.handle(request, response, true),
     });
@@ -105,7 +125,11 @@ export class Server<
 
   /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
   accept(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data);
+    return this.#accept(transport, data, this.#settings);
+  }
+
+  #accept(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
+    const peer = this.#makePeer(transport, data, settings);
     if (peer.state === "open") this.#peers.add(peer);
     if (this.#closed !== undefined) endPeer(peer, 1001, CLOSING);
     return peer;
@@ -143,16 +167,16 @@ export class Server<
     return this.#gate.listen();
   }
 
-  #makePeer(transport: Transport, data: D): Peer<L, R, D> {
+  #makePeer(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
     // The settings stand for the options they were made of; a server's context has more than a peer's.
-    const peer = new Peer<L, R, D>(transport, this.#settings as never);
+    const peer = new Peer<L, R, D>(transport, settings as never);
     peer.data = data;
     return peer;
   }
 
   /** Makes the peer of one HTTP request: it is among no others, for nothing can be sent to it. */
   #receive(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data);
+    const peer = this.#makePeer(transport, data, this.#settings);
     this.#callers.add(peer);
     return peer;
   }
@@ -166,7 +190,12 @@ export class Server<
 
   #welcome(webSocket: WebSocket, data: D, request: IncomingMessage, protocol: string): void {
     const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
-    const peer = this.accept(protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket), data);
+    if (this.#heartbeat !== undefined) {
+      const heartbeat = new Heartbeat(socket, this.#heartbeat);
+      webSocket.once("close", () => heartbeat.stop());
+    }
+    const link = protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket);
+    const peer = this.#accept(link, data, this.#settingsBy.get(protocol) ?? this.#settings);
     tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
   }
 

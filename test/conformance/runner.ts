@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
 import { ConnectionLostError, ProtocolError, RpcError } from "../../src/core/errors.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import type { PeerLimits } from "../../src/core/limits.js";
 import { methodSets } from "./methods.js";
 import type { Wire, WireOptions } from "./wires.js";

@@ -1,7 +1,7 @@
 /** Three ways for a raw stranger to reach a serving peer: text passed in memory, frames of a real `ws` client, and HTTP POST. */
 import { WebSocket } from "ws";
 import type { AnyMethods } from "../../src/core/contract.js";
-import { Peer, type AnyPeer, type PeerOptions } from "../../src/core/peer.js";
+import { Peer, type AnyPeer, type PeerOptions } from "../../src/peer/peer.js";
 import { peerLimits } from "../../src/core/limits.js";
 import { plain } from "../../src/link/plain.js";
 import { serve } from "../../src/node.js";

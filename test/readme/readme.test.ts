@@ -3,8 +3,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Peer } from "../../src/index.js";
+import { connect } from "../../src/node.js";
 import { launch } from "../browser/chromium.js";
 import { startSite } from "../browser/site.js";
+import { gate } from "../support/turns.js";
 import { clean, compile, extract, folder, Running } from "./examples.js";
 
 beforeAll(async () => {
@@ -15,7 +17,6 @@ afterAll(clean);
 
 /** A server's example says nothing when it listens, or something else: ask the port. */
 async function listening(port: number): Promise<void> {
-  const { connect } = await import("../../src/node.js");
   for (let tries = 100; ; tries--) {
     try {
       return await (await connect(`ws://localhost:${port}`)).close();
@@ -70,6 +71,24 @@ describe("the README", () => {
     expect(await ada.line(/hello/)).toBe("Bob: hello");
     expect(await bob.line(/hello/)).toBe("Bob: hello");
     await Promise.all([ada.stop(), bob.stop()]);
+    await server.stop();
+  });
+
+  it("has subscriptions that run as they stand", async () => {
+    const server = new Running("blocks-server.js");
+    const url = (await server.line(/listening/)).replace("listening on ", "");
+    const pushes: unknown[] = [];
+    const third = gate();
+    await using peer = await connect(url, {
+      link: "plain",
+      methods: { eth_subscription: (push) => void (pushes.push(push) === 3 && third.resolve()) },
+    });
+    const id = await peer.request("eth_subscribe", ["newHeads"]);
+    await third.promise;
+    const [{ result }] = pushes as [{ result: { number: number } }];
+    expect(pushes).toEqual([0, 1, 2].map((i) => ({ subscription: id, result: { number: result.number + i } })));
+    expect(await peer.request("eth_unsubscribe", [id])).toBe(true);
+    expect(await peer.request("eth_unsubscribe", [id])).toBe(false);
     await server.stop();
   });
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { connect as connectTcp, type Socket } from "node:net";
 import { describe, expect, it, vi } from "vitest";
-import { serve, type CloseInfo, type Server } from "../../src/node.js";
+import { RpcError, serve, Subscriptions, type CloseInfo, type Server } from "../../src/node.js";
 import { bareHttp, portOf, readAnswer, type Answer } from "../support/network.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -539,6 +539,128 @@ describe("the peer of a POST", () => {
     await using server = await serve({ port: 0, limits: { maxMalformedPerMinute: 2 }, methods });
     expect(await read(await post(server, [1, 2]))).toMatchObject([200, [{}, {}]]);
     expect((await post(server, [1, 2, 3])).status).toBe(500);
+  });
+});
+
+describe("a feature that needs more than one reply", () => {
+  it("is a stream: all of it is the reply", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async *count([to]: [number]) {
+          for (let n = 1; n <= to; n++) {
+            // Slower than it is read, at times.
+            if (n % 100 === 0) await turn();
+            yield n;
+          }
+        },
+        async *empty() {},
+      },
+    });
+    const numbers = Array.from({ length: 20_000 }, (_, i) => i + 1);
+    expect(await read(await post(server, request(1, "count", [3])))).toEqual([200, result(1, { values: [1, 2, 3] })]);
+    expect(await read(await post(server, request(1, "count", [20_000])))).toEqual([
+      200,
+      result(1, { values: numbers }),
+    ]);
+    expect(await read(await post(server, [request(1, "count", [1]), request(2, "empty")]))).toEqual([
+      200,
+      [result(1, { values: [1] }), result(2, {})],
+    ]);
+  });
+
+  it("is a stream without an end: it is too large a reply, and its source is told to stop", async () => {
+    const stopped = gate<boolean>();
+    await using server = await serve({
+      port: 0,
+      limits: { maxReplyBytes: 100_000 },
+      methods: {
+        async *endless(_params: unknown, { signal }: { signal: AbortSignal }) {
+          try {
+            for (;;) yield "x".repeat(1000);
+          } finally {
+            stopped.resolve(signal.aborted);
+          }
+        },
+      },
+    });
+    expect(await read(await post(server, request(1, "endless")))).toEqual([
+      200,
+      failure(1, -32008, "Response is too large", { maxReplyBytes: 100_000 }),
+    ]);
+    expect(await stopped.promise).toBe(true);
+  });
+
+  it("is a stream that fails: the error is the reply", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async *failing() {
+          yield "x".repeat(70_000);
+          await turn();
+          throw new RpcError(7, "no more");
+        },
+      },
+    });
+    expect(await read(await post(server, request(1, "failing")))).toEqual([200, failure(1, 7, "no more")]);
+  });
+
+  it("is a stream whose client goes away: its source is told to stop", async () => {
+    const started = gate();
+    const stopped = gate<boolean>();
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async *slow(_params: unknown, { signal }: { signal: AbortSignal }) {
+          yield 1;
+          started.resolve();
+          await once(signal, "abort");
+          stopped.resolve(signal.aborted);
+        },
+      },
+    });
+    const socket = await write(server.url, postText(server.url, JSON.stringify(request(1, "slow"))));
+    await started.promise;
+    socket.destroy();
+    expect(await stopped.promise).toBe(true);
+  });
+
+  it("is a stream inside a result: that is refused, and the error event says why", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: { both: (_params, { peer }) => ({ log: peer.offer([1, 2]) }) },
+    });
+    const { errors } = listen(server);
+    expect(await read(await post(server, request(1, "both")))).toEqual([200, failure(1, -32603, "Internal error")]);
+    expect(errors).toEqual([expect.objectContaining({ message: "nobody could read a stream out of an answer" })]);
+  });
+
+  it("is progress: reporting it does nothing", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async work(_params, { progress }) {
+          progress(50);
+          await turn();
+          progress(100);
+          return "done";
+        },
+      },
+    });
+    expect(await read(await post(server, request(1, "work", { workDoneToken: 1 })))).toEqual([200, result(1, "done")]);
+  });
+
+  it("is a subscription: it is refused", async () => {
+    const heads = new Subscriptions({ method: "eth_subscription" });
+    await using server = await serve({
+      port: 0,
+      methods: { eth_subscribe: (_params, context) => heads.open(context).id },
+    });
+    expect(await read(await post(server, request(1, "eth_subscribe", ["newHeads"])))).toEqual([
+      200,
+      failure(1, -32601, "Notifications not supported"),
+    ]);
+    expect(heads.size).toBe(0);
   });
 });
 

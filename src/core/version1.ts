@@ -1,0 +1,51 @@
+/** JSON-RPC 1.0, understood where the application asks for it: messages have no `jsonrpc`, and a notification's id is null. */
+import type { Slot } from "./batch.js";
+import { exceeds } from "./codec.js";
+import type { Unchecked } from "./message.js";
+
+/**
+ * Rewrites a message of version 1.0 in place as what version 2.0 says for the same; false when it is none. Version 1.0
+ * sends `result` and `error` together, one of them null.
+ */
+export function fromVersion1(value: unknown): boolean {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || "jsonrpc" in value) return false;
+  const message: Unchecked = value;
+  message.jsonrpc = "2.0";
+  if (message.method !== undefined) {
+    if (message.id === null) delete message.id;
+  } else if (message.error !== undefined && message.error !== null && message.result === null) delete message.result;
+  return true;
+}
+
+/** Answers in kind. */
+export class Version1Slot implements Slot {
+  readonly #send: (text: string) => void;
+  readonly #maxBytes: number;
+  readonly #inner: Slot | undefined;
+
+  constructor(send: (text: string) => void, maxBytes: number, inner: Slot | undefined) {
+    this.#send = send;
+    this.#maxBytes = maxBytes;
+    this.#inner = inner;
+  }
+
+  fits(text: string): boolean {
+    return this.#inner?.fits(toVersion1(text)) ?? !exceeds(toVersion1(text), this.#maxBytes);
+  }
+
+  put(text: string, onSent?: () => void): void {
+    if (this.#inner !== undefined) return this.#inner.put(toVersion1(text), onSent);
+    this.#send(toVersion1(text));
+    onSent?.();
+  }
+
+  leaveOut(): void {
+    this.#inner?.leaveOut();
+  }
+}
+
+/** The same reply as version 1.0 writes it. */
+function toVersion1(reply: string): string {
+  const { id, result = null, error = null } = JSON.parse(reply) as Unchecked;
+  return JSON.stringify({ id, result, error });
+}

@@ -1,0 +1,163 @@
+/** Cancelling, progress and streams of one connection, as its dialect spells them. */
+import { encodeNotification } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
+import { CallContext } from "../core/context.js";
+import type { Conventions } from "../core/conventions.js";
+import type { CallOptions } from "../core/contract.js";
+import type { Dialect, ProgressToken } from "../core/dialect.js";
+import type { Slot } from "../core/batch.js";
+import { expected } from "../core/errors.js";
+import type { Id, NotificationMessage, RequestMessage } from "../core/message.js";
+import type { PendingCall } from "../core/pending.js";
+import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
+
+/** The methods that these features take, in that dialect. */
+export function controlsOf({ cancel, progress }: Dialect): ReadonlySet<string> {
+  return new Set([cancel.method, progress.method, NEXT, ABORT]);
+}
+
+/** What a connection has beyond JSON-RPC 2.0. */
+export class Features implements Conventions {
+  readonly #connection: Connection;
+  readonly #dialect: Dialect;
+  /** Calls that ask for reports by a token other than their id. */
+  #asked: Map<ProgressToken, PendingCall> | undefined;
+  #streams: Streams | undefined;
+  /** Whether this side reads streams, and so may cancel what opens them wherever they are understood. */
+  #reads = false;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    this.#dialect = connection.settings.dialect;
+  }
+
+  cancel(call: PendingCall, reason: unknown): void {
+    const { cancel } = this.#dialect;
+    if (!this.#connection.speaksDialect && !this.#reads) return;
+    if (cancel.exempt?.includes(call.method)) return;
+    try {
+      this.#connection.send(encodeNotification(cancel.method, cancel.params(call.id, reason)));
+    } catch (error) {
+      this.#connection.report(error);
+    }
+  }
+
+  askProgress(call: PendingCall, params: unknown): unknown {
+    if (!this.#connection.speaksDialect) return params;
+    const { progress } = this.#dialect;
+    const token = progress.tokenIn(params);
+    if (token === undefined) return progress.withToken(byName(params), call.id);
+    const asked = (this.#asked ??= new Map());
+    if (asked.has(token)) throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
+    asked.set(token, call);
+    whenSettled(call, () => asked.delete(token));
+    return params;
+  }
+
+  reporter(context: CallContext, params: unknown): (value: unknown) => void {
+    const { progress } = this.#dialect;
+    const token = progress.tokenIn(params);
+    if (token === undefined || context.id === undefined) return () => {};
+    return (value) => {
+      if (CallContext.isAnswered(context) || CallContext.abortReason(context) !== undefined) return;
+      this.#connection.send(encodeNotification(progress.method, progress.params(token, value)));
+    };
+  }
+
+  control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean {
+    const { method, params } = message;
+    if ("id" in message) return method === NEXT && this.#next(message.id, params, slot);
+    if (method === ABORT) this.#streams?.abort(params);
+    else if (method === this.#dialect.cancel.method) this.#cancelled(params);
+    else return method === this.#dialect.progress.method && this.#reported(params);
+    return true;
+  }
+
+  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
+    return this.#openStreams().serve(source, context);
+  }
+
+  encode(call: PendingCall | undefined, encode: () => string): string {
+    return this.#openStreams().encode(call, encode);
+  }
+
+  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
+    this.#reads = true;
+    return this.#openStreams().call(method, params, options);
+  }
+
+  iterate(stream: unknown): AsyncIterable<unknown> {
+    return this.#openStreams().iterate(stream);
+  }
+
+  offer(source: unknown): object {
+    this.#connection.offering = this;
+    return this.#openStreams().offer(source);
+  }
+
+  end(reason: unknown): void {
+    this.#streams?.end(reason);
+  }
+
+  counts(): { streams: number; progress: number } {
+    return { streams: this.#streams?.size ?? 0, progress: this.#asked?.size ?? 0 };
+  }
+
+  #openStreams(): Streams {
+    return (this.#streams ??= new Streams(this.#connection));
+  }
+
+  #next(id: Id, params: unknown, slot: Slot | undefined): boolean {
+    const { incoming } = this.#connection;
+    this.#openStreams()
+      .next(id, params)
+      .then(
+        (text) => incoming.reply(id, text, slot),
+        (error: unknown) => incoming.refuse(id, error, slot),
+      );
+    return true;
+  }
+
+  /** The caller of a call here no longer waits. One that nobody knows stores nothing. */
+  #cancelled(params: unknown): void {
+    const { cancel } = this.#dialect;
+    const id = cancel.idOf(params);
+    if (id === undefined) return;
+    const reason = abortError("the caller cancelled");
+    // More than one may run under the same id: all of them are meant.
+    for (const context of this.#connection.incoming.calls()) {
+      if (context.id === id && !cancel.exempt?.includes(context.method)) CallContext.abort(context, reason);
+    }
+    this.#streams?.cancel(id, reason);
+  }
+
+  #reported(params: unknown): boolean {
+    const report = this.#dialect.progress.read(params);
+    if (report === undefined) return false;
+    const { pending } = this.#connection.outgoing;
+    const call = this.#asked?.get(report.token) ?? pending.get(report.token);
+    const onProgress = call?.wait.onProgress;
+    if (onProgress === undefined) return false;
+    pending.restart(call!);
+    const failed = (error: unknown): void => this.#connection.report(error);
+    try {
+      const result: unknown = onProgress(report.value);
+      if (result instanceof Promise) result.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+    return true;
+  }
+}
+
+/** The token travels among params by name; by position it has no place. */
+function byName(params: unknown): object | undefined {
+  if (params === undefined) return undefined;
+  const given = hasJsonForm(params) ? params.toJSON() : params;
+  if (typeof given === "object" && given !== null && !Array.isArray(given)) return given;
+  throw expected("params", "an object or absent where `onProgress` is given", params);
+}
+
+function hasJsonForm(value: unknown): value is { toJSON(): unknown } {
+  return typeof (value as { toJSON?: unknown } | null)?.toJSON === "function";
+}
