@@ -1,8 +1,9 @@
 /**
  * Subscriptions: a call answers with an id, and notifications that name it follow, as in Ethereum's `eth_subscribe`.
  *
- * A client learns the id from the reply. A push that comes before it names nothing the client knows, and some clients lose
- * one that they read in the same turn. Hence the rule kept here: the reply leaves first, the first push a macrotask later.
+ * A client learns the id from the reply. A push that comes before it names nothing that the client knows; one that is read
+ * in the same turn may come before whoever awaited the reply listens. Hence the rule kept here: the reply leaves first, and
+ * the first push a macrotask later.
  */
 import { customAlphabet } from "nanoid";
 import { encodeNotification } from "../core/codec.js";

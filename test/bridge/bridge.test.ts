@@ -186,6 +186,17 @@ describe("the end of the command", () => {
     expect(await pair.over).toMatchObject({ endedBy: "command", exitCode: 0 });
   });
 
+  it("delivers nothing that comes behind such a break", async () => {
+    const pair = await bridged(["incorrigible"]);
+    const { pid } = await pair.greeting();
+    pair.raw.cork();
+    pair.webSocket.send("1");
+    await eventually(() => runs(pid)).toBe(false);
+    pair.raw.uncork();
+    expect(await pair.closed).toMatchObject({ code: 1011 });
+    expect(pair.received).toEqual(["1"]);
+  });
+
   it("cuts a long reason to the 123 bytes that a close frame holds", async () => {
     const pair = await bridged(["raw", Buffer.from(`${"ü".repeat(500)}\n`).toString("hex"), "lsp"]);
     const { reason } = await pair.closed;
@@ -306,8 +317,11 @@ describe("aborting a bridge", () => {
     pair.webSocket.pause();
     await pair.untilStderr("stuck at ");
     controller.abort();
+    // The command could not go on either, and does now.
+    await pair.untilStderr("done");
+    expect(pair.server.readyState).toBe(WebSocket.CLOSING);
     await once(pair.server, "close");
-    expect(await pair.over).toMatchObject({ endedBy: "signal" });
+    expect(await pair.over).toMatchObject({ endedBy: "signal", exitCode: 0 });
   });
 
   it("ends at once when it was aborted before", async () => {

@@ -61,7 +61,7 @@ const commands = {
       await once(stdout, "drain");
       clearTimeout(waiting);
     }
-    process.exitCode = 0;
+    stderr.write("done\n");
     stdin.destroy();
   },
 
@@ -119,6 +119,13 @@ const commands = {
   /** Writes bytes and exits with 0. */
   rawExit(hex) {
     stdout.write(Buffer.from(hex, "hex"));
+  },
+
+  /** Answers, writes what is no text, and goes on with a message when its input ends. */
+  incorrigible() {
+    say({ pid: process.pid });
+    onMessage((text) => stdout.write(Buffer.concat([text, Buffer.of(10, 255, 10)])));
+    stdin.on("end", () => say("late"));
   },
 
   /** Closes its standard input and stays. */

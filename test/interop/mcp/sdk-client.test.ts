@@ -1,4 +1,4 @@
-/** Proves that an unmodified client of the MCP SDK, over its own WebSocket transport, gets from our server all that MCP promises. */
+/** Proves that an unmodified client of the MCP SDK, over its own WebSocket transport, can call, cancel, follow and be asked back by our server. */
 import {
   CreateMessageRequestSchema,
   EmptyResultSchema,

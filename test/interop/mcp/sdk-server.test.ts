@@ -1,4 +1,4 @@
-/** Proves that our client gets from an unmodified `McpServer` all that MCP promises, and that nothing it sends is refused there. */
+/** Proves that our client can call, cancel, follow and be asked back by an unmodified `McpServer`, which refuses nothing it sends. */
 import { ErrorCode as McpErrorCode, McpError } from "@modelcontextprotocol/sdk/types.js";
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import type { CallToolResult, ServerNotification } from "@modelcontextprotocol/sdk/types.js";

@@ -6,11 +6,12 @@ import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { JSONRPCMessageSchema, LATEST_PROTOCOL_VERSION, type JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
 import { expect, vi } from "vitest";
-import { WebSocket, WebSocketServer, type ServerOptions } from "ws";
+import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import { connect, mcp, serve, type AnyMethods, type Dialect, type Peer, type Server } from "../../../src/node.js";
 import { LINGER_MS } from "../../../src/core/deadlines.js";
 import type { AnyOptions } from "../../support/pair.js";
 import { expectEmpty } from "../../support/pair.js";
+import { TappedWebSocket } from "../support/tapped.js";
 
 /** Stops every clock, the SDK's and ours; what crosses the socket crosses it all the same. For after the connection is made. */
 export function stopClocks(): void {
@@ -74,15 +75,14 @@ export async function sdkClient(
   const arrived = once(server as never, "peer") as Promise<[Peer]>;
   const client = new Client({ name: "sdk", version: "3.2.1" }, { capabilities });
   prepare?.(client);
-  const wire = new Recording();
-  client.onerror = (error) => wire.errors.push(error.message);
-  let webSocket!: WebSocket;
+  const errors: string[] = [];
+  client.onerror = ({ message }) => errors.push(message);
+  let webSocket!: TappedWebSocket;
   // The SDK's transport takes the runtime's own, which Node 20 has not.
-  globalThis.WebSocket = class extends WebSocket {
-    constructor(address: string | URL, protocols?: string | string[]) {
-      super(address, protocols);
+  globalThis.WebSocket = class extends TappedWebSocket {
+    constructor(...args: any[]) {
+      super(...args);
       webSocket = this;
-      wire.record(this);
     }
   } as never;
   await client.connect(new WebSocketClientTransport(new URL(server.url)));
@@ -92,9 +92,9 @@ export async function sdkClient(
     webSocket,
     server,
     peer,
-    sent: wire.sent,
-    received: wire.received,
-    takeErrors: () => wire.takeErrors(),
+    sent: webSocket.sent,
+    received: webSocket.received,
+    takeErrors: () => errors.splice(0),
     takeServerErrors: () => serverErrors.splice(0),
     async [Symbol.asyncDispose]() {
       await client.close();
@@ -102,7 +102,7 @@ export async function sdkClient(
       await server.close();
       expectEmpty(peer);
       expect(serverErrors).toEqual([]);
-      expect(wire.takeErrors()).toEqual([]);
+      expect(errors).toEqual([]);
     },
   };
 }
@@ -128,14 +128,13 @@ export async function sdkServer(
   options: AnyOptions = {},
   listen: ServerOptions = { handleProtocols: (offered) => (offered.has("mcp") ? "mcp" : false) },
 ): Promise<SdkServer> {
-  const http = new WebSocketServer({ port: 0, host: "127.0.0.1", ...listen });
+  const http = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: TappedWebSocket as never, ...listen });
   await once(http, "listening");
-  const wire = new Recording();
+  const errors: string[] = [];
   const server = new McpServer({ name: "sdk", version: "3.2.1" }, { capabilities: { logging: {} } });
   register(server);
-  const arrived = once(http, "connection").then(async ([webSocket]: WebSocket[]) => {
-    wire.record(webSocket!);
-    server.server.onerror = (error) => wire.errors.push(error.message);
+  server.server.onerror = ({ message }) => errors.push(message);
+  const arrived = once(http, "connection").then(async ([webSocket]: TappedWebSocket[]) => {
     await server.connect(new SocketTransport(webSocket!));
     return webSocket!;
   });
@@ -154,16 +153,16 @@ export async function sdkServer(
     mcp: server,
     webSocket,
     peer,
-    sent: wire.sent,
-    received: wire.received,
-    takeErrors: () => wire.takeErrors(),
+    sent: webSocket.sent,
+    received: webSocket.received,
+    takeErrors: () => errors.splice(0),
     takePeerErrors: () => peerErrors.splice(0),
     async [Symbol.asyncDispose]() {
       await peer.close();
       await new Promise((resolve) => http.close(resolve));
       expectEmpty(peer);
       expect(peerErrors).toEqual([]);
-      expect(wire.takeErrors()).toEqual([]);
+      expect(errors).toEqual([]);
     },
   };
 }
@@ -196,24 +195,5 @@ class SocketTransport implements Transport {
 
   async close(): Promise<void> {
     this.#webSocket.close();
-  }
-}
-
-class Recording {
-  readonly sent: any[] = [];
-  readonly received: any[] = [];
-  readonly errors: string[] = [];
-
-  record(webSocket: WebSocket): void {
-    webSocket.on("message", (data: Buffer) => this.received.push(JSON.parse(data.toString())));
-    const send = webSocket.send.bind(webSocket);
-    webSocket.send = (data: string) => {
-      this.sent.push(JSON.parse(data));
-      send(data);
-    };
-  }
-
-  takeErrors(): string[] {
-    return this.errors.splice(0);
   }
 }

@@ -3,6 +3,8 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { Server } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
+import { connect } from "../../../src/node.js";
+import { stranger } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
@@ -49,6 +51,25 @@ describe("an rpc-websockets server", () => {
     expect(await errors.next()).toMatchObject({ name: "RpcError", code: -32602, data: "Method not specified" });
     expect(await peer.request("add", [1, 2])).toBe(3);
     expect(errors.all).toHaveLength(1);
+  });
+
+  it("that pushes much of that is left with 1008 after a hundred, unless the limit is raised", async () => {
+    await using foreign = await start();
+    foreign.server.event("tick");
+    await using strict = await connectPlainly(foreign.url);
+    const limits = { maxMalformedPerMinute: Infinity };
+    await using patient = await connect(foreign.url, { link: "plain", limits });
+    for (const peer of [strict, patient]) await peer.request("rpc.on", ["tick"]);
+    for (let i = 0; i <= 100; i++) foreign.server.emit("tick", i);
+    expect(await strict.closed).toMatchObject({ code: 1008 });
+    expect(await patient.request("add", [1, 2])).toBe(3);
+  });
+
+  it("answers no call of id 0, which is why ours count from 1", async () => {
+    await using foreign = await start();
+    using bare = await stranger(foreign.url);
+    for (const id of [0, 1]) bare.webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [id] }));
+    expect(await bare.next()).toEqual({ jsonrpc: "2.0", id: 1, result: [1] });
   });
 
   it("answers an inherited name with an error of its own, and we show that", async () => {
