@@ -6,6 +6,7 @@ import type { Id } from "./message.js";
 interface Line {
   readonly peer: unknown;
   readonly conventions: Conventions;
+  readonly answersOnly: Error | undefined;
 }
 
 /**
@@ -79,6 +80,11 @@ export class CallContext {
   static onReply(context: CallContext, listener: (isResult: boolean) => void): void {
     if (context.#isAnswered) throw new Error(`"${context.method}" is answered already`);
     (context.#onReply ??= []).push(listener);
+  }
+
+  /** Why nothing but the answer can be sent to the caller, where that is so. */
+  static answersOnly(context: CallContext): Error | undefined {
+    return context.#line.answersOnly;
   }
 
   static isAnswered(context: CallContext): boolean {

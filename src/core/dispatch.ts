@@ -16,6 +16,7 @@ import type { AnyHandler, CallRecord, Settings } from "./settings.js";
 /** What the dispatcher needs of its connection. */
 export interface Host {
   readonly peer: unknown;
+  readonly answersOnly: Error | undefined;
   readonly counts: Counts;
   /** What takes control messages and serves streams. */
   readonly conventions: Conventions;
@@ -26,6 +27,8 @@ export interface Host {
   report(error: unknown): void;
   /** Takes a notification that nobody handles. */
   unhandled(method: string, params: unknown): void;
+  /** Told when the last handler that ran has ended. */
+  idle(): void;
 }
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
@@ -155,6 +158,7 @@ export class Dispatcher {
         if (!running.delete(context)) return;
         this.#requests -= weight;
         end(outcome);
+        if (running.size === 0) this.#host.idle();
       };
     try {
       // An async function would cost one more promise for every call.

@@ -20,6 +20,8 @@ export const ErrorCode = {
   NoSuchStream: -32001,
   /** The peer has as many subscriptions open as `maxPerPeer` allows. */
   TooManySubscriptions: -32006,
+  /** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
+  RequestTooLarge: -32007,
   /** The reply would exceed `maxReplyBytes`. */
   ResponseTooLarge: -32008,
   /** More requests are in flight than `maxInFlight` allows. */

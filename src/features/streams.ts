@@ -71,6 +71,9 @@ export class Streams {
   /** Makes a stream that serves itself where it is encoded. */
   offer(source: unknown): object {
     if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
+    const { answersOnly } = this.#connection;
+    if (answersOnly !== undefined)
+      throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
     let isSent = false;
     const toJSON = (): object => {
       if (this.#met === undefined)
@@ -104,7 +107,15 @@ export class Streams {
   /** Serves what a handler returned, and answers the JSON that stands for it: with the values that are ready at once. */
   async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
     const token = this.#serve(source, context);
-    const { values, isLast } = await this.#take(token, this.#served.get(token)!);
+    const served = this.#served.get(token)!;
+    let { values, isLast } = await this.#take(token, served);
+    // Whoever cannot ask for more is given all of it, or what the dispatcher then refuses as too large.
+    while (!isLast && this.#connection.answersOnly !== undefined) {
+      const more = await this.#take(token, served);
+      values += (values && more.values && ",") + more.values;
+      isLast = more.isLast || values.length > this.#connection.settings.limits.maxReplyBytes;
+    }
+    if (isLast) this.#stop(token, abortError("the stream is too long for one reply"));
     const rest = values === "" ? "" : `"values":[${values}]`;
     if (isLast) return `{${rest}}`;
     return `{"token":${token}${rest && `,${rest}`}}`;

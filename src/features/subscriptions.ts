@@ -108,11 +108,15 @@ export class Subscriptions<T = any> {
    * It ends when it is closed, when the peer closes or its session is lost, and when the call is answered with an error, for
    * then nobody knows the id. One that is opened for a notification, or after the peer closed, is over from the start.
    *
-   * Throws an `RpcError` of code -32006, for the handler to let through, when the peer has `maxPerPeer` open; a `TypeError`
+   * Throws an `RpcError`, for the handler to let through: of code -32006 when the peer has `maxPerPeer` open, of -32601 when
+   * it came by HTTP POST and nothing can be pushed to it. Throws a `TypeError`
    * for what is not a handler's context and for a `nextId` that is unusable; an `Error` when the call is answered already.
    */
   open(context: { readonly peer: object; readonly method: string }): Subscription<T> {
     if (!(context instanceof CallContext)) throw expected("context", "the context that a handler is given", context);
+    const cause = CallContext.answersOnly(context);
+    if (cause !== undefined)
+      throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
     const peer = context.peer as Subscriber;
     const ofPeer = this.#of(peer);
     const { maxPerPeer, maxHeld } = this.#limits;

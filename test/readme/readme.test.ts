@@ -92,6 +92,12 @@ describe("the README", () => {
     await server.stop();
   });
 
+  it("has a call by HTTP that runs as it stands", async () => {
+    const both = new Running("one-shot.js");
+    await both.exited;
+    expect(both.lines).toEqual(["{ jsonrpc: '2.0', id: 1, result: 3 }"]);
+  });
+
   it("has a typed example that compiles and runs as it stands", async () => {
     await compile("typed.ts");
     const both = new Running("typed.js");
