@@ -134,10 +134,7 @@ export class Child {
     stdin!.on("error", ignore).once("close", () => {
       if (!this.#hasExited && !this.#isEnding) this.#timer = setTimeout(deaf, this.#graceMs);
     });
-    stdout!.on("error", ignore).on("data", (chunk: Buffer) => {
-      if (this.#hasExited && !this.#isEnding) this.#linger();
-      output(chunk);
-    });
+    stdout!.on("error", ignore).on("data", output);
     if (typeof stderr === "function") child.stderr!.on("error", ignore).on("data", stderr);
     child.once("exit", () => this.#exited());
     return new Promise((resolve) => {
@@ -176,7 +173,7 @@ export class Child {
     if (!this.isPaused) this.#linger();
   }
 
-  /** The pipes end with the last who can write to them. When that is somebody out of reach, it is not waited for. */
+  /** The pipes end with the last who can write to them. When that is somebody out of reach, it is not waited for; time that they are paused does not count. */
   #linger(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
