@@ -1,16 +1,15 @@
-import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { bridge } from "../../src/bridge/bridge.js";
-import { bridged, CLOSE_TIMEOUT_MS, COMMAND, runs, settled, type Bridged } from "./bridged.js";
+import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, type Bridged } from "./bridged.js";
 
 const MIB = 2 ** 20;
 
 /** Sends and waits until as much has come as `count` says. */
 async function exchange({ webSocket, received }: Bridged, frames: (string | Buffer)[], count = frames.length) {
   for (const frame of frames) webSocket.send(frame);
-  await expect.poll(() => received.length).toBe(count);
+  await eventually(() => received.length).toBe(count);
   return received;
 }
 
@@ -100,7 +99,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
   it("does not read a client whose command does not read, so what is unread stays with the client, and loses nothing", async () => {
     const COUNT = 400;
     const text = `"${"x".repeat(100_000)}"`;
-    const pair = await bridged(["deaf", framing]);
+    const pair = await bridged(["deaf", framing], SHORT);
     const { pid } = await pair.greeting();
     let read = 0;
     pair.server.on("message", (data: Buffer) => (read += data.length));
@@ -163,9 +162,9 @@ describe("the end of the command", () => {
     // As when the client's window is full.
     pair.raw.cork();
     for (let i = 0; i < 5; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await expect.poll(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
+    await eventually(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
     process.kill(pid, "SIGKILL");
-    await expect.poll(() => runs(pid)).toBe(false);
+    await eventually(() => runs(pid)).toBe(false);
     // Longer than `ws` waits for the answer to a close.
     await delay(2 * CLOSE_TIMEOUT_MS);
     expect(closing).not.toHaveBeenCalled();
@@ -186,6 +185,17 @@ describe("the end of the command", () => {
     expect(await pair.over).toMatchObject({ endedBy: "command", exitCode: 0 });
   });
 
+  it("delivers nothing that comes behind such a break", async () => {
+    const pair = await bridged(["incorrigible"]);
+    const { pid } = await pair.greeting();
+    pair.raw.cork();
+    pair.webSocket.send("1");
+    await eventually(() => runs(pid)).toBe(false);
+    pair.raw.uncork();
+    expect(await pair.closed).toMatchObject({ code: 1011 });
+    expect(pair.received).toEqual(["1"]);
+  });
+
   it("cuts a long reason to the 123 bytes that a close frame holds", async () => {
     const pair = await bridged(["raw", Buffer.from(`${"ü".repeat(500)}\n`).toString("hex"), "lsp"]);
     const { reason } = await pair.closed;
@@ -194,8 +204,19 @@ describe("the end of the command", () => {
     expect((await pair.over).reason.length).toBeGreaterThan(123);
   });
 
+  it("is told properly while the client is not read, because the command did not read", async () => {
+    const pair = await bridged(["deaf"]);
+    const { pid } = await pair.greeting();
+    for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
+    await eventually(() => pair.server.isPaused).toBe(true);
+    process.kill(pid, "SIGKILL");
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGKILL" });
+    // Its answer comes behind everything else it sent.
+    expect(await pair.over).toMatchObject({ endedBy: "command", close: { code: 1011 } });
+  });
+
   it("closes when the command has closed its input and goes on", async () => {
-    const pair = await bridged(["unreadable"]);
+    const pair = await bridged(["unreadable"], SHORT);
     const { pid } = await pair.greeting();
     pair.webSocket.send("1");
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command closed its input" });
@@ -223,7 +244,7 @@ describe("the end of the WebSocket", () => {
   });
 
   it("ends a command that goes on by SIGTERM and then by SIGKILL", async () => {
-    const pair = await bridged(["stubborn"]);
+    const pair = await bridged(["stubborn"], SHORT);
     const { pid } = await pair.greeting();
     pair.webSocket.terminate();
     expect(await pair.over).toMatchObject({ endedBy: "socket", close: { code: 1006 }, signal: "SIGKILL" });
@@ -232,7 +253,7 @@ describe("the end of the WebSocket", () => {
   });
 
   it("ends a command that waits until its output is read", async () => {
-    const pair = await bridged(["flood", "1000", "100000"], { graceMs: 60_000 });
+    const pair = await bridged(["flood", "1000", "100000"]);
     pair.webSocket.pause();
     await pair.untilStderr("stuck at ");
     pair.webSocket.terminate();
@@ -240,17 +261,17 @@ describe("the end of the WebSocket", () => {
   });
 
   it("is noticed while the command does not read, and the WebSocket is not read therefore", async () => {
-    const pair = await bridged(["deaf"], { pingMs: 50 });
+    const pair = await bridged(["deaf"], { ...SHORT, pingMs: 50 });
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
-    await expect.poll(() => pair.server.isPaused).toBe(true);
+    await eventually(() => pair.server.isPaused).toBe(true);
     pair.webSocket.terminate();
     expect(await pair.over).toMatchObject({ endedBy: "socket", signal: "SIGTERM" });
     expect(runs(pid)).toBe(false);
   });
 
   it("ends the helpers of a command with it", async () => {
-    const pair = await bridged(["wrapper", "stubborn"]);
+    const pair = await bridged(["wrapper", "stubborn"], SHORT);
     const { pid } = await pair.greeting();
     expect(runs(pid)).toBe(true);
     pair.webSocket.close();
@@ -261,7 +282,7 @@ describe("the end of the WebSocket", () => {
 
 describe("helpers that a command leaves behind", () => {
   it("are ended, and do not hold up the end", async () => {
-    const pair = await bridged(["leave"]);
+    const pair = await bridged(["leave"], SHORT);
     const { helper } = await pair.greeting();
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
     await pair.over;
@@ -269,7 +290,7 @@ describe("helpers that a command leaves behind", () => {
   });
 
   it("do not hold up the end when they have gone apart, out of reach", async () => {
-    const pair = await bridged(["leave", "apart"]);
+    const pair = await bridged(["leave", "apart"], SHORT);
     const { helper } = await pair.greeting();
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
     await pair.over;
@@ -291,12 +312,15 @@ describe("aborting a bridge", () => {
 
   it("does not wait for a client that does not read", async () => {
     const controller = new AbortController();
-    const pair = await bridged(["flood", "1000", "100000"], { signal: controller.signal });
+    const pair = await bridged(["flood", "300", "100000"], { signal: controller.signal }, 60_000);
     pair.webSocket.pause();
     await pair.untilStderr("stuck at ");
     controller.abort();
-    await once(pair.server, "close");
-    expect(await pair.over).toMatchObject({ endedBy: "signal" });
+    // The command could not go on either, and does now.
+    await pair.untilStderr("done");
+    expect(pair.server.readyState).toBe(WebSocket.CLOSING);
+    pair.webSocket.terminate();
+    expect(await pair.over).toMatchObject({ endedBy: "signal", exitCode: 0 });
   });
 
   it("ends at once when it was aborted before", async () => {

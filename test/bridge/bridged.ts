@@ -10,8 +10,8 @@ import { stranger, type Stranger } from "../support/network.js";
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
-/** How long the server's `ws` waits for the answer to a close. */
-export const CLOSE_TIMEOUT_MS = 300;
+/** How long the server's `ws` waits for the answer to a close, unless a test says otherwise. */
+export const CLOSE_TIMEOUT_MS = 1000;
 
 /** A client, the server's end of its connection, and the bridge between that and a command. */
 export interface Bridged extends Stranger {
@@ -27,9 +27,16 @@ export interface Bridged extends Stranger {
   greeting(): Promise<{ pid: number; helper: number }>;
 }
 
-/** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command is told "lsp"; graces are short. */
-export async function bridged(args: readonly string[], given: Partial<BridgeOptions> = {}): Promise<Bridged> {
-  const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout: CLOSE_TIMEOUT_MS };
+/** For commands that do not end by themselves. Those that do get the long one, however busy the machine is. */
+export const SHORT = { graceMs: 200 };
+
+/** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command is told "lsp". */
+export async function bridged(
+  args: readonly string[],
+  given: Partial<BridgeOptions> = {},
+  closeTimeout = CLOSE_TIMEOUT_MS,
+): Promise<Bridged> {
+  const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout };
   const http = new WebSocketServer(options);
   onTestFinished(() => {
     http.close();
@@ -43,7 +50,7 @@ export async function bridged(args: readonly string[], given: Partial<BridgeOpti
         command: process.execPath,
         args: [COMMAND, ...args],
         framing: args.includes("lsp") ? "lsp" : "lines",
-        graceMs: 200,
+        graceMs: 15_000,
         stderr: (chunk) => {
           stderr += chunk.toString();
           for (const listener of listeners) listener();
@@ -100,18 +107,15 @@ function zombie(pid: number): boolean {
   }
 }
 
+/** Asks again and again until the expectation holds, with time enough for a busy machine. */
+export function eventually<T>(read: () => T, interval = 50) {
+  return expect.poll(read, { interval, timeout: 15_000 });
+}
+
 /** Waits until a number has not changed for a while, and answers it. */
 export async function settled(read: () => number): Promise<number> {
   let last = NaN;
-  await expect
-    .poll(
-      () => {
-        const isSame = read() === last;
-        last = read();
-        return isSame;
-      },
-      { interval: 300, timeout: 15_000 },
-    )
-    .toBe(true);
+  const isSame = (): boolean => last === (last = read());
+  await eventually(isSame, 300).toBe(true);
   return last;
 }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
-import { COMMAND, runs } from "../bridge/bridged.js";
+import { COMMAND, eventually, runs } from "../bridge/bridged.js";
 import { stranger, upgrade, type Stranger } from "../support/network.js";
 import { run, start, type Running } from "./program.js";
 
@@ -28,12 +28,10 @@ async function bridging(command: readonly string[], ...options: string[]): Promi
 /** Connects as soon as there is a place: that of a connection is free a moment after it was cut. */
 async function admitted(url: string): Promise<Stranger> {
   let client: Stranger | undefined;
-  await expect
-    .poll(async () => {
-      client = await stranger(url).catch(() => undefined);
-      return client !== undefined;
-    })
-    .toBe(true);
+  await eventually(async () => {
+    client = await stranger(url).catch(() => undefined);
+    return client !== undefined;
+  }).toBe(true);
   return client!;
 }
 
@@ -46,7 +44,7 @@ describe("reciproc bridge", () => {
     expect(one.pid).not.toBe(other.pid);
     one.webSocket.send('{"to":"one"}');
     other.webSocket.send('{"to":"other"}');
-    await expect.poll(() => [one.received[1], other.received[1]]).toEqual(['{"to":"one"}', '{"to":"other"}']);
+    await eventually(() => [one.received[1], other.received[1]]).toEqual(['{"to":"one"}', '{"to":"other"}']);
     child.kill("SIGTERM");
     expect(await one.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(await other.closed).toMatchObject({ code: 1001 });
@@ -65,7 +63,7 @@ describe("reciproc bridge", () => {
     const { open } = await bridging(["pid"]);
     const first = await open();
     first.webSocket.terminate();
-    await expect.poll(() => runs(first.pid)).toBe(false);
+    await eventually(() => runs(first.pid)).toBe(false);
     using second = await open();
     expect(runs(second.pid)).toBe(true);
   });
@@ -87,7 +85,7 @@ describe("reciproc bridge", () => {
     child.kill("SIGTERM");
     expect(await ended).toMatchObject({ code: 143, stderr: "" });
     // It was killed by one that is gone, and so not waited for.
-    await expect.poll(() => runs(client.pid)).toBe(false);
+    await eventually(() => runs(client.pid)).toBe(false);
   });
 
   it("closes with the reason when the command fails, and tells it on standard error", async () => {
