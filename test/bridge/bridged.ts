@@ -10,7 +10,7 @@ import { stranger, type Stranger } from "../support/network.js";
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
-/** How long the server's `ws` waits for the answer to a close. */
+/** How long the server's `ws` waits for the answer to a close, unless a test says otherwise. */
 export const CLOSE_TIMEOUT_MS = 1000;
 
 /** A client, the server's end of its connection, and the bridge between that and a command. */
@@ -31,8 +31,12 @@ export interface Bridged extends Stranger {
 export const SHORT = { graceMs: 200 };
 
 /** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command is told "lsp". */
-export async function bridged(args: readonly string[], given: Partial<BridgeOptions> = {}): Promise<Bridged> {
-  const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout: CLOSE_TIMEOUT_MS };
+export async function bridged(
+  args: readonly string[],
+  given: Partial<BridgeOptions> = {},
+  closeTimeout = CLOSE_TIMEOUT_MS,
+): Promise<Bridged> {
+  const options = { port: 0, host: "127.0.0.1", perMessageDeflate: false, closeTimeout };
   const http = new WebSocketServer(options);
   onTestFinished(() => {
     http.close();

@@ -11,8 +11,8 @@ const withLine = (text) => `${text}\n`;
 const frame = args.includes("lsp") ? withHeader : withLine;
 /** Says something as a message. */
 const say = (value) => stdout.write(frame(JSON.stringify(value)));
-/** Stays alive. */
-const stay = () => setInterval(() => {}, 60_000);
+/** Stays alive; not for ever, should a test fail that was to end it. */
+const stay = () => setTimeout(() => process.exit(9), 60_000);
 
 /** Calls back with each message on standard input, as bytes. */
 function onMessage(listener) {
@@ -144,7 +144,7 @@ const commands = {
 
   /** Exits with 4 while a helper still holds its output; with "apart", one in a group of its own. */
   leave(how) {
-    const code = `process.stdout.write(JSON.stringify({ helper: process.pid }) + "\\n"); setInterval(() => {}, 60_000);`;
+    const code = `process.stdout.write(JSON.stringify({ helper: process.pid }) + "\\n"); setTimeout(() => {}, 60_000);`;
     const stubborn = `process.on("SIGTERM", () => {}); ${code}`;
     const helper = spawn(process.execPath, ["-e", stubborn], {
       stdio: ["ignore", "pipe", "inherit"],
