@@ -93,11 +93,17 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
   it("notifies our server, and gets no answer", async () => {
     await using both = await meet(open);
     const { client, service } = both;
+    const peer = await service.peers.next();
+    const { bytesSent } = peer.stats();
     await client.notify("note", { by: "name" });
     await client.notify("note", ["by", "position"]);
     expect(await service.noted.next()).toEqual({ by: "name" });
     expect(await service.noted.next()).toEqual(["by", "position"]);
+    await turn();
+    expect(peer.stats().bytesSent).toBe(bytesSent);
     expect(service.ids).toEqual([]);
+    await client.call("nothing", []);
+    expect(peer.stats().bytesSent).toBeGreaterThan(bytesSent);
   });
 
   it("is notified by our server, in order, while calls are under way", async () => {
