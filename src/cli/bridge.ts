@@ -66,6 +66,8 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 class Bridges implements GateOwner {
   readonly gate: Gate;
   readonly maxFrameBytes: number;
+  /** Most clients would give up, with a command started for nothing. */
+  readonly wantsAgreement = true;
   readonly #args: Args;
   readonly #io: Io;
   readonly #log: BridgeLog;

@@ -29,6 +29,8 @@ export interface GateOwner {
   readonly maxFrameBytes: number;
   /** Whether it answers pings itself, with a bound, which `ws` does not have. */
   readonly answersPings?: boolean;
+  /** Whether a client that offers subprotocols is refused when none of them is chosen. */
+  readonly wantsAgreement?: boolean;
   /** Chooses the subprotocol among those a client offers; `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /** Takes a connection that was let in. `data` is what `authenticate` answered, `protocol` the subprotocol, empty for none. */
@@ -112,7 +114,8 @@ export class Gate {
 
   /** Decides an upgrade. Answers and ends what it refuses. Never throws or rejects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const refusal = checkHandshake(request) ?? this.checkRoom(request) ?? this.checkOrigin(request);
+    const refusal =
+      checkHandshake(request) ?? this.checkRoom(request) ?? this.checkOrigin(request) ?? this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     const { verdict, leave } = this.enter(request);
     this.#sockets.add(socket);
@@ -140,6 +143,14 @@ export class Gate {
     const address = this.#http?.address();
     const boundTo = typeof address === "string" ? address : address?.address;
     return checkOrigin(request, boundTo, this.#settings);
+  }
+
+  /** Who offers subprotocols and is agreed none gives up when the connection is there already: better not to open it. */
+  #checkOffer(request: IncomingMessage): Refusal | undefined {
+    if (this.#owner.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined) return undefined;
+    if (this.#owner.chooseProtocol(offeredBy(request)) !== undefined) return undefined;
+    const offer = request.headers["sec-websocket-protocol"];
+    return { status: 400, reason: `none of the subprotocols "${offer}" is spoken here; offer none` };
   }
 
   /** Counts a connection, and asks `authenticate` who it is. */
