@@ -7,7 +7,7 @@ import type { CallOptions } from "../core/contract.js";
 import type { Dialect, ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
-import type { Id, NotificationMessage, RequestMessage } from "../core/message.js";
+import type { NotificationMessage, RequestMessage } from "../core/message.js";
 import type { PendingCall } from "../core/pending.js";
 import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
 
@@ -23,8 +23,6 @@ export class Features implements Conventions {
   /** Calls that ask for reports by a token other than their id. */
   #asked: Map<ProgressToken, PendingCall> | undefined;
   #streams: Streams | undefined;
-  /** Whether this side reads streams, and so may cancel what opens them wherever they are understood. */
-  #reads = false;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -33,8 +31,9 @@ export class Features implements Conventions {
 
   cancel(call: PendingCall, reason: unknown): void {
     const { cancel } = this.#dialect;
-    if (!this.#connection.speaksDialect && !this.#reads) return;
-    if (cancel.exempt?.includes(call.method)) return;
+    // Whoever serves a stream must be told that nobody will read it, whatever else it understands.
+    if (!this.#connection.speaksDialect && !this.#streams?.opens(call)) return;
+    if (this.#isExempt(call)) return;
     try {
       this.#connection.send(encodeNotification(cancel.method, cancel.params(call.id, reason)));
     } catch (error) {
@@ -66,8 +65,10 @@ export class Features implements Conventions {
 
   control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean {
     const { method, params } = message;
-    if ("id" in message) return method === NEXT && this.#next(message.id, params, slot);
-    if (method === ABORT) this.#streams?.abort(params);
+    if ("id" in message) {
+      if (method !== NEXT) return false;
+      void this.#openStreams().next(message.id, params, slot);
+    } else if (method === ABORT) this.#streams?.abort(params);
     else if (method === this.#dialect.cancel.method) this.#cancelled(params);
     else return method === this.#dialect.progress.method && this.#reported(params);
     return true;
@@ -77,12 +78,15 @@ export class Features implements Conventions {
     return this.#openStreams().serve(source, context);
   }
 
-  encode(call: PendingCall | undefined, encode: () => string): string {
-    return this.#openStreams().encode(call, encode);
+  encode(owner: PendingCall | CallContext, encode: () => string): string {
+    return this.#openStreams().encode(owner, encode);
+  }
+
+  unsent(context: CallContext): void {
+    this.#streams?.cancel((other) => other === context, new Error("the answer could not be sent"));
   }
 
   stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
-    this.#reads = true;
     return this.#openStreams().call(method, params, options);
   }
 
@@ -107,28 +111,19 @@ export class Features implements Conventions {
     return (this.#streams ??= new Streams(this.#connection));
   }
 
-  #next(id: Id, params: unknown, slot: Slot | undefined): boolean {
-    const { incoming } = this.#connection;
-    this.#openStreams()
-      .next(id, params)
-      .then(
-        (text) => incoming.reply(id, text, slot),
-        (error: unknown) => incoming.refuse(id, error, slot),
-      );
-    return true;
-  }
-
   /** The caller of a call here no longer waits. One that nobody knows stores nothing. */
   #cancelled(params: unknown): void {
-    const { cancel } = this.#dialect;
-    const id = cancel.idOf(params);
+    const id = this.#dialect.cancel.idOf(params);
     if (id === undefined) return;
     const reason = abortError("the caller cancelled");
     // More than one may run under the same id: all of them are meant.
-    for (const context of this.#connection.incoming.calls()) {
-      if (context.id === id && !cancel.exempt?.includes(context.method)) CallContext.abort(context, reason);
-    }
-    this.#streams?.cancel(id, reason);
+    const isMeant = (context: CallContext): boolean => context.id === id && !this.#isExempt(context);
+    for (const context of this.#connection.incoming.calls()) if (isMeant(context)) CallContext.abort(context, reason);
+    this.#streams?.cancel(isMeant, reason);
+  }
+
+  #isExempt({ method }: { method: string }): boolean {
+    return this.#dialect.cancel.exempt?.includes(method) === true;
   }
 
   #reported(params: unknown): boolean {
