@@ -20,7 +20,7 @@ export function controlsOf({ cancel, progress }: Dialect): ReadonlySet<string> {
 export class Features implements Conventions {
   readonly #connection: Connection;
   readonly #dialect: Dialect;
-  /** Calls that ask for reports by a token other than their id. */
+  /** Calls that asked for reports, by the token they are to come with. */
   #asked: Map<ProgressToken, PendingCall> | undefined;
   #streams: Streams | undefined;
 
@@ -42,15 +42,19 @@ export class Features implements Conventions {
   }
 
   askProgress(call: PendingCall, params: unknown): unknown {
-    if (!this.#connection.speaksDialect) return params;
     const { progress } = this.#dialect;
-    const token = progress.tokenIn(params);
-    if (token === undefined) return progress.withToken(byName(params), call.id);
-    const asked = (this.#asked ??= new Map());
-    if (asked.has(token)) throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
+    const given = progress.tokenIn(params);
+    if (given === undefined && !this.#connection.speaksDialect) return params;
+    const asked = (this.#asked ??= new Map<ProgressToken, PendingCall>());
+    let token = given ?? call.id;
+    if (given !== undefined && asked.has(token))
+      throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
+    // Another call was given a token of its own that equals this id.
+    while (asked.has(token)) token = `${token}'`;
+    const asking = given === undefined ? progress.withToken(byName(params), token) : params;
     asked.set(token, call);
     whenSettled(call, () => asked.delete(token));
-    return params;
+    return asking;
   }
 
   reporter(context: CallContext, params: unknown): (value: unknown) => void {
@@ -129,14 +133,12 @@ export class Features implements Conventions {
   #reported(params: unknown): boolean {
     const report = this.#dialect.progress.read(params);
     if (report === undefined) return false;
-    const { pending } = this.#connection.outgoing;
-    const call = this.#asked?.get(report.token) ?? pending.get(report.token);
-    const onProgress = call?.wait.onProgress;
-    if (onProgress === undefined) return false;
-    pending.restart(call!);
+    const call = this.#asked?.get(report.token);
+    if (call === undefined) return false;
+    this.#connection.outgoing.pending.restart(call);
     const failed = (error: unknown): void => this.#connection.report(error);
     try {
-      const result: unknown = onProgress(report.value);
+      const result: unknown = call.wait.onProgress!(report.value);
       if (result instanceof Promise) result.catch(failed);
     } catch (error) {
       failed(error);
