@@ -97,7 +97,7 @@ export interface CallOptions {
   /**
    * Called with each progress report, in order, before the result and never after. Params must be by name or absent: they
    * carry the token that asks for reports, the call's id unless they hold one already; else the call rejects with `TypeError`.
-   * Asking takes a dialect: on a plain link without one, nothing is asked for and this is never called.
+   * Asking takes a dialect: on a plain link without one, reports come only where your params hold a token of their own.
    */
   onProgress?: ((value: any) => void) | undefined;
   /** Whether each report starts `timeoutMs` anew. Default false. */

@@ -6,7 +6,7 @@ import type { Slot } from "./batch.js";
 import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceeds } from "./codec.js";
 import { CallContext } from "./context.js";
 import type { Conventions } from "./conventions.js";
-import { ErrorCode, RpcError } from "./errors.js";
+import { ErrorCode, isAbort, RpcError } from "./errors.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
@@ -20,9 +20,12 @@ export interface Host {
   readonly counts: Counts;
   /** What takes control messages and serves streams. */
   readonly conventions: Conventions;
+  /** The same, when something needed it already. */
+  readonly usedConventions: Conventions | undefined;
   /** What encodes streams, once one was offered. */
   readonly offering: Conventions | undefined;
-  send(text: string): void;
+  /** Hands a text to the connection; false when it will not be sent. */
+  send(text: string): boolean;
   /** Takes an error that must not cross the wire. */
   report(error: unknown): void;
   /** Takes a notification that nobody handles. */
@@ -71,7 +74,8 @@ export class Dispatcher {
       return;
     if (this.#requests >= limits.maxInFlight) {
       this.#host.counts.refusedBusy++;
-      return this.reply(id, encodeError(id, busy()), slot);
+      this.reply(id, encodeError(id, busy()), slot);
+      return;
     }
     const context = new owner.Context(this.#host, method, id, params);
     let result: unknown;
@@ -92,9 +96,8 @@ export class Dispatcher {
   /** Runs a notification. Nothing is ever answered: what goes wrong is reported here (section 4.1). */
   notification(message: NotificationMessage): void {
     const { method, params } = message;
-    const { controls, limits, owner } = this.#settings;
-    const isTaken = controls.has(method) && this.#host.conventions.control(message, undefined);
-    if (isTaken && this.#handlerOf(method) === undefined) return;
+    const { limits, owner } = this.#settings;
+    if (this.#isTaken(message) && this.#handlerOf(method) === undefined) return;
     // Counted apart, so that a notification that some request waits for is not refused because of it.
     if (this.running - this.#requests >= limits.maxInFlight) {
       this.#host.counts.refusedBusy++;
@@ -104,9 +107,31 @@ export class Dispatcher {
     const fail = (error: unknown): void => this.#host.report(error);
     try {
       const result = this.#start(context, params);
-      if (isThenable(result)) this.#await(context, result, () => {}, fail);
+      if (isThenable(result)) this.#await(context, result, (value) => this.#discard(context, value), fail);
+      else this.#discard(context, result);
     } catch (error) {
       fail(error);
+    }
+  }
+
+  /** Whether the conventions took a notification. A dialect that somebody wrote may fail over what a stranger sent. */
+  #isTaken(message: NotificationMessage): boolean {
+    if (!this.#settings.controls.has(message.method)) return false;
+    try {
+      return this.#host.conventions.control(message, undefined);
+    } catch (error) {
+      this.#host.report(error);
+      return true;
+    }
+  }
+
+  /** What a notification's handler returned goes nowhere. A stream in it must not wait for a reader, nor hold what it reads from. */
+  #discard(context: CallContext, result: unknown): void {
+    try {
+      if (isAsyncIterable(result)) void observed(this.#host.conventions.serveStream(result, context));
+      else if (this.#host.offering !== undefined) this.#encode(context, result);
+    } catch {
+      // It cannot be encoded, or was a stream and is stopped: nobody asked for it.
     }
   }
 
@@ -120,14 +145,18 @@ export class Dispatcher {
     for (const context of this.calls()) CallContext.abort(context, reason);
   }
 
-  /** Sends an answer, or an error in its place when it is too large. `onSent` is told, once it has left, which of them it was. */
-  reply(id: Id, text: string, slot: Slot | undefined, onSent?: (isWhole: boolean) => void): void {
+  /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is; `onSent` is told, once it has left, whether it fitted. */
+  reply(id: Id, text: string, slot: Slot | undefined, onSent?: (isWhole: boolean) => void): boolean {
     const { maxReplyBytes } = this.#settings.limits;
     const fits = slot === undefined ? !exceeds(text, maxReplyBytes) : slot.fits(text);
     const reply = fits ? text : tooLarge(id, maxReplyBytes);
-    if (slot !== undefined) return slot.put(reply, onSent && (() => onSent(fits)));
-    this.#host.send(reply);
+    if (slot !== undefined) {
+      slot.put(reply, onSent && (() => onSent(fits)));
+      return fits;
+    }
+    const isTaken = this.#host.send(reply);
     onSent?.(fits);
+    return isTaken && fits;
   }
 
   /** Calls the handler. Until it returns, the call is among those that starts: a handler may close its own peer. */
@@ -201,7 +230,6 @@ export class Dispatcher {
   }
 
   #answer(context: CallContext, result: unknown, slot: Slot | undefined): void {
-    if (this.#isUnwanted(context)) return this.#finish(context, undefined, slot);
     let text: string;
     try {
       if (isAsyncIterable(result)) return this.#stream(context, result, slot);
@@ -215,7 +243,7 @@ export class Dispatcher {
   #encode(context: CallContext, result: unknown): string {
     const { offering } = this.#host;
     if (offering === undefined) return encodeResult(context.id!, result);
-    return offering.encode(undefined, () => encodeResult(context.id!, result));
+    return offering.encode(context, () => encodeResult(context.id!, result));
   }
 
   /** A handler may return an async iterable as its whole result. */
@@ -248,9 +276,8 @@ export class Dispatcher {
 
   /** A handler failed after its caller had cancelled. That it was stopped is what was asked for, and no failure. */
   #cancelled(context: CallContext, error: unknown, reason: unknown, slot: Slot | undefined): void {
-    if (error !== reason && !isAbortError(error)) this.#host.report(error);
-    const text = this.#isUnwanted(context) ? undefined : encodeError(context.id!, CANCELLED);
-    this.#finish(context, text, slot, false);
+    if (!isAbort(error, reason)) this.#host.report(error);
+    this.#finish(context, encodeError(context.id!, CANCELLED), slot, false);
   }
 
   /** Whether no answer may be sent: in some dialects a cancelled call gets none. */
@@ -258,10 +285,11 @@ export class Dispatcher {
     return CallContext.abortReason(context) !== undefined && !this.#settings.dialect.cancel.isAnswered;
   }
 
-  #finish(context: CallContext, text: string | undefined, slot: Slot | undefined, isResult = text !== undefined): void {
-    const onSent = CallContext.answer(context, isResult);
-    if (text === undefined) slot?.leaveOut();
-    else this.reply(context.id!, text, slot, onSent);
+  #finish(context: CallContext, text: string, slot: Slot | undefined, isResult = true): void {
+    const isUnwanted = this.#isUnwanted(context);
+    const onSent = CallContext.answer(context, isResult && !isUnwanted);
+    if (isUnwanted) slot?.leaveOut();
+    else if (!this.reply(context.id!, text, slot, onSent)) this.#host.usedConventions?.unsent(context);
   }
 }
 
@@ -274,13 +302,4 @@ function busy(): RpcError {
 function tooLarge(id: Id, maxReplyBytes: number): string {
   const { ResponseTooLarge: code } = ErrorCode;
   return encodeError(id, { code, message: "Response is too large", data: { maxReplyBytes } });
-}
-
-/** What `fetch`, timers and streams fail with when their signal aborts. Never throws, whatever was thrown. */
-function isAbortError(error: unknown): boolean {
-  try {
-    return error instanceof Error && error.name === "AbortError";
-  } catch {
-    return false;
-  }
 }

@@ -30,6 +30,15 @@ export const ErrorCode = {
   BatchTooLarge: -32010,
 } as const;
 
+/** Whether `error` says no more than that something was aborted, with `reason`: what timers and `fetch` fail with has a name of its own. Never throws, whatever was thrown. */
+export function isAbort(error: unknown, reason: unknown): boolean {
+  try {
+    return error === reason || (error instanceof Error && error.name === "AbortError");
+  } catch {
+    return false;
+  }
+}
+
 /** Says what was expected and what came: ``Expected `timeoutMs` to be a positive number, got `-1` (number)``. */
 export function expected(name: string, rule: string, value: unknown): TypeError {
   return new TypeError(`Expected \`${name}\` to be ${rule}, got ${show(value)}`);

@@ -205,8 +205,8 @@ export class OutgoingBatch {
   }
 }
 
-/** By its shape: another realm's AbortSignal is no instance of this one's. */
-function isSignal(value: unknown): boolean {
+/** Whether `value` is an AbortSignal; by its shape: another realm's is no instance of this one's. */
+export function isSignal(value: unknown): value is AbortSignal {
   const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
   return typeof aborted === "boolean" && typeof addEventListener === "function";
 }

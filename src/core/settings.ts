@@ -114,10 +114,17 @@ export class Settings {
   }
 }
 
+/** The functions of a dialect, which also names a `method` for each of the two. */
+const DIALECT_FUNCTIONS = { cancel: ["params", "idOf"], progress: ["tokenIn", "withToken", "params", "read"] };
+
 function checkDialect(dialect: Dialect): Dialect {
-  const { cancel, progress } = (dialect ?? {}) as Partial<Dialect>;
-  if (typeof cancel?.method === "string" && typeof progress?.method === "string") return dialect;
-  throw expected("dialect", "a Dialect, with `cancel` and `progress`", dialect);
+  const parts = (dialect ?? {}) as unknown as Record<string, Record<string, unknown> | undefined>;
+  for (const [part, names] of Object.entries(DIALECT_FUNCTIONS)) {
+    const given = parts[part] ?? {};
+    if (typeof given["method"] !== "string") throw expected(`dialect.${part}.method`, "a string", given["method"]);
+    for (const name of names) checkHandler(`dialect.${part}.${name}`, given[name]);
+  }
+  return dialect;
 }
 
 /** Throws a `TypeError` unless `value` is a function. */

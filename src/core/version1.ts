@@ -1,20 +1,31 @@
 /** JSON-RPC 1.0, understood where the application asks for it: messages have no `jsonrpc`, and a notification's id is null. */
 import type { Slot } from "./batch.js";
 import { exceeds } from "./codec.js";
-import type { Unchecked } from "./message.js";
+import { ErrorCode } from "./errors.js";
+import { isErrorObject, type Unchecked } from "./message.js";
 
 /**
  * Rewrites a message of version 1.0 in place as what version 2.0 says for the same; false when it is none. Version 1.0
- * sends `result` and `error` together, one of them null.
+ * sends `result` and `error` together, one of them null, and an error may be anything. Some name it in `jsonrpc`.
  */
 export function fromVersion1(value: unknown): boolean {
-  if (typeof value !== "object" || value === null || Array.isArray(value) || "jsonrpc" in value) return false;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const message: Unchecked = value;
+  const { jsonrpc = "1.0", id, method, result, error } = message;
+  if (jsonrpc !== "1.0") return false;
   message.jsonrpc = "2.0";
-  if (message.method !== undefined) {
-    if (message.id === null) delete message.id;
-  } else if (message.error !== undefined && message.error !== null && message.result === null) delete message.result;
+  if (method !== undefined) {
+    if (id === null) delete message.id;
+  } else if (error !== undefined && error !== null) {
+    if (result === null) delete message.result;
+    if (!isErrorObject(error)) message.error = errorObject(error);
+  }
   return true;
+}
+
+/** What version 2.0 makes of an error that has no code: it is kept as `data`. */
+function errorObject(data: unknown): object {
+  return { code: ErrorCode.InternalError, message: typeof data === "string" ? data : "Error", data };
 }
 
 /** Answers in kind. */

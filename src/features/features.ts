@@ -7,7 +7,7 @@ import type { CallOptions } from "../core/contract.js";
 import type { Dialect, ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
-import type { Id, NotificationMessage, RequestMessage } from "../core/message.js";
+import type { NotificationMessage, RequestMessage } from "../core/message.js";
 import type { PendingCall } from "../core/pending.js";
 import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
 
@@ -20,11 +20,9 @@ export function controlsOf({ cancel, progress }: Dialect): ReadonlySet<string> {
 export class Features implements Conventions {
   readonly #connection: Connection;
   readonly #dialect: Dialect;
-  /** Calls that ask for reports by a token other than their id. */
+  /** Calls that asked for reports, by the token they are to come with. */
   #asked: Map<ProgressToken, PendingCall> | undefined;
   #streams: Streams | undefined;
-  /** Whether this side reads streams, and so may cancel what opens them wherever they are understood. */
-  #reads = false;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -33,8 +31,9 @@ export class Features implements Conventions {
 
   cancel(call: PendingCall, reason: unknown): void {
     const { cancel } = this.#dialect;
-    if (!this.#connection.speaksDialect && !this.#reads) return;
-    if (cancel.exempt?.includes(call.method)) return;
+    // Whoever serves a stream must be told that nobody will read it, whatever else it understands.
+    if (!this.#connection.speaksDialect && !this.#streams?.opens(call)) return;
+    if (this.#isExempt(call)) return;
     try {
       this.#connection.send(encodeNotification(cancel.method, cancel.params(call.id, reason)));
     } catch (error) {
@@ -43,15 +42,19 @@ export class Features implements Conventions {
   }
 
   askProgress(call: PendingCall, params: unknown): unknown {
-    if (!this.#connection.speaksDialect) return params;
     const { progress } = this.#dialect;
-    const token = progress.tokenIn(params);
-    if (token === undefined) return progress.withToken(byName(params), call.id);
-    const asked = (this.#asked ??= new Map());
-    if (asked.has(token)) throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
+    const given = progress.tokenIn(params);
+    if (given === undefined && !this.#connection.speaksDialect) return params;
+    const asked = (this.#asked ??= new Map<ProgressToken, PendingCall>());
+    let token = given ?? call.id;
+    if (given !== undefined && asked.has(token))
+      throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
+    // Another call was given a token of its own that equals this id.
+    while (asked.has(token)) token = `${token}'`;
+    const asking = given === undefined ? progress.withToken(byName(params), token) : params;
     asked.set(token, call);
     whenSettled(call, () => asked.delete(token));
-    return params;
+    return asking;
   }
 
   reporter(context: CallContext, params: unknown): (value: unknown) => void {
@@ -66,8 +69,10 @@ export class Features implements Conventions {
 
   control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean {
     const { method, params } = message;
-    if ("id" in message) return method === NEXT && this.#next(message.id, params, slot);
-    if (method === ABORT) this.#streams?.abort(params);
+    if ("id" in message) {
+      if (method !== NEXT) return false;
+      void this.#openStreams().next(message.id, params, slot);
+    } else if (method === ABORT) this.#streams?.abort(params);
     else if (method === this.#dialect.cancel.method) this.#cancelled(params);
     else return method === this.#dialect.progress.method && this.#reported(params);
     return true;
@@ -77,12 +82,15 @@ export class Features implements Conventions {
     return this.#openStreams().serve(source, context);
   }
 
-  encode(call: PendingCall | undefined, encode: () => string): string {
-    return this.#openStreams().encode(call, encode);
+  encode(owner: PendingCall | CallContext, encode: () => string): string {
+    return this.#openStreams().encode(owner, encode);
+  }
+
+  unsent(context: CallContext): void {
+    this.#streams?.cancel((other) => other === context, new Error("the answer could not be sent"));
   }
 
   stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
-    this.#reads = true;
     return this.#openStreams().call(method, params, options);
   }
 
@@ -107,41 +115,30 @@ export class Features implements Conventions {
     return (this.#streams ??= new Streams(this.#connection));
   }
 
-  #next(id: Id, params: unknown, slot: Slot | undefined): boolean {
-    const { incoming } = this.#connection;
-    this.#openStreams()
-      .next(id, params)
-      .then(
-        (text) => incoming.reply(id, text, slot),
-        (error: unknown) => incoming.refuse(id, error, slot),
-      );
-    return true;
-  }
-
   /** The caller of a call here no longer waits. One that nobody knows stores nothing. */
   #cancelled(params: unknown): void {
-    const { cancel } = this.#dialect;
-    const id = cancel.idOf(params);
+    const id = this.#dialect.cancel.idOf(params);
     if (id === undefined) return;
     const reason = abortError("the caller cancelled");
     // More than one may run under the same id: all of them are meant.
-    for (const context of this.#connection.incoming.calls()) {
-      if (context.id === id && !cancel.exempt?.includes(context.method)) CallContext.abort(context, reason);
-    }
-    this.#streams?.cancel(id, reason);
+    const isMeant = (context: CallContext): boolean => context.id === id && !this.#isExempt(context);
+    for (const context of this.#connection.incoming.calls()) if (isMeant(context)) CallContext.abort(context, reason);
+    this.#streams?.cancel(isMeant, reason);
+  }
+
+  #isExempt({ method }: { method: string }): boolean {
+    return this.#dialect.cancel.exempt?.includes(method) === true;
   }
 
   #reported(params: unknown): boolean {
     const report = this.#dialect.progress.read(params);
     if (report === undefined) return false;
-    const { pending } = this.#connection.outgoing;
-    const call = this.#asked?.get(report.token) ?? pending.get(report.token);
-    const onProgress = call?.wait.onProgress;
-    if (onProgress === undefined) return false;
-    pending.restart(call!);
+    const call = this.#asked?.get(report.token);
+    if (call === undefined) return false;
+    this.#connection.outgoing.pending.restart(call);
     const failed = (error: unknown): void => this.#connection.report(error);
     try {
-      const result: unknown = onProgress(report.value);
+      const result: unknown = call.wait.onProgress!(report.value);
       if (result instanceof Promise) result.catch(failed);
     } catch (error) {
       failed(error);

@@ -1,5 +1,6 @@
 /** The end of a stream that reads: asks for the next values before it has eaten the last, so that the round trip is hidden. */
-import { ProtocolError } from "../core/errors.js";
+import { member } from "../core/dialect.js";
+import { ErrorCode, ProtocolError, RpcError } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 
 /** How a reader reaches its stream. */
@@ -30,7 +31,8 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   #eaten = 0;
   /** The reply that is under way: to `open` at first. */
   #ahead: Promise<Batch> | undefined;
-  #isOpening = false;
+  /** Whether the token is not known yet. */
+  #isOpening: boolean;
   /** The token, while the other side holds the stream for us. */
   #held: unknown;
   #end: { error?: unknown } | undefined;
@@ -38,9 +40,12 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   #turn: Promise<unknown> = Promise.resolve();
   #wake: (() => void) | undefined;
 
-  constructor(source: Source, signal: AbortSignal | undefined) {
+  /** `held`: the token, of a stream that is here already. */
+  constructor(source: Source, signal: AbortSignal | undefined, held?: unknown) {
     this.#source = source;
     this.#signal = signal;
+    this.#held = held;
+    this.#isOpening = held === undefined;
   }
 
   [Symbol.asyncIterator](): this {
@@ -62,7 +67,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   }
 
   async #pull(): Promise<IteratorResult<unknown>> {
-    if (!this.#hasBegun && this.#end === undefined) this.#open();
+    if (!this.#hasBegun && this.#end === undefined) this.#begin();
     for (;;) {
       if (this.#end !== undefined) return this.#over(this.#end);
       if (this.#eaten < this.#values.length) return { done: false, value: this.#values[this.#eaten++] };
@@ -78,12 +83,11 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     return { done: true, value: undefined };
   }
 
-  #open(): void {
+  #begin(): void {
     this.#hasBegun = true;
     if (this.#signal?.aborted) return this.#onAbort();
     this.#signal?.addEventListener("abort", this.#onAbort);
-    this.#isOpening = true;
-    this.#ahead = this.#ask(this.#source.open(), readOpening);
+    this.#ahead = observed(this.#open());
   }
 
   readonly #onAbort = (): void => this.#stop({ error: this.#signal!.reason }, this.#signal!.reason);
@@ -102,29 +106,32 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
       const { values, token } = await ahead;
       this.#values = values;
       this.#eaten = 0;
-      this.#ahead =
-        token === undefined ? undefined : this.#ask(this.#source.next(token), (reply) => readMore(reply, token));
+      this.#ahead = token === undefined ? undefined : observed(this.#more(token));
     } catch (error) {
       this.#stop({ error }, undefined);
     }
   }
 
-  #ask(reply: Promise<unknown>, read: (reply: unknown) => Batch): Promise<Batch> {
-    const batch = async (): Promise<Batch> => {
-      try {
-        const answer = await reply;
-        const values = read(answer);
-        this.#held = values.token;
-        return values;
-      } catch (error) {
-        // An error frees the token where it came from. A reply that cannot be read frees nothing.
-        if (!(error instanceof ProtocolError)) this.#held = undefined;
-        throw error;
-      } finally {
-        this.#isOpening = false;
-      }
-    };
-    return observed(batch());
+  async #open(): Promise<Batch> {
+    const stream = await this.#source.open();
+    if (this.#isOpening) {
+      this.#isOpening = false;
+      this.#held = tokenOf(stream);
+      // Given up after its reply had come, and before that reached us.
+      if (this.#end !== undefined) this.#letGo();
+    }
+    return readOpening(stream);
+  }
+
+  async #more(token: unknown): Promise<Batch> {
+    try {
+      const batch = readMore(await this.#source.next(token), token);
+      this.#held = batch.token;
+      return batch;
+    } catch (error) {
+      if (freesToken(error)) this.#held = undefined;
+      throw error;
+    }
   }
 
   #stop(end: { error?: unknown }, reason: unknown): void {
@@ -133,9 +140,23 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     this.#values = [];
     this.#signal?.removeEventListener("abort", this.#onAbort);
     if (this.#isOpening) this.#source.abandon(reason);
-    else if (this.#held !== undefined) this.#source.abort(this.#held);
+    else this.#letGo();
     this.#wake?.();
   }
+
+  #letGo(): void {
+    if (this.#held !== undefined) this.#source.abort(this.#held);
+  }
+}
+
+/** Whether the other side holds the stream no longer. A reply that cannot be read frees nothing, nor one from before it was looked at. */
+function freesToken(error: unknown): boolean {
+  return !(error instanceof ProtocolError || (error instanceof RpcError && error.code === ErrorCode.Busy));
+}
+
+/** The token of a stream as it stands on the wire; `undefined` when the other side holds nothing more. */
+export function tokenOf(stream: unknown): unknown {
+  return member(stream, "token") ?? undefined;
 }
 
 /** A stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
@@ -143,15 +164,15 @@ function readOpening(stream: unknown): Batch {
   if (typeof stream !== "object" || stream === null || Array.isArray(stream)) {
     throw new ProtocolError("a stream must be an object, with `token` where there is more to come", stream);
   }
-  const { token, values = [] } = stream as { token?: unknown; values?: unknown };
+  const { values = [] } = stream as { values?: unknown };
   if (!Array.isArray(values)) throw new ProtocolError("the `values` of a stream must be an array", stream);
-  return { values, token: token ?? undefined };
+  return { values, token: tokenOf(stream) };
 }
 
 function readMore(reply: unknown, token: unknown): Batch {
   const { values, finished } = (reply ?? {}) as { values?: unknown; finished?: unknown };
-  if (!Array.isArray(values) || typeof finished !== "boolean") {
-    throw new ProtocolError("more of a stream must have an array `values` and a boolean `finished`", reply);
+  if (!Array.isArray(values) || typeof finished !== "boolean" || (values.length === 0 && !finished)) {
+    throw new ProtocolError("more of a stream must have `values`, or a `finished` that is true", reply);
   }
   return { values, token: finished ? undefined : token };
 }

@@ -195,8 +195,15 @@ export class Server<
       webSocket.once("close", () => heartbeat.stop());
     }
     const link = protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket);
-    const peer = this.#accept(link, data, this.#settingsBy.get(protocol) ?? this.#settings);
+    const peer = this.#accept(link, data, this.#settingsFor(request));
     tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
+  }
+
+  /** By the first dialect that a client offers, also where it gets a link of ours and not that subprotocol. */
+  #settingsFor({ headers }: IncomingMessage): Settings {
+    const offered = headers["sec-websocket-protocol"]?.split(",") ?? [];
+    const [chosen = this.#settings] = offered.flatMap((name) => this.#settingsBy.get(name.trim()) ?? []);
+    return chosen;
   }
 
   #forget(peer: Peer<L, R, D>): void {
