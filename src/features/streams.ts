@@ -213,19 +213,17 @@ export class Streams {
     }
   }
 
-  /** All that the stream yields; or more than the longest reply takes, which then is refused as too large. */
+  /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
   async #takeAll(token: number): Promise<Portion> {
+    const { maxReplyBytes } = this.#connection.settings.limits;
     const all: string[] = [];
-    let length = 0;
-    for (;;) {
-      const { values, isLast } = await this.#take(token, Infinity);
-      if (values !== "") all.push(values);
-      length += values.length;
-      if (length > this.#connection.settings.limits.maxReplyBytes)
-        this.#stop(token, new Error("the stream is too long for one reply"));
-      else if (!isLast) continue;
-      return { values: all.join(","), isLast: true };
+    for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
+      const portion = await this.#take(token, Infinity);
+      if (portion.values !== "") all.push(portion.values);
+      length += portion.values.length;
+      isLast = portion.isLast;
     }
+    return { values: all.join(","), isLast: true };
   }
 
   #stopAll(tokens: readonly number[], reason: unknown): void {
