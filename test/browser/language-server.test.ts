@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket as Stranger } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
 import { launch } from "./chromium.js";
-import { startDemo } from "./demo.js";
+import { startDemo, visit } from "./demo.js";
 import { goTo, languageServers, line, pointAt, ready, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
 
 let browser: Browser;
@@ -63,6 +63,35 @@ describe("the language server in the editor", () => {
         await expect.poll(() => squiggles(each.page)).toEqual(["colr"]);
       }
     }));
+
+  it("is told when nobody waits for its completions any more", async () => {
+    await using demo = await startDemo();
+    const { page } = await visit(browser, demo.url, "Ada");
+    const sent: { id?: number; method: string; params: { id?: number } }[] = [];
+    page.on("websocket", (webSocket) =>
+      webSocket.on("framesent", ({ payload }) => {
+        if (webSocket.url().endsWith("/lsp/css")) sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
+      }),
+    );
+    await page.getByRole("tab", { name: "Editor" }).click();
+    await ready(page, "css");
+    await goTo(page, "place-items");
+    const [server] = languageServers(demo, "css");
+    process.kill(server!, "SIGSTOP");
+    try {
+      await page.keyboard.type("\nbor");
+      const question = (): (typeof sent)[number] | undefined =>
+        sent.find(({ method }) => method === "textDocument/completion");
+      await expect.poll(question).toBeDefined();
+      await page.keyboard.press("Home");
+      await expect
+        .poll(() => sent.filter(({ method }) => method === "$/cancelRequest").map(({ params }) => params.id))
+        .toEqual([question()!.id]);
+    } finally {
+      process.kill(server!, "SIGCONT");
+    }
+    await page.context().close();
+  });
 
   it("tells about the property under the pointer, and about a selector in no HTML of its own", () =>
     withTwo(browser, async ({ page }) => {

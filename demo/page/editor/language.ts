@@ -73,7 +73,9 @@ async function complete(session: LanguageSession, context: CompletionContext): P
   const { state, pos, explicit } = context;
   const before = state.sliceDoc(Math.max(0, pos - 1), pos);
   if (!explicit && !/[\w"]/.test(before) && !session.triggers.includes(before)) return null;
-  const answer = await session.complete(positionAt(state.doc, pos));
+  const abandoned = new AbortController();
+  context.addEventListener("abort", () => abandoned.abort());
+  const answer = await session.complete(positionAt(state.doc, pos), abandoned.signal);
   if (answer === null || context.aborted) return null;
   const { items, isIncomplete } = Array.isArray(answer) ? { items: answer, isIncomplete: false } : answer;
   const starts = items.map((item) => startOf(item, state, context));

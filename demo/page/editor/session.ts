@@ -1,8 +1,9 @@
 /**
  * A session with a language server: a client of its protocol on a reciproc peer, plain because a language server has never
- * heard of reciproc. Both sides call: this one asks what completes a word, the other one asks for settings.
+ * heard of reciproc. Both sides call: this one asks what completes a word, the other one asks for settings. The dialect says
+ * how a language server is told that a call is given up.
  */
-import { connect, ConnectionLostError, type Peer } from "reciproc";
+import { connect, ConnectionLostError, lsp, type Peer } from "reciproc";
 import type { ChangeSet, Text } from "@codemirror/state";
 import type {
   CompletionItem,
@@ -106,14 +107,14 @@ export class LanguageSession {
     this.#change([{ text: this.#editor.text().toString() }]);
   }
 
-  /** What could stand at that place. Nothing when there is no answer: nobody types on for an error message. */
-  complete(position: Position): Promise<CompletionItem[] | CompletionList | null> {
+  /**
+   * What could stand at that place. Nothing when there is no answer: nobody types on for an error message. When `signal`
+   * aborts, the server is told that nobody waits any more.
+   */
+  complete(position: Position, signal: AbortSignal): Promise<CompletionItem[] | CompletionList | null> {
+    const options = { timeoutMs: CALL_TIMEOUT_MS, signal };
     return this.#ask((peer) =>
-      peer.request(
-        "textDocument/completion",
-        { textDocument: this.#document, position },
-        { timeoutMs: CALL_TIMEOUT_MS },
-      ),
+      peer.request("textDocument/completion", { textDocument: this.#document, position }, options),
     );
   }
 
@@ -131,6 +132,7 @@ export class LanguageSession {
   #connect(): Promise<Peer<LanguageClient, LanguageServer>> {
     return connect<LanguageServer, LanguageClient>(`/lsp/${this.#editor.language}`, {
       link: "plain",
+      dialect: lsp,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
       around,
       methods: {
