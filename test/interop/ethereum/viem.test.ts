@@ -1,26 +1,23 @@
 /** viem 2.57.1 calls our server and subscribes to it: nothing that is pushed before the reply is lost, and it comes back after a cut. */
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createPublicClient, RpcRequestError, webSocket, type PublicClient } from "viem";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { CHAIN_ID, startNode, type Head } from "./node.js";
 
-/** A client of its own socket: viem shares sockets by address and options. */
-function open(url: string, options: Parameters<typeof webSocket>[1] = {}): PublicClient<ReturnType<typeof webSocket>> {
+type Opened = PublicClient<ReturnType<typeof webSocket>> & AsyncDisposable;
+
+/** A client of its own socket: viem shares sockets by address and options. It must end before its node, or it comes back. */
+function open(url: string, options: Parameters<typeof webSocket>[1] = {}): Opened {
   const client = createPublicClient({
     transport: webSocket(url, { keepAlive: false, reconnect: false, retryCount: 0, ...options }),
   });
-  opened.push(client);
-  return client as never;
+  const dispose = async (): Promise<void> => (await client.transport.getRpcClient()).close();
+  return Object.assign(client, { [Symbol.asyncDispose]: dispose }) as never;
 }
 
-const opened: ReturnType<typeof createPublicClient>[] = [];
-afterEach(async () => {
-  for (const { transport } of opened.splice(0)) (await transport["getRpcClient"]()).close();
-});
-
 /** Subscribes to heads as `watchBlocks` does, and notes the numbers of those that come. */
-async function subscribe(client: ReturnType<typeof open>): Promise<{
+async function subscribe(client: Opened): Promise<{
   numbers: Inbox<number>;
   errors: Inbox;
   subscriptionId: unknown;
@@ -39,7 +36,7 @@ async function subscribe(client: ReturnType<typeof open>): Promise<{
 describe("viem", () => {
   it("gets results, many at once, by ids that are numbers", async () => {
     await using node = await startNode();
-    const client = open(node.url);
+    await using client = open(node.url);
     expect(await client.getChainId()).toBe(CHAIN_ID);
     expect(await client.getBlock({ blockNumber: 7n })).toMatchObject({ number: 7n });
     node.mine();
@@ -50,7 +47,7 @@ describe("viem", () => {
 
   it("gets errors with code, message and data", async () => {
     await using node = await startNode();
-    const client = open(node.url);
+    await using client = open(node.url);
     const address = `0x${"0".repeat(40)}` as const;
     const error = await rejection(client.getBalance({ address }));
     const cause = error.walk((inner: unknown) => inner instanceof RpcRequestError);
@@ -61,7 +58,8 @@ describe("viem", () => {
 
   it("subscribes, gets every head in order, and unsubscribes", async () => {
     await using node = await startNode();
-    const { numbers, subscriptionId, unsubscribe } = await subscribe(open(node.url));
+    await using client = open(node.url);
+    const { numbers, subscriptionId, unsubscribe } = await subscribe(client);
     expect(subscriptionId).toMatch(/^0x[1-9a-f]{32}$/);
     for (let i = 0; i < 3; i++) node.mine();
     for (let i = 1; i <= 3; i++) expect(await numbers.next()).toBe(i);
@@ -73,14 +71,16 @@ describe("viem", () => {
 
   it("loses nothing that is pushed before the reply, which leaves first", async () => {
     await using node = await startNode({ early: 3 });
-    const { numbers } = await subscribe(open(node.url));
+    await using client = open(node.url);
+    const { numbers } = await subscribe(client);
     node.mine();
     for (let i = 1; i <= 4; i++) expect(await numbers.next()).toBe(i);
   });
 
   it("would lose it otherwise: what the help is for", async () => {
     await using node = await startNode({ early: 3, withoutHelp: true });
-    const { numbers } = await subscribe(open(node.url));
+    await using client = open(node.url);
+    const { numbers } = await subscribe(client);
     node.mine();
     expect(await numbers.next()).toBe(4);
     expect(numbers.all).toEqual([4]);
@@ -88,14 +88,14 @@ describe("viem", () => {
 
   it("is told why a subscription is refused", async () => {
     await using node = await startNode();
-    const client = open(node.url);
+    await using client = open(node.url);
     const refused = client.transport.subscribe({ params: ["logs" as "newHeads"], onData() {} });
     expect(await rejection(refused)).toMatchObject({ code: -32602, data: { topic: "logs" } });
   });
 
   it("watches blocks by the subscription, with its own action", async () => {
     await using node = await startNode();
-    const client = open(node.url);
+    await using client = open(node.url);
     const numbers = new Inbox<bigint>();
     const errors = new Inbox();
     const stop = client.watchBlockNumber({ onBlockNumber: numbers.push, onError: errors.push });
@@ -111,7 +111,7 @@ describe("viem", () => {
 
   it("keeps alive with requests of id null, which are answered and harm nothing", async () => {
     await using node = await startNode();
-    const client = open(node.url, { keepAlive: { interval: 5 } });
+    await using client = open(node.url, { keepAlive: { interval: 5 } });
     const { numbers, errors } = await subscribe(client);
     while (node.requests.filter(([method, id]) => method === "net_version" && id === null).length < 3) {
       expect(await client.getChainId()).toBe(CHAIN_ID);
@@ -123,7 +123,7 @@ describe("viem", () => {
 
   it("rejects what waits when we close, and its subscription is told", async () => {
     await using node = await startNode();
-    const client = open(node.url);
+    await using client = open(node.url);
     const { errors } = await subscribe(client);
     const slow = rejection(client.request({ method: "slow" as never }));
     await client.getChainId();
@@ -135,7 +135,7 @@ describe("viem", () => {
 
   it("comes back after a cut and subscribes again, by a new id", async () => {
     await using node = await startNode();
-    const client = open(node.url, { reconnect: { attempts: 5, delay: 1 } });
+    await using client = open(node.url, { reconnect: { attempts: 5, delay: 1 } });
     const { numbers } = await subscribe(client);
     await node.subscribed.next();
     node.mine();
