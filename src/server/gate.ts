@@ -147,7 +147,8 @@ export class Gate {
 
   /** Who offers subprotocols and is agreed none gives up when the connection is there already: better not to open it. */
   #checkOffer(request: IncomingMessage): Refusal | undefined {
-    if (this.#owner.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined) return undefined;
+    if (this.#owner.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined)
+      return undefined;
     if (this.#owner.chooseProtocol(offeredBy(request)) !== undefined) return undefined;
     const offer = request.headers["sec-websocket-protocol"];
     return { status: 400, reason: `none of the subprotocols "${offer}" is spoken here; offer none` };
