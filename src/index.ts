@@ -1,9 +1,9 @@
 /** The entry for every runtime: nothing below it needs Node. */
 export { connect, type ConnectOptions } from "./connect.js";
 export { pair } from "./pair.js";
-export { Peer } from "./core/peer.js";
-export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./core/peer.js";
-export type { Caller } from "./core/caller.js";
+export { Peer } from "./peer/peer.js";
+export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";
+export type { Caller } from "./peer/caller.js";
 export type {
   AnyMethods,
   ApiOf,
@@ -30,7 +30,12 @@ export {
   type Outcome,
 } from "./core/errors.js";
 export type { PeerLimits } from "./core/limits.js";
+export type { PeerStats } from "./core/stats.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js";
+export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./core/dialect.js";
+export { acp } from "./features/dialects/acp.js";
+export { lsp } from "./features/dialects/lsp.js";
+export { mcp } from "./features/dialects/mcp.js";
 export type { CloseInfo, Receiver, Transport } from "./core/transport.js";
 export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/codec.js";
 export {

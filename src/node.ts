@@ -14,7 +14,7 @@ import {
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { checkKnown } from "./core/limits.js";
-import type { Context, Options, Peer } from "./core/peer.js";
+import type { Context, Options, Peer } from "./peer/peer.js";
 import type { AnyOptions } from "./core/settings.js";
 import { PACK_OVERHEAD_BYTES } from "./link/packed.js";
 import { CLOSE_TIMEOUT_MS, WsSocket } from "./sockets/ws.js";
@@ -29,10 +29,16 @@ export interface NodeConnectOptions extends ConnectOptions {
 
 export * from "./index.js";
 export { serve } from "./server/serve.js";
-export { Server, type ServerEvents } from "./server/server.js";
-export type { Group, Topic } from "./server/groups.js";
+export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
+export type { Group, NotifyOptions, Topic } from "./server/groups.js";
 export type { ServerLimits } from "./server/limits.js";
-export type { ServeOptions, ServerContext } from "./server/options.js";
+export {
+  Subscriptions,
+  type Subscription,
+  type SubscriptionId,
+  type SubscriptionLimits,
+  type SubscriptionsOptions,
+} from "./features/subscriptions.js";
 export type { Refusal } from "./server/upgrade.js";
 
 /**
@@ -63,6 +69,8 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
     perMessageDeflate: false,
     maxPayload: maxMessageBytes + PACK_OVERHEAD_BYTES,
     closeTimeout: CLOSE_TIMEOUT_MS,
+    // Answered with a bound (sockets/ws.ts).
+    autoPong: false,
   } as ClientOptions);
   const socket = new WsSocket(webSocket, maxMessageBytes);
   /** The 101, or the answer in its place. */

@@ -1,6 +1,6 @@
 /** Two peers joined in memory: for tests, and for two parts of one program that talk as if they were apart. */
 import type { AnyMethods, Contract } from "./core/contract.js";
-import { Peer, type Context, type Options } from "./core/peer.js";
+import { Peer, type Context, type Options } from "./peer/peer.js";
 import { peerLimits } from "./core/limits.js";
 import { plain } from "./link/plain.js";
 import { memorySockets } from "./sockets/memory.js";
@@ -14,5 +14,5 @@ export function pair<A extends Contract<A> = AnyMethods, B extends Contract<B> =
   b: NoInfer<Options<B, Context<B, A>>>,
 ): [Peer<A, B>, Peer<B, A>] {
   const [left, right] = memorySockets(peerLimits(a.limits).maxMessageBytes, peerLimits(b.limits).maxMessageBytes);
-  return [new Peer<A, B>(plain(left), a), new Peer<B, A>(plain(right), b)];
+  return [new Peer<A, B>(plain(left, true), a), new Peer<B, A>(plain(right, true), b)];
 }

@@ -19,7 +19,12 @@ export function encodeNotification(method: string, params?: StructuredParams): s
 
 /** A result's text. What has no JSON form (undefined, a function, a symbol, NaN) is sent as null. Throws for a cyclic value, a BigInt, a `toJSON` that throws. */
 export function encodeResult(id: Id, result: unknown): string {
-  return `${OPEN}"id":${encodeId(id)},"result":${stringify(result) ?? "null"}}`;
+  return encodeRawResult(id, stringify(result) ?? "null");
+}
+
+/** The text of a result that is JSON already. */
+export function encodeRawResult(id: Id, json: string): string {
+  return `${OPEN}"id":${encodeId(id)},"result":${json}}`;
 }
 
 /** An error's text. `data` is left out when it is undefined or has no JSON form. Throws as `encodeResult` does, and a `TypeError` when `code` or `message` break section 5.1. */

@@ -1,24 +1,36 @@
 /** What a handler is told about its call. */
+import type { Conventions } from "./conventions.js";
 import type { Id } from "./message.js";
 
-const noProgress = (): void => {};
+/** What a context needs of its connection. */
+interface Line {
+  readonly peer: unknown;
+  readonly conventions: Conventions;
+  readonly answersOnly: Error | undefined;
+}
 
 /**
- * The `context` of one incoming call. An AbortController a call is dear, so `signal` is made when it is first read; as an
- * accessor it survives destructuring.
+ * The `context` of one incoming call. An AbortController a call is dear, so `signal` and `progress` are made when they are
+ * read; as accessors they survive destructuring.
  */
 export class CallContext {
   readonly peer: unknown;
   readonly method: string;
   /** `undefined` for a notification. */
   readonly id: Id | undefined;
+  readonly #line: Line;
+  readonly #params: unknown;
+  #isAnswered = false;
   #controller: AbortController | undefined;
   #abortReason: { reason: unknown } | undefined;
+  #onReply: ((isResult: boolean) => void)[] | undefined;
 
-  constructor(peer: unknown, method: string, id: Id | undefined) {
-    this.peer = peer;
+  constructor(line: Line, method: string, id: Id | undefined, params: unknown) {
+    this.peer = line.peer;
     this.method = method;
     this.id = id;
+    this.#line = line;
+    this.#params = params;
   }
 
   /** Aborts when nobody waits for the answer any more, with the reason. */
@@ -30,14 +42,52 @@ export class CallContext {
     return this.#controller.signal;
   }
 
-  /** Reports progress to a caller that asked for it; to one that did not, it does nothing. */
+  /** Reports progress to a caller that asked for it; to one that did not, and after the answer, it does nothing. */
   get progress(): (value: unknown) => void {
-    return noProgress;
+    return this.#line.conventions.reporter(this, this.#params);
   }
 
   /** Tells the handler, now or when it first reads `signal`. */
   static abort(context: CallContext, reason: unknown): void {
     context.#abortReason ??= { reason };
     context.#controller?.abort(reason);
+  }
+
+  /** Why nobody waits any more; `undefined` while somebody does. */
+  static abortReason(context: CallContext): { reason: unknown } | undefined {
+    return context.#abortReason;
+  }
+
+  /**
+   * Notes that the answer is given. For a result, returns what is to be told when the reply has left, if anything is: whether
+   * the result is in it.
+   */
+  static answer(context: CallContext, isResult: boolean): ((isResult: boolean) => void) | undefined {
+    context.#isAnswered = true;
+    const listeners = context.#onReply;
+    if (listeners === undefined) return undefined;
+    const tell = (isInReply: boolean): void => listeners.forEach((listener) => listener(isInReply));
+    if (isResult) return tell;
+    tell(false);
+    return undefined;
+  }
+
+  /**
+   * Calls `listener` once: with true right after the handler's result was handed to the connection (in a batch, with the
+   * reply to all of it), with false when an error or nothing is answered. Never for a notification, or when the connection
+   * ends first. Throws when the answer is given already.
+   */
+  static onReply(context: CallContext, listener: (isResult: boolean) => void): void {
+    if (context.#isAnswered) throw new Error(`"${context.method}" is answered already`);
+    (context.#onReply ??= []).push(listener);
+  }
+
+  /** Why nothing but the answer can be sent to the caller, where that is so. */
+  static answersOnly(context: CallContext): Error | undefined {
+    return context.#line.answersOnly;
+  }
+
+  static isAnswered(context: CallContext): boolean {
+    return context.#isAnswered;
   }
 }

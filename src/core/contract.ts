@@ -95,8 +95,13 @@ export interface CallOptions {
   /** Aborting it rejects the call at once with `signal.reason`. One that is already aborted sends nothing. */
   signal?: AbortSignal | undefined;
   /**
-   * Called with each progress report. Asking the other side for reports takes a dialect: on a plain link without one,
-   * nothing is asked for and this is never called.
+   * Called with each progress report, in order, before the result and never after. Params must be by name or absent: they
+   * carry the token that asks for reports, the call's id unless they hold one already; else the call rejects with `TypeError`.
+   * Asking takes a dialect: on a plain link without one, reports come only where your params hold a token of their own.
    */
   onProgress?: ((value: any) => void) | undefined;
+  /** Whether each report starts `timeoutMs` anew. Default false. */
+  resetTimeoutOnProgress?: boolean | undefined;
+  /** How long the call may take in all, in milliseconds, whatever is reported. Default `Infinity`. Rejects with `TimeoutError`. */
+  maxTotalTimeoutMs?: number | undefined;
 }

@@ -75,7 +75,7 @@ function disarm(): void {
 }
 
 function onTimer(): void {
-  if (performance.now() - timerDue < LATE_MS) return expireDue();
+  if (waiting === 0 || performance.now() - timerDue < LATE_MS) return expireDue();
   // The answer may already be here: one turn of reading before anything is rejected.
   timer = setTimeout(expireDue, 0);
 }

@@ -3,45 +3,57 @@
  * whatever its handler does.
  */
 import type { Slot } from "./batch.js";
-import { encodeError, encodeInternalError, encodeResult, exceeds } from "./codec.js";
+import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceeds } from "./codec.js";
 import { CallContext } from "./context.js";
-import { ErrorCode, RpcError } from "./errors.js";
+import type { Conventions } from "./conventions.js";
+import { ErrorCode, isAbort, RpcError } from "./errors.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
-import { isThenable, observed } from "./promises.js";
+import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
+import type { Counts } from "./stats.js";
 import type { AnyHandler, CallRecord, Settings } from "./settings.js";
 
-/** What the dispatcher needs of its peer. */
+/** What the dispatcher needs of its connection. */
 export interface Host {
-  send(text: string): void;
+  readonly peer: unknown;
+  readonly answersOnly: Error | undefined;
+  readonly counts: Counts;
+  /** What takes control messages and serves streams. */
+  readonly conventions: Conventions;
+  /** The same, when something needed it already. */
+  readonly usedConventions: Conventions | undefined;
+  /** What encodes streams, once one was offered. */
+  readonly offering: Conventions | undefined;
+  /** Hands a text to the connection; false when it will not be sent. */
+  send(text: string): boolean;
   /** Takes an error that must not cross the wire. */
   report(error: unknown): void;
   /** Takes a notification that nobody handles. */
   unhandled(method: string, params: unknown): void;
+  /** Told when the last handler that ran has ended. */
+  idle(): void;
 }
 
-/** The incoming calls of one peer. */
+/** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
 export class Dispatcher {
   readonly #host: Host;
   readonly #settings: Settings;
-  readonly #peer: unknown;
   /** Calls whose handler has returned a promise that is not settled. A synchronous handler is never in here. */
-  readonly #running = new Set<CallContext>();
+  #running: Set<CallContext> | undefined;
   /** How many of those are requests. */
   #requests = 0;
   /** Calls whose handler has not returned: one, or more when a transport answers inside `send`. */
-  readonly #starting: CallContext[] = [];
+  #starting: CallContext[] | undefined;
   #added: Map<string, AnyHandler> | undefined;
 
-  constructor(host: Host, peer: unknown, settings: Settings) {
+  constructor(host: Host, settings: Settings) {
     this.#host = host;
-    this.#peer = peer;
     this.#settings = settings;
   }
 
   /** Handlers that run, notifications' included. */
   get running(): number {
-    return this.#running.size;
+    return this.#running?.size ?? 0;
   }
 
   /** Adds a handler for this peer alone, over one that `methods` may hold. */
@@ -55,50 +67,106 @@ export class Dispatcher {
   }
 
   /** Runs a request and answers it, into `slot` when it came in a batch. */
-  request({ method, params, id }: RequestMessage, slot?: Slot): void {
-    if (this.#requests >= this.#settings.limits.maxInFlight) return this.#send(id, encodeError(id, busy()), slot);
-    const context = new this.#settings.owner.Context(this.#peer, method, id);
+  request(message: RequestMessage, slot?: Slot): void {
+    const { method, params, id } = message;
+    const { controls, limits, owner } = this.#settings;
+    if (controls.has(method) && this.#handlerOf(method) === undefined && this.#host.conventions.control(message, slot))
+      return;
+    if (this.#requests >= limits.maxInFlight) {
+      this.#host.counts.refusedBusy++;
+      this.reply(id, encodeError(id, busy()), slot);
+      return;
+    }
+    const context = new owner.Context(this.#host, method, id, params);
     let result: unknown;
     try {
       result = this.#start(context, params);
-      if (!isThenable(result)) return this.#answer(id, result, slot);
+      if (!isThenable(result)) return this.#answer(context, result, slot);
     } catch (error) {
-      return this.#refuse(id, error, slot);
+      return this.#refuse(context, error, slot);
     }
     this.#await(
       context,
       result,
-      (value) => this.#answer(id, value, slot),
-      (error) => this.#refuse(id, error, slot),
+      (value) => this.#answer(context, value, slot),
+      (error) => this.#refuse(context, error, slot),
     );
   }
 
   /** Runs a notification. Nothing is ever answered: what goes wrong is reported here (section 4.1). */
-  notification({ method, params }: NotificationMessage): void {
+  notification(message: NotificationMessage): void {
+    const { method, params } = message;
+    const { limits, owner } = this.#settings;
+    if (this.#isTaken(message) && this.#handlerOf(method) === undefined) return;
     // Counted apart, so that a notification that some request waits for is not refused because of it.
-    if (this.#running.size - this.#requests >= this.#settings.limits.maxInFlight) return this.#host.report(busy());
-    const context = new this.#settings.owner.Context(this.#peer, method, undefined);
+    if (this.running - this.#requests >= limits.maxInFlight) {
+      this.#host.counts.refusedBusy++;
+      return this.#host.report(busy());
+    }
+    const context = new owner.Context(this.#host, method, undefined, params);
     const fail = (error: unknown): void => this.#host.report(error);
     try {
       const result = this.#start(context, params);
-      if (isThenable(result)) this.#await(context, result, () => {}, fail);
+      if (isThenable(result)) this.#await(context, result, (value) => this.#discard(context, value), fail);
+      else this.#discard(context, result);
     } catch (error) {
       fail(error);
     }
   }
 
+  /** Whether the conventions took a notification. A dialect that somebody wrote may fail over what a stranger sent. */
+  #isTaken(message: NotificationMessage): boolean {
+    if (!this.#settings.controls.has(message.method)) return false;
+    try {
+      return this.#host.conventions.control(message, undefined);
+    } catch (error) {
+      this.#host.report(error);
+      return true;
+    }
+  }
+
+  /** What a notification's handler returned goes nowhere. A stream in it must not wait for a reader, nor hold what it reads from. */
+  #discard(context: CallContext, result: unknown): void {
+    try {
+      if (isAsyncIterable(result)) void observed(this.#host.conventions.serveStream(result, context));
+      else if (this.#host.offering !== undefined) this.#encode(context, result);
+    } catch {
+      // It cannot be encoded, or was a stream and is stopped: nobody asked for it.
+    }
+  }
+
+  /** The calls that run, at this moment. */
+  calls(): CallContext[] {
+    return [...(this.#starting ?? []), ...(this.#running ?? [])];
+  }
+
   /** Tells every handler that nobody waits any more. */
   abortAll(reason: unknown): void {
-    for (const context of [...this.#starting, ...this.#running]) CallContext.abort(context, reason);
+    for (const context of this.calls()) CallContext.abort(context, reason);
+  }
+
+  /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is; `onSent` is told, once it has left, whether it fitted. */
+  reply(id: Id, text: string, slot: Slot | undefined, onSent?: (isWhole: boolean) => void): boolean {
+    const { maxReplyBytes } = this.#settings.limits;
+    const fits = slot === undefined ? !exceeds(text, maxReplyBytes) : slot.fits(text);
+    const reply = fits ? text : tooLarge(id, maxReplyBytes);
+    if (slot !== undefined) {
+      slot.put(reply, onSent && (() => onSent(fits)));
+      return fits;
+    }
+    const isTaken = this.#host.send(reply);
+    onSent?.(fits);
+    return isTaken && fits;
   }
 
   /** Calls the handler. Until it returns, the call is among those that starts: a handler may close its own peer. */
   #start(context: CallContext, params: unknown): unknown {
-    this.#starting.push(context);
+    const starting = (this.#starting ??= []);
+    starting.push(context);
     try {
       return this.#run(context, params);
     } finally {
-      this.#starting.pop();
+      starting.pop();
     }
   }
 
@@ -109,15 +177,17 @@ export class Dispatcher {
     fail: (error: unknown) => void,
   ): void {
     const weight = context.id === undefined ? 0 : 1;
+    const running = (this.#running ??= new Set());
     this.#requests += weight;
-    this.#running.add(context);
+    running.add(context);
     // Whatever a hostile promise does, the call ends once: with its first word.
     const once =
       <T>(end: (outcome: T) => void) =>
       (outcome: T): void => {
-        if (!this.#running.delete(context)) return;
+        if (!running.delete(context)) return;
         this.#requests -= weight;
         end(outcome);
+        if (running.size === 0) this.#host.idle();
       };
     try {
       // An async function would cost one more promise for every call.
@@ -131,18 +201,22 @@ export class Dispatcher {
   #run(context: CallContext, params: unknown): unknown {
     const { around } = this.#settings;
     if (around === undefined) return this.#serve(context, params);
-    const { method, id } = context;
-    const call: CallRecord = { direction: "incoming", peer: this.#peer, method, id, params, context };
+    const { peer, method, id } = context;
+    const call: CallRecord = { direction: "incoming", peer, method, id, params, context };
     return around(call, () => observed(new Promise((resolve) => resolve(this.#serve(context, call.params)))));
   }
 
   #serve(context: CallContext, params: unknown): unknown {
     const { method } = context;
-    const handler = this.#added?.get(method) ?? this.#settings.methods.get(method);
+    const handler = this.#handlerOf(method);
     if (handler === undefined) return this.#unhandled(context, params);
     const schema = this.#settings.schemas?.get(method);
     if (schema === undefined) return handler(params, context);
     return validate(schema, params, (checked) => handler(checked, context));
+  }
+
+  #handlerOf(method: string): AnyHandler | undefined {
+    return this.#added?.get(method) ?? this.#settings.methods.get(method);
   }
 
   /** Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer for them. */
@@ -155,18 +229,33 @@ export class Dispatcher {
     return undefined;
   }
 
-  #answer(id: Id, result: unknown, slot: Slot | undefined): void {
+  #answer(context: CallContext, result: unknown, slot: Slot | undefined): void {
     let text: string;
     try {
-      text = encodeResult(id, result);
+      if (isAsyncIterable(result)) return this.#stream(context, result, slot);
+      text = this.#encode(context, result);
     } catch (error) {
-      return this.#refuse(id, error, slot);
+      return this.#refuse(context, error, slot);
     }
-    this.#send(id, text, slot);
+    this.#finish(context, text, slot);
   }
 
-  /** Only an RpcError says anything to the other side; everything else may hold secrets and stays here. */
-  #refuse(id: Id, error: unknown, slot: Slot | undefined): void {
+  #encode(context: CallContext, result: unknown): string {
+    const { offering } = this.#host;
+    if (offering === undefined) return encodeResult(context.id!, result);
+    return offering.encode(context, () => encodeResult(context.id!, result));
+  }
+
+  /** A handler may return an async iterable as its whole result. */
+  #stream(context: CallContext, source: AsyncIterable<unknown>, slot: Slot | undefined): void {
+    this.#host.conventions.serveStream(source, context).then(
+      (json) => this.#finish(context, encodeRawResult(context.id!, json), slot),
+      (error: unknown) => this.#refuse(context, error, slot),
+    );
+  }
+
+  /** Answers with an error. Only an RpcError says anything to the other side; everything else may hold secrets and stays here. */
+  refuse(id: Id, error: unknown, slot: Slot | undefined): void {
     let text: string | undefined;
     try {
       if (error instanceof RpcError) text = encodeError(id, error);
@@ -175,15 +264,36 @@ export class Dispatcher {
       // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
       this.#host.report(failure);
     }
-    this.#send(id, text ?? encodeInternalError(id), slot);
+    this.reply(id, text ?? encodeInternalError(id), slot);
   }
 
-  #send(id: Id, text: string, slot: Slot | undefined): void {
-    const { maxReplyBytes } = this.#settings.limits;
-    if (slot === undefined) return this.#host.send(exceeds(text, maxReplyBytes) ? tooLarge(id, maxReplyBytes) : text);
-    slot.reply.put(slot.index, slot.reply.fits(text) ? text : tooLarge(id, maxReplyBytes));
+  #refuse(context: CallContext, error: unknown, slot: Slot | undefined): void {
+    const aborted = CallContext.abortReason(context);
+    if (aborted !== undefined) return this.#cancelled(context, error, aborted.reason, slot);
+    CallContext.answer(context, false);
+    this.refuse(context.id!, error, slot);
+  }
+
+  /** A handler failed after its caller had cancelled. That it was stopped is what was asked for, and no failure. */
+  #cancelled(context: CallContext, error: unknown, reason: unknown, slot: Slot | undefined): void {
+    if (!isAbort(error, reason)) this.#host.report(error);
+    this.#finish(context, encodeError(context.id!, CANCELLED), slot, false);
+  }
+
+  /** Whether no answer may be sent: in some dialects a cancelled call gets none. */
+  #isUnwanted(context: CallContext): boolean {
+    return CallContext.abortReason(context) !== undefined && !this.#settings.dialect.cancel.isAnswered;
+  }
+
+  #finish(context: CallContext, text: string, slot: Slot | undefined, isResult = true): void {
+    const isUnwanted = this.#isUnwanted(context);
+    const onSent = CallContext.answer(context, isResult && !isUnwanted);
+    if (isUnwanted) slot?.leaveOut();
+    else if (!this.reply(context.id!, text, slot, onSent)) this.#host.usedConventions?.unsent(context);
   }
 }
+
+const CANCELLED = { code: ErrorCode.RequestCancelled, message: "Request cancelled" };
 
 function busy(): RpcError {
   return new RpcError(ErrorCode.Busy, "Server is busy");

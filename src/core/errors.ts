@@ -14,6 +14,14 @@ export const ErrorCode = {
   InvalidParams: -32602,
   /** The handler failed, or its result has no JSON form. The details stay on its side. */
   InternalError: -32603,
+  /** The caller cancelled the request, and its handler ended without a result (Language Server Protocol). */
+  RequestCancelled: -32800,
+  /** A stream is read that is not there, or no longer (StreamJsonRpc). */
+  NoSuchStream: -32001,
+  /** The peer has as many subscriptions open as `maxPerPeer` allows. */
+  TooManySubscriptions: -32006,
+  /** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
+  RequestTooLarge: -32007,
   /** The reply would exceed `maxReplyBytes`. */
   ResponseTooLarge: -32008,
   /** More requests are in flight than `maxInFlight` allows. */
@@ -21,6 +29,15 @@ export const ErrorCode = {
   /** The batch has more entries than `maxBatchEntries`. */
   BatchTooLarge: -32010,
 } as const;
+
+/** Whether `error` says no more than that something was aborted, with `reason`: what timers and `fetch` fail with has a name of its own. Never throws, whatever was thrown. */
+export function isAbort(error: unknown, reason: unknown): boolean {
+  try {
+    return error === reason || (error instanceof Error && error.name === "AbortError");
+  } catch {
+    return false;
+  }
+}
 
 /** Says what was expected and what came: ``Expected `timeoutMs` to be a positive number, got `-1` (number)``. */
 export function expected(name: string, rule: string, value: unknown): TypeError {

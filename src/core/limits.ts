@@ -3,7 +3,7 @@ import { expected } from "./errors.js";
 
 /** Bounds on what one peer accepts. Each is on by default; a value out of range throws when the peer is made. */
 export interface PeerLimits {
-  /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009. Default 1 MiB, at most 256 MiB. */
+  /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009 (by HTTP POST: status 413 and error -32007). Default 1 MiB, at most 256 MiB. */
   maxMessageBytes: number;
   /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. What exceeds it becomes error -32008, whose own bytes do not count. Default 1 MiB, at most 256 MiB. */
   maxReplyBytes: number;
@@ -11,6 +11,18 @@ export interface PeerLimits {
   maxBatchEntries: number;
   /** Most incoming requests that run at once. Further ones are refused with -32009. As many notifications may run; further ones are dropped, and told as `error`. Default 1,024; `Infinity` turns it off. */
   maxInFlight: number;
+  /** Most streams that the other side reads from here at once. Further ones are refused with -32009; one in params rejects its call with `RangeError`. Default 256; `Infinity` turns it off. */
+  maxStreams: number;
+  /**
+   * Most bytes that wait to be sent to a peer that reads too slowly. The next message closes its connection with 1013. What
+   * goes to many is dropped for such a peer from half of that on, and counted. Default 4 MiB, at most 256 MiB.
+   */
+  maxUnsentBytes: number;
+  /**
+   * Most requests and notifications a second, as many at once. What comes beyond is not run: a request is refused with
+   * -32009, a notification is dropped and counted. Answers are not counted. Default `Infinity`: no such limit.
+   */
+  maxMessagesPerSecond: number;
   /** Most malformed messages within a minute, counted from the first. The next one closes the connection with 1008. Default 100; `Infinity` turns it off. */
   maxMalformedPerMinute: number;
 }
@@ -24,6 +36,9 @@ const DEFAULTS: PeerLimits = {
   maxReplyBytes: MIB,
   maxBatchEntries: 1000,
   maxInFlight: 1024,
+  maxStreams: 256,
+  maxUnsentBytes: 4 * MIB,
+  maxMessagesPerSecond: Infinity,
   maxMalformedPerMinute: 100,
 };
 

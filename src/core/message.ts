@@ -104,7 +104,8 @@ function isSoundResponse({ jsonrpc, id, result, error }: Unchecked): boolean {
   return error === undefined || error === null ? result !== undefined : result === undefined && isErrorObject(error);
 }
 
-function isErrorObject(error: unknown): error is ErrorObject {
+/** Whether `error` is one (section 5.1). */
+export function isErrorObject(error: unknown): error is ErrorObject {
   if (!isObject(error)) return false;
   const { code, message } = error as { code?: unknown; message?: unknown };
   return Number.isInteger(code) && typeof message === "string";

@@ -6,6 +6,15 @@ import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "./errors.js";
 import { brokenResponse, type ErrorMessage, type Kind, type Unchecked } from "./message.js";
 
+/** How long a call waits, and for what besides its answer. */
+export interface Wait {
+  readonly timeoutMs: number;
+  readonly maxTotalTimeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly onProgress: ((value: unknown) => void) | undefined;
+  readonly resetTimeoutOnProgress: boolean;
+}
+
 /** One call that waits for its answer. */
 export class PendingCall implements Expiring {
   deadline = 0;
@@ -13,11 +22,14 @@ export class PendingCall implements Expiring {
   sent = false;
   batch: BatchCalls | undefined;
   onAbort: (() => void) | undefined;
+  /** Told when the call is settled, however. */
+  onSettled: (() => void) | undefined;
+  /** The end of `maxTotalTimeoutMs`, where there is one. */
+  total: Expiring | undefined;
   readonly calls: PendingCalls;
   readonly id: number;
   readonly method: string;
-  readonly timeoutMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly wait: Wait;
   readonly resolve: (result: unknown) => void;
   readonly reject: (reason: unknown) => void;
 
@@ -25,32 +37,37 @@ export class PendingCall implements Expiring {
     calls: PendingCalls,
     id: number,
     method: string,
-    wait: { timeoutMs: number; signal: AbortSignal | undefined },
+    wait: Wait,
     resolve: (result: unknown) => void,
     reject: (reason: unknown) => void,
   ) {
     this.calls = calls;
     this.id = id;
     this.method = method;
-    this.timeoutMs = wait.timeoutMs;
-    this.signal = wait.signal;
+    this.wait = wait;
     this.resolve = resolve;
     this.reject = reject;
   }
 
   expire(): void {
-    this.calls.fail(this.id, new TimeoutError(this.method, this.timeoutMs));
+    this.calls.giveUp(this, new TimeoutError(this.method, this.wait.timeoutMs));
   }
 }
 
 /** The calls of one batch that still wait. Its reply is one array, so what that array leaves out will never come (section 6). */
 export type BatchCalls = Set<PendingCall>;
 
-/** All calls of one peer that wait for their answer. */
+/** All calls of one peer that wait for their answer. Its tables are made when first needed: most peers of a server never call. */
 export class PendingCalls {
-  readonly #calls = new Map<number, PendingCall>();
-  readonly #batches = new Set<BatchCalls>();
+  #calls: Map<number, PendingCall> | undefined;
+  #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
+  readonly #line: { givenUp(call: PendingCall, reason: unknown): void };
+
+  /** `line.givenUp` is told of each call that was sent and whose caller no longer waits. */
+  constructor(line: { givenUp(call: PendingCall, reason: unknown): void }) {
+    this.#line = line;
+  }
 
   /** Ids are integers from 1: an id of 0 is taken for none by some (FIELD: MCP ignores its cancel), and they never repeat within a peer. */
   nextId(): number {
@@ -58,32 +75,37 @@ export class PendingCalls {
   }
 
   get size(): number {
-    return this.#calls.size;
+    return this.#calls?.size ?? 0;
   }
 
   get openBatches(): number {
-    return this.#batches.size;
+    return this.#batches?.size ?? 0;
   }
 
   /** Registers a call; it settles through this object alone. */
   add(call: PendingCall): void {
-    this.#calls.set(call.id, call);
-    setDeadline(call, call.timeoutMs);
-    const { signal } = call;
+    (this.#calls ??= new Map()).set(call.id, call);
+    const { timeoutMs, maxTotalTimeoutMs, signal } = call.wait;
+    setDeadline(call, timeoutMs);
+    if (maxTotalTimeoutMs !== Infinity) {
+      const expire = (): void => this.giveUp(call, new TimeoutError(call.method, maxTotalTimeoutMs));
+      call.total = { deadline: 0, expire };
+      setDeadline(call.total, maxTotalTimeoutMs);
+    }
     if (signal === undefined) return;
-    call.onAbort = () => this.fail(call.id, signal.reason);
+    call.onAbort = () => this.giveUp(call, signal.reason);
     signal.addEventListener("abort", call.onAbort);
   }
 
-  /** Whether the call still waits. */
-  has(id: number): boolean {
-    return this.#calls.has(id);
+  /** The call of that id, while it waits. */
+  get(id: unknown): PendingCall | undefined {
+    return this.#calls?.get(id as number);
   }
 
   /** Notes that these calls left in one batch. */
   openBatch(calls: BatchCalls): void {
     for (const call of calls) call.batch = calls;
-    this.#batches.add(calls);
+    (this.#batches ??= new Set()).add(calls);
   }
 
   /** Settles the call that a response names. False when there is none: late, repeated or never made. */
@@ -108,8 +130,8 @@ export class PendingCalls {
    * a batch (section 5); which one can only be known while a single batch waits.
    */
   refuseBatch(response: ErrorMessage): boolean {
-    const [batch] = this.#batches;
-    if (this.#batches.size !== 1) return false;
+    if (this.openBatches !== 1) return false;
+    const [batch] = this.#batches!;
     for (const call of batch!) this.fail(call.id, remoteError(call, response));
     return true;
   }
@@ -119,21 +141,39 @@ export class PendingCalls {
     this.#take(id)?.reject(reason);
   }
 
+  /** Rejects a call whose caller no longer waits, if it still waits, and sees to it that the other side hears of it. */
+  giveUp(call: PendingCall, reason: unknown): void {
+    if (this.#take(call.id) === undefined) return;
+    call.reject(reason);
+    if (call.sent) this.#line.givenUp(call, reason);
+  }
+
+  /** Something was heard of a call: where it asks for that, it waits anew. */
+  restart(call: PendingCall): void {
+    const { resetTimeoutOnProgress, timeoutMs } = call.wait;
+    if (!resetTimeoutOnProgress) return;
+    clearDeadline(call, timeoutMs);
+    setDeadline(call, timeoutMs);
+  }
+
   /** Rejects every call: the connection is over. */
   failAll(cause: unknown): void {
-    for (const call of this.#calls.values()) {
+    for (const call of this.#calls?.values() ?? []) {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
     }
   }
 
   /** The only way out of the table. The id is a peer's word: a Map's key, so `"1"` is not `1`. */
   #take(id: unknown): PendingCall | undefined {
-    const call = this.#calls.get(id as number);
+    const call = this.get(id);
     if (call === undefined) return undefined;
-    this.#calls.delete(call.id);
-    clearDeadline(call, call.timeoutMs);
-    if (call.onAbort !== undefined) call.signal!.removeEventListener("abort", call.onAbort);
-    if (call.batch?.delete(call) && call.batch.size === 0) this.#batches.delete(call.batch);
+    this.#calls!.delete(call.id);
+    const { wait, batch } = call;
+    clearDeadline(call, wait.timeoutMs);
+    if (call.total !== undefined) clearDeadline(call.total, wait.maxTotalTimeoutMs);
+    if (call.onAbort !== undefined) wait.signal!.removeEventListener("abort", call.onAbort);
+    if (batch?.delete(call) && batch.size === 0) this.#batches!.delete(batch);
+    call.onSettled?.();
     return call;
   }
 }

@@ -3,7 +3,6 @@ import { BatchReply, type Slot } from "./batch.js";
 import { encodeError } from "./codec.js";
 import type { Dispatcher } from "./dispatch.js";
 import { ErrorCode, RpcError } from "./errors.js";
-import type { PeerLimits } from "./limits.js";
 import {
   classify,
   isId,
@@ -15,9 +14,14 @@ import {
   type Unchecked,
 } from "./message.js";
 import type { BatchCalls, PendingCalls } from "./pending.js";
+import { Rate } from "./rate.js";
+import type { Settings } from "./settings.js";
+import type { Counts } from "./stats.js";
+import { fromVersion1, Version1Slot } from "./version1.js";
 
 /** What the router needs of its peer. */
 export interface Gate {
+  readonly counts: Counts;
   /** Why the connection ended; `undefined` while it is open. Nothing is routed after that. */
   readonly ended: Error | undefined;
   send(text: string): void;
@@ -33,54 +37,64 @@ export class Router {
   readonly #gate: Gate;
   readonly #in: Dispatcher;
   readonly #pending: PendingCalls;
-  readonly #limits: PeerLimits;
+  readonly #settings: Settings;
+  /** Malformed messages in this minute. */
   #malformed = 0;
   #malformedSince = 0;
-  #unmatched = 0;
+  readonly #rate: Rate | undefined;
 
-  constructor(gate: Gate, dispatcher: Dispatcher, pending: PendingCalls, limits: PeerLimits) {
+  constructor(gate: Gate, dispatcher: Dispatcher, pending: PendingCalls, settings: Settings) {
     this.#gate = gate;
     this.#in = dispatcher;
     this.#pending = pending;
-    this.#limits = limits;
+    this.#settings = settings;
+    const { maxMessagesPerSecond } = settings.limits;
+    this.#rate = maxMessagesPerSecond === Infinity ? undefined : new Rate(maxMessagesPerSecond);
   }
 
-  /** Malformed messages in this minute, and answers that no call waited for. */
-  counts(): { malformed: number; unmatched: number } {
-    return { malformed: this.#malformed, unmatched: this.#unmatched };
-  }
-
-  /** Takes one text. */
-  receive(text: string): void {
+  /** Takes one text. What is answered goes into `slot`, where there is one, which is told also when nothing is. */
+  receive(text: string, slot?: Slot): void {
     if (this.#gate.ended !== undefined) return;
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
       // What was wrong with the text is the sender's to find: it is answered, and counted.
-      return this.#refuse(null, ErrorCode.ParseError, "Parse error");
+      return this.#refuse(null, ErrorCode.ParseError, "Parse error", slot);
     }
-    this.route(value);
+    this.route(value, slot);
   }
 
-  /** Takes one parsed message or batch. */
-  route(value: unknown): void {
+  /** Takes one parsed message or batch, as `receive` does. */
+  route(value: unknown, slot?: Slot): void {
     if (this.#gate.ended !== undefined) return;
-    if (Array.isArray(value)) return this.#routeBatch(value);
+    if (Array.isArray(value)) return this.#routeBatch(value, slot);
+    const isVersion1 = this.#concede(value);
     const kind = classify(value);
-    if (kind === "request") this.#in.request(value as RequestMessage);
-    else if (kind === "notification") this.#in.notification(value as NotificationMessage);
-    else if (kind === "invalid") this.#refuse(idOf(value), ErrorCode.InvalidRequest, "Invalid Request");
-    else this.#settle(kind, value as Unchecked);
+    if (isAnswer(kind)) this.#settle(kind, value as Unchecked);
+    else this.#routeCall(kind, value, isVersion1 ? this.#inKind(slot) : slot);
+    if (isAnswer(kind) || kind === "notification") slot?.leaveOut();
   }
 
-  #routeBatch(members: unknown[]): void {
-    if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request");
-    const { maxBatchEntries, maxReplyBytes } = this.#limits;
+  /** Rewrites what the settings make allowance for; whether the answer is owed in version 1.0. */
+  #concede(value: unknown): boolean {
+    const { dialect, choseDialect, readsVersion1 } = this.#settings;
+    if (choseDialect && dialect.readsNullParams === true) dropNullParams(value);
+    return readsVersion1 && fromVersion1(value);
+  }
+
+  #inKind(slot: Slot | undefined): Slot {
+    return new Version1Slot((text) => this.#gate.send(text), this.#settings.limits.maxReplyBytes, slot);
+  }
+
+  #routeBatch(members: unknown[], slot: Slot | undefined): void {
+    if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
+    const { maxBatchEntries, maxReplyBytes } = this.#settings.limits;
+    const isVersion1 = members.map((member) => this.#concede(member));
     const kinds = members.map(classify);
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
-    const reply = new BatchReply(maxReplyBytes, (text) => this.#gate.send(text));
+    const reply = new BatchReply(maxReplyBytes, (text) => this.#reply(text, slot));
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
     for (const [i, kind] of kinds.entries()) {
@@ -89,30 +103,50 @@ export class Router {
       else if (isAnswer(kind)) {
         const batch = this.#settle(kind, members[i] as Unchecked);
         if (batch !== undefined) answered.add(batch);
-      } else if (!tooMany) this.#routeMember(kind, members[i], reply);
+      } else if (!tooMany) this.#routeMember(kind, members[i], isVersion1[i]!, reply);
     }
-    reply.complete();
+    if (!tooMany) reply.complete();
     for (const batch of answered) this.#pending.endBatch(batch, members);
     // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
     for (const i of nameless) this.#settle(kinds[i]!, members[i] as Unchecked);
-    if (tooMany)
-      this.#gate.send(
-        encodeError(null, { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } }),
-      );
+    const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
+    if (tooMany) this.#reply(encodeError(null, error), slot);
   }
 
-  #routeMember(kind: Kind, member: unknown, reply: BatchReply): void {
-    if (kind === "notification") this.#in.notification(member as NotificationMessage);
-    else if (kind === "request") this.#in.request(member as RequestMessage, reply.slot());
-    else this.#refuse(idOf(member), ErrorCode.InvalidRequest, "Invalid Request", reply.slot());
+  #reply(text: string | undefined, slot: Slot | undefined): void {
+    if (text === undefined) slot?.leaveOut();
+    else if (slot === undefined) this.#gate.send(text);
+    else slot.put(text);
+  }
+
+  #routeMember(kind: Kind, member: unknown, isVersion1: boolean, reply: BatchReply): void {
+    const slot = kind === "notification" ? undefined : reply.slot();
+    this.#routeCall(kind, member, slot !== undefined && isVersion1 ? this.#inKind(slot) : slot);
+  }
+
+  #routeCall(kind: Kind, message: unknown, slot: Slot | undefined): void {
+    const { counts } = this.#gate;
+    if (kind === "invalid") return this.#refuse(idOf(message), ErrorCode.InvalidRequest, "Invalid Request", slot);
+    if (kind === "request") counts.requestsReceived++;
+    else counts.notificationsReceived++;
+    if (this.#rate !== undefined && !this.#rate.take()) return this.#tooFast(kind, message as RequestMessage, slot);
+    if (kind === "request") this.#in.request(message as RequestMessage, slot);
+    else this.#in.notification(message as NotificationMessage);
+  }
+
+  /** A notification gets no answer, whatever happens. */
+  #tooFast(kind: Kind, { id }: RequestMessage, slot: Slot | undefined): void {
+    this.#gate.counts.refusedRate++;
+    if (kind !== "request") return;
+    const { maxMessagesPerSecond } = this.#settings.limits;
+    const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
+    this.#in.reply(id, encodeError(id, error), slot);
   }
 
   /** Answers what is no message. */
   #refuse(id: Id, code: number, message: string, slot?: Slot): void {
     if (!this.#toleratesMalformed()) return;
-    const text = encodeError(id, { code, message });
-    if (slot === undefined) this.#gate.send(text);
-    else slot.reply.put(slot.index, text);
+    this.#reply(encodeError(id, { code, message }), slot);
   }
 
   /** Settles what a response answers; answers the batch that call left in. A response is never answered, whatever is in it: two peers would loop. */
@@ -120,7 +154,7 @@ export class Router {
     const call = this.#pending.answer(kind, response);
     if (call !== undefined) return call.batch;
     // Sloppy servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
-    this.#unmatched++;
+    this.#gate.counts.unmatched++;
     if (kind === "response" && response.id === null && response.result === undefined)
       this.#refused(response as ErrorMessage);
     return undefined;
@@ -135,12 +169,13 @@ export class Router {
 
   /** Counts a malformed message; false when it was one too many and the connection is closed for it. */
   #toleratesMalformed(): boolean {
+    this.#gate.counts.malformed++;
     const now = performance.now();
     if (this.#malformed === 0 || now - this.#malformedSince > MINUTE_MS) {
       this.#malformedSince = now;
       this.#malformed = 0;
     }
-    const { maxMalformedPerMinute } = this.#limits;
+    const { maxMalformedPerMinute } = this.#settings.limits;
     if (++this.#malformed <= maxMalformedPerMinute) return true;
     this.#gate.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
     return false;
@@ -149,6 +184,12 @@ export class Router {
 
 function isAnswer(kind: Kind): boolean {
   return kind === "response" || kind === "broken";
+}
+
+/** As vscode-jsonrpc does. */
+function dropNullParams(value: unknown): void {
+  if (typeof value === "object" && value !== null && (value as Unchecked).params === null)
+    delete (value as Unchecked).params;
 }
 
 /** The id to refuse a malformed request with. One that cannot be echoed exactly is null. */

@@ -1,8 +1,11 @@
 /** A peer's options, checked and brought into the shape that dispatching needs. A server makes one for all its peers. */
 import { CallContext } from "./context.js";
+import type { MakeConventions } from "./conventions.js";
+import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
 import { checkKnown, checkTimeout, peerLimits, type PeerLimits } from "./limits.js";
 import type { Id } from "./message.js";
+import type { Wait } from "./pending.js";
 import { isSchema, type StandardSchema } from "./schema.js";
 
 /** A handler as the core sees it. */
@@ -28,11 +31,28 @@ export interface AnyOptions {
   fallback?: AnyHandler | undefined;
   around?: AnyAround | undefined;
   limits?: Partial<PeerLimits> | undefined;
+  dialect?: Dialect | undefined;
+  compat?: "1.0" | undefined;
 }
 
 /** The names of a peer's options. */
-export const PEER_OPTIONS = { methods: 0, schemas: 0, timeoutMs: 0, fallback: 0, around: 0, limits: 0 };
+export const PEER_OPTIONS = {
+  methods: 0,
+  schemas: 0,
+  timeoutMs: 0,
+  fallback: 0,
+  around: 0,
+  limits: 0,
+  dialect: 0,
+  compat: 0,
+};
 const DEFAULT_TIMEOUT_MS = 60_000;
+const PATIENT = {
+  maxTotalTimeoutMs: Infinity,
+  signal: undefined,
+  onProgress: undefined,
+  resetTimeoutOnProgress: false,
+};
 
 /** What a server adds to the settings that its peers share. */
 export interface Owner {
@@ -46,32 +66,70 @@ export interface Owner {
 
 const NOBODY: Owner = { Context: CallContext, failed() {}, ended() {} };
 
+/** What the layer of the features gives to the settings. */
+export interface Features {
+  /** The dialect that is spoken where no other is chosen. */
+  readonly dialect: Dialect;
+  readonly conventions: MakeConventions;
+  /** The methods that belong to the conventions of a dialect. */
+  readonly controlsOf: (dialect: Dialect) => ReadonlySet<string>;
+}
+
 /** A peer's options after checking. Throws a `TypeError` that names the option, the rule and the value. */
 export class Settings {
   readonly methods: ReadonlyMap<string, AnyHandler>;
   readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
   readonly fallback: AnyHandler | undefined;
   readonly around: AnyAround | undefined;
-  readonly timeoutMs: number;
+  /** How long a call waits that does not say. */
+  readonly wait: Wait;
   readonly limits: PeerLimits;
+  readonly dialect: Dialect;
+  /** Whether the application chose the dialect. One that it did not choose is understood, and spoken only to our own kind. */
+  readonly choseDialect: boolean;
+  /** Methods that the conventions take before any handler. */
+  readonly controls: ReadonlySet<string>;
+  readonly conventions: MakeConventions;
+  /** Whether messages of JSON-RPC 1.0 are understood. */
+  readonly readsVersion1: boolean;
   readonly owner: Owner;
 
-  constructor(options: AnyOptions = {}, owner = NOBODY) {
+  constructor(options: AnyOptions = {}, features: Features, owner = NOBODY) {
     checkKnown("options", options, PEER_OPTIONS);
+    const { dialect, compat } = options;
+    this.choseDialect = dialect !== undefined;
+    this.dialect = dialect === undefined ? features.dialect : checkDialect(dialect);
+    this.controls = features.controlsOf(this.dialect);
+    this.conventions = features.conventions;
+    if (compat !== undefined && compat !== "1.0") throw expected("compat", '"1.0"', compat);
+    this.readsVersion1 = compat !== undefined;
     this.methods = table("methods", options.methods, checkHandler);
     this.schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
     this.fallback = options.fallback === undefined ? undefined : checkHandler("fallback", options.fallback);
     this.around = options.around === undefined ? undefined : (checkHandler("around", options.around) as AnyAround);
-    const { timeoutMs = DEFAULT_TIMEOUT_MS } = options;
-    this.timeoutMs = checkTimeout("timeoutMs", timeoutMs);
+    const { timeoutMs = this.dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS } = options;
+    this.wait = { ...PATIENT, timeoutMs: checkTimeout("timeoutMs", timeoutMs) };
     this.limits = peerLimits(options.limits);
     this.owner = owner;
   }
 }
 
+/** The functions of a dialect, which also names a `method` for each of the two. */
+const DIALECT_FUNCTIONS = { cancel: ["params", "idOf"], progress: ["tokenIn", "withToken", "params", "read"] };
+
+function checkDialect(dialect: Dialect): Dialect {
+  const parts = (dialect ?? {}) as unknown as Record<string, Record<string, unknown> | undefined>;
+  for (const [part, names] of Object.entries(DIALECT_FUNCTIONS)) {
+    const given = parts[part] ?? {};
+    if (typeof given["method"] !== "string") throw expected(`dialect.${part}.method`, "a string", given["method"]);
+    for (const name of names) checkHandler(`dialect.${part}.${name}`, given[name]);
+  }
+  return dialect;
+}
+
 /** Throws a `TypeError` unless `value` is a function. */
-export function checkHandler(name: string, value: unknown): AnyHandler {
-  if (typeof value === "function") return value as AnyHandler;
+export function checkHandler(name: string, value: unknown): (...args: any[]) => unknown {
+  if (typeof value === "function") return value as (...args: any[]) => unknown;
   throw expected(name, "a function", value);
 }
 

@@ -10,12 +10,15 @@ export interface CloseInfo {
   error?: Error | undefined;
 }
 
+/** Takes the reply to one message or batch, once: `undefined` when none is owed. Never called when the connection ends first. */
+export type Reply = (text: string | undefined) => void;
+
 /** Where a transport hands over what comes in. A peer is one. None of its functions throws. */
 export interface Receiver {
-  /** One text: a message, a batch, or garbage, which is answered with -32700. */
-  receive(text: string): void;
+  /** One text: a message, a batch, or garbage, which is answered with -32700. What is answered is sent, or given to `reply` where there is one. */
+  receive(text: string, reply?: Reply): void;
   /** One message or batch that is parsed already, for a link that takes several out of one frame. */
-  dispatch(value: unknown): void;
+  dispatch(value: unknown, reply?: Reply): void;
   /** The end, told once; the transport tells nothing after it. */
   closed(info: CloseInfo): void;
   /** The session lost its socket and waits for another. What is sent meanwhile waits with it. */
@@ -33,6 +36,12 @@ export interface Receiver {
 export interface Ticket {
   /** Whether the message has left, or will without fail. Set by the transport; false while the message waits. */
   sent: boolean;
+}
+
+/** Bytes, headers included. */
+export interface Traffic {
+  readonly received: number;
+  readonly sent: number;
 }
 
 /**
@@ -55,6 +64,16 @@ export interface Transport {
   sendShared?(message: SharedMessage): boolean;
   /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
   close(code?: number, reason?: string): void;
+  /** Why nothing can be sent but what a `Reply` takes, where that is so: `send` is never called, and calls of this side's reject with it as their cause. */
+  readonly answersOnly?: Error;
+  /** Told when the last handler that ran has ended. */
+  idle?(): void;
+  /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
+  readonly unsentBytes?: number;
+  /** Bytes that came and went so far, where the carrier counts them. */
+  readonly traffic?: Traffic | undefined;
+  /** Whether the other side is known to be this package, so that cancels and requests for progress may be sent to it unasked. Default false. */
+  readonly isOurs?: boolean;
 }
 
 /** A frame for many sockets. The first that needs its bytes makes them, the others write the same. */
@@ -110,6 +129,8 @@ export interface Socket {
   readonly open: boolean;
   /** Bytes taken by `send` that have not left yet. */
   readonly unsentBytes: number;
+  /** Bytes that came and went so far, where the carrier counts them. */
+  readonly traffic?: Traffic | undefined;
 }
 
 /** A close reason holds at most 123 bytes of UTF-8 (RFC 6455, section 5.5). Cuts between characters. */

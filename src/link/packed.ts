@@ -14,6 +14,7 @@ import type {
   Socket,
   SocketHandler,
   Ticket,
+  Traffic,
   Transport,
 } from "../core/transport.js";
 import { byeOf, isCount, member, parse, type Bye, type SessionLimits } from "./frames.js";
@@ -75,6 +76,19 @@ export class PackedLink implements Transport {
     // The server speaks first: it costs nothing, and a client that knows the protocol learns of it at once.
     if (role === "server") this.greet(keeper?.greeting);
     else if (isGreeted && keeper === undefined) this.greet();
+  }
+
+  get unsentBytes(): number {
+    return this.#out.unsent;
+  }
+
+  get traffic(): Traffic | undefined {
+    return this.#out.socket?.traffic;
+  }
+
+  /** Who said hello is one of us, or speaks as we do. */
+  get isOurs(): boolean {
+    return this.#out.packs;
   }
 
   start(receiver: Receiver): void {

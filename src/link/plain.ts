@@ -1,16 +1,62 @@
 /** The plain link: one JSON-RPC message or batch a text frame, which is what every stranger speaks. */
-import type { Socket, Transport } from "../core/transport.js";
+import type {
+  CloseInfo,
+  Receiver,
+  SharedMessage,
+  Socket,
+  SocketHandler,
+  Traffic,
+  Transport,
+} from "../core/transport.js";
 
 /** A transport whose messages are the socket's frames. */
-export function plain(socket: Socket): Transport {
-  return {
-    start: (receiver) =>
-      socket.start({
-        frame: (text) => receiver.receive(text),
-        closed: (info) => receiver.closed(info),
-      }),
-    send: (text) => socket.send(text),
-    sendShared: (message) => socket.sendShared(message.plain),
-    close: (code, reason) => socket.close(code, reason),
-  };
+export class PlainLink implements Transport, SocketHandler {
+  readonly isOurs: boolean;
+  readonly #socket: Socket;
+  #receiver!: Receiver;
+
+  /** `isOurs`: this package is on the other side too, and nobody else. */
+  constructor(socket: Socket, isOurs = false) {
+    this.#socket = socket;
+    this.isOurs = isOurs;
+  }
+
+  start(receiver: Receiver): void {
+    this.#receiver = receiver;
+    this.#socket.start(this);
+  }
+
+  get unsentBytes(): number {
+    return this.#socket.unsentBytes;
+  }
+
+  get traffic(): Traffic | undefined {
+    return this.#socket.traffic;
+  }
+
+  send(text: string): boolean {
+    return this.#socket.send(text);
+  }
+
+  sendShared(message: SharedMessage): boolean {
+    return this.#socket.sendShared(message.plain);
+  }
+
+  close(code?: number, reason?: string): void {
+    this.#socket.close(code, reason);
+  }
+
+  /** What the socket tells. */
+  frame(text: string): void {
+    this.#receiver.receive(text);
+  }
+
+  closed(info: CloseInfo): void {
+    this.#receiver.closed(info);
+  }
+}
+
+/** The plain link of a socket. */
+export function plain(socket: Socket, isOurs?: boolean): Transport {
+  return new PlainLink(socket, isOurs);
 }

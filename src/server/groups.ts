@@ -1,8 +1,10 @@
 /** Many peers at once: all of a server's, and those of a topic. A notification is encoded once for all of them. */
 import { encodeNotification } from "../core/codec.js";
+import { expected } from "../core/errors.js";
+import { checkKnown } from "../core/limits.js";
 import { SharedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
-import { sendShared, type Peer } from "../core/peer.js";
+import { sendShared, type Peer } from "../peer/peer.js";
 
 /** A set of peers, iterable. Closed ones are never in it. */
 export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
@@ -14,15 +16,23 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
    * Notifies every peer of the group, `except` one. Encoded once; `around` is not called. A peer whose connection is
    * closing is passed over. Throws a `TypeError` for params without a JSON form, and then nobody got it.
    */
-  notify<K extends NotifyName<R>>(
-    method: K,
-    ...args: CallArgs<R[K], [options?: { except?: Peer<L, R, D> | undefined }]>
-  ): void;
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
+}
+
+/** How a group is notified. */
+export interface NotifyOptions<P> {
+  /** Who is passed over. */
+  except?: P | undefined;
+  /**
+   * What becomes of it for a peer that reads too slowly: `"drop"`, the default, counts it in that peer's `stats().dropped`
+   * and sends it nothing; `"close"` sends it as long as `limits.maxUnsentBytes` allows, and then closes with 1013.
+   */
+  whenSlow?: "drop" | "close" | undefined;
 }
 
 /** A named set of peers. A peer leaves it by itself when it closes; a topic without peers takes no memory. */
 export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends Group<L, R, D> {
-  /** Adds a peer of this server. One that is in it already, or closed, changes nothing. Throws a `TypeError` for another server's. */
+  /** Adds a peer of this server. One that is in it already, or closed, changes nothing. Throws a `TypeError` for another server's, and for one that came by HTTP POST. */
   add(peer: Peer<L, R, D>): this;
   /** Takes a peer out; whether it was in. */
   delete(peer: Peer<L, R, D>): boolean;
@@ -34,9 +44,12 @@ const EMPTY: ReadonlySet<never> = new Set();
 export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
-  const notify = (method: string, params?: object, options?: { except?: unknown }): void => {
+  const notify = (method: string, params?: object, options: NotifyOptions<unknown> = {}): void => {
+    checkKnown("options", options, { except: 0, whenSlow: 0 });
+    const { except, whenSlow = "drop" } = options;
+    if (whenSlow !== "drop" && whenSlow !== "close") throw expected("whenSlow", '"drop" or "close"', whenSlow);
     const message = new SharedMessage(encodeNotification(method, params));
-    for (const peer of members()) if (peer !== options?.except) sendShared(peer, message);
+    for (const peer of members()) if (peer !== except) sendShared(peer, message, whenSlow);
   };
   return {
     get size() {
@@ -53,13 +66,15 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   readonly #members = new Map<string, Set<Peer<L, R, D>>>();
   readonly #joined = new Map<Peer<L, R, D>, Set<string>>();
 
-  /** The topic of that name. */
-  topic(name: string, isOurs: (peer: Peer<L, R, D>) => boolean): Topic<L, R, D> {
+  /** The topic of that name. `whyNot` says why a peer cannot be in it, if it cannot. */
+  topic(name: string, whyNot: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
     const group = groupOf<L, R, D>(() => this.#members.get(name) ?? EMPTY);
     const topic: Topic<L, R, D> = Object.assign(group, {
       add: (peer: Peer<L, R, D>) => {
-        if (!isOurs(peer) && peer.state !== "closed") throw new TypeError(`a topic takes peers of its own server only`);
-        if (peer.state !== "closed") this.#add(name, peer);
+        if (peer.state === "closed") return topic;
+        const reason = whyNot(peer);
+        if (reason !== undefined) throw new TypeError(reason);
+        this.#add(name, peer);
         return topic;
       },
       delete: (peer: Peer<L, R, D>) => this.#delete(name, peer),

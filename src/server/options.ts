@@ -1,43 +1,36 @@
-/** The options of `serve`, and their check. */
+/** The options of `serve`, except what needs the server's own type, and their check. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
-import type { AnyMethods, Contract } from "../core/contract.js";
+import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
-import { checkKnown } from "../core/limits.js";
-import type { Context, Options } from "../core/peer.js";
+import type { HeartbeatTimes } from "../core/heartbeat.js";
+import { checkKnown, checkTimeout } from "../core/limits.js";
 import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
-import type { Server } from "./server.js";
-
-/** What a server's handler is told about its call. */
-export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
-  L,
-  R,
-  D
-> {
-  /** The server the call came to: its topics and all its peers. */
-  readonly server: Server<L, R, D>;
-}
+import type { Authenticate } from "./upgrade.js";
 
 /** Who is let in. Required where `peer.data` is declared to be something. */
 export interface Authentication<D> {
   /**
-   * Says who asks, before there is a connection: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
+   * Says who asks, before there is a connection, and for each POST: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
    * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
    */
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
 }
 
-/** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
-export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
+/** Where a server listens, how it speaks and whom it lets in. Exactly one of `port`, `server` and `noServer` is given. */
+export interface GateOptions {
   /** Listens on this port; 0 picks a free one (see `server.url`). */
   port?: number | undefined;
   /** The address to listen on, with `port`. Default `"127.0.0.1"`: this machine only. */
   host?: string | undefined;
-  /** Takes the upgrades of an HTTP server that is there already, beside Express or any other. It is not closed by `close()`. */
+  /**
+   * Takes the upgrades of an HTTP server that is there already, beside Express or any other, and its POSTs while nobody else
+   * listens for requests: an application that does mounts `server.handleRequest`. It is not closed by `close()`.
+   */
   server?: HttpServer | HttpsServer | undefined;
-  /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`. */
+  /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`, and POSTs to `server.handleRequest`. */
   noServer?: boolean | undefined;
   /** `"plain"` knows nothing but plain JSON-RPC. Default `"packed"`: speaks `reciproc.v1` to whoever offers it, and plainly to everybody else. */
   link?: "packed" | "plain" | undefined;
@@ -49,22 +42,32 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = {
   hosts?: readonly string[] | undefined;
   /** What this server and each of its peers accept. */
   limits?: Partial<ServerLimits> | undefined;
-} & (undefined extends D ? { authenticate?: Authentication<D>["authenticate"] | undefined } : Authentication<D>) &
-  Options<L, ServerContext<L, R, D>>;
+  /**
+   * Asks each peer that said nothing for `intervalMs` for a sign of life (a WebSocket ping), and cuts it when none has come by
+   * `deadAfterMs`. Default 25,000 and 45,000 ms; `false` never asks, and a peer whose cable is pulled stays for ever.
+   */
+  heartbeat?: { intervalMs?: number | undefined; deadAfterMs?: number | undefined } | false | undefined;
+}
 
-export type Authenticate = (request: IncomingMessage) => unknown;
-
-/** The options of a server after checking. */
-export interface CheckedOptions extends OriginRules {
+/** Where a gate listens and whom it lets in, after checking. */
+export interface GateSettings extends OriginRules {
   readonly port: number | undefined;
   readonly host: string;
   readonly server: HttpServer | HttpsServer | undefined;
   readonly path: string | undefined;
-  readonly link: "packed" | "plain";
   readonly authenticate: Authenticate | undefined;
   readonly limits: ReturnType<typeof serverLimits>["own"];
+}
+
+/** The options of a server after checking. */
+export interface CheckedOptions {
+  readonly gate: GateSettings;
+  readonly link: "packed" | "plain";
+  readonly heartbeat: HeartbeatTimes | undefined;
   /** What goes to every peer. */
   readonly peer: AnyOptions;
+  /** The dialects that a client may choose among by subprotocol; the first is for who chooses none. Empty for the default. */
+  readonly dialects: readonly Dialect[];
 }
 
 const KNOWN = {
@@ -77,30 +80,63 @@ const KNOWN = {
   authenticate: 0,
   origins: 0,
   hosts: 0,
+  heartbeat: 0,
   ...PEER_OPTIONS,
 };
 
 /** Throws a `TypeError` that names the option, the rule and the value. */
-export function checkOptions(options: ServeOptions<AnyMethods, AnyMethods, unknown>): CheckedOptions {
+export function checkOptions(
+  options: GateOptions & { authenticate?: Authenticate; dialect?: unknown } & Omit<AnyOptions, "limits" | "dialect">,
+): CheckedOptions {
   checkKnown("options", options, KNOWN);
-  const { port, host, server, noServer, path, link, authenticate, origins, hosts, limits, ...peer } = options;
+  const {
+    port,
+    host,
+    server,
+    noServer,
+    path,
+    link,
+    authenticate,
+    origins,
+    hosts,
+    limits,
+    heartbeat,
+    dialect,
+    ...peer
+  } = options;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
   const split = serverLimits(limits);
   return {
-    port: check("port", "a whole number from 0 to 65535", port, isPort),
-    host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
-    server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
-    path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
+    gate: {
+      port: check("port", "a whole number from 0 to 65535", port, isPort),
+      host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
+      server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
+      path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
+      // Not by truthiness: a null by mistake must not open the door to everybody.
+      authenticate:
+        authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
+      origins: checkOrigins(origins),
+      hosts: checkHosts(hosts),
+      limits: split.own,
+    },
+    heartbeat: checkHeartbeat(heartbeat),
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
-    // Not by truthiness: a null by mistake must not open the door to everybody.
-    authenticate: authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
-    origins: checkOrigins(origins),
-    hosts: checkHosts(hosts),
-    limits: split.own,
-    peer: { ...(peer as AnyOptions), limits: split.peers },
+    peer: { ...peer, limits: split.peers },
+    // Each is checked where the settings of its peers are made.
+    dialects: Array.isArray(dialect) ? dialect : dialect === undefined ? [] : [dialect as Dialect],
   };
+}
+
+function checkHeartbeat(given: GateOptions["heartbeat"]): HeartbeatTimes | undefined {
+  if (given === false) return undefined;
+  if (given !== undefined) checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
+  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given ?? {};
+  checkTimeout("heartbeat.intervalMs", intervalMs);
+  checkTimeout("heartbeat.deadAfterMs", deadAfterMs);
+  if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };
+  throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}, and finite`, deadAfterMs);
 }
 
 function check<T>(name: string, rule: string, value: T, holds: (value: NonNullable<T>) => boolean): T {

@@ -1,7 +1,6 @@
 /** `serve`: the one call that starts a server. */
 import type { AnyMethods, Contract } from "../core/contract.js";
-import type { ServeOptions } from "./options.js";
-import { Server } from "./server.js";
+import { Server, type ServeOptions } from "./server.js";
 
 /**
  * Serves contract `S` to everybody who connects and may call them back by contract `C`; `D` is the type of `peer.data`.

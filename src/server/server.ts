@@ -1,35 +1,56 @@
-/** A server: many peers that share their handlers, who gets in, and what is sent to many at once. */
+/** A server: many peers that share their handlers, and what is sent to many at once. Who gets in is the gate's to say. */
 import { EventEmitter } from "eventemitter3";
-import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
+import type { WebSocket } from "ws";
 import { CallContext } from "../core/context.js";
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
-import { endPeer, Peer, type AnyPeer } from "../core/peer.js";
-import { Settings } from "../core/settings.js";
+import type { Owner, Settings } from "../core/settings.js";
+import type { Dialect } from "../core/dialect.js";
+import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
 import { tell } from "../core/tell.js";
-import { cutReason, type Transport } from "../core/transport.js";
-import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL, sayBye } from "../link/packed.js";
+import type { Transport } from "../core/transport.js";
+import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL } from "../link/packed.js";
 import { plain } from "../link/plain.js";
-import { CLOSE_TIMEOUT_MS, WsSocket } from "../sockets/ws.js";
+import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer/peer.js";
+import { settingsOf } from "../peer/settings.js";
+import { WsSocket } from "../sockets/ws.js";
+import { Gate } from "./gate.js";
+import { Posts } from "./http.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
-import { checkOptions, type Authenticate, type CheckedOptions, type ServeOptions } from "./options.js";
-import { answerRefusal, checkHandshake, checkOrigin, runAuthenticate, type Refusal } from "./upgrade.js";
+import { checkOptions, type Authentication, type GateOptions } from "./options.js";
+import type { Refusal } from "./upgrade.js";
+
+/** What a server's handler is told about its call. */
+export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
+  L,
+  R,
+  D
+> {
+  /** The server the call came to: its topics and all its peers. */
+  readonly server: Server<L, R, D>;
+}
+
+/** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
+export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
+  (undefined extends D ? { authenticate?: Authentication<D>["authenticate"] | undefined } : Authentication<D>) &
+  Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
+    /**
+     * How cancels and progress are spelled, as for a peer. Of several, the subprotocol that a client offers chooses (`mcp`
+     * for `mcp`), and the first is for who offers none.
+     */
+    dialect?: Dialect | readonly Dialect[] | undefined;
+  };
 
 /** What a server emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
   /** Somebody connected; emitted before the peer's first message is dispatched. Not for `accept`, which answers its peer. */
   peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
-  /** An upgrade was refused. `reason` names the rule, and the option that would allow it. */
+  /** An upgrade or a POST was refused. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
   /** What went wrong without a caller to tell: every peer's `error`, with the peer; `authenticate` threw; the HTTP server failed. */
   error(error: unknown, peer?: Peer<L, R, D>): void;
 };
-
-/** The servers on each HTTP server: several may share one, each with its path. */
-const attached = new WeakMap<HttpServer, Set<Server<any, any, any>>>();
 
 /**
  * Serves contract `L` to many peers and calls them back by contract `R`; `D` is what `authenticate` answers. Made by `serve`.
@@ -41,62 +62,74 @@ export class Server<
 > extends EventEmitter<ServerEvents<L, R, D>> {
   /** All open peers. */
   readonly peers: Group<L, R, D>;
-  readonly #options: CheckedOptions;
   readonly #settings: Settings;
+  /** The settings of those who chose a dialect by its subprotocol. */
+  readonly #settingsBy = new Map<string, Settings>();
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
-  readonly #upgrader: WebSocketServer;
-  readonly #http: HttpServer | undefined;
-  /** Sockets whose upgrade is being decided, or whose `authenticate` still runs. */
-  readonly #upgrading = new Set<Duplex>();
-  /** Sockets that were let in and are not closed, those of closing peers included. */
-  readonly #sockets = new Set<Duplex>();
+  /** Peers of one HTTP request each. */
+  readonly #callers = new WeakSet<AnyPeer>();
+  readonly #gate: Gate;
+  readonly #posts: Posts;
+  readonly #heartbeat: HeartbeatTimes | undefined;
   #closed: Promise<void> | undefined;
 
   /** Use `serve`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, D>) {
     super();
-    this.#options = checkOptions(options as never);
-    this.#settings = new Settings(this.#options.peer, {
+    const checked = checkOptions(options as never);
+    const owner: Owner = {
       Context: contextOf(this),
       failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
-    });
+    };
+    this.#settings = settingsOf({ ...checked.peer, dialect: checked.dialects[0] }, owner);
+    for (const dialect of checked.dialects) {
+      const settings = settingsOf({ ...checked.peer, dialect }, owner);
+      if (dialect.subprotocol !== undefined) this.#settingsBy.set(dialect.subprotocol, settings);
+    }
+    this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
-    this.#upgrader = new WebSocketServer({
-      noServer: true,
-      clientTracking: false,
-      // Compression costs memory and CPU for each connection.
-      perMessageDeflate: false,
-      maxPayload: this.#settings.limits.maxMessageBytes + PACK_OVERHEAD_BYTES,
-      closeTimeout: CLOSE_TIMEOUT_MS,
-      // Left to itself, `ws` agrees to any subprotocol it never heard of.
-      handleProtocols: (offered) => (this.#options.link === "packed" && offered.has(PROTOCOL) ? PROTOCOL : false),
-    } as ServerOptions);
-    this.#http =
-      this.#options.server ??
-      (this.#options.port === undefined ? undefined : makeHttp(this.#options.limits.handshakeTimeoutMs));
-    if (this.#http !== undefined) this.#attach(this.#http);
+    const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
+    const { maxMessageBytes } = this.#settings.limits;
+    const both = {
+      refused: (refusal: Refusal, request: IncomingMessage) =>
+        tell(this, "refuse", [refusal, request], (error) => this.#report(error)),
+      failed: (error: unknown) => this.#report(error),
+    };
+    this.#gate = new Gate(checked.gate, {
+      ...both,
+      maxFrameBytes: maxMessageBytes + PACK_OVERHEAD_BYTES,
+      answersPings: true,
+      chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
+      admit: (webSocket, data, request, protocol) => this.#welcome(webSocket, data as D, request, protocol),
+      request: (request, response) => this.#posts.handle(request, response, true),
+    });
+    this.#posts = new Posts(this.#gate, {
+      ...both,
+      maxMessageBytes,
+      handshakeTimeoutMs: checked.gate.limits.handshakeTimeoutMs,
+      accept: (transport, data) => this.#receive(transport, data as D),
+    });
   }
 
   /** Where it listens, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while it does not listen. */
   get url(): string {
-    const address = this.#http?.address();
-    if (!address || typeof address === "string") return "";
-    const scheme = "setSecureContext" in this.#http! ? "wss" : "ws";
-    return `${scheme}://${reachable(address)}:${address.port}${this.#options.path ?? "/"}`;
+    return this.#gate.url;
   }
 
   /** The topic of that name. It needs no making: a topic is there while it has peers. */
   topic(name: string): Topic<L, R, D> {
-    return this.#topics.topic(name, (peer) => this.#peers.has(peer));
+    return this.#topics.topic(name, (peer) => this.#whyNoMember(peer));
   }
 
   /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
   accept(transport: Transport, data: D): Peer<L, R, D> {
-    // The settings stand for the options they were made of; a server's context has more than a peer's.
-    const peer = new Peer<L, R, D>(transport, this.#settings as never);
-    peer.data = data;
+    return this.#accept(transport, data, this.#settings);
+  }
+
+  #accept(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
+    const peer = this.#makePeer(transport, data, settings);
     if (peer.state === "open") this.#peers.add(peer);
     if (this.#closed !== undefined) endPeer(peer, 1001, CLOSING);
     return peer;
@@ -104,41 +137,16 @@ export class Server<
 
   /** Decides an upgrade, for an application that listens itself (`noServer`). Answers and ends what it refuses. Never throws or rejects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const refusal = this.#checkUpgrade(request);
-    if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    this.#sockets.add(socket);
-    socket.once("close", () => this.#sockets.delete(socket));
-    const { authenticate } = this.#options;
-    if (authenticate === undefined)
-      this.#upgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, undefined as D, request));
-    else this.#authenticate(authenticate, request, socket, head);
+    this.#gate.handleUpgrade(request, socket, head);
   }
 
-  #authenticate(authenticate: Authenticate, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const { verdict, settled } = runAuthenticate(authenticate, request, this.#options.limits.handshakeTimeoutMs);
-    this.#upgrading.add(socket);
-    // Until `ws` takes the socket, nobody else listens, and an error without a listener ends the process.
-    socket.on("error", ignore);
-    void verdict.then((decision) => {
-      socket.off("error", ignore);
-      if ("refusal" in decision) return this.#refuse(decision.refusal, request, socket, head);
-      if (this.#closed !== undefined) return;
-      this.#upgrade(request, socket, head, (webSocket) => this.#welcome(webSocket, decision.data as D, request));
-    });
-    // Its work goes on after its time is up or its client is gone, and counts as a connection until it ends.
-    void settled.then((outcome) => {
-      this.#upgrading.delete(socket);
-      if ("error" in outcome) this.#report(outcome.error);
-    });
-  }
-
-  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: WebSocket) => void): void {
-    try {
-      this.#upgrader.handleUpgrade(request, socket, head, use);
-    } catch (error) {
-      // Somebody else has taken this socket.
-      this.#report(error);
-    }
+  /**
+   * Answers a request by HTTP POST, for an application that routes requests itself: with `noServer`, or beside Express as
+   * `app.post("/rpc", (request, response) => server.handleRequest(request, response))`. `path` does not matter then. A body
+   * that was read already is taken from `request.body`, parsed or as text. Never throws or rejects.
+   */
+  handleRequest(request: IncomingMessage, response: ServerResponse): void {
+    this.#posts.handle(request, response, false);
   }
 
   /**
@@ -156,85 +164,46 @@ export class Server<
 
   /** Starts listening, for `serve`. Rejects when the address is taken. @internal */
   listen(): Promise<void> {
-    const { port, host, server } = this.#options;
-    const http = this.#http;
-    if (http === undefined || server !== undefined) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      http.once("error", reject);
-      http.listen(port, host, () => {
-        http.off("error", reject);
-        http.on("error", (error) => this.#report(error));
-        resolve();
-      });
-    });
+    return this.#gate.listen();
   }
 
-  readonly #onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
-    if (this.#servesPath(request)) return this.handleUpgrade(request, socket, head);
-    const ours = [...attached.get(this.#http!)!];
-    // A listener that is not ours, such as a development server's, may serve the path: then it is not ours to refuse.
-    if (this.#http!.listenerCount("upgrade") > ours.length) {
-      // Should it leave the socket alone as well, an error on it must not end the process.
-      socket.on("error", ignore);
-      return;
-    }
-    const isServed = ours.some((server) => server.#servesPath(request));
-    if (!isServed && ours[0] === this) this.handleUpgrade(request, socket, head);
-  };
-
-  #attach(http: HttpServer): void {
-    const ours = attached.get(http) ?? new Set();
-    const { path } = this.#options;
-    for (const server of ours) {
-      const other = server.#options;
-      if (other.path !== undefined && path !== undefined && other.path !== path) continue;
-      throw new TypeError(
-        `This HTTP server has a server at \`path\` "${other.path ?? "(any)"}" already, got "${path ?? "(any)"}"`,
-      );
-    }
-    attached.set(http, ours.add(this));
-    http.on("upgrade", this.#onUpgrade);
+  #makePeer(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
+    // The settings stand for the options they were made of; a server's context has more than a peer's.
+    const peer = new Peer<L, R, D>(transport, settings as never);
+    peer.data = data;
+    return peer;
   }
 
-  #detach(http: HttpServer): void {
-    attached.get(http)!.delete(this);
-    http.off("upgrade", this.#onUpgrade);
+  /** Makes the peer of one HTTP request: it is among no others, for nothing can be sent to it. */
+  #receive(transport: Transport, data: D): Peer<L, R, D> {
+    const peer = this.#makePeer(transport, data, this.#settings);
+    this.#callers.add(peer);
+    return peer;
   }
 
-  #servesPath({ url = "/" }: IncomingMessage): boolean {
-    const { path } = this.#options;
-    return path === undefined || url === path || url.startsWith(`${path}?`);
+  #whyNoMember(peer: Peer<L, R, D>): string | undefined {
+    if (this.#peers.has(peer)) return undefined;
+    return this.#callers.has(peer)
+      ? "a topic takes peers that can be notified, and this one came by HTTP POST"
+      : "a topic takes peers of its own server only";
   }
 
-  #checkUpgrade(request: IncomingMessage): Refusal | undefined {
-    const { path, limits } = this.#options;
-    const malformed = checkHandshake(request);
-    if (malformed !== undefined) return malformed;
-    if (this.#closed !== undefined) return { status: 503, reason: "the server is closing" };
-    if (!this.#servesPath(request))
-      return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
-    const abandoned = [...this.#upgrading].filter((socket) => !this.#sockets.has(socket)).length;
-    if (this.#sockets.size + abandoned >= limits.maxConnections) {
-      return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
-    }
-    const address = this.#http?.address();
-    const boundTo = typeof address === "string" ? address : address?.address;
-    return checkOrigin(request, boundTo, this.#options);
-  }
-
-  #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Told first: once it is answered the client may be gone, and its address with it.
-    tell(this, "refuse", [refusal, request], (error) => this.#report(error));
-    if (this.#options.link === "packed" && BYE_STATUS.has(refusal.status) && offers(request, PROTOCOL)) {
-      this.#upgrade(request, socket, head, (webSocket) => dismiss(webSocket, refusal));
-    } else answerRefusal(socket, refusal);
-  }
-
-  #welcome(webSocket: WebSocket, data: D, request: IncomingMessage): void {
-    const { protocol } = webSocket;
+  #welcome(webSocket: WebSocket, data: D, request: IncomingMessage, protocol: string): void {
     const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
-    const peer = this.accept(protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket), data);
+    if (this.#heartbeat !== undefined) {
+      const heartbeat = new Heartbeat(socket, this.#heartbeat);
+      webSocket.once("close", () => heartbeat.stop());
+    }
+    const link = protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket);
+    const peer = this.#accept(link, data, this.#settingsFor(request));
     tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
+  }
+
+  /** By the first dialect that a client offers, also where it gets a link of ours and not that subprotocol. */
+  #settingsFor({ headers }: IncomingMessage): Settings {
+    const offered = headers["sec-websocket-protocol"]?.split(",") ?? [];
+    const [chosen = this.#settings] = offered.flatMap((name) => this.#settingsBy.get(name.trim()) ?? []);
+    return chosen;
   }
 
   #forget(peer: Peer<L, R, D>): void {
@@ -247,43 +216,16 @@ export class Server<
   }
 
   async #shutDown(): Promise<void> {
-    for (const socket of this.#upgrading) socket.destroy();
+    this.#gate.shut();
+    this.#posts.shut(1001, CLOSING);
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, 1001, CLOSING);
-    await Promise.all([
-      ...peers.map((peer) => peer.closed),
-      // Not by `once` of node:events: that rejects when a client resets its connection.
-      ...[...this.#sockets].map((socket) => new Promise((resolve) => socket.once("close", resolve))),
-    ]);
-    // Not before: whoever came meanwhile was refused with 503.
-    if (this.#http !== undefined) this.#detach(this.#http);
-    if (this.#http === undefined || this.#options.server !== undefined || !this.#http.listening) return;
-    const closed = new Promise((resolve) => this.#http!.close(resolve));
-    // A client that never ends its request would hold the server open for ever.
-    this.#http.closeAllConnections();
-    await closed;
+    await Promise.all([this.#posts.close(), ...peers.map((peer) => peer.closed)]);
+    await this.#gate.close();
   }
 }
 
 const CLOSING = "the server is closing";
-/** How long somebody who is not let in may take to answer the close. */
-const DISMISS_MS = 1000;
-
-/** What a browser must be told in a frame, because it shows a page no HTTP status. */
-const BYE_STATUS = new Set([401, 403, 503]);
-
-function offers({ headers }: IncomingMessage, protocol: string): boolean {
-  return (headers["sec-websocket-protocol"] ?? "").split(",").some((offered) => offered.trim() === protocol);
-}
-
-/** Says why, and closes: 4401 is HTTP's 401. No peer is made. */
-function dismiss(webSocket: WebSocket, { status, reason }: Refusal): void {
-  // What it still sends is not read, and may be malformed.
-  webSocket.on("error", ignore);
-  webSocket.send(sayBye({ code: 4000 + status, reason }));
-  webSocket.close(4000 + status, cutReason(reason));
-  setTimeout(() => webSocket.terminate(), DISMISS_MS).unref();
-}
 
 /** The `context` of a server's calls. */
 function contextOf(server: unknown): typeof CallContext {
@@ -293,26 +235,3 @@ function contextOf(server: unknown): typeof CallContext {
     }
   };
 }
-
-/** An HTTP server that has nothing to do but to upgrade. A request must be complete in time; Node looks every so often. */
-function makeHttp(timeoutMs: number): HttpServer {
-  const limit = timeoutMs === Infinity ? 0 : Math.min(timeoutMs, LONGEST_DELAY_MS);
-  const times = {
-    headersTimeout: limit,
-    requestTimeout: limit,
-    connectionsCheckingInterval: Math.min(limit || 30_000, 1000),
-  };
-  return createServer({ ...times, keepAliveTimeout: 5000 }, answerPlainHttp);
-}
-
-function answerPlainHttp(_request: IncomingMessage, response: ServerResponse): void {
-  response.writeHead(426, { "Content-Type": "text/plain; charset=utf-8", Connection: "Upgrade", Upgrade: "websocket" });
-  response.end("This server speaks JSON-RPC 2.0 over WebSocket.\n");
-}
-
-function reachable({ address, family }: AddressInfo): string {
-  if (address === "0.0.0.0" || address === "::") return "localhost";
-  return family === "IPv6" ? `[${address}]` : address;
-}
-
-function ignore(): void {}

@@ -1,7 +1,10 @@
 /** A socket over the `ws` package: Node's, on both sides. */
+import type { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
-import type { SharedFrame, Socket, SocketHandler } from "../core/transport.js";
+import type { SharedFrame, Socket, SocketHandler, Traffic } from "../core/transport.js";
+import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
+import type { Pulse } from "../core/heartbeat.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 
 /** How long the other side may take to answer a close before the socket is destroyed. */
@@ -9,6 +12,8 @@ export const CLOSE_TIMEOUT_MS = 5_000;
 
 /** A frame this long leaves at once, with what is corked before it: the other side starts on it while this one goes on. */
 const LONG_FRAME = 512;
+/** With more than this unread, a ping is not answered. */
+const ROOM_FOR_PONGS = 64 * 1024;
 /** So many corked characters leave at once. */
 const MOST_CORKED = 16 * 1024;
 
@@ -19,7 +24,9 @@ const MOST_CORKED = 16 * 1024;
  * For that it corks the connection's own socket, which the public `upgrade` events of Node and of `ws` hand out. Corks nest,
  * so `ws` may cork each frame inside. `ws` never has a fragmented or asynchronous send under way, because none is made here.
  */
-export class WsSocket implements Socket {
+export class WsSocket implements Socket, TurnEnd, Pulse {
+  /** When a frame of any kind last came. */
+  heardAt = performance.now();
   readonly #webSocket: WebSocket;
   readonly #inbox: Inbox;
   /** A server's frames are not masked, so their bytes can be shared. */
@@ -39,9 +46,16 @@ export class WsSocket implements Socket {
     // `maxPayload` stops a longer message before it is gathered; what comes here fits.
     this.#inbox = new Inbox(maxFrameBytes, () => this.close(1009));
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket));
-    webSocket.on("message", (data: Buffer, isBinary: boolean) =>
-      this.#inbox.frame(isBinary ? decodeFrame(data) : data.toString()),
-    );
+    webSocket.on("message", (data: Buffer, isBinary: boolean) => {
+      this.heardAt = performance.now();
+      this.#inbox.frame(isBinary ? decodeFrame(data) : data.toString());
+    });
+    webSocket.on("ping", (data: Buffer) => {
+      this.heardAt = performance.now();
+      // `ws` itself would answer without end somebody who asks and never reads.
+      if (this.unsentBytes < ROOM_FOR_PONGS && this.open) webSocket.pong(data);
+    });
+    webSocket.on("pong", () => (this.heardAt = performance.now()));
     // Always followed by "close".
     webSocket.on("error", (cause: Error) => (this.#error ??= cause));
     webSocket.on("close", (code: number, reason: Buffer) =>
@@ -87,6 +101,23 @@ export class WsSocket implements Socket {
     return true;
   }
 
+  /** Asks for a sign of life (RFC 6455, section 5.5.2). */
+  ping(): void {
+    if (this.open) this.#webSocket.ping();
+  }
+
+  /** Cuts the connection without a close. */
+  giveUp(reason: string): void {
+    this.#error ??= new Error(reason);
+    this.#webSocket.terminate();
+  }
+
+  /** Bytes that came in and went out, headers included; `undefined` before the connection is open. */
+  get traffic(): Traffic | undefined {
+    const raw = this.#raw as Partial<NetSocket> | undefined;
+    return raw?.bytesRead === undefined ? undefined : { received: raw.bytesRead, sent: raw.bytesWritten ?? 0 };
+  }
+
   close(code = 1000, reason = ""): void {
     this.#uncork();
     this.#webSocket.close(code, reason);
@@ -94,13 +125,13 @@ export class WsSocket implements Socket {
 
   #beginTurn(): void {
     this.#turnBegun = true;
-    queueMicrotask(this.#onEndOfTurn);
+    atEndOfTurn(this);
   }
 
-  readonly #onEndOfTurn = (): void => {
+  endTurn(): void {
     this.#turnBegun = false;
     this.#uncork();
-  };
+  }
 
   #cork(): void {
     if (this.#isCorked) return;

@@ -2,12 +2,13 @@
 /** What the peer under test serves: sets of methods that the cases name. */
 import { setImmediate as turn } from "node:timers/promises";
 import { RpcError } from "../../src/core/errors.js";
+import type { Context } from "../../src/index.js";
 import type { WireOptions } from "./wires.js";
 
 type Methods = WireOptions["methods"];
 
 /** A case names one of these; each is made anew for each case. */
-export const methodSets: Record<string, () => Methods> = { specification, mcp, fixtures };
+export const methodSets: Record<string, () => Methods> = { specification, mcp, fixtures, features };
 
 /** Every set holds it. It answers turns after it was asked, so whatever was sent by mistake comes before its answer. */
 const sentinel = {
@@ -77,6 +78,58 @@ function fixtures(): Methods {
     text: ([length]: [number]) => "x".repeat(length),
     "rpc.registered": () => "on purpose",
     [Symbol.toStringTag]: () => "a symbol is no name",
+  };
+}
+
+function untilCancelled({ signal }: Context): Promise<never> {
+  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
+
+/** What is cancelled, reports or streams. */
+function features(): Methods {
+  const waiting: (() => void)[] = [];
+  const released = (): Promise<void> => new Promise((resolve) => waiting.push(resolve));
+  return {
+    ...sentinel,
+    echo: (params: unknown) => params,
+    "until cancelled": (_params: unknown, context: Context) => untilCancelled(context),
+    "fails when cancelled": (_params: unknown, context: Context) =>
+      untilCancelled(context).catch(() => {
+        throw new Error("secret");
+      }),
+    /** Pays no heed to a cancel, and answers when `release` is called. */
+    stays: async (params: unknown) => (await released(), params),
+    release: () => waiting.splice(0).forEach((resolve) => resolve()),
+    initialize: async () => (await released(), "initialized"),
+    async reports({ values }: { values: unknown[] }, { progress }: Context) {
+      for (const value of values) progress(value);
+      await turn();
+      progress("last");
+      return "done";
+    },
+    async *numbers([count]: [number]) {
+      for (let i = 1; i <= count; i++) yield i;
+    },
+    /** Yields each value but the first when `release` is called. */
+    async *gated([...values]: unknown[]) {
+      for (const [i, value] of values.entries()) {
+        if (i > 0) await released();
+        yield value;
+      }
+    },
+    async *breaks([count]: [number]) {
+      for (let i = 1; i <= count; i++) yield i;
+      throw new Error("secret");
+    },
+    async *refuses() {
+      yield 1;
+      throw new RpcError(7, "no", { why: 1 });
+    },
+    nests: ([count]: [number], { peer }: Context) => ({
+      some: peer.offer(Array.from({ length: count }, (_, i) => i)),
+      none: [peer.offer([])],
+    }),
+    large: ([length]: [number], { peer }: Context) => [peer.offer([1]), "x".repeat(length)],
   };
 }
 

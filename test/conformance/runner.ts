@@ -2,14 +2,20 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
 import { ConnectionLostError, ProtocolError, RpcError } from "../../src/core/errors.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import type { PeerLimits } from "../../src/core/limits.js";
+import { acp, lsp, mcp } from "../../src/index.js";
 import { methodSets } from "./methods.js";
 import type { Wire, WireOptions } from "./wires.js";
 
-/** A frame of a case: a string is raw text, `$bytes` a binary frame in hexadecimal, any other value stands for its JSON. */
+/** What is sent in a case: a string is raw text, `$bytes` a binary frame in hexadecimal, `$after` waits until so many frames have come, any other value stands for its JSON. */
 export type Frame =
-  string | { $bytes: string } | { $join: (string | [text: string, times: number])[] } | object | number;
+  | string
+  | { $bytes: string }
+  | { $after: number }
+  | { $join: (string | [text: string, times: number])[] }
+  | object
+  | number;
 
 /** How a call that our peer made came out; `"waits"`: not at all. */
 export type Outcome =
@@ -20,6 +26,8 @@ export interface Case {
   name: string;
   source: string;
   methods?: string;
+  dialect?: keyof typeof DIALECTS;
+  compat?: "1.0";
   limits?: Partial<PeerLimits>;
   values?: string[];
   calls?: { method: string; params?: object }[];
@@ -38,8 +46,12 @@ interface CaseFile {
   cases: Case[];
 }
 
+const DIALECTS = { lsp, mcp, acp };
+
 const MEMBERS = new Set(
-  "name source methods limits values calls batch called send expect order closed outcomes errors counts".split(" "),
+  "name source methods dialect compat limits values calls batch called send expect order closed outcomes errors counts".split(
+    " ",
+  ),
 );
 
 /** Every case of every file beside this one, with `values` spelled out. */
@@ -62,7 +74,7 @@ function spellOut(one: Case): Case[] {
       ...one,
       // A title is one line of printable text.
       name: one.name.replaceAll("$value", JSON.stringify(value).slice(1, -1).replaceAll('\\"', '"')),
-      send: one.send.map(put),
+      send: one.send.map((frame) => (isWait(frame) ? frame : put(frame))),
       ...(one.expect && { expect: one.expect.map((frame) => JSON.parse(put(frame)) as unknown) }),
       ...(one.outcomes && { outcomes: JSON.parse(JSON.stringify(one.outcomes).replaceAll('"$value"', value)) }),
     };
@@ -79,6 +91,10 @@ function textOf(frame: Frame): string {
   return JSON.stringify(frame);
 }
 
+function isWait(frame: Frame): frame is { $after: number } {
+  return typeof frame === "object" && "$after" in frame;
+}
+
 function rawOf(frame: Frame): string | Uint8Array {
   if (typeof frame === "object" && "$bytes" in frame) return Buffer.from(frame.$bytes, "hex");
   return textOf(frame);
@@ -87,23 +103,34 @@ function rawOf(frame: Frame): string | Uint8Array {
 const SENTINEL = '{"jsonrpc":"2.0","method":"sentinel","id":"sentinel"}';
 const SENTINEL_ANSWER = { jsonrpc: "2.0", id: "sentinel", result: "sentinel" };
 
+/** Whether a case is one frame in, and at most one out. */
+export function isOneShot({ send, expect: owed = [], calls, closed }: Case): boolean {
+  return send.length === 1 && owed.length <= 1 && calls === undefined && closed === undefined;
+}
+
 /** Runs a case and asserts everything it says. */
 export async function runCase(one: Case, open: (options: WireOptions) => Promise<Wire>): Promise<void> {
   const methods = methodSets[one.methods ?? "fixtures"];
   if (methods === undefined) throw new Error(`there is no set of methods called "${one.methods}"`);
-  const wire = await open({ methods: methods(), ...(one.limits && { limits: one.limits }) });
+  const { limits, dialect, compat } = one;
+  const wire = await open({
+    methods: methods(),
+    limits,
+    compat,
+    dialect: dialect && DIALECTS[dialect],
+  });
   try {
     const outcomes = await startCalls(one, wire);
-    for (const frame of one.send) wire.send(rawOf(frame));
+    const early = await sendAll(one, wire);
     if (one.closed === undefined) {
-      await receiveExpected(one, wire);
+      await receiveExpected(one, wire, early);
       await receiveSentinelOnly(wire);
     } else {
       expect(await wire.closed).toBe(one.closed);
       expectFrames(wire.drain(), one);
     }
     if (one.outcomes) expect(outcomes).toStrictEqual(one.outcomes);
-    if (one.counts) expect(inspect(wire.peer)).toMatchObject(one.counts);
+    if (one.counts && wire.peer) expect(inspect(wire.peer)).toMatchObject(one.counts);
     if (one.errors !== undefined) expect(wire.errors).toHaveLength(one.errors);
     await endsEmpty(wire, outcomes);
   } finally {
@@ -111,9 +138,19 @@ export async function runCase(one: Case, open: (options: WireOptions) => Promise
   }
 }
 
-async function receiveExpected(one: Case, wire: Wire): Promise<void> {
+/** Sends the frames of a case, and answers those that came while it waited for some. */
+async function sendAll(one: Case, wire: Wire): Promise<string[]> {
   const frames: string[] = [];
-  for (const missing of one.expect ?? []) {
+  for (const frame of one.send) {
+    if (!isWait(frame)) wire.send(rawOf(frame));
+    else while (frames.length < frame.$after) frames.push(await wire.receive());
+  }
+  return frames;
+}
+
+async function receiveExpected(one: Case, wire: Wire, early: string[]): Promise<void> {
+  const frames = [...early];
+  for (const missing of (one.expect ?? []).slice(early.length)) {
     const frame = await wire.receive().catch((error: Error) => error);
     if (frame instanceof Error) expect.fail(`${frame.message}; got ${frames}; still owed ${JSON.stringify(missing)}`);
     frames.push(frame);
@@ -154,9 +191,9 @@ function canonical(value: unknown): string {
 async function startCalls(one: Case, wire: Wire): Promise<Outcome[]> {
   const { calls = [], batch, called } = one;
   const outcomes: Outcome[] = calls.map(() => "waits");
-  const group = batch ? wire.peer.batch() : undefined;
+  const group = batch ? wire.peer!.batch() : undefined;
   for (const [i, { method, params }] of calls.entries()) {
-    (group ?? wire.peer).request(method, params).then(
+    (group ?? wire.peer!).request(method, params).then(
       (result: unknown) => (outcomes[i] = { result }),
       (error: unknown) => (outcomes[i] = describe(error)),
     );
@@ -179,9 +216,10 @@ function describe(error: unknown): Outcome {
 }
 
 /** Closing settles everything: what waited is lost, and no table holds anything. */
-async function endsEmpty(wire: Wire, outcomes: Outcome[]): Promise<void> {
+async function endsEmpty({ peer }: Wire, outcomes: Outcome[]): Promise<void> {
+  if (peer === undefined) return;
   const waited = outcomes.flatMap((outcome, i) => (outcome === "waits" ? i : []));
-  await wire.peer.close();
+  await peer.close();
   for (const i of waited) expect(outcomes[i]).toEqual({ other: "lost, unknown" });
-  expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
 }

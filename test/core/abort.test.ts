@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { rawPeer, result } from "../support/raw.js";

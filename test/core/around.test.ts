@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { RpcError, type Around, type Call } from "../../src/index.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { connectedPair, expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";

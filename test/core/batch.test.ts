@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { connectedPair, expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, request, result } from "../support/raw.js";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { cutReason } from "../../src/core/transport.js";
 import { pair } from "../../src/index.js";
 import { connectedPair, expectEmpty } from "../support/pair.js";

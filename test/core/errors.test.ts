@@ -1,7 +1,7 @@
 /* oxlint-disable unicorn/no-thenable -- what has a `then` is what some of these tests are about */
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../../src/index.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { connectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Peer, RpcError } from "../../src/index.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { connectedPair } from "../support/pair.js";
 import { rawPeer } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -104,7 +104,9 @@ describe("the options of a call", () => {
     const { peer, sent } = rawPeer();
     const error = await rejection(peer.request("m", {}, { timeout: 5 } as never));
     expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toBe("Unknown name `timeout` in `options`; known are timeoutMs, signal, onProgress");
+    expect(error.message).toBe(
+      "Unknown name `timeout` in `options`; known are timeoutMs, maxTotalTimeoutMs, signal, onProgress, resetTimeoutOnProgress",
+    );
     expect(sent).toEqual([]);
   });
 });

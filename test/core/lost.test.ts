@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError } from "../../src/index.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { rawPeer, result } from "../support/raw.js";

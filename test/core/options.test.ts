@@ -71,12 +71,12 @@ describe("a peer's options", () => {
     [
       "an unknown option",
       { metods: {} },
-      "Unknown name `metods` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits",
+      "Unknown name `metods` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
     ],
     [
       "an unknown limit",
       { limits: { maxInflight: 1 } },
-      "Unknown name `maxInflight` in `limits`; known are maxMessageBytes, maxReplyBytes, maxBatchEntries, maxInFlight, maxMalformedPerMinute",
+      "Unknown name `maxInflight` in `limits`; known are maxMessageBytes, maxReplyBytes, maxBatchEntries, maxInFlight, maxStreams, maxUnsentBytes, maxMessagesPerSecond, maxMalformedPerMinute",
     ],
   ])("refuse a bad %s (case %#), naming it, the rule and the value", (_name, options, message) => {
     expect(() => make(options)).toThrow(new TypeError(message));
@@ -106,6 +106,9 @@ describe("a peer's options", () => {
       maxReplyBytes: 2 ** 20,
       maxBatchEntries: 5,
       maxInFlight: 1024,
+      maxStreams: 256,
+      maxUnsentBytes: 4 * 2 ** 20,
+      maxMessagesPerSecond: Infinity,
       maxMalformedPerMinute: 100,
     });
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { connectedPair } from "../support/pair.js";
 import { rawPeer } from "../support/raw.js";
 import { rejection } from "../support/turns.js";

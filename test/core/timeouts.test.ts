@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { TimeoutError } from "../../src/index.js";
 import { countDeadlines, LINGER_MS } from "../../src/core/deadlines.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rawPeer, result } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";

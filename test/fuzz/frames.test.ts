@@ -5,7 +5,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { WebSocket } from "ws";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { inspect, type AnyPeer } from "../../src/core/peer.js";
+import { inspect, type AnyPeer } from "../../src/peer/peer.js";
 import { connect, serve, type Server } from "../../src/node.js";
 import { wires } from "../conformance/wires.js";
 import { Mutator, randomOf } from "./mutate.js";

@@ -79,8 +79,8 @@ describe("serve's options", () => {
     const error = await rejection(serve({ port: 0, origin: "*" } as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
-      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, " +
-        "methods, schemas, timeoutMs, fallback, around, limits",
+      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, " +
+        "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
     );
   });
 

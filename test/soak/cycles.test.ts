@@ -9,7 +9,7 @@ import { WebSocket } from "ws";
 import { expect, it } from "vitest";
 import type { AnyMethods } from "../../src/core/contract.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { inspect, Peer, type AnyPeer } from "../../src/core/peer.js";
+import { inspect, Peer, type AnyPeer } from "../../src/peer/peer.js";
 import { plain } from "../../src/link/plain.js";
 import { serve, type Server, type ServerContext } from "../../src/node.js";
 import { WsSocket } from "../../src/sockets/ws.js";

@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import type { AnyMethods, AnyPeer, Context, Options } from "../../src/index.js";
 import { pair } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { inspect } from "../../src/core/peer.js";
+import { inspect } from "../../src/peer/peer.js";
 import { turn } from "./turns.js";
 
 /** The options of an untyped peer. */
@@ -39,6 +39,6 @@ export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): Conne
 
 /** Asserts that a closed peer holds nothing, and that no deadline waits anywhere. */
 export function expectEmpty(peer: AnyPeer): void {
-  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
   expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
 }

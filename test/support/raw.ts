@@ -26,16 +26,22 @@ export interface RawBehaviour {
   onSend?: (text: string, raw: RawPeer) => boolean | void;
   /** Whether the end is told inside `close`, or only by `cut`. Default true. */
   endsOnClose?: boolean;
+  /** Whether it says that the other side is of this package. Default false. */
+  isOurs?: boolean;
 }
 
 /** Makes a peer on a hand-made, synchronous transport. */
-export function rawPeer(options: AnyOptions = {}, { onSend, endsOnClose = true }: RawBehaviour = {}): RawPeer {
+export function rawPeer(
+  options: AnyOptions = {},
+  { onSend, endsOnClose = true, isOurs = false }: RawBehaviour = {},
+): RawPeer {
   let receiver!: Receiver;
   let ended = false;
   const sent: string[] = [];
   const closes: RawPeer["closes"] = [];
   const errors: unknown[] = [];
   const transport: Transport = {
+    isOurs,
     start: (given) => (receiver = given),
     send: (text) => {
       sent.push(text);

@@ -1,5 +1,5 @@
 /** How one side calls the other: what a peer and a batch have in common. */
-import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "./contract.js";
+import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
 
 /** Calls and notifies the other side, whose contract is `R`. */
 export interface Caller<R extends Contract<R>> {

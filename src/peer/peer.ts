@@ -1,8 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-/** The peer: routes what comes in by its shape, sends what goes out, and is done with everything when it closes. */
+/** The peer: one end of a connection, as its users see it. */
 import { EventEmitter } from "eventemitter3";
 import { nanoid } from "nanoid";
-import { remoteOf, type Caller } from "./caller.js";
+import { Connection, type WhenSlow } from "../core/connection.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -17,17 +17,18 @@ import type {
   Result,
   Stream,
   StreamName,
-} from "./contract.js";
-import { Dispatcher, type Host } from "./dispatch.js";
-import { expected } from "./errors.js";
-import type { Id } from "./message.js";
-import { Outgoing, type Line } from "./outgoing.js";
-import type { PeerLimits } from "./limits.js";
-import { Router, type Gate } from "./router.js";
-import type { StandardSchema } from "./schema.js";
-import { checkHandler, Settings } from "./settings.js";
-import { tell } from "./tell.js";
-import { cutReason, type CloseInfo, type SharedMessage, type Transport } from "./transport.js";
+} from "../core/contract.js";
+import type { Dialect } from "../core/dialect.js";
+import { expected } from "../core/errors.js";
+import type { PeerLimits } from "../core/limits.js";
+import type { Id } from "../core/message.js";
+import type { StandardSchema } from "../core/schema.js";
+import { OutgoingBatch } from "../core/outgoing.js";
+import { checkHandler, Settings } from "../core/settings.js";
+import type { PeerStats } from "../core/stats.js";
+import type { CloseInfo, SharedMessage, Transport } from "../core/transport.js";
+import { remoteOf, type Caller } from "./caller.js";
+import { settingsOf } from "./settings.js";
 
 /** What a handler is told about its call. Its members survive destructuring. */
 export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> {
@@ -37,9 +38,12 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
   readonly method: string;
   /** The request's id; `undefined` for a notification. */
   readonly id: string | number | null | undefined;
-  /** Aborts when nobody waits for the answer any more: the connection ended while the handler ran. What lives longer than its call watches `peer.closed`. */
+  /**
+   * Aborts when nobody waits for the answer any more: its caller cancelled, or the connection ended, while the handler ran.
+   * Where the result is a stream, it lives as long as that. What lives longer watches `peer.closed`.
+   */
   readonly signal: AbortSignal;
-  /** Reports progress to a caller that asked for it; to one that did not, it does nothing. */
+  /** Reports progress to a caller that asked for it; to one that did not, and after the answer, it does nothing. */
   readonly progress: (value: unknown) => void;
 }
 
@@ -90,6 +94,13 @@ export interface PeerOptions<Ctx = any> {
   around?: Around | undefined;
   /** What this side accepts. */
   limits?: Partial<PeerLimits> | undefined;
+  /**
+   * How cancels and progress are spelled: `lsp`, `mcp`, `acp`, or one of your own. Default: `lsp` is understood, and spoken
+   * to another reciproc; to a stranger nothing is sent that you did not write.
+   */
+  dialect?: Dialect | undefined;
+  /** `"1.0"` understands messages of JSON-RPC 1.0 as well, and answers them in kind. Default: they are refused (-32600). */
+  compat?: "1.0" | undefined;
 }
 
 /** The options of a peer that serves contract `L`. `methods` may be left out only when no method is required. */
@@ -109,19 +120,21 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 
 export type AnyPeer = Peer<any, any, any>;
 
-/** Sends a text that is encoded already, for what goes to many peers; whether it was taken. For the server. */
-export let sendShared: (peer: AnyPeer, message: SharedMessage) => boolean;
+/** Sends what goes to many peers; whether it was taken. For the server. */
+export let sendShared: (peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow) => boolean;
 
 /** Closes with any code, 1001 and 1008 included. For the server. */
 export let endPeer: (peer: AnyPeer, code: number, reason: string) => void;
 
-/** How full a peer's tables are. For tests that assert emptiness. */
+/** How full a peer's tables are. For tests that assert emptiness, and for the server. */
 export let inspect: (peer: AnyPeer) => {
   pending: number;
   openBatches: number;
   running: number;
   malformed: number;
   unmatched: number;
+  streams: number;
+  progress: number;
 };
 
 /**
@@ -136,41 +149,17 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 {
   /** The application's own data about this peer; on a server, what `authenticate` answered. Never sent. */
   data!: D;
-  readonly #transport: Transport;
-  readonly #settings: Settings;
-  /** What the parts of this peer share; `ended` is the whole of its state. */
-  readonly #line: Line & Host & Gate & { ended: Error | undefined };
-  readonly #out: Outgoing;
-  readonly #in: Dispatcher;
-  readonly #router: Router;
+  readonly #connection: Connection;
   #id: string | undefined;
   #remote: Remote<R> | undefined;
-  #closeInfo: CloseInfo | undefined;
   #closed: Promise<CloseInfo> | undefined;
-  #resolveClosed: ((info: CloseInfo) => void) | undefined;
 
   /** Takes over an open `transport`. Throws a `TypeError` for bad options, naming the option, the rule and the value. */
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>) {
     super();
     const settings: unknown = options;
     if (typeof transport?.start !== "function") throw expected("transport", "a Transport, with `start`", transport);
-    this.#transport = transport;
-    this.#settings = settings instanceof Settings ? settings : new Settings(options);
-    this.#line = {
-      ended: undefined,
-      send: (text) => this.#send(text),
-      report: (error) => this.#report(error),
-      unhandled: (method, params) => this.#tell("notification", method, params),
-      end: (code, reason) => this.#end(code, reason),
-    };
-    this.#out = new Outgoing(this.#line, this, this.#settings);
-    this.#in = new Dispatcher(this.#line, this, this.#settings);
-    this.#router = new Router(this.#line, this.#in, this.#out.pending, this.#settings.limits);
-    transport.start({
-      receive: (text) => this.#router.receive(text),
-      dispatch: (value) => this.#router.route(value),
-      closed: (info) => this.#finish(info),
-    });
+    this.#connection = new Connection(this, transport, settings instanceof Settings ? settings : settingsOf(options));
   }
 
   /** A random name for this peer; made when first read, never sent. */
@@ -180,50 +169,64 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** `"open"` until either side closes. `"suspended"`: a session waits for a new socket; never on a plain link. */
   get state(): "open" | "suspended" | "closed" {
-    return this.#line.ended === undefined ? "open" : "closed";
+    return this.#connection.ended === undefined ? "open" : "closed";
   }
 
   /** Resolves when the connection has ended, with how. Never rejects. */
   get closed(): Promise<CloseInfo> {
     return (this.#closed ??= new Promise((resolve) => {
-      if (this.#closeInfo === undefined) this.#resolveClosed = resolve;
-      else resolve(this.#closeInfo);
+      const { closeInfo } = this.#connection;
+      if (closeInfo === undefined) this.#connection.onClosed = resolve;
+      else resolve(closeInfo);
     }));
   }
 
   get remote(): Remote<R> {
-    return (this.#remote ??= remoteOf((method, params, options) => this.#out.request(method, params, options)));
+    return (this.#remote ??= remoteOf((method, params, options) =>
+      this.#connection.outgoing.request(method, params, options),
+    ));
   }
 
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   request(method: string, params?: unknown, options?: CallOptions): Promise<any> {
-    return this.#out.request(method, params, options);
+    return this.#connection.outgoing.request(method, params, options);
   }
 
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
   notify(method: string, params?: unknown): boolean {
-    return this.#out.notify(method, params);
+    return this.#connection.outgoing.notify(method, params);
   }
 
-  /** Not in this version: throws. To be: calls, and reads the result as a stream. */
+  /**
+   * Calls, and reads the result as a stream, once. The call is made when reading begins; `timeoutMs` ends with its first
+   * reply. Breaking the loop, or aborting `signal`, aborts the producer. Reading rejects as `request` does, and with what the
+   * producer failed with; when the connection closes, with `ConnectionLostError`.
+   */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
-  stream(): never {
-    return noStreams();
+  stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {
+    return this.#connection.conventions.stream(method, params, options);
   }
 
-  /** Not in this version: throws. To be: reads a stream found inside params or a result. */
-  iterate<T>(_stream: Stream<T>): AsyncIterable<T> {
-    return noStreams();
+  /**
+   * Reads a stream found inside params or a result, once. The receiver never guesses: elsewhere it is plain data. One that
+   * came in params ends with the answer to its request. Throws a `TypeError` for what is no object.
+   */
+  iterate<T>(stream: Stream<T>): AsyncIterable<T> {
+    return this.#connection.conventions.iterate(stream) as AsyncIterable<T>;
   }
 
-  /** Not in this version: throws. To be: makes a stream of an iterable, to stand anywhere in params or a result. */
-  offer<T>(_source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return noStreams();
+  /**
+   * Makes a stream of an iterable, to stand anywhere in the params of a request or in a result, once. It is read a little
+   * ahead (64 KiB) and no further than the other side reads; one in params ends with its call, one in a result with the connection.
+   * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
+   */
+  offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
+    return this.#connection.conventions.offer(source) as Stream<T>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
   batch(): Batch<R> {
-    const batch = this.#out.batch();
+    const batch = new OutgoingBatch(this.#connection.outgoing);
     return {
       remote: remoteOf((method, params, options) => batch.request(method, params, options)),
       request: (method: string, params?: unknown, options?: CallOptions) =>
@@ -239,7 +242,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, D>>): () => void {
     if (typeof method !== "string") throw expected("method", "a string", method);
-    return this.#in.handle(method, checkHandler("handler", handler));
+    return this.#connection.incoming.handle(method, checkHandler("handler", handler));
   }
 
   /**
@@ -252,8 +255,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       throw expected("code", "1000 or a whole number from 3000 to 4999", code);
     }
     if (typeof reason !== "string") throw expected("reason", "a string", reason);
-    this.#end(code, reason);
+    this.#connection.end(code, reason);
     await this.closed;
+  }
+
+  /** What happened on this connection so far, and how full everything is. Cheap: numbers that are counted anyway. */
+  stats(): PeerStats {
+    return this.#connection.stats();
   }
 
   /** `close()`, for `await using`. */
@@ -261,68 +269,19 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.close();
   }
 
-  #send(text: string): boolean {
-    return this.#hand(text, undefined);
-  }
-
-  /** A transport that throws breaks its promise; that must not reach whoever called, or stop a loop over many peers. */
-  #hand(text: string, shared: SharedMessage | undefined): boolean {
-    if (this.#line.ended !== undefined) return false;
-    try {
-      if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text);
-      return this.#transport.sendShared(shared);
-    } catch (error) {
-      this.#report(error);
-      return false;
-    }
-  }
-
-  /** Ends the connection from this side. */
-  #end(code: number, reason: string): void {
-    if (this.#line.ended !== undefined) return;
-    this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
-    this.#transport.close(code, cutReason(reason));
-  }
-
-  /** The transport says that it is over. */
-  #finish(info: CloseInfo): void {
-    if (this.#closeInfo !== undefined) return;
-    this.#closeInfo = info;
-    this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
-    this.#tell("close", info);
-    this.#resolveClosed?.(info);
-  }
-
-  /** Settles everything. After this no call waits, no timer runs, and nothing is sent. */
-  #stop(cause: Error): void {
-    if (this.#line.ended !== undefined) return;
-    this.#line.ended = cause;
-    this.#out.pending.failAll(cause);
-    this.#in.abortAll(cause);
-    this.#settings.owner.ended(this);
-  }
-
-  #report(error: unknown): void {
-    tell(this, "error", [error]);
-    this.#settings.owner.failed(error, this);
-  }
-
-  #tell(event: Exclude<keyof PeerEvents, "error">, ...args: unknown[]): void {
-    tell(this, event, args, (error) => this.#report(error));
-  }
-
   static {
-    sendShared = (peer, message) => peer.#hand(message.text, message);
-    endPeer = (peer, code, reason) => peer.#end(code, reason);
-    inspect = (peer) => ({
-      pending: peer.#out.pending.size,
-      openBatches: peer.#out.pending.openBatches,
-      running: peer.#in.running,
-      ...peer.#router.counts(),
-    });
+    sendShared = (peer, message, whenSlow) => peer.#connection.sendShared(message, whenSlow);
+    endPeer = (peer, code, reason) => peer.#connection.end(code, reason);
+    inspect = (peer) => {
+      const { outgoing, incoming, counts, usedConventions } = peer.#connection;
+      return {
+        pending: outgoing.pending.size,
+        openBatches: outgoing.pending.openBatches,
+        running: incoming.running,
+        malformed: counts.malformed,
+        unmatched: counts.unmatched,
+        ...(usedConventions?.counts() ?? { streams: 0, progress: 0 }),
+      };
+    };
   }
-}
-
-function noStreams(): never {
-  throw new Error("streams are not in this version");
 }

@@ -1,0 +1,63 @@
+/**
+ * A dialect: how cancelling and progress are spelled. JSON-RPC 2.0 has neither, so each protocol built on it spells them
+ * its own way. Data and a few small functions; `lsp`, `mcp` and `acp` are exported, and anybody may write one.
+ *
+ * Its functions are given what a stranger sent, so they answer `undefined` for what does not fit and never throw.
+ */
+import type { Id } from "./message.js";
+
+/** What names the reports of one call. The caller chooses it. */
+export type ProgressToken = string | number;
+
+/** How cancelling and progress are spelled. */
+export interface Dialect {
+  readonly name: string;
+  /** The WebSocket subprotocol by which a client asks for this dialect and a server agrees to it. Default: it has none. */
+  readonly subprotocol?: string | undefined;
+  /** How long a call waits unless it or its peer says otherwise, in milliseconds. Default 60,000. */
+  readonly timeoutMs?: number | undefined;
+  /** Whether `params: null` in an incoming message is read as absent. Default false: it is malformed (JSON-RPC 2.0, section 4.2). */
+  readonly readsNullParams?: boolean | undefined;
+  readonly cancel: CancelDialect;
+  readonly progress: ProgressDialect;
+}
+
+/** How a caller says that it no longer waits. */
+export interface CancelDialect {
+  /** The notification's method. */
+  readonly method: string;
+  /** Its params, for the call of that id. */
+  params(id: Id, reason: unknown): object;
+  /** The id that such params name; `undefined` for none. */
+  idOf(params: unknown): Id | undefined;
+  /** Whether a cancelled call is answered all the same: with its result if it has one, else with -32800. */
+  readonly isAnswered: boolean;
+  /** Methods whose calls are never cancelled. */
+  readonly exempt?: readonly string[] | undefined;
+}
+
+/** How a caller asks for progress reports, and how it gets them. */
+export interface ProgressDialect {
+  /** The notification's method. */
+  readonly method: string;
+  /** The token by which such params ask for reports; `undefined` when they do not ask. */
+  tokenIn(params: unknown): ProgressToken | undefined;
+  /** Params that ask for reports by `token`, and are else like these, an object or undefined. */
+  withToken(params: object | undefined, token: ProgressToken): object;
+  /** The params of one report. */
+  params(token: ProgressToken, value: unknown): object;
+  /** What a report says; `undefined` for what is none. */
+  read(params: unknown): { token: ProgressToken; value: unknown } | undefined;
+}
+
+/** A member of params by name, or by its place; `undefined` where there is none. */
+export function member(params: unknown, name: string, place?: number): unknown {
+  if (typeof params !== "object" || params === null) return undefined;
+  if (Array.isArray(params)) return place === undefined ? undefined : (params as unknown[])[place];
+  return Object.hasOwn(params, name) ? (params as Record<string, unknown>)[name] : undefined;
+}
+
+/** `value`, when it can be a token. */
+export function tokenFrom(value: unknown): ProgressToken | undefined {
+  return typeof value === "string" || typeof value === "number" ? value : undefined;
+}

@@ -1,0 +1,67 @@
+/** Finding out that the other side is gone, when no packet says so. */
+import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
+
+/** What can be asked whether it lives. */
+export interface Pulse {
+  /** When anything was last heard of it, by `performance.now()`. */
+  readonly heardAt: number;
+  /** Asks for a sign of life. */
+  ping(): void;
+  /** Gives it up: no sign came. */
+  giveUp(reason: string): void;
+}
+
+/** How often to ask, and for how long to wait; in milliseconds. */
+export interface HeartbeatTimes {
+  /** So long nothing is heard before a sign of life is asked for. */
+  readonly intervalMs: number;
+  /** So long nothing is heard before the other side is given up. */
+  readonly deadAfterMs: number;
+}
+
+/** How many looks an interval has: a death is noticed so much of an interval late at most. */
+const LOOKS = 5;
+
+/**
+ * Looks after one connection. Nobody is given up for the passing of time alone: when this process slept, it asks first.
+ * All heartbeats of a process share one timer (`core/deadlines.ts`).
+ */
+export class Heartbeat implements Expiring {
+  deadline = 0;
+  readonly #pulse: Pulse;
+  readonly #times: HeartbeatTimes;
+  #delayMs: number;
+  #askedAt: number | undefined;
+
+  /** Begins. `random`, from 0 to 1, says when within the first interval: many that begin together do not ask together. */
+  constructor(pulse: Pulse, times: HeartbeatTimes, random = Math.random()) {
+    this.#pulse = pulse;
+    this.#times = times;
+    // Few different delays: deadlines of equal length share a queue.
+    this.#delayMs = (times.intervalMs / LOOKS) * (1 + Math.floor(random * LOOKS));
+    setDeadline(this, this.#delayMs);
+  }
+
+  /** Looks no more. */
+  stop(): void {
+    clearDeadline(this, this.#delayMs);
+  }
+
+  /** One look. */
+  expire(): void {
+    const { intervalMs, deadAfterMs } = this.#times;
+    const { heardAt } = this.#pulse;
+    const now = performance.now();
+    if (this.#askedAt !== undefined && heardAt >= this.#askedAt) this.#askedAt = undefined;
+    if (this.#askedAt === undefined) {
+      if (now - heardAt >= intervalMs) {
+        this.#askedAt = now;
+        this.#pulse.ping();
+      }
+    } else if (now - this.#askedAt >= deadAfterMs - intervalMs) {
+      return this.#pulse.giveUp(`nothing was heard for ${Math.round(now - heardAt)} ms`);
+    }
+    this.#delayMs = intervalMs / LOOKS;
+    setDeadline(this, this.#delayMs);
+  }
+}

@@ -1,0 +1,21 @@
+/** The end of a turn: one microtask for everybody who has something to finish there. */
+
+/** Something that finishes at the end of a turn. */
+export interface TurnEnd {
+  /** Must not throw. */
+  endTurn(): void;
+}
+
+let waiting: TurnEnd[] = [];
+
+/** Calls `task.endTurn()` when the code that runs now, and what it set off at once, is done; tasks in the order they came. */
+export function atEndOfTurn(task: TurnEnd): void {
+  if (waiting.push(task) === 1) queueMicrotask(endTurn);
+}
+
+function endTurn(): void {
+  // A link that flushes makes its socket wait in turn: in another microtask, behind this one.
+  const due = waiting;
+  waiting = [];
+  for (const task of due) task.endTurn();
+}

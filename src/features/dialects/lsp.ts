@@ -1,0 +1,34 @@
+/** The Language Server Protocol's spelling, which vscode-jsonrpc and StreamJsonRpc share. */
+import { member, tokenFrom, type Dialect } from "../../core/dialect.js";
+import { isId } from "../../core/message.js";
+
+/**
+ * `$/cancelRequest {id}`, always answered; `$/progress {token, value}`, asked for by `workDoneToken` (or
+ * `partialResultToken`) in params by name. What `reciproc.v1` links speak unless told otherwise.
+ *
+ * Source: Language Server Protocol 3.17, "Cancellation Support" and "Progress Support".
+ */
+export const lsp: Dialect = {
+  name: "lsp",
+  readsNullParams: true,
+  cancel: {
+    method: "$/cancelRequest",
+    params: (id) => ({ id }),
+    idOf(params) {
+      const id = member(params, "id", 0);
+      return isId(id) ? id : undefined;
+    },
+    isAnswered: true,
+  },
+  progress: {
+    method: "$/progress",
+    tokenIn: (params) => tokenFrom(member(params, "workDoneToken")) ?? tokenFrom(member(params, "partialResultToken")),
+    withToken: (params, workDoneToken) => ({ ...params, workDoneToken }),
+    params: (token, value) => ({ token, value: value ?? null }),
+    read(params) {
+      // StreamJsonRpc reports by position.
+      const token = tokenFrom(member(params, "token", 0));
+      return token === undefined ? undefined : { token, value: member(params, "value", 1) };
+    },
+  },
+};

@@ -1,0 +1,160 @@
+/** Cancelling, progress and streams of one connection, as its dialect spells them. */
+import { encodeNotification } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
+import { CallContext } from "../core/context.js";
+import type { Conventions } from "../core/conventions.js";
+import type { CallOptions } from "../core/contract.js";
+import type { Dialect, ProgressToken } from "../core/dialect.js";
+import type { Slot } from "../core/batch.js";
+import { expected } from "../core/errors.js";
+import type { NotificationMessage, RequestMessage } from "../core/message.js";
+import type { PendingCall } from "../core/pending.js";
+import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
+
+/** The methods that these features take, in that dialect. */
+export function controlsOf({ cancel, progress }: Dialect): ReadonlySet<string> {
+  return new Set([cancel.method, progress.method, NEXT, ABORT]);
+}
+
+/** What a connection has beyond JSON-RPC 2.0. */
+export class Features implements Conventions {
+  readonly #connection: Connection;
+  readonly #dialect: Dialect;
+  /** Calls that asked for reports, by the token they are to come with. */
+  #asked: Map<ProgressToken, PendingCall> | undefined;
+  #streams: Streams | undefined;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    this.#dialect = connection.settings.dialect;
+  }
+
+  cancel(call: PendingCall, reason: unknown): void {
+    const { cancel } = this.#dialect;
+    // Whoever serves a stream must be told that nobody will read it, whatever else it understands.
+    if (!this.#connection.speaksDialect && !this.#streams?.opens(call)) return;
+    if (this.#isExempt(call)) return;
+    try {
+      this.#connection.send(encodeNotification(cancel.method, cancel.params(call.id, reason)));
+    } catch (error) {
+      this.#connection.report(error);
+    }
+  }
+
+  askProgress(call: PendingCall, params: unknown): unknown {
+    const { progress } = this.#dialect;
+    const given = progress.tokenIn(params);
+    if (given === undefined && !this.#connection.speaksDialect) return params;
+    const asked = (this.#asked ??= new Map<ProgressToken, PendingCall>());
+    let token = given ?? call.id;
+    if (given !== undefined && asked.has(token))
+      throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
+    // Another call was given a token of its own that equals this id.
+    while (asked.has(token)) token = `${token}'`;
+    const asking = given === undefined ? progress.withToken(byName(params), token) : params;
+    asked.set(token, call);
+    whenSettled(call, () => asked.delete(token));
+    return asking;
+  }
+
+  reporter(context: CallContext, params: unknown): (value: unknown) => void {
+    const { progress } = this.#dialect;
+    const token = progress.tokenIn(params);
+    if (token === undefined || context.id === undefined) return () => {};
+    return (value) => {
+      if (CallContext.isAnswered(context) || CallContext.abortReason(context) !== undefined) return;
+      this.#connection.send(encodeNotification(progress.method, progress.params(token, value)));
+    };
+  }
+
+  control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean {
+    const { method, params } = message;
+    if ("id" in message) {
+      if (method !== NEXT) return false;
+      void this.#openStreams().next(message.id, params, slot);
+    } else if (method === ABORT) this.#streams?.abort(params);
+    else if (method === this.#dialect.cancel.method) this.#cancelled(params);
+    else return method === this.#dialect.progress.method && this.#reported(params);
+    return true;
+  }
+
+  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
+    return this.#openStreams().serve(source, context);
+  }
+
+  encode(owner: PendingCall | CallContext, encode: () => string): string {
+    return this.#openStreams().encode(owner, encode);
+  }
+
+  unsent(context: CallContext): void {
+    this.#streams?.cancel((other) => other === context, new Error("the answer could not be sent"));
+  }
+
+  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
+    return this.#openStreams().call(method, params, options);
+  }
+
+  iterate(stream: unknown): AsyncIterable<unknown> {
+    return this.#openStreams().iterate(stream);
+  }
+
+  offer(source: unknown): object {
+    this.#connection.offering = this;
+    return this.#openStreams().offer(source);
+  }
+
+  end(reason: unknown): void {
+    this.#streams?.end(reason);
+  }
+
+  counts(): { streams: number; progress: number } {
+    return { streams: this.#streams?.size ?? 0, progress: this.#asked?.size ?? 0 };
+  }
+
+  #openStreams(): Streams {
+    return (this.#streams ??= new Streams(this.#connection));
+  }
+
+  /** The caller of a call here no longer waits. One that nobody knows stores nothing. */
+  #cancelled(params: unknown): void {
+    const id = this.#dialect.cancel.idOf(params);
+    if (id === undefined) return;
+    const reason = abortError("the caller cancelled");
+    // More than one may run under the same id: all of them are meant.
+    const isMeant = (context: CallContext): boolean => context.id === id && !this.#isExempt(context);
+    for (const context of this.#connection.incoming.calls()) if (isMeant(context)) CallContext.abort(context, reason);
+    this.#streams?.cancel(isMeant, reason);
+  }
+
+  #isExempt({ method }: { method: string }): boolean {
+    return this.#dialect.cancel.exempt?.includes(method) === true;
+  }
+
+  #reported(params: unknown): boolean {
+    const report = this.#dialect.progress.read(params);
+    if (report === undefined) return false;
+    const call = this.#asked?.get(report.token);
+    if (call === undefined) return false;
+    this.#connection.outgoing.pending.restart(call);
+    const failed = (error: unknown): void => this.#connection.report(error);
+    try {
+      const result: unknown = call.wait.onProgress!(report.value);
+      if (result instanceof Promise) result.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+    return true;
+  }
+}
+
+/** The token travels among params by name; by position it has no place. */
+function byName(params: unknown): object | undefined {
+  if (params === undefined) return undefined;
+  const given = hasJsonForm(params) ? params.toJSON() : params;
+  if (typeof given === "object" && given !== null && !Array.isArray(given)) return given;
+  throw expected("params", "an object or absent where `onProgress` is given", params);
+}
+
+function hasJsonForm(value: unknown): value is { toJSON(): unknown } {
+  return typeof (value as { toJSON?: unknown } | null)?.toJSON === "function";
+}

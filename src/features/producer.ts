@@ -1,0 +1,170 @@
+/** The end of a stream that yields: reads an iterable a little ahead, and hands over what is ready when it is asked. */
+import { exceeds } from "../core/codec.js";
+import { clearDeadline, setDeadline } from "../core/deadlines.js";
+import { ErrorCode, isAbort, RpcError } from "../core/errors.js";
+
+/** So many characters of JSON are read ahead at most, and so many values: all that a slow reader makes this side keep. */
+const MOST_AHEAD = 64 * 1024;
+const MOST_VALUES = 1000;
+/** What a reply adds to its values, in bytes, with an id and a token of ordinary length. */
+const ENVELOPE_BYTES = 128;
+/** For how many microtasks a batch that could leave waits for more: an async generator takes three to yield. */
+const QUIET_TICKS = 8;
+
+/** What a reply is made of: the values as JSON, without brackets, and whether they are the last. */
+export interface Portion {
+  readonly values: string;
+  readonly isLast: boolean;
+}
+
+type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
+type AnyIterator = AsyncIterator<unknown> | Iterator<unknown>;
+
+/** One iterable that the other side reads. */
+export class Producer {
+  readonly #source: AnyIterable;
+  readonly #maxBytes: number;
+  readonly #failed: (error: unknown) => void;
+  #iterator: AnyIterator | undefined;
+  /** Values that wait to be asked for, as JSON. */
+  #ready: string[] = [];
+  #length = 0;
+  /** How the source ended; `undefined` while it has not. */
+  #end: { error?: unknown } | undefined;
+  /** Why nobody reads on, when it was stopped. */
+  #reason: unknown;
+  #isReading = false;
+  #wake: (() => void) | undefined;
+
+  /** `maxBytes`: the longest reply. `failed` is told what the source fails with when nobody reads any more. */
+  constructor(source: AnyIterable, maxBytes: number, failed: (error: unknown) => void) {
+    this.#source = source;
+    this.#maxBytes = maxBytes;
+    this.#failed = failed;
+  }
+
+  /**
+   * What is ready, as soon as something is; nothing, when nothing is within `waitMs`. Rejects with what the source failed
+   * with, after the values before it.
+   */
+  async take(waitMs = Infinity): Promise<Portion> {
+    void this.#readAhead();
+    while (this.#ready.length === 0 && this.#end === undefined) {
+      if (!(await this.#arrival(waitMs))) return { values: "", isLast: false };
+    }
+    await this.#quiet();
+    const values = this.#portion();
+    const isAll = this.#ready.length === 0;
+    if (values === "" && this.#end !== undefined && "error" in this.#end) throw this.#end.error;
+    void this.#readAhead();
+    return { values, isLast: isAll && this.#end !== undefined && !("error" in this.#end) };
+  }
+
+  /** Nobody reads on: what waits is dropped, and the source may clean up. Who asks is told that it is over, or `error`. */
+  stop(reason: unknown, error?: RpcError): void {
+    if (this.#end !== undefined) return;
+    this.#reason = reason;
+    this.#ready = [];
+    this.#finish(error === undefined ? {} : { error });
+    void this.#close();
+  }
+
+  async #readAhead(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    try {
+      this.#iterator ??= iteratorOf(this.#source);
+      while (this.#end === undefined && this.#length < MOST_AHEAD && this.#ready.length < MOST_VALUES) {
+        const { done, value } = await this.#iterator.next();
+        // `stop` may have come meanwhile.
+        if (this.#end !== undefined) break;
+        if (done === true) this.#finish({});
+        else this.#keep(value);
+      }
+    } catch (error) {
+      if (this.#end === undefined) this.#finish({ error });
+      else this.#failedLate(error);
+    }
+    this.#isReading = false;
+  }
+
+  #keep(value: unknown): void {
+    try {
+      const text = (JSON.stringify(value) as string | undefined) ?? "null";
+      if (exceeds(text, this.#maxBytes - ENVELOPE_BYTES))
+        throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
+      this.#ready.push(text);
+      this.#length += text.length;
+      this.#wake?.();
+    } catch (error) {
+      // The source did nothing wrong, and does not know: it must be told that nobody reads on.
+      this.#finish({ error });
+      void this.#close();
+    }
+  }
+
+  #finish(end: { error?: unknown }): void {
+    this.#end = end;
+    this.#wake?.();
+  }
+
+  /** Last, for `return` may hang behind a `next` that is under way. */
+  async #close(): Promise<void> {
+    try {
+      if (isNodeStream(this.#source)) this.#source.destroy();
+      else await (this.#iterator ??= iteratorOf(this.#source)).return?.();
+    } catch (error) {
+      this.#failedLate(error);
+    }
+  }
+
+  #failedLate(error: unknown): void {
+    // A Node stream that is destroyed fails its iterator, and tells of errors by itself.
+    if (!isAbort(error, this.#reason) && !isNodeStream(this.#source)) this.#failed(error);
+  }
+
+  /** Something came, or the end did: true; or nothing for so long. */
+  #arrival(waitMs: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const late = { deadline: 0, expire: () => resolve(false) };
+      setDeadline(late, waitMs);
+      this.#wake = () => {
+        clearDeadline(late, waitMs);
+        resolve(true);
+      };
+    });
+  }
+
+  /** A source that is quick fills the batch before it leaves. */
+  async #quiet(): Promise<void> {
+    for (let seen = -1; seen !== this.#ready.length && this.#length < MOST_AHEAD && this.#end === undefined;) {
+      seen = this.#ready.length;
+      for (let tick = 0; tick < QUIET_TICKS; tick++) await Promise.resolve();
+    }
+  }
+
+  /** Takes what fits into one reply: one value, and more while they fit even if each character took three bytes. */
+  #portion(): string {
+    const most = this.#maxBytes / 3 - ENVELOPE_BYTES;
+    let count = 0;
+    let length = 0;
+    for (const text of this.#ready) {
+      if (count > 0 && length + text.length >= most) break;
+      count++;
+      length += text.length + 1;
+    }
+    const taken = this.#ready.splice(0, count);
+    for (const text of taken) this.#length -= text.length;
+    return taken.join(",");
+  }
+}
+
+function iteratorOf(source: AnyIterable): AnyIterator {
+  return Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : source[Symbol.iterator]();
+}
+
+/** Its iterator cannot be ended while it waits, nor before it was begun: the stream itself can. */
+function isNodeStream(source: object): source is { pipe: unknown; destroy(): void } {
+  const { pipe, destroy } = source as { pipe?: unknown; destroy?: unknown };
+  return typeof pipe === "function" && typeof destroy === "function";
+}

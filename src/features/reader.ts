@@ -1,0 +1,178 @@
+/** The end of a stream that reads: asks for the next values before it has eaten the last, so that the round trip is hidden. */
+import { member } from "../core/dialect.js";
+import { ErrorCode, ProtocolError, RpcError } from "../core/errors.js";
+import { observed } from "../core/promises.js";
+
+/** How a reader reaches its stream. */
+export interface Source {
+  /** Answers the stream as it stands in a result or in params. */
+  open(): Promise<unknown>;
+  /** Gives up `open`. */
+  abandon(reason: unknown): void;
+  /** Asks for more. */
+  next(token: unknown): Promise<unknown>;
+  /** Says that nobody reads on. */
+  abort(token: unknown): void;
+}
+
+/** Values that came in one reply, and the token that more can be had by; `undefined` when these are the last. */
+interface Batch {
+  readonly values: unknown[];
+  readonly token: unknown;
+}
+
+/** Reads one stream, once. Never holds more than the values of two replies. */
+export class StreamReader implements AsyncIterableIterator<unknown> {
+  readonly #source: Source;
+  readonly #signal: AbortSignal | undefined;
+  #isTaken = false;
+  #hasBegun = false;
+  #values: unknown[] = [];
+  #eaten = 0;
+  /** The reply that is under way: to `open` at first. */
+  #ahead: Promise<Batch> | undefined;
+  /** Whether the token is not known yet. */
+  #isOpening: boolean;
+  /** The token, while the other side holds the stream for us. */
+  #held: unknown;
+  #end: { error?: unknown } | undefined;
+  /** The last `next()`: the one after it waits for it. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #wake: (() => void) | undefined;
+
+  /** `held`: the token, of a stream that is here already. */
+  constructor(source: Source, signal: AbortSignal | undefined, held?: unknown) {
+    this.#source = source;
+    this.#signal = signal;
+    this.#held = held;
+    this.#isOpening = held === undefined;
+  }
+
+  [Symbol.asyncIterator](): this {
+    if (this.#isTaken) throw new Error("a stream is read once: its values are gone");
+    this.#isTaken = true;
+    return this;
+  }
+
+  next(): Promise<IteratorResult<unknown>> {
+    const result = this.#turn.then(() => this.#pull());
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+
+  /** Ends it at once, also while a `next()` waits. */
+  async return(value?: unknown): Promise<IteratorResult<unknown>> {
+    this.#stop({}, new Error("nobody reads the stream any more"));
+    return { done: true, value };
+  }
+
+  async #pull(): Promise<IteratorResult<unknown>> {
+    if (!this.#hasBegun && this.#end === undefined) this.#begin();
+    for (;;) {
+      if (this.#end !== undefined) return this.#over(this.#end);
+      if (this.#eaten < this.#values.length) return { done: false, value: this.#values[this.#eaten++] };
+      if (this.#ahead === undefined) this.#stop({}, undefined);
+      else await this.#arrival(this.#ahead);
+    }
+  }
+
+  /** A failure is told once; whoever asks again is told that it is over. */
+  #over(end: { error?: unknown }): IteratorResult<unknown> {
+    this.#end = {};
+    if ("error" in end) throw end.error;
+    return { done: true, value: undefined };
+  }
+
+  #begin(): void {
+    this.#hasBegun = true;
+    if (this.#signal?.aborted) return this.#onAbort();
+    this.#signal?.addEventListener("abort", this.#onAbort);
+    this.#ahead = observed(this.#open());
+  }
+
+  readonly #onAbort = (): void => this.#stop({ error: this.#signal!.reason }, this.#signal!.reason);
+
+  /** Waits for the reply that is under way, or for the end, whichever is first; and asks for the next. */
+  async #arrival(ahead: Promise<Batch>): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+      ahead.then(
+        () => resolve(),
+        () => resolve(),
+      );
+    });
+    if (this.#end !== undefined) return;
+    try {
+      const { values, token } = await ahead;
+      this.#values = values;
+      this.#eaten = 0;
+      this.#ahead = token === undefined ? undefined : observed(this.#more(token));
+    } catch (error) {
+      this.#stop({ error }, undefined);
+    }
+  }
+
+  async #open(): Promise<Batch> {
+    const stream = await this.#source.open();
+    if (this.#isOpening) {
+      this.#isOpening = false;
+      this.#held = tokenOf(stream);
+      // Given up after its reply had come, and before that reached us.
+      if (this.#end !== undefined) this.#letGo();
+    }
+    return readOpening(stream);
+  }
+
+  async #more(token: unknown): Promise<Batch> {
+    try {
+      const batch = readMore(await this.#source.next(token), token);
+      this.#held = batch.token;
+      return batch;
+    } catch (error) {
+      if (freesToken(error)) this.#held = undefined;
+      throw error;
+    }
+  }
+
+  #stop(end: { error?: unknown }, reason: unknown): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    this.#values = [];
+    this.#signal?.removeEventListener("abort", this.#onAbort);
+    if (this.#isOpening) this.#source.abandon(reason);
+    else this.#letGo();
+    this.#wake?.();
+  }
+
+  #letGo(): void {
+    if (this.#held !== undefined) this.#source.abort(this.#held);
+  }
+}
+
+/** Whether the other side holds the stream no longer. A reply that cannot be read frees nothing, nor one from before it was looked at. */
+function freesToken(error: unknown): boolean {
+  return !(error instanceof ProtocolError || (error instanceof RpcError && error.code === ErrorCode.Busy));
+}
+
+/** The token of a stream as it stands on the wire; `undefined` when the other side holds nothing more. */
+export function tokenOf(stream: unknown): unknown {
+  return member(stream, "token") ?? undefined;
+}
+
+/** A stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
+function readOpening(stream: unknown): Batch {
+  if (typeof stream !== "object" || stream === null || Array.isArray(stream)) {
+    throw new ProtocolError("a stream must be an object, with `token` where there is more to come", stream);
+  }
+  const { values = [] } = stream as { values?: unknown };
+  if (!Array.isArray(values)) throw new ProtocolError("the `values` of a stream must be an array", stream);
+  return { values, token: tokenOf(stream) };
+}
+
+function readMore(reply: unknown, token: unknown): Batch {
+  const { values, finished } = (reply ?? {}) as { values?: unknown; finished?: unknown };
+  if (!Array.isArray(values) || typeof finished !== "boolean" || (values.length === 0 && !finished)) {
+    throw new ProtocolError("more of a stream must have `values`, or a `finished` that is true", reply);
+  }
+  return { values, token: finished ? undefined : token };
+}

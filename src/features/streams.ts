@@ -1,0 +1,277 @@
+/**
+ * All streams of one connection. They are the enumerables of StreamJsonRpc: `{ token, values }` stands for a stream,
+ * `$/enumerator/next` asks for more, `$/enumerator/abort` says that nobody reads on. Source: StreamJsonRpc,
+ * "Asynchronous enumerables".
+ */
+import type { Slot } from "../core/batch.js";
+import { encodeNotification, encodeRawResult } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
+import { CallContext } from "../core/context.js";
+import type { CallOptions } from "../core/contract.js";
+import { member } from "../core/dialect.js";
+import { ErrorCode, expected, RpcError } from "../core/errors.js";
+import type { Id } from "../core/message.js";
+import { isSignal } from "../core/outgoing.js";
+import { PendingCall } from "../core/pending.js";
+import { Producer, type Portion } from "./producer.js";
+import { StreamReader, tokenOf, type Source } from "./reader.js";
+
+export const NEXT = "$/enumerator/next";
+export const ABORT = "$/enumerator/abort";
+
+/** A stream whose first value takes longer is answered without one: the call was heard, and must not time out. */
+const FIRST_VALUE_WAIT_MS = 100;
+
+/** A stream that the other side reads. */
+interface Served {
+  readonly producer: Producer;
+  /** The call that it answers or is part of the answer to; `undefined` for one in params. */
+  readonly context: CallContext | undefined;
+  /** Whether it is the whole answer: then the call's signal lives as long as it does. */
+  readonly isWhole: boolean;
+  /** Whether an answer to `next` is owed: one at a time. */
+  isAsked: boolean;
+}
+
+/** Both ends of the streams of one connection. */
+export class Streams {
+  readonly #connection: Connection;
+  readonly #served = new Map<number, Served>();
+  #lastToken = 0;
+  /** The message that is encoded at present, and the streams that were met in it; `undefined` when none is. */
+  #encoding: { readonly context: CallContext | undefined; readonly met: number[] } | undefined;
+  readonly #iterated = new WeakSet<object>();
+  /** The signals of calls that open streams. */
+  readonly #openings = new WeakSet<AbortSignal>();
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** How many this side serves. */
+  get size(): number {
+    return this.#served.size;
+  }
+
+  /** Calls, and reads the result. */
+  call(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
+    const giveUp = new AbortController();
+    this.#openings.add(giveUp.signal);
+    const signal: unknown = options?.signal;
+    // Another thing that is given for a signal is refused as any bad option is: where the call is made.
+    const own = signal === undefined || isSignal(signal) ? { signal: giveUp.signal } : undefined;
+    const open = (): Promise<unknown> => this.#connection.outgoing.request(method, params, { ...options, ...own });
+    const reader = this.#source(open, (reason) => giveUp.abort(reason));
+    return new StreamReader(reader, isSignal(signal) ? signal : undefined);
+  }
+
+  /** Whether a call opens a stream. */
+  opens({ wait: { signal } }: PendingCall): boolean {
+    return signal !== undefined && this.#openings.has(signal);
+  }
+
+  /** Reads a stream that came inside params or a result. */
+  iterate(stream: unknown): AsyncIterable<unknown> {
+    if (typeof stream !== "object" || stream === null) throw expected("stream", "a stream out of a message", stream);
+    if (this.#iterated.has(stream)) throw new Error("a stream is read once: its values are gone");
+    this.#iterated.add(stream);
+    const source = this.#source(
+      async () => stream,
+      () => {},
+    );
+    return new StreamReader(source, undefined, tokenOf(stream));
+  }
+
+  /** Makes a stream that serves itself where it is encoded. */
+  offer(source: unknown): object {
+    if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
+    const { answersOnly } = this.#connection;
+    if (answersOnly !== undefined)
+      throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
+    let isSent = false;
+    const toJSON = (): object => {
+      if (this.#encoding === undefined)
+        throw new TypeError("a stream stands in the params of a request or in a result, and nowhere else");
+      if (isSent) throw new TypeError("a stream can be sent once");
+      isSent = true;
+      const token = this.#serve(source, this.#encoding.context, false);
+      this.#encoding.met.push(token);
+      return { token };
+    };
+    return { toJSON };
+  }
+
+  /** Encodes a message. The streams in a request end with its call, those in an answer where nobody waits for it. */
+  encode(owner: PendingCall | CallContext, encode: () => string): string {
+    const met: number[] = [];
+    const outer = this.#encoding;
+    this.#encoding = { context: owner instanceof CallContext ? owner : undefined, met };
+    try {
+      const text = encode();
+      if (owner instanceof PendingCall && met.length > 0)
+        whenSettled(owner, () => this.#stopAll(met, new Error("the call that this stream went with is over")));
+      return text;
+    } catch (error) {
+      this.#stopAll(met, error);
+      throw error;
+    } finally {
+      this.#encoding = outer;
+    }
+  }
+
+  /** Serves what a handler returned, and answers the JSON that stands for it: with the values that are ready soon. */
+  async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
+    const token = this.#serve(source, context, true);
+    // Whoever cannot ask for more is given all of it.
+    const isAll = this.#connection.answersOnly !== undefined;
+    const portion = isAll ? this.#takeAll(token) : this.#take(token, FIRST_VALUE_WAIT_MS);
+    const { values, isLast } = await portion.finally(() => {
+      // Cancelled meanwhile. How the source took that is not the answer.
+      const unread = whyUnread(context);
+      if (unread !== undefined) throw unread.reason;
+    });
+    const rest = values === "" ? "" : `"values":[${values}]`;
+    if (isLast) return `{${rest}}`;
+    return `{"token":${token}${rest && `,${rest}`}}`;
+  }
+
+  /** Answers `next`. */
+  async next(id: Id, params: unknown, slot: Slot | undefined): Promise<void> {
+    const { incoming } = this.#connection;
+    const token = member(params, "token", 0) as number;
+    try {
+      const { values, isLast } = await this.#take(token, Infinity);
+      const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
+      if (!incoming.reply(id, text, slot)) this.#stop(token, new Error("values of this stream did not fit"));
+    } catch (error) {
+      incoming.refuse(id, error, slot);
+    }
+  }
+
+  /** The other side reads no further. */
+  abort(params: unknown): void {
+    const token = member(params, "token", 0) as number;
+    this.#stop(token, abortError("nobody reads the stream any more"), true);
+  }
+
+  /** Nobody waits for the answers to these calls: what was in them may be on its way, but nobody will read it. */
+  cancel(isMeant: (context: CallContext) => boolean, reason: unknown): void {
+    for (const [token, { context }] of this.#served) {
+      if (context !== undefined && isMeant(context)) this.#stop(token, reason);
+    }
+  }
+
+  /** The connection is over. */
+  end(reason: unknown): void {
+    this.#stopAll([...this.#served.keys()], reason);
+  }
+
+  #source(open: Source["open"], abandon: Source["abandon"]): Source {
+    const connection = this.#connection;
+    return {
+      open,
+      abandon,
+      next: (token) => connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity }),
+      abort: (token) => void connection.send(encodeNotification(ABORT, { token })),
+    };
+  }
+
+  /** Throws, and stops the source, when nobody will read it or too many are open. */
+  #serve(
+    source: AsyncIterable<unknown> | Iterable<unknown>,
+    context: CallContext | undefined,
+    isWhole: boolean,
+  ): number {
+    const { settings } = this.#connection;
+    const { maxStreams, maxReplyBytes } = settings.limits;
+    const producer = new Producer(source, maxReplyBytes, (error) => this.#connection.report(error));
+    const refusal = whyUnread(context) ?? (this.#served.size >= maxStreams ? tooMany(context, maxStreams) : undefined);
+    if (refusal !== undefined) {
+      producer.stop(refusal.reason);
+      throw refusal.reason;
+    }
+    const token = ++this.#lastToken;
+    this.#served.set(token, { producer, context, isWhole, isAsked: false });
+    return token;
+  }
+
+  /** What the stream yields next; nothing, when nothing comes within `waitMs`. */
+  async #take(token: number, waitMs: number): Promise<Portion> {
+    const served = this.#served.get(token);
+    if (served === undefined) throw noSuchStream("No such stream");
+    if (served.isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
+    served.isAsked = true;
+    try {
+      const portion = await served.producer.take(waitMs);
+      if (portion.isLast) this.#served.delete(token);
+      return portion;
+    } catch (error) {
+      this.#served.delete(token);
+      throw error;
+    } finally {
+      served.isAsked = false;
+    }
+  }
+
+  /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
+  async #takeAll(token: number): Promise<Portion> {
+    const { maxReplyBytes } = this.#connection.settings.limits;
+    const all: string[] = [];
+    for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
+      const portion = await this.#take(token, Infinity);
+      if (portion.values !== "") all.push(portion.values);
+      length += portion.values.length;
+      isLast = portion.isLast;
+    }
+    return { values: all.join(","), isLast: true };
+  }
+
+  #stopAll(tokens: readonly number[], reason: unknown): void {
+    for (const token of tokens) this.#stop(token, reason);
+  }
+
+  /** Unless its reader gave it up, who waits for its values must not take this for its end. */
+  #stop(token: number, reason: unknown, isReadersWish = false): void {
+    const served = this.#served.get(token);
+    if (served === undefined) return;
+    this.#served.delete(token);
+    // Before `return()`: a source that waits for its signal would never come to it.
+    if (served.isWhole) CallContext.abort(served.context!, reason);
+    served.producer.stop(reason, isReadersWish ? undefined : noSuchStream("The stream was given up"));
+  }
+}
+
+/** Why nobody will read what a call is answered; `undefined` when somebody may. */
+function whyUnread(context: CallContext | undefined): { reason: unknown } | undefined {
+  if (context === undefined) return undefined;
+  return context.id === undefined ? NOT_ANSWERED : CallContext.abortReason(context);
+}
+
+const NOT_ANSWERED = { reason: new Error("a notification has no answer") };
+
+function tooMany(context: CallContext | undefined, maxStreams: number): { reason: Error } {
+  if (context !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
+  return { reason: new RangeError(`\`limits.maxStreams\`, ${maxStreams}, is reached`) };
+}
+
+function noSuchStream(message: string): RpcError {
+  return new RpcError(ErrorCode.NoSuchStream, message);
+}
+
+/** Also tells `told` when a call is settled. */
+export function whenSettled(call: PendingCall, told: () => void): void {
+  const before = call.onSettled;
+  call.onSettled = () => {
+    before?.();
+    told();
+  };
+}
+
+/** What a handler's signal aborts with when its caller has no more use for it. */
+export function abortError(message: string): Error {
+  return new DOMException(message, "AbortError");
+}
+
+function isIterable(value: unknown): value is AsyncIterable<unknown> | Iterable<unknown> {
+  return typeof value === "object" && value !== null && (Symbol.asyncIterator in value || Symbol.iterator in value);
+}

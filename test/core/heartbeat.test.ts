@@ -1,0 +1,114 @@
+import { describe, expect, it, vi } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { Heartbeat, type Pulse } from "../../src/core/heartbeat.js";
+import { pass, useFakeClock } from "../support/clock.js";
+
+useFakeClock();
+
+const TIMES = { intervalMs: 25_000, deadAfterMs: 45_000 };
+
+/** Something whose life the test decides. */
+class Patient implements Pulse {
+  heardAt = performance.now();
+  readonly asked: number[] = [];
+  readonly givenUp: string[] = [];
+  answers = true;
+
+  speak(): void {
+    this.heardAt = performance.now();
+  }
+
+  ping(): void {
+    this.asked.push(performance.now());
+    if (this.answers) this.speak();
+  }
+
+  giveUp(reason: string): void {
+    this.givenUp.push(reason);
+  }
+}
+
+describe("a heartbeat", () => {
+  it("asks whoever was silent for the interval, again and again", async () => {
+    const patient = new Patient();
+    const heartbeat = new Heartbeat(patient, TIMES, 0);
+    await pass(24_999);
+    expect(patient.asked).toHaveLength(0);
+    await pass(1);
+    expect(patient.asked).toHaveLength(1);
+    await pass(250_000);
+    expect(patient.asked).toHaveLength(11);
+    expect(patient.givenUp).toEqual([]);
+    heartbeat.stop();
+  });
+
+  it("asks nobody who speaks", async () => {
+    const patient = new Patient();
+    const heartbeat = new Heartbeat(patient, TIMES, 0);
+    for (let i = 0; i < 20; i++) {
+      await pass(20_000);
+      patient.speak();
+    }
+    expect(patient.asked).toEqual([]);
+    heartbeat.stop();
+  });
+
+  it("gives up who does not answer, when nothing was heard for so long, and not before", async () => {
+    const patient = new Patient();
+    patient.answers = false;
+    const heartbeat = new Heartbeat(patient, TIMES, 0);
+    await pass(44_999);
+    expect(patient.givenUp).toEqual([]);
+    await pass(1);
+    expect(patient.givenUp).toEqual(["nothing was heard for 45000 ms"]);
+    await pass(100_000);
+    expect(patient.givenUp).toHaveLength(1);
+    expect(patient.asked).toHaveLength(1);
+    heartbeat.stop();
+  });
+
+  it("is satisfied with any sign of life, an answer or not", async () => {
+    const patient = new Patient();
+    patient.answers = false;
+    const heartbeat = new Heartbeat(patient, TIMES, 0);
+    await pass(44_000);
+    patient.speak();
+    await pass(24_000);
+    expect(patient.givenUp).toEqual([]);
+    heartbeat.stop();
+  });
+
+  it("gives nobody up for the passing of time alone: after a sleep it asks first", async () => {
+    const patient = new Patient();
+    const heartbeat = new Heartbeat(patient, TIMES, 0);
+    // The process sleeps for ten minutes: the clock goes on, and no timer fires.
+    vi.setSystemTime(Date.now() + 600_000);
+    patient.heardAt -= 600_000;
+    await pass(5_000);
+    expect(patient.asked).toHaveLength(1);
+    expect(patient.givenUp).toEqual([]);
+    heartbeat.stop();
+  });
+
+  it("begins at a random moment within the interval, so that many do not ask together", async () => {
+    const firsts = new Set<number>();
+    for (let i = 0; i < 5; i++) {
+      const patient = new Patient();
+      patient.heardAt -= 100_000;
+      const began = performance.now();
+      const heartbeat = new Heartbeat(patient, TIMES, i / 5);
+      await pass(25_000);
+      firsts.add(patient.asked[0]! - began);
+      heartbeat.stop();
+    }
+    expect([...firsts]).toEqual([5_000, 10_000, 15_000, 20_000, 25_000]);
+  });
+
+  it("leaves no timer when it is stopped", () => {
+    const heartbeats = Array.from({ length: 100 }, () => new Heartbeat(new Patient(), TIMES));
+    expect(countDeadlines().waiting).toBe(100);
+    expect(vi.getTimerCount()).toBe(1);
+    for (const heartbeat of heartbeats) heartbeat.stop();
+    expect(countDeadlines().waiting).toBe(0);
+  });
+});

@@ -1,0 +1,341 @@
+/** Cancelling, from the handler's side: whom a cancel reaches, and what is answered then. */
+import { describe, expect, it } from "vitest";
+import { acp, lsp, RpcError } from "../../src/index.js";
+import { inspect } from "../../src/peer/peer.js";
+import { useFakeClock } from "../support/clock.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { gate, turn } from "../support/turns.js";
+import { cancel, CANCELLED, waiting } from "./waiting.js";
+
+useFakeClock();
+
+describe("a handler whose caller cancels", () => {
+  it("sees its signal abort with an AbortError, and is answered for with -32800", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "wait"));
+    raw.feed(cancel(1));
+    expect(raw.contexts[0]!.signal.aborted).toBe(true);
+    expect(raw.contexts[0]!.signal.reason).toBeInstanceOf(Error);
+    expect(raw.contexts[0]!.signal.reason).toMatchObject({ name: "AbortError", message: "the caller cancelled" });
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+    // Being stopped is what was asked for, and no failure.
+    expect(raw.errors).toEqual([]);
+    expect(inspect(raw.peer).running).toBe(0);
+  });
+
+  it("finds its signal aborted when it reads it only then", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(cancel(1));
+    expect(raw.contexts[0]!.signal).toMatchObject({ aborted: true, reason: { name: "AbortError" } });
+    raw.open.resolve(null);
+    await turn();
+  });
+
+  it.each([
+    ["a result", "kept"],
+    ["null", null],
+    ["false", false],
+  ])("is answered for with %s, when it has one all the same", async (_name, value) => {
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(cancel(1));
+    raw.open.resolve(value);
+    await turn();
+    expect(raw.messages()).toEqual([result(1, value)]);
+  });
+
+  it.each<[string, unknown, unknown[]]>([
+    ["the signal's reason", "reason", []],
+    ["an AbortError of its own", new DOMException("stopped", "AbortError"), []],
+    ["an Error that is called so", Object.assign(new Error("fetch"), { name: "AbortError" }), []],
+    ["another error", new Error("secret"), [new Error("secret")]],
+    ["an RpcError", new RpcError(5, "no"), [new RpcError(5, "no")]],
+    ["undefined", undefined, [undefined]],
+    ["a string", "AbortError", ["AbortError"]],
+  ])(
+    "is answered for with -32800 when it fails with %s, which is reported unless it is the abort",
+    async (...given) => {
+      const [, thrown, reported] = given;
+      const raw = waiting();
+      raw.feed(request(1, "stay"));
+      raw.feed(cancel(1));
+      raw.open.reject(thrown === "reason" ? raw.contexts[0]!.signal.reason : thrown);
+      await turn();
+      expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+      expect(raw.errors).toEqual(reported);
+    },
+  );
+
+  it("costs one answer even if what it throws can hardly be looked at", async () => {
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(cancel(1));
+    raw.open.reject(proxy);
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+    expect(raw.errors).toHaveLength(1);
+  });
+
+  it("is answered for with -32800 when its result has no JSON form", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(cancel(1));
+    raw.open.resolve(5n);
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+    expect(raw.errors).toEqual([expect.any(TypeError)]);
+  });
+
+  it("aborts once, however many cancels come", async () => {
+    let aborts = 0;
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.contexts[0]!.signal.addEventListener("abort", () => aborts++);
+    const first = (raw.feed(cancel(1)), raw.contexts[0]!.signal.reason);
+    raw.feed(cancel(1));
+    expect(aborts).toBe(1);
+    expect(raw.contexts[0]!.signal.reason).toBe(first);
+    raw.open.resolve(1);
+    await turn();
+    raw.feed(cancel(1));
+    expect(raw.messages()).toHaveLength(1);
+  });
+
+  it("passes the abort on to a call it made with its signal, and its reason is no failure", async () => {
+    const raw = waiting({
+      dialect: lsp,
+      methods: { relay: (_params, { peer, signal }) => peer.request("further", [], { signal }) },
+    });
+    raw.feed(request("r", "relay"));
+    raw.feed(cancel("r"));
+    await turn();
+    expect(raw.messages()).toEqual([request(1, "further", []), cancel(1), failure("r", ...CANCELLED)]);
+    expect(raw.errors).toEqual([]);
+  });
+
+  it("may close its peer from its abort listener", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(request(2, "stay"));
+    raw.contexts[0]!.signal.addEventListener("abort", () => void raw.peer.close());
+    raw.feed(cancel(1));
+    expect(raw.contexts[1]!.signal.reason).toMatchObject({ message: expect.stringContaining("closed on this side") });
+    raw.open.resolve(1);
+    await turn();
+    expect(raw.sent).toEqual([]);
+  });
+});
+
+describe("a cancel", () => {
+  it.each([0, -1, 1.5, "", "1", null])("reaches the call with the id %j and not its likeness", async (id) => {
+    const raw = waiting();
+    raw.feed(request(id, "wait"));
+    for (const other of [1, "0", 0.5, " ", 2, "null", id === null ? "" : null])
+      if (other !== id) raw.feed(cancel(other));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.feed(cancel(id));
+    await turn();
+    expect(raw.messages()).toEqual([failure(id, ...CANCELLED)]);
+  });
+
+  it('tells `1` from `"1"` while both run', async () => {
+    const raw = waiting();
+    raw.feed(request(1, "wait"));
+    raw.feed(request("1", "wait"));
+    raw.feed(cancel("1"));
+    await turn();
+    expect(raw.messages()).toEqual([failure("1", ...CANCELLED)]);
+    raw.feed(cancel(1));
+    await turn();
+    expect(raw.messages()[1]).toEqual(failure(1, ...CANCELLED));
+  });
+
+  it("reaches each of the calls that run under one id", async () => {
+    const raw = waiting();
+    for (let i = 0; i < 3; i++) raw.feed(request(7, "wait"));
+    raw.feed(cancel(7));
+    await turn();
+    expect(raw.messages()).toEqual(Array.from({ length: 3 }, () => failure(7, ...CANCELLED)));
+  });
+
+  it("reaches a call of the other side, and never one of this side under the same id", async () => {
+    const raw = waiting();
+    const own = raw.peer.request("ask");
+    raw.feed(request(1, "wait"));
+    raw.feed(cancel(1));
+    await turn();
+    expect(raw.messages()).toEqual([request(1, "ask"), failure(1, ...CANCELLED)]);
+    expect(inspect(raw.peer).pending).toBe(1);
+    raw.feed(result(1, "answered"));
+    expect(await own).toBe("answered");
+  });
+
+  it("reaches no notification", async () => {
+    const raw = waiting();
+    raw.feed(notification("stay"));
+    for (const id of [null, 0, "", undefined]) raw.feed(cancel(id));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.open.resolve(0);
+    await turn();
+  });
+
+  it("for an id that nobody knows stores nothing: a request under it runs", async () => {
+    const raw = waiting();
+    for (let i = 0; i < 10_000; i++) raw.feed(cancel(i));
+    expect(inspect(raw.peer)).toMatchObject({ running: 0, pending: 0, streams: 0, progress: 0 });
+    raw.feed(request(5, "stay"));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.open.resolve("ran");
+    await turn();
+    expect(raw.messages()).toEqual([result(5, "ran")]);
+    expect(raw.errors).toEqual([]);
+  });
+
+  it("that comes before its request, or after its answer, does nothing", async () => {
+    const raw = waiting();
+    raw.feed([cancel(1), request(1, "now"), cancel(1)]);
+    raw.feed([cancel(2), request(2, "now"), cancel(2)]);
+    await turn();
+    expect(raw.messages()).toEqual([[result(1, "at once")], [result(2, "at once")]]);
+  });
+
+  it.each([
+    ["no params", undefined],
+    ["an empty object", {}],
+    ["another name", { requestId: 1 }],
+    ["an object", { id: {} }],
+    ["an array", { id: [1] }],
+    ["a boolean", { id: true }],
+    ["an id that was rounded", { id: 2 ** 53 }],
+    ["an empty array", []],
+    ["an array in it", [[1]]],
+    ["an inherited id", JSON.parse('{"__proto__":{"id":1}}')],
+  ])("with %s for its params is ignored", async (_name, params) => {
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(notification("$/cancelRequest", params));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.open.resolve("ran");
+    await turn();
+    expect(raw.messages()).toEqual([result(1, "ran")]);
+    expect(raw.errors).toEqual([]);
+  });
+
+  it("by position is understood", async () => {
+    const raw = waiting();
+    raw.feed(request("a", "wait"));
+    raw.feed(notification("$/cancelRequest", ["a"]));
+    await turn();
+    expect(raw.messages()).toEqual([failure("a", ...CANCELLED)]);
+  });
+
+  it("that is sent as a request is a method that nobody serves", async () => {
+    const raw = waiting();
+    raw.feed(request(1, "stay"));
+    raw.feed(request(2, "$/cancelRequest", { id: 1 }));
+    expect(raw.messages()).toEqual([failure(2, -32601, "Method not found")]);
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.open.resolve(null);
+    await turn();
+  });
+
+  it("also reaches the handler that an application registered for it, and no `notification` event", async () => {
+    const seen: unknown[] = [];
+    const raw = waiting({ methods: { "$/cancelRequest": (params) => void seen.push(params) } });
+    const bare = waiting({ fallback: () => void seen.push("fallback") });
+    bare.peer.on("notification", () => seen.push("event"));
+    for (const { feed } of [raw, bare]) {
+      feed(request(1, "wait"));
+      feed(cancel(1));
+    }
+    await turn();
+    expect(seen).toEqual([{ id: 1 }]);
+    for (const { messages } of [raw, bare]) expect(messages()).toEqual([failure(1, ...CANCELLED)]);
+  });
+
+  it("is understood in the words of the chosen dialect only", async () => {
+    const raw = waiting({ dialect: acp });
+    const seen: string[] = [];
+    raw.peer.on("notification", (method) => seen.push(method));
+    raw.feed(request(1, "wait"));
+    raw.feed(cancel(1));
+    raw.feed(notification("notifications/cancelled", { requestId: 1 }));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    expect(seen).toEqual(["$/cancelRequest", "notifications/cancelled"]);
+    raw.feed(notification("$/cancel_request", { requestId: 1 }));
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+  });
+
+  it("works while the peer is at its limit, and makes room there", async () => {
+    const raw = waiting({ limits: { maxInFlight: 2 } });
+    for (const id of [1, 2, 3]) raw.feed(request(id, "wait"));
+    for (let i = 0; i < 3; i++) raw.feed(notification("wait"));
+    raw.feed(cancel(1));
+    await turn();
+    raw.feed(request(4, "now"));
+    expect(raw.messages()).toEqual([
+      failure(3, -32009, "Server is busy"),
+      failure(1, ...CANCELLED),
+      result(4, "at once"),
+    ]);
+    // One notification too many came; no cancel did.
+    expect(raw.errors).toEqual([expect.objectContaining({ code: -32009 })]);
+    await raw.peer.close();
+    await turn();
+  });
+
+  it("comes through while a schema checks the params, and the handler starts aborted", async () => {
+    const checked = gate();
+    const schema = { "~standard": { validate: async (value: unknown) => (await checked.promise, { value }) } };
+    const raw = waiting({ schemas: { wait: schema, stay: schema } });
+    raw.feed(request(1, "stay"));
+    raw.feed(cancel(1));
+    checked.resolve();
+    await turn();
+    expect(raw.contexts[0]!.signal.aborted).toBe(true);
+    raw.open.resolve("ran");
+    await turn();
+    expect(raw.messages()).toEqual([result(1, "ran")]);
+  });
+
+  it("comes through while `around` waits, whose word is then the last", async () => {
+    const passed = gate();
+    const raw = waiting({
+      around: async (call, next) => {
+        await passed.promise;
+        call.context!.signal.throwIfAborted();
+        return next();
+      },
+    });
+    raw.feed(request(1, "now"));
+    raw.feed(cancel(1));
+    passed.resolve();
+    await turn();
+    expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
+    expect(raw.errors).toEqual([]);
+  });
+
+  it("reaches a handler that has not returned yet, when a transport delivers inside `send`", async () => {
+    const seen: boolean[] = [];
+    const raw: RawPeer = rawPeer(
+      {
+        methods: {
+          ask: (_params, { peer, signal }) => {
+            peer.notify("go on");
+            seen.push(signal.aborted);
+            throw signal.reason;
+          },
+        },
+      },
+      { onSend: (text) => void (text.includes("go on") && raw.feed(cancel(9))) },
+    );
+    raw.feed(request(9, "ask"));
+    expect(seen).toEqual([true]);
+    expect(raw.messages()[1]).toEqual(failure(9, ...CANCELLED));
+  });
+});

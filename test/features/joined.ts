@@ -1,0 +1,153 @@
+/** Two peers joined in every way that matters to the features, with all that either of them sent. */
+import { afterEach, expect } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { connect, ErrorCode, Peer, serve, type AnyPeer, type Transport } from "../../src/node.js";
+import { PackedLink } from "../../src/link/packed.js";
+import { plain } from "../../src/link/plain.js";
+import { inspect } from "../../src/peer/peer.js";
+import { memorySockets } from "../../src/sockets/memory.js";
+import type { AnyOptions } from "../support/pair.js";
+import { turn } from "../support/turns.js";
+
+/** One message, and who sent it. */
+export interface Sent {
+  readonly from: "a" | "b";
+  readonly message: any;
+}
+
+/** Two peers that must leave nothing behind. */
+export interface Joined extends AsyncDisposable {
+  readonly a: AnyPeer;
+  readonly b: AnyPeer;
+  /** All that was sent so far, except what `settled` sends. */
+  readonly sent: readonly Sent[];
+  /** What one side sent with this method, or with this id. */
+  from(side: "a" | "b", methodOrId: unknown): any[];
+  /** Resolves when everything that was sent has been dealt with. */
+  settled(): Promise<void>;
+  /** What either emitted as `error` since the last look. What a test does not look at fails it in the end. */
+  takeErrors(): unknown[];
+}
+
+/** How two peers are joined: `a` is the server where there is one. */
+export type Join = (ofA?: AnyOptions, ofB?: AnyOptions) => Promise<Joined>;
+
+const MAX = 2 ** 20;
+const SYNC = "a test waits for this";
+
+/** Joined in memory, each message as it is. */
+export const overMemory: Join = async (ofA = {}, ofB = {}) => {
+  const [left, right] = memorySockets(MAX, MAX);
+  return joined(plain(left, true), plain(right, true), ofA, ofB);
+};
+
+/** The same, but neither knows what the other is: nothing unasked is sent, unless a dialect was chosen. */
+export const asStrangers: Join = async (ofA = {}, ofB = {}) => {
+  const [left, right] = memorySockets(MAX, MAX);
+  return joined(plain(left), plain(right), ofA, ofB);
+};
+
+/** Joined in memory by `reciproc.v1`. */
+export const overPacks: Join = async (ofA = {}, ofB = {}) => {
+  const [left, right] = memorySockets(MAX, MAX);
+  const both = joined(new PackedLink(left, "server"), new PackedLink(right, "client"), ofA, ofB);
+  await turn();
+  return both;
+};
+
+/** A server and a client of it, over a real WebSocket. */
+export const overWs: Join = async (ofA = {}, ofB = {}) => {
+  const server = await serve({ port: 0, ...ofA });
+  const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer)));
+  const b: AnyPeer = await connect(server.url, ofB);
+  const a = await welcome;
+  return watched(a, b, [], () => server.close());
+};
+
+/** Every way, by name. What is sent can be seen in memory only. */
+export const everyWay: [string, Join][] = [
+  ["in memory", overMemory],
+  ["over packs", overPacks],
+  ["over ws", overWs],
+];
+
+/** The ways on which what is sent can be seen. */
+export const visibleWays: [string, Join][] = [
+  ["in memory", overMemory],
+  ["over packs", overPacks],
+];
+
+function joined(left: Transport, right: Transport, ofA: AnyOptions, ofB: AnyOptions): Joined {
+  const sent: Sent[] = [];
+  return watched(new Peer(spied(left, "a", sent), ofA), new Peer(spied(right, "b", sent), ofB), sent, async () => {});
+}
+
+function spied(transport: Transport, from: Sent["from"], sent: Sent[]): Transport {
+  const send = transport.send.bind(transport);
+  transport.send = (text) => {
+    const message: any = JSON.parse(text);
+    // Nobody serves it, so its answers are these errors.
+    if (message.method !== SYNC && message.error?.code !== ErrorCode.MethodNotFound) sent.push({ from, message });
+    return send(text);
+  };
+  return transport;
+}
+
+function watched(a: AnyPeer, b: AnyPeer, sent: Sent[], end: () => Promise<void>): Joined {
+  const errors: unknown[] = [];
+  for (const peer of [a, b]) peer.on("error", (error) => errors.push(error));
+  return {
+    a,
+    b,
+    sent,
+    from: (side, key) =>
+      sent.flatMap(({ from, message }) =>
+        from === side && (message.method === key || (message.method === undefined && message.id === key))
+          ? message
+          : [],
+      ),
+    async settled() {
+      for (let i = 0; i < 3; i++) {
+        await Promise.allSettled([a.request(SYNC), b.request(SYNC)]);
+        await turn();
+      }
+    },
+    takeErrors: () => errors.splice(0),
+    async [Symbol.asyncDispose]() {
+      await Promise.all([a.close(), b.close()]);
+      await end();
+      // What handlers still do when their signal aborts.
+      await turn();
+      expectNothingOpen(a, b);
+      expect(errors).toEqual([]);
+    },
+  };
+}
+
+/** Waits until something is so; a test whose something never is times out. */
+export async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await turn();
+}
+
+/** Asserts after each test of the file that no deadline waits anywhere. */
+export function expectNoDeadlines(): void {
+  afterEach(() => expect(countDeadlines()).toEqual({ waiting: 0, armed: false }));
+}
+
+/** Asserts that neither side serves a stream, waits for an answer, runs a handler or awaits reports. */
+export function expectIdle({ a, b }: Joined): void {
+  expectNothingOpen(a, b);
+}
+
+function expectNothingOpen(...peers: AnyPeer[]): void {
+  for (const peer of peers) {
+    expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
+  }
+}
+
+/** Reads a stream to its end. */
+export async function readAll(stream: AsyncIterable<unknown>): Promise<unknown[]> {
+  const values: unknown[] = [];
+  for await (const value of stream) values.push(value);
+  return values;
+}

@@ -1,0 +1,276 @@
+/** Progress reports: how they are asked for, what they look like, and whom they reach. */
+import { describe, expect, it } from "vitest";
+import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
+import { inspect } from "../../src/peer/peer.js";
+import { useFakeClock } from "../support/clock.js";
+import { expectEmpty } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
+const mcpReport = (params: object): object => notification("notifications/progress", params);
+
+/** A peer whose other side is of this package, so that reports are asked for. */
+const ours = (options: Parameters<typeof rawPeer>[0] = {}): RawPeer => rawPeer(options, { isOurs: true });
+
+describe("asking for reports", () => {
+  it.each<[string, Dialect, object | undefined, object]>([
+    ["absent params, lsp", lsp, undefined, { workDoneToken: 1 }],
+    ["params by name, lsp", lsp, { a: 1 }, { a: 1, workDoneToken: 1 }],
+    ["absent params, mcp", mcp, undefined, { _meta: { progressToken: 1 } }],
+    ["params with a _meta, mcp", mcp, { a: 1, _meta: { b: 2 } }, { a: 1, _meta: { b: 2, progressToken: 1 } }],
+    ["params by name, acp", acp, { a: 1 }, { a: 1, _meta: { "reciproc/progress": 1 } }],
+    ["a token of the user's own, lsp", lsp, { workDoneToken: "mine" }, { workDoneToken: "mine" }],
+    ["another of the user's own, lsp", lsp, { partialResultToken: 0 }, { partialResultToken: 0 }],
+    ["one of the user's own, mcp", mcp, { _meta: { progressToken: "" } }, { _meta: { progressToken: "" } }],
+  ])("puts a token into %s, and leaves the caller's object alone", async (_name, dialect, params, asked) => {
+    const raw = rawPeer({ dialect });
+    const before = JSON.stringify(params);
+    const call = raw.peer.request("m", params, { onProgress: () => {} });
+    expect(raw.messages()).toEqual([request(1, "m", asked)]);
+    expect(JSON.stringify(params)).toBe(before);
+    raw.feed(result(1, null));
+    await call;
+    expectEmpty(raw.peer);
+  });
+
+  it("puts it into what the params' own toJSON makes of them", async () => {
+    const raw = ours();
+    const params = { toJSON: () => ({ a: 1 }) };
+    const call = raw.peer.request("m", params, { onProgress: () => {} });
+    expect(raw.messages()).toEqual([request(1, "m", { a: 1, workDoneToken: 1 })]);
+    raw.feed(result(1, null));
+    await call;
+  });
+
+  it.each<[string, unknown, string]>([
+    ["an array", [1], "an array"],
+    ["null", null, "`null` (null)"],
+    ["a number", 5, "`5` (number)"],
+    ["a date", new Date(0), "an object"],
+  ])("cannot be done in %s, and then nothing is sent", async (_name, params, shown) => {
+    const raw = ours();
+    const error = await rejection(raw.peer.request("m", params, { onProgress: () => {} }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(
+      `Expected \`params\` to be an object or absent where \`onProgress\` is given, got ${shown}`,
+    );
+    expect(raw.sent).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
+  it("is not done on a plain link without a dialect", async () => {
+    const raw = rawPeer();
+    const reports: unknown[] = [];
+    const calls = [{ a: 1 }, [1], undefined].map((params) =>
+      raw.peer.request("m", params, { onProgress: (value) => reports.push(value) }),
+    );
+    expect(raw.messages()).toEqual([request(1, "m", { a: 1 }), request(2, "m", [1]), request(3, "m")]);
+    for (const id of [1, 2, 3]) {
+      // It was not asked for.
+      raw.feed(report(id, "uncalled for"));
+      raw.feed(result(id, null));
+    }
+    await Promise.all(calls);
+    expect(reports).toEqual([]);
+  });
+
+  it("by a token in the user's own params works there as well: nothing was added", async () => {
+    const raw = rawPeer();
+    const reports: unknown[] = [];
+    const onProgress = (value: unknown): void => void reports.push(value);
+    const call = raw.peer.request("m", { workDoneToken: "mine" }, { onProgress });
+    expect(raw.messages()).toEqual([request(1, "m", { workDoneToken: "mine" })]);
+    raw.feed(report("mine", 1));
+    raw.feed(result(1, null));
+    await call;
+    expect(reports).toEqual([1]);
+    expectEmpty(raw.peer);
+  });
+
+  it("is refused for a token that another call waits with, until that is settled", async () => {
+    const raw = ours();
+    const options = { onProgress: () => {} };
+    const first = raw.peer.request("m", { workDoneToken: "t" }, options);
+    const error = await rejection(raw.peer.request("m", { workDoneToken: "t" }, options));
+    expect(error.message).toBe('a call with the progress token "t" waits already');
+    expect(raw.sent).toHaveLength(1);
+    expect(inspect(raw.peer)).toMatchObject({ pending: 1, progress: 1 });
+    raw.feed(result(1, null));
+    await first;
+    const again = raw.peer.request("m", { workDoneToken: "t" }, options);
+    raw.feed(result(3, null));
+    await again;
+    expectEmpty(raw.peer);
+  });
+
+  it("never mixes up a call's id with the same number as another's own token", async () => {
+    const raw = ours();
+    const reports: unknown[] = [];
+    const note =
+      (name: string) =>
+      (value: unknown): void =>
+        void reports.push([name, value]);
+    const calls = [
+      raw.peer.request("m", { workDoneToken: 2 }, { onProgress: note("own token") }),
+      raw.peer.request("m", {}, { onProgress: note("second") }),
+    ];
+    const [own, second] = raw.messages().map(({ params }) => params.workDoneToken);
+    expect(own).toBe(2);
+    expect(second).not.toBe(2);
+    raw.feed(report(own, 1));
+    raw.feed(report(second, 2));
+    expect(reports).toEqual([
+      ["own token", 1],
+      ["second", 2],
+    ]);
+    // An id that is a token already cannot be chosen either.
+    const error = await rejection(raw.peer.request("m", { workDoneToken: second }, { onProgress: note("third") }));
+    expect(error.message).toContain("waits already");
+    for (const id of [1, 2]) raw.feed(result(id, null));
+    await Promise.all(calls);
+    expectEmpty(raw.peer);
+  });
+
+  it("does not make the call's id a token beside the user's own", async () => {
+    const raw = ours();
+    const reports: unknown[] = [];
+    const call = raw.peer.request("m", { workDoneToken: "t" }, { onProgress: (value) => reports.push(value) });
+    raw.feed(report(1, "by its id"));
+    raw.feed(report("t", "by its token"));
+    raw.feed(result(1, null));
+    await call;
+    expect(reports).toEqual(["by its token"]);
+  });
+
+  it("takes a function", async () => {
+    const raw = ours();
+    const error = await rejection(raw.peer.request("m", {}, { onProgress: 5 as never }));
+    expect(error.message).toBe("Expected `onProgress` to be a function, got `5` (number)");
+    expect(raw.sent).toEqual([]);
+  });
+});
+
+async function reported(options: Parameters<typeof rawPeer>[0], send: (raw: RawPeer) => void): Promise<unknown[]> {
+  const raw = ours(options);
+  const reports: unknown[] = [];
+  const call = raw.peer.request("m", {}, { onProgress: (value) => reports.push(value) });
+  send(raw);
+  raw.feed(result(1, "done"));
+  expect(await call).toBe("done");
+  expectEmpty(raw.peer);
+  return reports;
+}
+
+describe("a report that comes in", () => {
+  it("reaches onProgress, in order, whatever its value, by name and by position", async () => {
+    const values = [1, 0, "", false, null, { a: 1 }, [2]];
+    const reports = await reported({}, ({ feed }) => {
+      for (const value of values) feed(report(1, value));
+      for (const value of values) feed(notification("$/progress", [1, value]));
+      feed(notification("$/progress", { token: 1 }));
+    });
+    expect(reports).toEqual([...values, ...values, undefined]);
+  });
+
+  it("reaches it under mcp without the token", async () => {
+    const reports = await reported({ dialect: mcp }, ({ feed }) => {
+      feed(mcpReport({ progressToken: 1, progress: 0.5, total: 1, message: "half" }));
+      feed(mcpReport({ progressToken: 1, progress: 1 }));
+    });
+    expect(reports).toEqual([{ progress: 0.5, total: 1, message: "half" }, { progress: 1 }]);
+  });
+
+  it("reaches it inside a batch, but never after the result beside it", async () => {
+    const reports = await reported({}, ({ feed }) =>
+      feed([report(1, "before"), result(1, "done"), report(1, "after")]),
+    );
+    expect(reports).toEqual(["before"]);
+  });
+
+  it.each<[string, unknown]>([
+    ["another token", { token: 2, value: 1 }],
+    ["the token as a string", { token: "1", value: 1 }],
+    ["a token that is none", { token: {}, value: 1 }],
+    ["a token that is null", { token: null, value: 1 }],
+    ["no token", { value: 1 }],
+    ["no params", undefined],
+    ["no members", []],
+    ["an inherited token", JSON.parse('{"__proto__":{"token":1,"value":1}}')],
+  ])("with %s goes to the `notification` event, or to whoever serves it", async (_name, params) => {
+    const events: unknown[] = [];
+    const none = await reported({}, (raw) => {
+      raw.peer.on("notification", (...event) => events.push(event));
+      raw.feed(notification("$/progress", params));
+    });
+    const handled: unknown[] = [];
+    const none2 = await reported({ methods: { "$/progress": (given) => void handled.push(given) } }, (raw) => {
+      raw.peer.on("notification", (...event) => events.push(event));
+      raw.feed(notification("$/progress", params));
+    });
+    expect([none, none2]).toEqual([[], []]);
+    expect(events).toEqual([["$/progress", params]]);
+    expect(handled).toEqual([params]);
+  });
+
+  it("with a known token reaches both onProgress and whoever serves it, and no event", async () => {
+    const handled: unknown[] = [];
+    const reports = await reported({ methods: { "$/progress": (given) => void handled.push(given) } }, (raw) => {
+      raw.peer.on("notification", () => handled.push("event"));
+      raw.feed(report(1, 5));
+    });
+    expect(reports).toEqual([5]);
+    expect(handled).toEqual([{ token: 1, value: 5 }]);
+  });
+
+  it("is too late after a result, an error, an abort, and the end", async () => {
+    const raw = ours();
+    const reports: unknown[] = [];
+    const onProgress = (value: unknown): void => void reports.push(value);
+    const controller = new AbortController();
+    const calls = [
+      raw.peer.request("m", {}, { onProgress }),
+      raw.peer.request("m", {}, { onProgress }),
+      raw.peer.request("m", {}, { onProgress, signal: controller.signal }),
+      raw.peer.request("m", {}, { onProgress }),
+    ];
+    const settled = Promise.allSettled(calls);
+    raw.feed(result(1, 1));
+    raw.feed(failure(2, 5, "no"));
+    controller.abort("x");
+    for (const token of [1, 2, 3]) raw.feed(report(token, "late"));
+    expect(inspect(raw.peer).progress).toBe(1);
+    raw.cut();
+    raw.feed(report(4, "late"));
+    await settled;
+    expect(reports).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
+  it("that onProgress throws over is told as `error`, and harms neither the call nor the reports after it", async () => {
+    const raw = ours();
+    const reports: unknown[] = [];
+    const onProgress = (value: unknown): unknown => {
+      reports.push(value);
+      if (value === 1) throw new Error("thrown");
+      return value === 2 ? Promise.reject(new Error("rejected")) : undefined;
+    };
+    const call = raw.peer.request("m", {}, { onProgress: onProgress as never });
+    for (const value of [1, 2, 3]) raw.feed(report(1, value));
+    raw.feed(result(1, "done"));
+    expect(await call).toBe("done");
+    expect(reports).toEqual([1, 2, 3]);
+    await turn();
+    expect(raw.errors).toEqual([new Error("thrown"), new Error("rejected")]);
+  });
+
+  it("may make onProgress close the peer", async () => {
+    const raw = ours();
+    const call = raw.peer.request("m", {}, { onProgress: () => void raw.peer.close() });
+    raw.feed([report(1, 1), result(1, "unread")]);
+    expect(await rejection(call)).toMatchObject({ code: "CONNECTION_LOST" });
+    expectEmpty(raw.peer);
+  });
+});

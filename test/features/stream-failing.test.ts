@@ -1,0 +1,203 @@
+/** Reading a stream that fails, or is none. The other side is the test. */
+import { describe, expect, it } from "vitest";
+import { ConnectionLostError, ProtocolError, RpcError } from "../../src/index.js";
+import { inspect } from "../../src/peer/peer.js";
+import { useFakeClock } from "../support/clock.js";
+import { expectEmpty } from "../support/pair.js";
+import { failure, rawPeer, result, type RawPeer } from "../support/raw.js";
+import { rejection, turn } from "../support/turns.js";
+import { readAll } from "./joined.js";
+import { reading } from "./reading.js";
+import { abort, feed, more, next } from "./tailing.js";
+
+useFakeClock();
+
+describe("a stream that fails", () => {
+  it("with an error for its call rejects with that", async () => {
+    const raw = rawPeer();
+    const { end } = reading(raw);
+    await turn();
+    await feed(raw, failure(1, 404, "no such file", { file: "log" }));
+    expect(end).toEqual([expect.any(RpcError)]);
+    expect(end[0]).toMatchObject({ code: 404, message: "no such file", data: { file: "log" }, method: "tail" });
+    expect(raw.sent).toHaveLength(1);
+  });
+
+  it("with an error midway rejects after the values before it, and no abort is sent: the error freed the token", async () => {
+    const raw = rawPeer();
+    const { values, end } = reading(raw);
+    await turn();
+    // Both are here before the first value is eaten.
+    raw.feed(result(1, { token: "t", values: [1, 2] }));
+    await turn();
+    await feed(raw, failure(2, -32603, "Internal error"));
+    expect(values).toEqual([1, 2]);
+    expect(end).toEqual([expect.objectContaining({ code: -32603 })]);
+    expect(raw.sent).toHaveLength(2);
+  });
+
+  it("because the other side was too busy to look at the question is aborted", async () => {
+    const raw = rawPeer();
+    const { end } = reading(raw);
+    await turn();
+    await feed(raw, result(1, { token: "t" }));
+    await feed(raw, failure(2, -32009, "Too many messages"));
+    expect(end).toEqual([expect.objectContaining({ code: -32009 })]);
+    expect(raw.messages()[2]).toEqual(abort("t"));
+  });
+
+  it.each<[string, unknown]>([
+    ["null", null],
+    ["a number", 5],
+    ["a string", "stream"],
+    ["an array", [1, 2]],
+    ["an object whose values are none", { values: "abc" }],
+    ["an object whose values are null", { values: null }],
+  ])("because its first reply is %s rejects with a ProtocolError", async (_name, stream) => {
+    const raw = rawPeer();
+    const { end } = reading(raw);
+    await turn();
+    await feed(raw, result(1, stream));
+    expect(end).toEqual([expect.any(ProtocolError)]);
+    expect(end[0]).toMatchObject({ raw: stream });
+    expect(raw.sent).toHaveLength(1);
+    expectEmpty(raw.peer);
+  });
+
+  it("because its first reply has bad values beside a token lets the token go", async () => {
+    const raw = rawPeer();
+    const { end } = reading(raw);
+    await turn();
+    await feed(raw, result(1, { token: "t", values: {} }));
+    expect(end).toEqual([expect.any(ProtocolError)]);
+    expect(raw.messages().slice(1)).toEqual([abort("t")]);
+  });
+
+  it.each<[string, unknown]>([
+    ["null", null],
+    ["an array", [1]],
+    ["a string", "values"],
+    ["an object without values", { finished: true }],
+    ["an object with values that are none", { values: { length: 1 }, finished: false }],
+    ["an object that does not say whether it is finished", { values: [1] }],
+    ["an object that says so by something else", { values: [1], finished: 1 }],
+    ["an object with no values that says there are more", { values: [], finished: false }],
+  ])("because more of it is %s rejects with a ProtocolError, and is aborted", async (_name, reply) => {
+    const raw = rawPeer();
+    const { values, end } = reading(raw);
+    await turn();
+    await feed(raw, result(1, { token: "t", values: [0] }));
+    await feed(raw, result(2, reply));
+    expect(values).toEqual([0]);
+    expect(end).toEqual([expect.any(ProtocolError)]);
+    expect(end[0]).toMatchObject({ raw: reply });
+    expect(raw.messages().slice(2)).toEqual([abort("t")]);
+    expectEmpty(raw.peer);
+  });
+
+  it("because an answer is no response at all is aborted", async () => {
+    const raw = rawPeer();
+    const { end } = reading(raw);
+    await turn();
+    await feed(raw, result(1, { token: "t" }));
+    await feed(raw, { jsonrpc: "2.0", id: 2 });
+    expect(end).toEqual([expect.any(ProtocolError)]);
+    expect(raw.messages()[2]).toEqual(abort("t"));
+  });
+
+  it.each<[string, (raw: RawPeer) => void]>([
+    ["the other side closes", (raw) => raw.cut()],
+    ["this side closes", (raw) => void raw.peer.close()],
+  ])("because %s rejects after the values that are here", async (_name, end) => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    await feed(raw, result(1, { token: "t", values: [1, 2] }));
+    await first;
+    end(raw);
+    await turn();
+    expect(await stream.next()).toEqual({ done: false, value: 2 });
+    expect(await rejection(stream.next())).toBeInstanceOf(ConnectionLostError);
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(raw.sent).toHaveLength(2);
+    expectEmpty(raw.peer);
+  });
+
+  it("because its peer is closed rejects with not-sent", async () => {
+    const raw = rawPeer();
+    await raw.peer.close();
+    const { end } = reading(raw);
+    await turn();
+    expect(end).toEqual([expect.objectContaining({ code: "CONNECTION_LOST", outcome: "not-sent" })]);
+  });
+
+  it("leaves no unhandled rejection when nobody asks on", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    await feed(raw, result(1, { token: "t", values: [1] }));
+    await first;
+    // The reply that was asked for ahead fails, and no next() is under way to take it.
+    await feed(raw, failure(2, 1, "no"));
+    expect(inspect(raw.peer).pending).toBe(0);
+  });
+});
+
+describe("iterate", () => {
+  it("reads a stream found inside a result, as stream() reads a whole one", async () => {
+    const raw = rawPeer();
+    const asked = raw.peer.request("m");
+    raw.feed(result(1, { lines: { token: "t", values: [1] }, count: 2 }));
+    const { lines }: any = await asked;
+    const read = readAll(raw.peer.iterate(lines));
+    await turn();
+    expect(raw.messages()[1]).toEqual(next(2, "t"));
+    raw.feed(more(2, [2], true));
+    expect(await read).toEqual([1, 2]);
+  });
+
+  it.each([undefined, null, 5, "stream", true])("throws for %j", (stream) => {
+    const raw = rawPeer();
+    expect(() => raw.peer.iterate(stream as never)).toThrow(TypeError);
+    expect(() => raw.peer.iterate(stream as never)).toThrow("Expected `stream` to be a stream out of a message, got ");
+  });
+
+  it("rejects for an object that is no stream", async () => {
+    const raw = rawPeer();
+    expect(await rejection(readAll(raw.peer.iterate([] as never)))).toBeInstanceOf(ProtocolError);
+    expect(await rejection(readAll(raw.peer.iterate({ token: 1, values: 5 } as never)))).toBeInstanceOf(ProtocolError);
+    expect(raw.messages()).toEqual([abort(1)]);
+  });
+
+  it("throws the second time for one stream", async () => {
+    const raw = rawPeer();
+    const stream = { values: [1] } as never;
+    expect(await readAll(raw.peer.iterate(stream))).toEqual([1]);
+    expect(() => raw.peer.iterate(stream)).toThrow("a stream is read once: its values are gone");
+  });
+
+  it("lets a stream go that is never begun, when it is returned; once", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.iterate({ token: 0 } as never)[Symbol.asyncIterator]();
+    await stream.return!();
+    await stream.return!();
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    const begun = raw.peer.iterate({ token: 1 } as never)[Symbol.asyncIterator]();
+    void begun.next();
+    void begun.return!();
+    await turn();
+    expect(raw.messages()).toEqual([abort(0), abort(1)]);
+    const complete = raw.peer.iterate({ values: [1] } as never)[Symbol.asyncIterator]();
+    await complete.return!();
+    expect(raw.sent).toHaveLength(2);
+  });
+
+  it("asks nothing when it is never begun", async () => {
+    const raw = rawPeer();
+    raw.peer.iterate({ token: 0 } as never);
+    await turn();
+    expect(raw.sent).toEqual([]);
+  });
+});

@@ -1,0 +1,280 @@
+/** Reading a stream: what is sent for it, and what is made of what comes back. The other side is the test. */
+import { describe, expect, it } from "vitest";
+import { TimeoutError } from "../../src/index.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { expectEmpty } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { Outcomes, rejection, turn } from "../support/turns.js";
+import { readAll } from "./joined.js";
+import { reading } from "./reading.js";
+import { abort, feed, more, next } from "./tailing.js";
+
+useFakeClock();
+
+describe("reading a stream", () => {
+  it("calls when reading begins, asks for more before the last is eaten, and ends with the last", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail", { file: "log" })[Symbol.asyncIterator]();
+    await turn();
+    expect(raw.sent).toEqual([]);
+    const first = stream.next();
+    await turn();
+    expect(raw.messages()).toEqual([request(1, "tail", { file: "log" })]);
+    await feed(raw, result(1, { token: "t", values: [1, 2] }));
+    expect(await first).toEqual({ done: false, value: 1 });
+    // Before 2 is asked for.
+    expect(raw.messages()[1]).toEqual(next(2, "t"));
+    await feed(raw, more(2, [3]));
+    expect(raw.sent).toHaveLength(2);
+    expect([await stream.next(), await stream.next()].map(({ value }) => value)).toEqual([2, 3]);
+    expect(raw.messages()[2]).toEqual(next(3, "t"));
+    await feed(raw, more(3, [4], true));
+    expect(await stream.next()).toEqual({ done: false, value: 4 });
+    for (let i = 0; i < 3; i++) expect(await stream.next()).toEqual({ done: true, value: undefined });
+    await stream.return!();
+    expect(raw.sent).toHaveLength(3);
+    expectEmpty(raw.peer);
+  });
+
+  it.each<[string, object, unknown[]]>([
+    ["an empty one", {}, []],
+    ["an empty one with values", { values: [] }, []],
+    ["a complete one", { values: [1, null, "", false, [2], {}] }, [1, null, "", false, [2], {}]],
+    ["one with a token that is null", { token: null, values: [1] }, [1]],
+    ["one with members of another kind", { values: [1], more: true }, [1]],
+  ])("reads %s out of the first reply, and asks for no more", async (_name, stream, values) => {
+    const raw = rawPeer();
+    const read = readAll(raw.peer.stream("tail"));
+    await turn();
+    raw.feed(result(1, stream));
+    expect(await read).toEqual(values);
+    expect(raw.sent).toHaveLength(1);
+    expectEmpty(raw.peer);
+  });
+
+  it.each([0, "", "t", -1.5, false, true, [], {}, { deep: [1] }, 2 ** 60])(
+    "gives the token %j back as it came",
+    async (token) => {
+      const raw = rawPeer();
+      const read = readAll(raw.peer.stream("tail"));
+      await turn();
+      await feed(raw, result(1, { token }));
+      expect(raw.messages()[1]).toEqual(next(2, token));
+      raw.feed(more(2, [], true));
+      expect(await read).toEqual([]);
+    },
+  );
+
+  it("never asks twice at once, and answers calls of next() in their order", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const outcomes = new Outcomes();
+    for (let i = 0; i < 6; i++) outcomes.watch(`${i}`, stream.next());
+    await turn();
+    await feed(raw, result(1, { token: 9 }));
+    await feed(raw, more(2, ["a", "b"]));
+    await feed(raw, more(3, ["c"]));
+    await feed(raw, more(4, ["d"], true));
+    expect(outcomes.list).toEqual([
+      ...["a", "b", "c", "d"].map((value, i) => ({ name: `${i}`, value: { done: false, value } })),
+      ...[4, 5].map((i) => ({ name: `${i}`, value: { done: true, value: undefined } })),
+    ]);
+    expect(raw.sent).toHaveLength(4);
+  });
+
+  it("can be done once", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail");
+    const read = readAll(stream);
+    expect(await rejection(readAll(stream))).toMatchObject({ message: "a stream is read once: its values are gone" });
+    await turn();
+    raw.feed(result(1, { values: [1] }));
+    expect(await read).toEqual([1]);
+    expect(await rejection(readAll(stream))).toMatchObject({ message: "a stream is read once: its values are gone" });
+  });
+
+  it("that never begins sends nothing", async () => {
+    const raw = rawPeer();
+    raw.peer.stream("tail");
+    const returned = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    expect(await returned.return!(5)).toEqual({ done: true, value: 5 });
+    expect(await returned.next()).toEqual({ done: true, value: undefined });
+    await raw.peer.close();
+    expect(raw.sent).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+});
+
+describe("a reader that stops", () => {
+  it("breaks its loop: the producer is told, and a reply on its way is dropped", async () => {
+    const raw = rawPeer();
+    const read = async (): Promise<void> => {
+      for await (const value of raw.peer.stream("tail")) if (value === 2) break;
+    };
+    const done = read();
+    await turn();
+    await feed(raw, result(1, { token: "t", values: [1, 2, 3] }));
+    await done;
+    expect(raw.messages().slice(1)).toEqual([next(2, "t"), abort("t")]);
+    await feed(raw, more(2, [4], true));
+    expect(raw.sent).toHaveLength(3);
+    expectEmpty(raw.peer);
+  });
+
+  it("breaks its loop at the last value: nobody needs to be told", async () => {
+    const raw = rawPeer();
+    const read = async (): Promise<void> => {
+      for await (const value of raw.peer.stream("tail")) if (value === 2) break;
+    };
+    const done = read();
+    await turn();
+    await feed(raw, result(1, { values: [1, 2] }));
+    await done;
+    expect(raw.sent).toHaveLength(1);
+  });
+
+  it("returns while a next() waits, which then is over at once", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    await feed(raw, result(1, { token: 7 }));
+    expect(await stream.return!("bye")).toEqual({ done: true, value: "bye" });
+    expect(await first).toEqual({ done: true, value: undefined });
+    expect(raw.messages().slice(1)).toEqual([next(2, 7), abort(7)]);
+    await stream.return!();
+    expect(raw.sent).toHaveLength(3);
+  });
+
+  it("returns before the first reply: the call is cancelled, a dialect or not", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    await stream.return!();
+    expect(await first).toEqual({ done: true, value: undefined });
+    expect(raw.messages()[1]).toEqual(notification("$/cancelRequest", { id: 1 }));
+    expectEmpty(raw.peer);
+    await feed(raw, failure(1, -32800, "Request cancelled"));
+    expect(raw.sent).toHaveLength(2);
+  });
+
+  it("stops between the first reply and its reading: the stream in it is aborted", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    // The call is settled, and nobody has looked at the result yet.
+    raw.feed(result(1, { token: "t", values: [1] }));
+    void stream.return!();
+    expect(await first).toEqual({ done: true, value: undefined });
+    await turn();
+    expect(raw.messages()).toEqual([request(1, "tail"), abort("t")]);
+    expectEmpty(raw.peer);
+  });
+
+  it("stops at such a moment when nothing is left to be aborted", async () => {
+    const raw = rawPeer();
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    void stream.next();
+    await turn();
+    raw.feed(result(1, { values: [1] }));
+    void stream.return!();
+    await turn();
+    expect(raw.sent).toHaveLength(1);
+  });
+});
+
+describe("a reader's signal", () => {
+  it("that is aborted already sends nothing", async () => {
+    const raw = rawPeer();
+    const { values, end } = reading(raw, [], { signal: AbortSignal.abort("before") });
+    await turn();
+    expect([values, end]).toEqual([[], ["before"]]);
+    expect(raw.sent).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
+  it("cancels the call before the first reply", async () => {
+    const raw = rawPeer();
+    const controller = new AbortController();
+    const { end } = reading(raw, [], { signal: controller.signal });
+    await turn();
+    controller.abort("x");
+    await turn();
+    expect(end).toEqual(["x"]);
+    expect(raw.messages().slice(1)).toEqual([notification("$/cancelRequest", { id: 1 })]);
+    expectEmpty(raw.peer);
+  });
+
+  it("aborts the producer after it, at once, whatever was not eaten yet", async () => {
+    const raw = rawPeer();
+    const controller = new AbortController();
+    const stream = raw.peer.stream("tail", [], { signal: controller.signal })[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    await feed(raw, result(1, { token: "t", values: [1, 2] }));
+    await first;
+    controller.abort("x");
+    expect(raw.messages().slice(1)).toEqual([next(2, "t"), abort("t")]);
+    expect(await rejection(stream.next())).toBe("x");
+    // A failure is told once.
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+  });
+
+  it("does nothing after the end, and nobody listens to it any more", async () => {
+    const raw = rawPeer();
+    const controller = new AbortController();
+    const { signal } = controller;
+    let listeners = 0;
+    const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
+    signal.addEventListener = (...args: Parameters<typeof add>) => (listeners++, add(...args));
+    signal.removeEventListener = (...args: Parameters<typeof remove>) => (listeners--, remove(...args));
+    const { end } = reading(raw, [], { signal });
+    await turn();
+    expect(listeners).toBe(1);
+    await feed(raw, result(1, { token: "t" }));
+    expect(listeners).toBe(1);
+    await feed(raw, more(2, [], true));
+    expect(end).toEqual(["end"]);
+    expect(listeners).toBe(0);
+    controller.abort("late");
+    await turn();
+    expect(raw.sent).toHaveLength(2);
+  });
+
+  it.each([
+    ["signal", { signal: "soon" }, "Expected `signal` to be an AbortSignal, got `soon` (string)"],
+    ["timeoutMs", { timeoutMs: 0 }, "Expected `timeoutMs` to be a positive number, got `0` (number)"],
+    ["name", { timeout: 5 }, "Unknown name `timeout` in `options`"],
+  ])("and options: a bad %s is told to who reads", async (_name, options, message) => {
+    const raw = rawPeer();
+    const { end } = reading(raw, [], options);
+    await turn();
+    expect(end).toEqual([expect.any(TypeError)]);
+    expect((end[0] as Error).message).toContain(message);
+    expect(raw.sent).toEqual([]);
+  });
+});
+
+describe("a reader's timeout", () => {
+  it("is that of the first reply, and cancels the call", async () => {
+    const raw = rawPeer();
+    const { end } = reading(raw, [], { timeoutMs: 100 });
+    await pass(100);
+    expect(end).toEqual([expect.any(TimeoutError)]);
+    expect(raw.messages().slice(1)).toEqual([notification("$/cancelRequest", { id: 1 })]);
+    expectEmpty(raw.peer);
+  });
+
+  it("is over with the first reply: what comes later may take for ever", async () => {
+    const raw = rawPeer({ timeoutMs: 50 });
+    const { values, end } = reading(raw, [], { timeoutMs: 100, maxTotalTimeoutMs: 200 });
+    await pass(99);
+    await feed(raw, result(1, { token: "t" }));
+    await pass(10 ** 9);
+    expect(end).toEqual([]);
+    await feed(raw, more(2, [1], true));
+    expect([values, end]).toEqual([[1], ["end"]]);
+  });
+});

@@ -1,0 +1,153 @@
+/** How often a stream crosses the line, and how much of the way is hidden. Times are those of a fake clock. */
+import { describe, expect, it, vi } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
+import { useFakeClock } from "../support/clock.js";
+import { expectEmpty } from "../support/pair.js";
+import { delayed, type Delayed } from "./delayed.js";
+import { readAll } from "./joined.js";
+import { counted } from "./sources.js";
+
+useFakeClock();
+
+const WAY_MS = 25;
+const ROUND_TRIP_MS = 2 * WAY_MS;
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Yields `count` values, one each `everyMs`. */
+async function* steadily(count: number, everyMs: number): AsyncGenerator<number> {
+  for (let i = 1; i <= count; i++) {
+    await sleep(everyMs);
+    yield i;
+  }
+}
+
+/** Reads with a pause of `eachMs` over each value, and notes when each came. */
+async function readSlowly(stream: AsyncIterable<unknown>, eachMs: number): Promise<number[]> {
+  const times: number[] = [];
+  for await (const _ of stream) {
+    times.push(performance.now());
+    if (eachMs > 0) await sleep(eachMs);
+  }
+  return times;
+}
+
+/** How long it takes, and what it answers. */
+async function timed<T>(work: () => Promise<T>): Promise<{ ms: number; value: T }> {
+  const from = performance.now();
+  const done: { ms: number; value: T }[] = [];
+  void work().then((value) => done.push({ ms: performance.now() - from, value }));
+  while (done.length === 0) await vi.advanceTimersByTimeAsync(1);
+  return done[0]!;
+}
+
+async function close({ a, b }: Delayed): Promise<void> {
+  await Promise.all([a, b].map((peer: AnyPeer) => peer.close()));
+  expectEmpty(a);
+  expectEmpty(b);
+}
+
+const asked = ({ sent }: Delayed): number =>
+  sent.filter(({ message }) => message.method === "$/enumerator/next").length;
+
+describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
+  it("the first value takes one: the call, and its reply with what is ready", async () => {
+    const both = delayed(WAY_MS, { methods: { tail: () => counted(5) } });
+    const { ms, value } = await timed(() => readAll(both.b.stream("tail")));
+    expect(value).toEqual([1, 2, 3, 4, 5]);
+    expect(ms).toBe(ROUND_TRIP_MS);
+    expect(both.sent).toHaveLength(2);
+    await close(both);
+  });
+
+  it("the first value of a source that takes 60 ms for it comes after the round trip and those", async () => {
+    const both = delayed(WAY_MS, { methods: { tail: () => steadily(1, 60) } });
+    const { ms } = await timed(() => readAll(both.b.stream("tail")));
+    expect(ms).toBe(ROUND_TRIP_MS + 60);
+    expect(both.sent).toHaveLength(2);
+    await close(both);
+  });
+
+  it("a source that begins later than 100 ms is heard of before, and costs one more", async () => {
+    const both = delayed(WAY_MS, { methods: { tail: () => steadily(1, 400) } });
+    const { ms } = await timed(() => readAll(both.b.stream("tail", [], { timeoutMs: 200 })));
+    // The question for the first value waits at the source: nothing is lost.
+    expect(ms).toBe(ROUND_TRIP_MS + 400);
+    expect(both.sent).toHaveLength(4);
+    await close(both);
+  });
+
+  it("a steady source's values come as if the line were free: each a way after it was made, or a round trip", async () => {
+    const both = delayed(WAY_MS, { methods: { tail: () => steadily(100, 10) } });
+    const start = performance.now();
+    const { ms, value: times } = await timed(() => readSlowly(both.b.stream("tail"), 0));
+    expect(times).toHaveLength(100);
+    const latencies = times.map((at, i) => at - start - WAY_MS - 10 * (i + 1));
+    // A value is sent at once when its question is here, and waits for the next one otherwise.
+    expect(Math.min(...latencies)).toBeGreaterThanOrEqual(WAY_MS);
+    expect(Math.max(...latencies)).toBeLessThanOrEqual(WAY_MS + ROUND_TRIP_MS);
+    // 1,000 ms of work; one value a question would take 5,000.
+    expect(ms).toBeLessThanOrEqual(100 * 10 + 2 * ROUND_TRIP_MS);
+    expect(asked(both)).toBeLessThanOrEqual(1000 / ROUND_TRIP_MS + 1);
+    await close(both);
+  });
+
+  it("a reader that takes 1 ms for a value never waits for a source that is faster", async () => {
+    const both = delayed(WAY_MS, { methods: { tail: () => counted(5000) } });
+    const { ms, value: times } = await timed(() => readSlowly(both.b.stream("tail"), 1));
+    expect(times).toHaveLength(5000);
+    // The way there and back once, and then work alone.
+    expect(ms).toBe(ROUND_TRIP_MS + 5000);
+    expect(asked(both)).toBe(5);
+    await close(both);
+  });
+
+  it("a source and a reader without any pause move a full reply each round trip", async () => {
+    const both = delayed(WAY_MS, { methods: { tail: () => counted(10_000) } });
+    const { ms, value } = await timed(() => readAll(both.b.stream("tail")));
+    expect(value).toHaveLength(10_000);
+    expect(ms).toBe(11 * ROUND_TRIP_MS);
+    expect(asked(both)).toBe(10);
+    await close(both);
+  });
+
+  it("breaking the loop stops the source a way later", async () => {
+    const source = counted();
+    const both = delayed(WAY_MS, { methods: { tail: () => source } });
+    await timed(async () => {
+      for await (const value of both.b.stream("tail")) if (value === 1) break;
+    });
+    expect(source.returned).toBe(0);
+    await vi.advanceTimersByTimeAsync(WAY_MS);
+    expect(source.returned).toBe(1);
+    await vi.advanceTimersByTimeAsync(WAY_MS);
+    await close(both);
+  });
+
+  it("giving up while the first reply is on its way stops the source", async () => {
+    const source = counted();
+    const both = delayed(WAY_MS, { methods: { tail: () => source } });
+    const controller = new AbortController();
+    const read = readAll(both.b.stream("tail", [], { signal: controller.signal })).catch((error: unknown) => error);
+    await vi.advanceTimersByTimeAsync(WAY_MS + 5);
+    // Open there, and its reply under way; here nothing is known of it.
+    expect(both.sent.map(({ from }) => from)).toEqual(["b", "a"]);
+    controller.abort("x");
+    expect(await read).toBe("x");
+    await vi.advanceTimersByTimeAsync(WAY_MS);
+    expect(source.returned).toBe(1);
+    await vi.advanceTimersByTimeAsync(WAY_MS);
+    await close(both);
+  });
+
+  it("a timeout that crosses the first reply stops the source too", async () => {
+    const source = counted();
+    const both = delayed(WAY_MS, { methods: { tail: () => source } });
+    const read = readAll(both.b.stream("tail", [], { timeoutMs: 40 })).catch((error: unknown) => error);
+    await vi.advanceTimersByTimeAsync(40);
+    expect(await read).toMatchObject({ code: "TIMEOUT" });
+    await vi.advanceTimersByTimeAsync(WAY_MS);
+    expect(source.returned).toBe(1);
+    await close(both);
+  });
+});

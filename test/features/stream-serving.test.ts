@@ -1,0 +1,242 @@
+/** Serving a stream: what a handler may return, and what is answered to who reads it. The other side is the test. */
+import { Readable } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { type Context } from "../../src/index.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { expectEmpty } from "../support/pair.js";
+import { failure, notification, request, result } from "../support/raw.js";
+import { gate, turn } from "../support/turns.js";
+import { counted, Fed } from "./sources.js";
+import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, tailing } from "./tailing.js";
+
+useFakeClock();
+
+describe("a handler's iterable", () => {
+  const kinds: [string, () => unknown][] = [
+    ["an async generator", async function* () { yield* [1, 2]; }],
+    ["a promise of one", async () => (async function* () { yield 1; yield 2; })()],
+    ["a hand-made one", () => counted(2)],
+    ["a Node stream", () => Readable.from([1, 2])],
+    ["a web stream", () => new ReadableStream({ start: (c) => (c.enqueue(1), c.enqueue(2), c.close()) })],
+  ]; // prettier-ignore
+
+  it.each(kinds)("may be %s", async (_name, make) => {
+    const raw = tailing(undefined, { methods: { tail: make } });
+    raw.feed(request(1, "tail"));
+    while (raw.sent.length === 0) await turn();
+    const [first, ...rest] = raw.messages();
+    expect(rest).toEqual([]);
+    const values = [...(first.result.values ?? [])];
+    if (first.result.token !== undefined) {
+      const [reply] = await answersTo(raw, next(2, first.result.token));
+      expect(reply.result.finished).toBe(true);
+      values.push(...reply.result.values);
+    }
+    expect(values).toEqual([1, 2]);
+    expectEmpty(raw.peer);
+  });
+
+  it("that is complete at once stands in one reply, without a token", async () => {
+    const raw = tailing(counted(3));
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { values: [1, 2, 3] })]);
+    expect(await answersTo(raw, next(2, 1))).toEqual([failure(2, ...NO_SUCH_STREAM)]);
+    expectEmpty(raw.peer);
+  });
+
+  it("that is empty is {}", async () => {
+    const raw = tailing(counted(0));
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, {})]);
+    expectEmpty(raw.peer);
+  });
+
+  it("goes on from where the first reply left it, and ends with the last value", async () => {
+    const source = new Fed().give("a", "b");
+    const raw = tailing(source);
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { token: 1, values: ["a", "b"] })]);
+    expect(await answersTo(raw, next(2, 1))).toEqual([]);
+    source.give("c");
+    await turn();
+    expect(raw.messages()[1]).toEqual(more(2, ["c"]));
+    source.give("d").finish();
+    expect(await answersTo(raw, next("x", 1))).toEqual([more("x", ["d"], true)]);
+    expect(await answersTo(raw, next(null, 1))).toEqual([failure(null, ...NO_SUCH_STREAM)]);
+    expect(source.returned).toBe(0);
+    expectEmpty(raw.peer);
+  });
+
+  it("that ends after its last value was read ends with an empty batch", async () => {
+    const source = new Fed().give(1);
+    const raw = tailing(source);
+    await feed(raw, request(1, "tail"), next(2, 1));
+    source.finish();
+    await turn();
+    expect(raw.messages().slice(1)).toEqual([more(2, [], true)]);
+    expectEmpty(raw.peer);
+  });
+
+  it("that takes its time is answered without a value, so that the call does not time out", async () => {
+    const source = new Fed();
+    const raw = tailing(source);
+    raw.feed(request(1, "tail"));
+    await pass(99);
+    expect(raw.sent).toEqual([]);
+    await pass(1);
+    expect(raw.messages()).toEqual([result(1, { token: 1 })]);
+    await feed(raw, next(2, 1));
+    await pass(10 ** 9);
+    source.give("at last").finish();
+    await turn();
+    expect(raw.messages()[1]).toEqual(more(2, ["at last"], true));
+    expectEmpty(raw.peer);
+  });
+
+  it.each([
+    ["undefined", undefined, null],
+    ["a function", () => 1, null],
+    ["NaN", NaN, null],
+    ["an object with a toJSON", { toJSON: () => [1] }, [1]],
+    ["null", null, null],
+  ])("may yield %s, which is sent as a result would be", async (_name, value, sent) => {
+    const raw = tailing(counted(1, () => value));
+    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { values: [sent] })]);
+  });
+
+  it("is not begun for a notification, and ended", async () => {
+    const source = counted();
+    const raw = tailing(source);
+    await feed(raw, notification("tail"));
+    expect([source.asked, source.returned, raw.sent.length]).toEqual([0, 1, 0]);
+    expectEmpty(raw.peer);
+  });
+
+  it("that a notification's handler promises is ended too, be it a Node stream", async () => {
+    const source = new Readable({ read() {} });
+    const raw = tailing(Promise.resolve(source));
+    await feed(raw, notification("tail"));
+    expect(source.destroyed).toBe(true);
+    expect([raw.sent, raw.errors]).toEqual([[], []]);
+  });
+
+  it("has the signal of its call, which outlives the answer", async () => {
+    let context!: Context;
+    const source = new Fed().give(1);
+    const raw = tailing(source, { methods: { tail: (_params, given) => ((context = given), source) } });
+    await feed(raw, request(1, "tail"));
+    const { signal } = context;
+    expect(signal.aborted).toBe(false);
+    await feed(raw, abort(1));
+    expect(signal).toMatchObject({ aborted: true, reason: { name: "AbortError" } });
+  });
+
+  it("never aborts the signal of a call whose stream was read to the end", async () => {
+    let context!: Context;
+    const raw = tailing(undefined, { methods: { tail: (_params, given) => ((context = given), counted(2)) } });
+    await feed(raw, request(1, "tail"));
+    await raw.peer.close();
+    expect(context.signal.aborted).toBe(false);
+  });
+
+  it("reports progress until its first reply and not after", async () => {
+    const open = gate();
+    const raw = tailing(undefined, {
+      methods: {
+        async *tail(_params, { progress }: Context) {
+          progress("before");
+          yield 1;
+          await open.promise;
+          progress("after");
+          yield 2;
+        },
+      },
+    });
+    await feed(raw, request(1, "tail", { workDoneToken: "t" }));
+    open.resolve();
+    await feed(raw, next(2, 1));
+    expect(raw.messages()).toEqual([
+      notification("$/progress", { token: "t", value: "before" }),
+      result(1, { token: 1, values: [1] }),
+      more(2, [2], true),
+    ]);
+  });
+});
+
+describe("$/enumerator/next", () => {
+  it.each<[string, unknown]>([
+    ["an unknown token", { token: 2 }],
+    ["the token as a string", { token: "1" }],
+    ["a token that is null", { token: null }],
+    ["a token that is an object", { token: {} }],
+    ["no token", {}],
+    ["no params", undefined],
+    ["no place", []],
+    ["an inherited token", JSON.parse('{"__proto__":{"token":1}}')],
+  ])("with %s is -32001", async (_name, params) => {
+    const raw = tailing(new Fed().give(1));
+    await feed(raw, request(1, "tail"));
+    const answers = await answersTo(raw, request(2, "$/enumerator/next", params));
+    expect(answers).toEqual([failure(2, ...NO_SUCH_STREAM)]);
+    expect(raw.errors).toEqual([]);
+    await raw.peer.close();
+  });
+
+  it("may name the token by position", async () => {
+    const raw = tailing(new Fed().give(1).give(2));
+    await feed(raw, request(1, "tail"));
+    expect(await answersTo(raw, request(2, "$/enumerator/next", [1]))).toEqual([]);
+    expect(await answersTo(raw, notification("$/enumerator/abort", [1]))).toEqual([more(2, [], true)]);
+    expectEmpty(raw.peer);
+  });
+
+  it("is refused while another waits on the same token, or the first reply does, and harms neither", async () => {
+    const source = new Fed();
+    const raw = tailing(source);
+    const refused = [-32600, "One `next` of a stream at a time"] as const;
+    expect(await answersTo(raw, request(1, "tail"), next(2, 1))).toEqual([failure(2, ...refused)]);
+    source.give("a");
+    await turn();
+    expect(raw.messages()[1]).toEqual(result(1, { token: 1, values: ["a"] }));
+    expect(await answersTo(raw, next(3, 1), next(4, 1))).toEqual([failure(4, ...refused)]);
+    source.give("b");
+    await turn();
+    expect(raw.messages().at(-1)).toEqual(more(3, ["b"]));
+    await raw.peer.close();
+    expectEmpty(raw.peer);
+  });
+
+  it("waits on several tokens at once, each for its own", async () => {
+    const sources = [new Fed().give("a0"), new Fed().give("b0")];
+    const raw = tailing(undefined, { methods: { tail: ([i]) => sources[i] } });
+    await feed(raw, request(1, "tail", [0]), request(2, "tail", [1]), next(3, 1), next(4, 2));
+    sources[1]!.give("b1");
+    await turn();
+    sources[0]!.give("a1");
+    await turn();
+    expect(raw.messages().slice(2)).toEqual([more(4, ["b1"]), more(3, ["a1"])]);
+    await raw.peer.close();
+  });
+
+  it("counts against no limit, though the peer is at its limit", async () => {
+    const raw = tailing(new Fed().give(1), {
+      limits: { maxInFlight: 1 },
+      methods: { wait: () => new Promise(() => {}) },
+    });
+    await feed(raw, request(1, "tail"), request(2, "wait"), request(3, "tail"));
+    expect(raw.messages()[1]).toEqual(failure(3, -32009, "Server is busy"));
+    expect(await answersTo(raw, next(4, 1), abort(1))).toEqual([more(4, [], true)]);
+    await raw.peer.close();
+  });
+
+  it("is a method of the application's where that serves it", async () => {
+    const raw = tailing(undefined, { methods: { "$/enumerator/next": () => "mine" } });
+    expect(await answersTo(raw, next(1, 1))).toEqual([result(1, "mine")]);
+  });
+
+  it("as a notification is nobody's", async () => {
+    const raw = tailing(new Fed().give(1));
+    const seen: string[] = [];
+    raw.peer.on("notification", (method) => seen.push(method));
+    await feed(raw, request(1, "tail"), notification("$/enumerator/next", { token: 1 }));
+    expect(seen).toEqual(["$/enumerator/next"]);
+    await raw.peer.close();
+  });
+});

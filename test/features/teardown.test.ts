@@ -1,0 +1,119 @@
+/** A connection with everything under way at once, ended at any moment: nothing may be left, and nothing goes unobserved. */
+import { setMaxListeners } from "node:events";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { AnyPeer, Context } from "../../src/index.js";
+import type { AnyOptions } from "../support/pair.js";
+import { turn } from "../support/turns.js";
+import { asStrangers, expectIdle, expectNoDeadlines, overMemory, overPacks, readAll, type Join } from "./joined.js";
+import { Fed } from "./sources.js";
+
+expectNoDeadlines();
+
+/** Rejections that nobody saw. */
+const unseen: unknown[] = [];
+const onUnseen = (error: unknown): void => void unseen.push(error);
+beforeAll(() => void process.on("unhandledRejection", onUnseen));
+afterAll(() => void process.off("unhandledRejection", onUnseen));
+
+/** Everything at once, and what must be ended in the end. */
+class Session {
+  readonly sources: Fed[] = [];
+  readonly options: AnyOptions = {
+    methods: {
+      tail: () => this.source(1, 2),
+      empty: () => this.source(),
+      open: (_params, { peer }: Context) => [peer.offer(this.source(1)), { deep: peer.offer(this.source(1)) }],
+      take: ({ of }, { peer }: Context) => readAll(peer.iterate(of)),
+      async work({ steps }, { progress, signal }: Context) {
+        for (let i = 0; i < steps && !signal.aborted; i++) {
+          await turn();
+          progress(i);
+        }
+      },
+    },
+  };
+
+  source(...values: unknown[]): Fed {
+    const source = new Fed().give(...values);
+    this.sources.push(source);
+    return source;
+  }
+
+  /** Starts everything from one side; resolves when all of it is settled. */
+  start(peer: AnyPeer, signal: AbortSignal): Promise<unknown> {
+    setMaxListeners(50, signal);
+    const options = { signal };
+    const batch = peer.batch();
+    const work = [
+      readAll(peer.stream("tail", [], options)),
+      readAll(peer.stream("empty", [], options)),
+      peer
+        .request("open", [], options)
+        .then(([first, { deep }]: any) => Promise.all([readAll(peer.iterate(first)), readAll(peer.iterate(deep))])),
+      peer.request("take", { of: peer.offer(this.source(1, 2)) }, options),
+      peer.request("work", { steps: 5 }, { ...options, onProgress: () => {} }),
+      batch.request("work", { steps: 1 }, { ...options, onProgress: () => {} }),
+      batch.request("take", { of: peer.offer(this.source(1)) }, options),
+      batch.request("tail", [], options),
+    ];
+    batch.send();
+    return Promise.allSettled(work);
+  }
+}
+
+const ways: [string, Join][] = [
+  ["in memory", overMemory],
+  ["over packs", overPacks],
+  ["between strangers", asStrangers],
+];
+
+/** Lets so many microtasks go by, and a turn for each ten of those after the first hundred. */
+async function momentPasses(moment: number): Promise<void> {
+  for (let i = 0; i < Math.min(moment, 100); i++) await Promise.resolve();
+  for (let i = 100; i < moment; i += 10) await turn();
+}
+
+describe.each(ways)("a busy connection %s", (_name, join) => {
+  it.each(["a", "b"] as const)("leaves nothing when %s closes it, to the microtask", async (side) => {
+    for (let moment = 0; moment < 160; moment++) {
+      const session = new Session();
+      await using both = await join(session.options, session.options);
+      const { signal } = new AbortController();
+      const settled = [session.start(both.a, signal), session.start(both.b, signal)];
+      await momentPasses(moment);
+      await both[side].close();
+      await Promise.all(settled);
+      await turn();
+      expectIdle(both);
+      // Handlers whose source or stream was cut from them may say so: nobody cancelled.
+      for (const error of both.takeErrors()) expect(error).toMatchObject({ code: "CONNECTION_LOST" });
+      expect(session.sources.filter(({ returned, asked }) => returned !== 1 && asked > 0)).toEqual([]);
+      expect(unseen).toEqual([]);
+    }
+  });
+
+  it("leaves nothing when all of it is aborted, to the microtask, and goes on", async () => {
+    // Without a dialect the calls run on, and what they hold stays theirs.
+    const isTold = join !== asStrangers;
+    for (let moment = 0; moment < 160; moment++) {
+      const session = new Session();
+      await using both = await join(session.options, session.options);
+      const controller = new AbortController();
+      const settled = [session.start(both.a, controller.signal), session.start(both.b, controller.signal)];
+      await momentPasses(moment);
+      controller.abort(new Error("enough"));
+      if (isTold) {
+        // The streams inside a result are the reader's to end, as it would by its own signal.
+        for (const source of session.sources) source.finish();
+        await Promise.all(settled);
+        await both.settled();
+        expectIdle(both);
+      } else await both.settled();
+      expect(await both.b.request("work", { steps: 1 })).toBe(null);
+      for (const error of both.takeErrors()) expect(error).toMatchObject({ code: expect.anything() });
+      expect(unseen).toEqual([]);
+      if (!isTold) await both.b.close();
+      await Promise.all(settled);
+    }
+  });
+});

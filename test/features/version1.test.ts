@@ -1,0 +1,256 @@
+/** JSON-RPC 1.0, for those who ask for it: `compat: "1.0"`. */
+import { describe, expect, it } from "vitest";
+import { lsp, ProtocolError, RpcError, type Context } from "../../src/index.js";
+import { inspect } from "../../src/peer/peer.js";
+import { useFakeClock } from "../support/clock.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+const compat = "1.0" as const;
+
+const call1 = (id: unknown, method: string, params: unknown = []): object => ({ id, method, params });
+const answer1 = (id: unknown, value: unknown): object => ({ id, result: value, error: null });
+const failure1 = (id: unknown, code: number, message: string, data?: unknown): object => ({
+  id,
+  result: null,
+  error: { code, message, ...(data !== undefined && { data }) },
+});
+
+function serving(options: AnyOptions = {}): RawPeer & { told: unknown[] } {
+  const told: unknown[] = [];
+  const raw = rawPeer({
+    compat,
+    ...options,
+    methods: {
+      echo: (params) => params,
+      later: async (params) => params,
+      nothing: () => {},
+      fail: () => {
+        throw new RpcError(7, "no", { why: [1] });
+      },
+      crash: () => {
+        throw new Error("secret");
+      },
+      told: (params) => void told.push(params),
+      text: ([length]) => "x".repeat(length),
+      wait: (_params, { signal }: Context) =>
+        new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+    },
+  });
+  return { ...raw, told };
+}
+
+/** What the peer sends in answer to this. */
+async function answersTo(raw: RawPeer, ...messages: unknown[]): Promise<any[]> {
+  const before = raw.sent.length;
+  for (const message of messages) raw.feed(message);
+  await turn();
+  return raw.messages().slice(before);
+}
+
+describe("a peer without compat", () => {
+  it.each([
+    ["a request", call1(1, "echo"), [failure(1, -32600, "Invalid Request")]],
+    ["a notification", call1(null, "echo"), [failure(null, -32600, "Invalid Request")]],
+    ["a result", answer1(1, "x"), []],
+  ])("refuses %s of version 1.0", async (_name, message, answers) => {
+    const raw = serving({ compat: undefined });
+    expect(await answersTo(raw, message)).toEqual(answers);
+    expect(raw.told).toEqual([]);
+  });
+
+  it.each(["1", "2.0", 1, null, true])("takes no %j for it", (value) => {
+    expect(() => rawPeer({ compat: value as never })).toThrow('Expected `compat` to be "1.0", got ');
+  });
+});
+
+async function* tail(): AsyncGenerator {
+  yield 1;
+  yield "x".repeat(70_000);
+  yield 2;
+}
+
+describe("a request of version 1.0", () => {
+  it.each<[string, object, object]>([
+    ["a result", call1(1, "echo", [1, null]), answer1(1, [1, null])],
+    ["a result that takes its time", call1("a", "later", ["x"]), answer1("a", ["x"])],
+    ["null for nothing", call1(0, "nothing"), answer1(0, null)],
+    ["params by name, which it tolerates", call1(2, "echo", { a: 1 }), answer1(2, { a: 1 })],
+    ["no params, which it tolerates", { id: 3, method: "nothing" }, answer1(3, null)],
+    ["the version in its `jsonrpc`", { ...call1(4, "echo"), jsonrpc: "1.0" }, answer1(4, [])],
+    ["an error", call1(5, "fail"), failure1(5, 7, "no", { why: [1] })],
+    ["an internal error", call1(6, "crash"), failure1(6, -32603, "Internal error")],
+    ["an unknown method", call1(7, "nobody"), failure1(7, -32601, "Method not found")],
+    ["params of no kind", call1(8, "echo", 5), failure1(8, -32600, "Invalid Request")],
+    ["params that are null", call1(8, "echo", null), failure1(8, -32600, "Invalid Request")],
+    ["a method that is no string", { id: 9, method: 5, params: [] }, failure1(9, -32600, "Invalid Request")],
+    ["an id that is none", call1([1], "echo"), failure1(null, -32600, "Invalid Request")],
+    ["nothing of a message", { a: 1 }, failure1(null, -32600, "Invalid Request")],
+    ["nothing at all", {}, failure1(null, -32600, "Invalid Request")],
+  ])("is answered in kind: %s", async (_name, message, answer) => {
+    const raw = serving();
+    expect(await answersTo(raw, message)).toEqual([answer]);
+    expectEmpty(raw.peer);
+  });
+
+  it("is refused in kind, at the limit", async () => {
+    const raw = serving({ limits: { maxInFlight: 1 } });
+    expect(await answersTo(raw, call1(1, "wait"), call1(2, "echo"))).toEqual([failure1(2, -32009, "Server is busy")]);
+    await raw.peer.close();
+  });
+
+  it("is answered in kind where its answer would be too large, measured as it is sent", async () => {
+    const raw = serving({ limits: { maxReplyBytes: 100 } });
+    const fits = 100 - JSON.stringify(answer1(1, "")).length;
+    expect(await answersTo(raw, call1(1, "text", [fits]), call1(2, "text", [fits + 1]))).toEqual([
+      answer1(1, "x".repeat(fits)),
+      failure1(2, -32008, "Response is too large", { maxReplyBytes: 100 }),
+    ]);
+  });
+
+  it("can be cancelled, and is answered in kind", async () => {
+    const raw = serving({ dialect: lsp });
+    const cancel = { method: "$/cancelRequest", params: [1], id: null };
+    expect(await answersTo(raw, call1(1, "wait"), cancel)).toEqual([failure1(1, -32800, "Request cancelled")]);
+  });
+
+  it("may read a stream, in kind", async () => {
+    const raw = serving();
+    raw.peer.handle("tail", tail);
+    const [first] = await answersTo(raw, call1(1, "tail"));
+    expect(first).toMatchObject({ id: 1, error: null, result: { token: 1 } });
+    const [second] = await answersTo(raw, call1(2, "$/enumerator/next", [1]));
+    expect(second).toEqual(answer1(2, { values: [2], finished: true }));
+    expect(await answersTo(raw, call1(3, "$/enumerator/next", [1]))).toEqual([failure1(3, -32001, "No such stream")]);
+    expectEmpty(raw.peer);
+  });
+});
+
+describe("a notification of version 1.0", () => {
+  it.each([
+    ["its id is null", { method: "told", params: [1], id: null }],
+    ["it has no id, which is tolerated", { method: "told", params: [1] }],
+  ])("is run and not answered: %s", async (_name, message) => {
+    const raw = serving();
+    expect(await answersTo(raw, message)).toEqual([]);
+    expect(raw.told).toEqual([[1]]);
+  });
+});
+
+describe("messages of both versions", () => {
+  it("are told apart on one connection, each answered in kind", async () => {
+    const raw = serving();
+    const messages = [call1(1, "echo", [1]), request(1, "echo", [2]), call1(null, "told"), notification("told")];
+    expect(await answersTo(raw, ...messages)).toEqual([answer1(1, [1]), result(1, [2])]);
+    // Version 2.0 has requests with id null; 1.0 has not.
+    expect(await answersTo(raw, request(null, "echo", []))).toEqual([result(null, [])]);
+    expect(raw.told).toHaveLength(2);
+  });
+
+  it("are told apart in one batch", async () => {
+    const raw = serving();
+    const batch = [
+      call1(1, "later", [1]),
+      request(2, "later", [2]),
+      call1(null, "told"),
+      call1(3, "fail"),
+      request(4, "fail"),
+      { a: 1 },
+      { jsonrpc: "2.0", a: 1 },
+    ];
+    expect(await answersTo(raw, batch)).toEqual([
+      [
+        answer1(1, [1]),
+        result(2, [2]),
+        failure1(3, 7, "no", { why: [1] }),
+        failure(4, 7, "no", { why: [1] }),
+        failure1(null, -32600, "Invalid Request"),
+        failure(null, -32600, "Invalid Request"),
+      ],
+    ]);
+  });
+
+  it("in a batch share what a reply may hold, each as it is sent", async () => {
+    const raw = serving({ limits: { maxReplyBytes: 200 } });
+    const [first] = await answersTo(raw, [call1(1, "text", [100]), call1(2, "text", [100]), request(3, "echo", [])]);
+    const error = [-32008, "Response is too large", { maxReplyBytes: 200 }] as const;
+    expect(first).toEqual([answer1(1, "x".repeat(100)), failure1(2, ...error), result(3, [])]);
+  });
+
+  it("that are neither are answered as before", async () => {
+    const raw = serving();
+    const invalid = failure(null, -32600, "Invalid Request");
+    expect(await answersTo(raw, 5, "[]", "null", "{", '{"jsonrpc":"3.0"}')).toEqual([
+      invalid,
+      invalid,
+      invalid,
+      failure(null, -32700, "Parse error"),
+      invalid,
+    ]);
+    expect(inspect(raw.peer).malformed).toBe(5);
+  });
+});
+
+async function called(answer: object): Promise<{ value?: unknown; error?: any }> {
+  const raw = serving();
+  const call = raw.peer.request("m", [1]);
+  // What is sent stays version 2.0.
+  expect(raw.messages()).toEqual([request(1, "m", [1])]);
+  raw.feed(answer);
+  const outcome = await call.then(
+    (value: unknown) => ({ value }),
+    (error: unknown) => ({ error }),
+  );
+  expectEmpty(raw.peer);
+  return outcome;
+}
+
+describe("an answer of version 1.0", () => {
+  it.each([[1], null, 0, "", false, { error: null }])("resolves the call: %j", async (value) => {
+    expect(await called(answer1(1, value))).toEqual({ value });
+  });
+
+  it.each<[string, unknown, number, string, unknown]>([
+    ["an object as in 2.0", { code: 5, message: "no", data: 1 }, 5, "no", 1],
+    ["a string", "boom", -32603, "boom", "boom"],
+    ["an object of its own kind", { name: "JSONRPCError" }, -32603, "Error", { name: "JSONRPCError" }],
+    ["a number", 0, -32603, "Error", 0],
+    ["false", false, -32603, "Error", false],
+  ])("rejects the call with %s for its error", async (_name, error, code, message, data) => {
+    const outcome = await called({ id: 1, result: null, error });
+    expect(outcome.error).toBeInstanceOf(RpcError);
+    expect(outcome.error).toMatchObject({ code, message, data, method: "m" });
+    // Some leave out the result.
+    expect((await called({ id: 1, error })).error).toMatchObject({ code, message });
+  });
+
+  it.each<[string, object]>([
+    ["both", { id: 1, result: 1, error: { code: 1, message: "no" } }],
+    ["neither", { id: 1 }],
+    ["an error in 2.0 that is none", { jsonrpc: "2.0", id: 1, error: "boom" }],
+    ["both in 2.0, though one is null", { jsonrpc: "2.0", id: 1, result: null, error: { code: 1, message: "no" } }],
+  ])("that is malformed rejects the call with a ProtocolError: %s", async (_name, answer) => {
+    expect((await called(answer)).error).toBeInstanceOf(ProtocolError);
+  });
+
+  it("to nobody's call is counted and not answered", async () => {
+    const raw = serving();
+    expect(await answersTo(raw, answer1(9, 1), answer1(null, 1), { id: "x", result: null, error: "boom" })).toEqual([]);
+    expect(inspect(raw.peer).unmatched).toBe(3);
+  });
+
+  it("settles a batch", async () => {
+    const raw = serving();
+    const batch = raw.peer.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    batch.send();
+    await turn();
+    raw.feed([answer1(2, "b"), { id: 1, result: null, error: "boom" }]);
+    expect(await calls[1]).toBe("b");
+    expect(await rejection(calls[0]!)).toMatchObject({ message: "boom" });
+    expectEmpty(raw.peer);
+  });
+});

@@ -1,0 +1,160 @@
+import { once } from "node:events";
+import { describe, expect, it, vi } from "vitest";
+import { WebSocket } from "ws";
+import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { sendUpgrade } from "../support/network.js";
+import { rejection, turn } from "../support/turns.js";
+
+const CAP = 512 * 1024;
+const LIMITS = { maxUnsentBytes: CAP };
+const LONG = "x".repeat(64 * 1024);
+/** One message of that text, with its envelope. */
+const MESSAGE_BYTES = LONG.length + 100;
+
+/** A client that never reads, and the server's peer for it. */
+async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: WebSocket }> {
+  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+  const webSocket = new WebSocket(server.url);
+  webSocket.on("error", () => {});
+  await once(webSocket, "open");
+  webSocket.pause();
+  return { peer: await arrived, webSocket };
+}
+
+describe("a peer that never reads", () => {
+  it("is closed with 1013 by the message after its limit, and what waits stays within it", async () => {
+    await using server = await serve({ port: 0, limits: LIMITS });
+    const { peer, webSocket } = await slowReader(server);
+    const call = rejection(peer.request("m"));
+    let most = 0;
+    while (peer.notify("n", [LONG])) {
+      most = Math.max(most, peer.stats().unsentBytes);
+      await turn();
+    }
+    expect(most).toBeGreaterThan(CAP);
+    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    expect(peer.state).toBe("closed");
+    const error = await call;
+    expect(error.outcome).toBe("unknown");
+    expect(error.cause.message).toBe(`closed on this side with 1013 (more than ${CAP} bytes wait to be read)`);
+    webSocket.terminate();
+    await peer.closed;
+  });
+
+  it("cannot make replies wait without end either", async () => {
+    await using server = await serve({ port: 0, limits: LIMITS, methods: { long: () => LONG } });
+    const { peer, webSocket } = await slowReader(server);
+    let most = 0;
+    for (let id = 1; peer.state === "open"; id++) {
+      webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "long" }));
+      most = Math.max(most, peer.stats().unsentBytes);
+      await turn();
+    }
+    expect(most).toBeGreaterThan(CAP / 2);
+    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    webSocket.terminate();
+    await peer.closed;
+  });
+
+  it("loses what goes to many, counted, and stays; who reads loses nothing", async () => {
+    await using server = await serve({ port: 0, limits: LIMITS });
+    const { peer, webSocket } = await slowReader(server);
+    const reader = new WebSocket(server.url);
+    let read = 0;
+    reader.on("message", () => read++);
+    await once(reader, "open");
+    await vi.waitFor(() => expect(server.peers.size).toBe(2));
+    for (let i = 0; i < 100; i++) {
+      server.peers.notify("n", [LONG]);
+      await vi.waitFor(() => expect(read).toBe(i + 1), { interval: 1 });
+      expect(peer.stats().unsentBytes).toBeLessThanOrEqual(CAP / 2 + MESSAGE_BYTES);
+    }
+    const { dropped, notificationsSent } = peer.stats();
+    expect(dropped).toBeGreaterThan(0);
+    expect(dropped + notificationsSent).toBe(100);
+    expect(peer.state).toBe("open");
+    webSocket.terminate();
+    reader.terminate();
+  });
+
+  it("is closed by what goes to many, where that is asked for", async () => {
+    await using server = await serve({ port: 0, limits: LIMITS });
+    const { peer, webSocket } = await slowReader(server);
+    for (let i = 0; i < 500 && peer.state === "open"; i++) {
+      server.peers.notify("n", [LONG], { whenSlow: "close" });
+      await turn();
+    }
+    expect(peer.state).toBe("closed");
+    expect(peer.stats().dropped).toBe(0);
+    webSocket.terminate();
+    await peer.closed;
+  });
+
+  it("is not answered pings without end", async () => {
+    await using server = await serve({ port: 0, limits: LIMITS });
+    const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+    const socket = await sendUpgrade(server.url);
+    const peer = await arrived;
+    socket.pause();
+    // Masked with zeroes: a ping of 125 bytes.
+    const ping = Buffer.concat([Buffer.from([0x89, 0x80 | 125, 0, 0, 0, 0]), Buffer.alloc(125)]);
+    const many = Buffer.concat(Array.from({ length: 1000 }, () => ping));
+    for (let i = 0; i < 100; i++) {
+      if (!socket.write(many)) await once(socket, "drain");
+      expect(peer.stats().unsentBytes).toBeLessThanOrEqual(64 * 1024 + 200);
+    }
+    await vi.waitFor(() => expect(peer.stats().bytesReceived).toBeGreaterThan(100 * many.length));
+    expect(peer.stats().unsentBytes).toBeGreaterThan(0);
+    expect(peer.state).toBe("open");
+    socket.destroy();
+  });
+});
+
+describe("a notification to many", () => {
+  it("refuses a bad `whenSlow`, naming the rule and the value", async () => {
+    await using server = await serve({ port: 0 });
+    expect(() => server.peers.notify("n", [], { whenSlow: "wait" as never })).toThrow(
+      new TypeError('Expected `whenSlow` to be "drop" or "close", got `wait` (string)'),
+    );
+  });
+});
+
+describe("a peer that does not answer pings", () => {
+  it("is cut, and its close says why", async () => {
+    await using server = await serve({ port: 0, heartbeat: { intervalMs: 50, deadAfterMs: 100 } });
+    const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+    const socket = await sendUpgrade(server.url);
+    const peer = await arrived;
+    const { code, error } = await peer.closed;
+    expect(code).toBe(1006);
+    expect(error!.message).toMatch(/^nothing was heard for \d+ ms$/);
+    socket.destroy();
+  });
+
+  it("stays where the heartbeat is off, and one that answers stays", async () => {
+    await using off = await serve({ port: 0, heartbeat: false });
+    await using on = await serve({ port: 0, heartbeat: { intervalMs: 20, deadAfterMs: 40 } });
+    const silent = await sendUpgrade(off.url);
+    const living = new WebSocket(on.url);
+    const pings = new Promise<void>((resolve) => {
+      let count = 0;
+      living.on("ping", () => ++count === 5 && resolve());
+    });
+    await pings;
+    expect(on.peers.size).toBe(1);
+    expect(off.peers.size).toBe(1);
+    silent.destroy();
+    living.terminate();
+  });
+
+  it.each([
+    [{ intervalMs: 0 }, "Expected `heartbeat.intervalMs` to be a positive number, got `0` (number)"],
+    [
+      { intervalMs: 50, deadAfterMs: 50 },
+      "Expected `heartbeat.deadAfterMs` to be more than `heartbeat.intervalMs`, 50, and finite, got `50` (number)",
+    ],
+    [{ interval: 5 }, "Unknown name `interval` in `heartbeat`; known are intervalMs, deadAfterMs"],
+  ])("refuses the bad heartbeat %j", async (heartbeat, message) => {
+    expect((await rejection(serve({ port: 0, heartbeat: heartbeat as never }))).message).toBe(message);
+  });
+});
