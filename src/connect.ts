@@ -1,60 +1,59 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
+import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
+import { greet, isRefusal, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
-import { LONGEST_DELAY_MS } from "./core/deadlines.js";
-import { ConnectError, expected } from "./core/errors.js";
+import { expected } from "./core/errors.js";
+import { checkHeartbeat, Heartbeat, type HeartbeatOptions, type HeartbeatTimes, type Pulse } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
-import { Peer, type Context, type Options } from "./peer/peer.js";
-import { PEER_OPTIONS, type AnyOptions } from "./core/settings.js";
-import { settingsOf } from "./peer/settings.js";
-import type { Socket, Transport } from "./core/transport.js";
-import { isHello, PackedLink, PROTOCOL, readBye } from "./link/packed.js";
+import { checkHandler, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
+import type { Receiver, Socket, Ticket, Traffic, Transport } from "./core/transport.js";
+import { Backoff } from "./link/backoff.js";
+import { ClientSession } from "./link/client.js";
+import { RESUME_OFFER } from "./link/frames.js";
+import { PackedLink, PROTOCOL } from "./link/packed.js";
 import { plain } from "./link/plain.js";
-import { textOf } from "./sockets/inbox.js";
-import { standardSocket, type StandardWebSocket } from "./sockets/standard.js";
+import { ownLimits } from "./link/session.js";
+import type { Caller } from "./peer/caller.js";
+import { Peer, type AnyPeer, type Context, type Options } from "./peer/peer.js";
+import { settingsOf } from "./peer/settings.js";
 
-/** How to connect. */
-export interface ConnectOptions {
+/** How to connect to a server that serves `S`, and what to do when the connection is lost. */
+export interface ConnectOptions<S extends Contract<S> = any> {
   /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
   openTimeoutMs?: number | undefined;
   /** `"plain"` asks for nothing of this package's own. Default `"packed"`: offers `reciproc.v1`, and is plain where the server does not know it. */
   link?: "packed" | "plain" | undefined;
+  /**
+   * Whether another socket is tried when one is lost, at once and then ever more slowly (0.1 to 20 s). Default: where the
+   * server opened a session, which then goes on as if nothing had been, and where `onOpen` says how to begin again. `true`
+   * does it also elsewhere, `false` nowhere; `{ initial: true }` also while there was no connection yet: then `connect` waits.
+   * A connection that the server closed with 1000 or 44xx, or refuses with 401 or 403, is not tried again.
+   */
+  reconnect?: boolean | { initial?: boolean | undefined } | undefined;
+  /**
+   * Says how to begin: runs on the first open and on each new connection whose predecessor was lost, before any other call
+   * or notification leaves. Use what it is given, and not the peer, whose calls wait for it. When it fails, `connect` rejects;
+   * later the peer emits `error`, and another connection is tried.
+   */
+  onOpen?: ((server: Caller<S>) => unknown) | undefined;
+  /**
+   * Asks a server that said nothing for `intervalMs` for a sign of life, and gives the socket up when none has come by
+   * `deadAfterMs`. Default 25,000 and 45,000 ms; `false` never asks. A browser can ask only over `reciproc.v1`.
+   */
+  heartbeat?: HeartbeatOptions | false | undefined;
 }
 
-/** A connection that has opened. */
-export interface Opened {
-  readonly socket: Socket;
-  /** The subprotocol that was agreed; empty for none. */
-  readonly protocol: string;
-}
-
-/** One that has also been waited for the server's first frame. */
-export interface Admitted extends Opened {
-  /** Whether that frame was a hello: then packs may be sent at once. */
-  readonly isGreeted: boolean;
-}
-
-/** A connection under way. */
-export interface Opening {
-  /** Resolves when it is open, rejects with a `ConnectError`. */
-  readonly opened: Promise<Admitted>;
-  /** Whether it failed for what may be the subprotocol alone: some servers refuse any, or do not answer the offer. */
-  readonly offerMayBeWhy: () => boolean;
-  /** Gives up. */
-  readonly abandon: () => void;
-}
-
-/** Opens a connection that offers `protocols`. */
-export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => Opening;
+/** The same, of a server that may serve anything. */
+export type UntypedOptions = Omit<ConnectOptions, "onOpen"> & { onOpen?: unknown };
 
 /** The names of the options of `connect`. */
-export const CONNECT_OPTIONS = { ...PEER_OPTIONS, openTimeoutMs: 0, link: 0 };
+export const CONNECT_OPTIONS = { ...PEER_OPTIONS, openTimeoutMs: 0, link: 0, reconnect: 0, onOpen: 0, heartbeat: 0 };
 const OPEN_TIMEOUT_MS = 10_000;
-/** A server that knows `reciproc.v1` speaks first, in the same flight as its 101; one that agreed to what it does not know may say nothing. */
-const FIRST_FRAME_WAIT_MS = 250;
 
 /**
- * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open. What the server sends
- * at once is dispatched only after that, so listeners added right behind `await connect(..)` miss nothing.
+ * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open, and `onOpen` is done.
+ * What the server sends at once is dispatched only after that, so listeners added right behind `await connect(..)` miss
+ * nothing; with `onOpen`, after its first call.
  *
  * Uses the runtime's own WebSocket. Rejects with `ConnectError` when the connection cannot be opened, and with `TypeError`
  * for bad options, naming option, rule and value.
@@ -63,8 +62,8 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   url: string | URL,
   ...options: NoInfer<
     {} extends Options<C, Context<C, S>>
-      ? [options?: Options<C, Context<C, S>> & ConnectOptions]
-      : [options: Options<C, Context<C, S>> & ConnectOptions]
+      ? [options?: Options<C, Context<C, S>> & ConnectOptions<S>]
+      : [options: Options<C, Context<C, S>> & ConnectOptions<S>]
   >
 ): Promise<Peer<C, S>> {
   checkKnown("options", options[0] ?? {}, CONNECT_OPTIONS);
@@ -74,96 +73,151 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
 /** What both `connect` do: check everything first, open, and make the peer. */
 export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: string | URL,
-  options: (AnyOptions & ConnectOptions) | undefined,
+  options: (AnyOptions & UntypedOptions) | undefined,
   open: Open,
 ): Promise<Peer<C, S>> {
-  const { openTimeoutMs = OPEN_TIMEOUT_MS, link = "packed", ...peerOptions } = options ?? {};
+  const { openTimeoutMs = OPEN_TIMEOUT_MS, link = "packed", reconnect, onOpen, heartbeat, ...rest } = options ?? {};
   checkTimeout("openTimeoutMs", openTimeoutMs);
   if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
-  const settings = settingsOf(peerOptions);
+  const plan = {
+    onOpen: onOpen === undefined ? undefined : checkHandler("onOpen", onOpen),
+    isForced: checkReconnect(reconnect),
+    heartbeat: checkHeartbeat(heartbeat),
+    openTimeoutMs,
+  };
+  const settings = settingsOf(rest, { ...NOBODY, opensFirst: onOpen !== undefined });
   const target = webSocketUrl(url);
   const { maxMessageBytes } = settings.limits;
   const { subprotocol } = settings.choseDialect ? settings.dialect : {};
-  const offer = [...(link === "packed" ? [PROTOCOL] : []), ...(subprotocol === undefined ? [] : [subprotocol])];
-  const opened = await openInTime(target, openTimeoutMs, offer, (protocols) =>
-    open(target, protocols, maxMessageBytes),
-  );
-  return new Peer<C, S>(deferred(linkTo(opened)), settings as never);
+  const dial = (isResumable: boolean): Dial => {
+    const ours = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
+    const offer = subprotocol === undefined ? ours : [...ours, subprotocol];
+    return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
+  };
+  const admitted = await openFirst(dial, isPatient(reconnect));
+  const mayComeBack = reconnect !== false && (admitted.protocol === PROTOCOL || plan.isForced || onOpen !== undefined);
+  const peer = mayComeBack
+    ? peerOfMany<C, S>(admitted, settings, { ...plan, dial })
+    : peerOfOne<C, S>(admitted, settings, plan.heartbeat);
+  if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen);
+  return peer;
 }
 
-/** Opens with the offer, and once more without it when that may be why it failed; both within `timeoutMs`. */
-async function openInTime(
-  url: URL,
-  timeoutMs: number,
-  offer: string[],
-  open: (protocols: string[]) => Opening,
-): Promise<Admitted> {
-  let opening = open(offer);
-  let isLate = false;
-  const opened = opening.opened.catch((error: unknown) => {
-    // One that opened and was then refused is still open here; for any other this does nothing.
-    opening.abandon();
-    if (isLate || offer.length === 0 || !opening.offerMayBeWhy()) throw error;
-    opening = open([]);
-    return opening.opened;
-  });
-  if (timeoutMs === Infinity) return opened;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    const giveUp = (): void => {
-      isLate = true;
-      reject(new ConnectError(publicUrl(url), `not open within ${timeoutMs} ms`));
-      opening.abandon();
-    };
-    timer = setTimeout(giveUp, Math.min(timeoutMs, LONGEST_DELAY_MS));
-  });
-  try {
-    return await Promise.race([opened, late]);
-  } finally {
-    clearTimeout(timer);
+/** Tries until the connection is open; where nobody is that patient, once. Rejects with a `ConnectError`. */
+async function openFirst(dial: (isResumable: boolean) => Dial, waits: boolean): Promise<Admitted> {
+  const backoff = new Backoff();
+  backoff.nextDelayMs();
+  for (;;) {
+    try {
+      return await dial(false).connect(false);
+    } catch (error) {
+      if (!waits || isRefusal(error)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, backoff.nextDelayMs()));
+    }
   }
 }
 
-/** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
-export function admitted(
-  url: URL,
-  opened: Opened,
-  onFirstFrame: (listen: (frame: string) => void) => void,
-): Promise<Admitted> {
-  if (opened.protocol !== PROTOCOL) return Promise.resolve({ ...opened, isGreeted: false });
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => resolve({ ...opened, isGreeted: false }), FIRST_FRAME_WAIT_MS);
-    onFirstFrame((frame) => {
-      clearTimeout(timer);
-      const bye = readBye(frame);
-      if (bye === undefined) return resolve({ ...opened, isGreeted: isHello(frame) });
-      const cause = new Error(`the server said ${frame}`);
-      // 4401 is HTTP's 401, told to a browser that cannot see it.
-      reject(new ConnectError(publicUrl(url), bye.reason, { status: bye.code - 4000, cause }));
-    });
-  });
+/** A peer that ends with its socket. */
+function peerOfOne<C extends Contract<C>, S extends Contract<S>>(
+  { socket, protocol, hello }: Admitted,
+  settings: Settings,
+  heartbeat: HeartbeatTimes | undefined,
+): Peer<C, S> {
+  const link = protocol === PROTOCOL ? new PackedLink(socket, "client", hello !== undefined) : plain(socket);
+  const peer = new Peer<C, S>(new StartedLater(link), settings as never);
+  if (heartbeat !== undefined && isPulse(socket)) {
+    const beat = new Heartbeat(socket, heartbeat);
+    void peer.closed.then(() => beat.stop());
+  }
+  return peer;
 }
 
-function linkTo({ socket, protocol, isGreeted }: Admitted): Transport {
-  return protocol === PROTOCOL ? new PackedLink(socket, "client", isGreeted) : plain(socket);
+/** A peer that is brought another socket when it has lost one. */
+function peerOfMany<C extends Contract<C>, S extends Contract<S>>(
+  { socket, protocol, hello }: Admitted,
+  settings: Settings,
+  plan: ReconnectPlan,
+): Peer<C, S> {
+  const reconnector = new Reconnector(plan);
+  const first = protocol !== PROTOCOL ? "plain" : hello === undefined ? undefined : { hello };
+  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector, first);
+  const peer = new Peer<C, S>(new StartedLater(session.link), settings as never);
+  reconnector.begin(session, peer);
+  return peer;
+}
+
+async function greetFirst(peer: AnyPeer, onOpen: OnOpen): Promise<void> {
+  try {
+    await greet(peer, onOpen);
+  } catch (error) {
+    void peer.close(1000, "`onOpen` failed");
+    throw error;
+  }
+}
+
+function isPulse(socket: Socket): socket is Socket & Pulse {
+  return socket.ping !== undefined && socket.giveUp !== undefined && socket.heardAt !== undefined;
+}
+
+/** Whether another socket is tried also where there is no session. */
+function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean {
+  if (typeof reconnect !== "object") {
+    if (reconnect === undefined || typeof reconnect === "boolean") return reconnect === true;
+    throw expected("reconnect", "a boolean, or an object with `initial`", reconnect);
+  }
+  checkKnown("reconnect", reconnect, { initial: 0 });
+  if (typeof (reconnect.initial ?? false) !== "boolean") {
+    throw expected("reconnect.initial", "a boolean", reconnect.initial);
+  }
+  return true;
+}
+
+function isPatient(reconnect: ConnectOptions["reconnect"]): boolean {
+  return typeof reconnect === "object" && reconnect.initial === true;
 }
 
 /** Reading starts a turn later: until then what comes in waits, and the caller can listen. */
-function deferred(transport: Transport): Transport {
-  return {
-    start: (receiver) => nextTurn(() => transport.start(receiver)),
-    send: (text) => transport.send(text),
-    close: (code, reason) => transport.close(code, reason),
-    get isOurs() {
-      return transport.isOurs === true;
-    },
-    get unsentBytes() {
-      return transport.unsentBytes ?? 0;
-    },
-    get traffic() {
-      return transport.traffic;
-    },
-  };
+class StartedLater implements Transport {
+  readonly #transport: Transport;
+  #isStarted = false;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  start(receiver: Receiver): void {
+    if (this.#isStarted) return this.#transport.start(receiver);
+    this.#isStarted = true;
+    nextTurn(() => this.#transport.start(receiver));
+  }
+
+  send(text: string, ticket?: Ticket): boolean {
+    return this.#transport.send(text, ticket);
+  }
+
+  withdraw(ticket: Ticket): boolean {
+    return this.#transport.withdraw?.(ticket) === true;
+  }
+
+  close(code?: number, reason?: string): void {
+    this.#transport.close(code, reason);
+  }
+
+  get isOurs(): boolean {
+    return this.#transport.isOurs === true;
+  }
+
+  get maxMessageBytes(): number | undefined {
+    return this.#transport.maxMessageBytes;
+  }
+
+  get unsentBytes(): number {
+    return this.#transport.unsentBytes ?? 0;
+  }
+
+  get traffic(): Traffic | undefined {
+    return this.#transport.traffic;
+  }
 }
 
 /** A timer of 0 ms takes at least one; Node has something quicker. */
@@ -171,46 +225,3 @@ function nextTurn(task: () => void): void {
   const { setImmediate = setTimeout } = globalThis as { setImmediate?: (task: () => void) => unknown };
   setImmediate(task);
 }
-
-/** Accepts what a WebSocket does: ws, wss, http and https, in a page also relative to it. */
-function webSocketUrl(url: string | URL): URL {
-  const base = (globalThis as { location?: { href: string } }).location?.href;
-  if (!URL.canParse(url, base)) throw expected("url", "a ws: or wss: address", url);
-  const target = new URL(url, base);
-  target.protocol = target.protocol.replace("http", "ws");
-  target.hash = "";
-  if (target.protocol !== "ws:" && target.protocol !== "wss:") {
-    // Without what may be secret in it.
-    throw expected("url", "a ws: or wss: address", target.protocol);
-  }
-  return target;
-}
-
-/** An address without what may be secret in it: user, password and query. */
-export function publicUrl({ protocol, host, pathname }: URL): string {
-  return `${protocol}//${host}${pathname}`;
-}
-
-const openStandard: Open = (url, protocols, maxMessageBytes) => {
-  const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
-  if (WebSocket === undefined) {
-    throw new TypeError('this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"');
-  }
-  const webSocket = new WebSocket(url.href, protocols);
-  const socket = standardSocket(webSocket, maxMessageBytes);
-  let wasOpen = false;
-  const opened = new Promise<Admitted>((resolve, reject) => {
-    webSocket.addEventListener("open", () => {
-      wasOpen = true;
-      const onFirstFrame = (listen: (frame: string) => void): void =>
-        webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true });
-      resolve(admitted(url, { socket, protocol: webSocket.protocol }, onFirstFrame));
-    });
-    // After a failure "error" comes first and says nothing, "close" follows; after "open" this is too late to matter.
-    webSocket.addEventListener("close", ({ code }) => {
-      const reason = "the WebSocket failed, and browsers do not tell a page why";
-      reject(new ConnectError(publicUrl(url), reason, { cause: new Error(`closed with ${code}`) }));
-    });
-  });
-  return { opened, offerMayBeWhy: () => !wasOpen, abandon: () => webSocket.close() };
-};

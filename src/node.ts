@@ -2,15 +2,8 @@
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import { WebSocket, type ClientOptions } from "ws";
-import {
-  admitted,
-  CONNECT_OPTIONS,
-  openPeer,
-  publicUrl,
-  type Admitted,
-  type ConnectOptions,
-  type Opening,
-} from "./connect.js";
+import { CONNECT_OPTIONS, openPeer, type ConnectOptions, type UntypedOptions } from "./connect.js";
+import { firstFrameOf, publicUrl, type Opened, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { checkKnown } from "./core/limits.js";
@@ -20,7 +13,7 @@ import { PACK_OVERHEAD_BYTES } from "./link/packed.js";
 import { CLOSE_TIMEOUT_MS, WsSocket } from "./sockets/ws.js";
 
 /** How to connect from Node. */
-export interface NodeConnectOptions extends ConnectOptions {
+export interface NodeConnectOptions<S extends Contract<S> = any> extends ConnectOptions<S> {
   /** Headers of the upgrade request, such as `Authorization` or `Cookie`. */
   headers?: Readonly<Record<string, string | readonly string[]>> | undefined;
   /** Options of the TLS connection, as `tls.connect` takes them: `ca`, `cert`, `key`, `servername`, `rejectUnauthorized`. */
@@ -31,6 +24,8 @@ export * from "./index.js";
 export { serve } from "./server/serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
 export type { Group, NotifyOptions, Topic } from "./server/groups.js";
+export type { DrainOptions } from "./server/drain.js";
+export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";
 export {
   Subscriptions,
@@ -52,12 +47,14 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   url: string | URL,
   ...options: NoInfer<
     {} extends Options<C, Context<C, S>>
-      ? [options?: Options<C, Context<C, S>> & NodeConnectOptions]
-      : [options: Options<C, Context<C, S>> & NodeConnectOptions]
+      ? [options?: Options<C, Context<C, S>> & NodeConnectOptions<S>]
+      : [options: Options<C, Context<C, S>> & NodeConnectOptions<S>]
   >
 ): Promise<Peer<C, S>> {
   checkKnown("options", options[0] ?? {}, { ...CONNECT_OPTIONS, headers: 0, tls: 0 });
-  const { headers, tls, ...rest } = (options[0] ?? {}) as AnyOptions & NodeConnectOptions;
+  const { headers, tls, ...rest } = (options[0] ?? {}) as AnyOptions &
+    UntypedOptions &
+    Pick<NodeConnectOptions, "headers" | "tls">;
   return openPeer<C, S>(url, rest, (target, protocols, maxMessageBytes) =>
     openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
   );
@@ -75,14 +72,13 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
   const socket = new WsSocket(webSocket, maxMessageBytes);
   /** The 101, or the answer in its place. */
   let response: IncomingMessage | undefined;
-  const opened = new Promise<Admitted>((resolve, reject) => {
+  const firstFrame = firstFrameOf(
+    (listen) => webSocket.once("message", (data: Buffer) => listen(data.toString())),
+    (listen) => webSocket.once("close", listen),
+  );
+  const opened = new Promise<Opened>((resolve, reject) => {
     webSocket.once("upgrade", (switching) => (response = switching));
-    webSocket.once("open", () => {
-      const { protocol } = webSocket;
-      const onFirstFrame = (listen: (frame: string) => void): void =>
-        void webSocket.once("message", (data: Buffer) => listen(data.toString()));
-      resolve(admitted(url, { socket, protocol }, onFirstFrame));
-    });
+    webSocket.once("open", () => resolve({ socket, protocol: webSocket.protocol, firstFrame }));
     webSocket.once("unexpected-response", (_request, refusal: IncomingMessage) => {
       response = refusal;
       reject(refused(url, refusal));

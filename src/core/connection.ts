@@ -1,16 +1,17 @@
 /**
  * One connection, from its first message to its end: what goes out, what comes in, and the one place where both are over.
- * A peer is the public face of one.
+ * A peer is the public face of one; or of several, one after the other, where its transport outlives what was in it.
  */
 import type { EventEmitter } from "eventemitter3";
 import { soleSlot, type Slot } from "./batch.js";
+import { exceeds } from "./codec.js";
 import type { Conventions } from "./conventions.js";
 import { Dispatcher, type Host } from "./dispatch.js";
 import { Outgoing, type Line } from "./outgoing.js";
 import type { PendingCall } from "./pending.js";
 import { Router, type Gate } from "./router.js";
 import type { Settings } from "./settings.js";
-import { newCounts, type PeerStats } from "./stats.js";
+import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { tell } from "./tell.js";
 import {
   cutReason,
@@ -18,11 +19,15 @@ import {
   type Receiver,
   type Reply,
   type SharedMessage,
+  type Ticket,
   type Transport,
 } from "./transport.js";
 
 /** What becomes of a message to many for a peer that reads too slowly. */
 export type WhenSlow = "drop" | "close";
+
+/** Makes the connection of a peer that goes on where `lost` is over. */
+export type Succeed = (lost: Connection) => void;
 
 /** What a peer sits on. */
 export class Connection implements Receiver, Line, Host, Gate {
@@ -30,7 +35,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   ended: Error | undefined;
   /** How the transport ended; `undefined` until it has. */
   closeInfo: CloseInfo | undefined;
-  readonly counts = newCounts();
+  readonly counts: Counts;
   /** What encodes streams, once one was offered here. */
   offering: Conventions | undefined;
   /** Told after `close` is emitted. */
@@ -43,18 +48,33 @@ export class Connection implements Receiver, Line, Host, Gate {
   readonly router: Router;
   /** Why nothing can be sent but answers, where that is so. */
   readonly answersOnly: Error | undefined;
+  /** Whether it waits for a socket, or for what is to be sent before everything else. */
+  isSuspended = false;
   readonly #transport: Transport;
+  readonly #succeed: Succeed;
   #conventions: Conventions | undefined;
 
-  constructor(peer: EventEmitter<any>, transport: Transport, settings: Settings) {
+  constructor(peer: EventEmitter<any>, transport: Transport, settings: Settings, succeed: Succeed, lost?: Connection) {
     this.peer = peer;
     this.settings = settings;
     this.#transport = transport;
+    this.#succeed = succeed;
     this.answersOnly = transport.answersOnly;
-    this.outgoing = new Outgoing(this, settings);
-    this.incoming = new Dispatcher(this, settings);
+    this.counts = lost?.counts ?? newCounts();
+    this.outgoing = new Outgoing(this, settings, lost?.outgoing);
+    this.incoming = new Dispatcher(this, settings, lost?.incoming);
     this.router = new Router(this, this.incoming, this.outgoing.pending, settings);
+    if (settings.owner.opensFirst === true) this.outgoing.hold();
+    if (lost !== undefined) {
+      this.isSuspended = true;
+      this.onClosed = lost.onClosed;
+    }
     transport.start(this);
+  }
+
+  /** The connection that goes on in place of this one, which is lost. */
+  successor(): Connection {
+    return new Connection(this.peer, this.#transport, this.settings, this.#succeed, this);
   }
 
   /** What stands on the core. Most connections never need it. */
@@ -95,14 +115,64 @@ export class Connection implements Receiver, Line, Host, Gate {
     // Not made in vain: an error notes the stack, which is dear.
     if (this.ended === undefined)
       this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
+    this.settings.owner.closed?.(this.peer, info);
     this.#tell("close", info);
     this.onClosed?.(info);
   }
 
-  send(text: string): boolean {
+  suspended(): void {
+    this.isSuspended = true;
+    this.#tell("suspend");
+  }
+
+  resumed(): void {
+    if (!this.outgoing.isHeld) this.#resume();
+  }
+
+  lost(error: Error): void {
+    this.#settle(error);
+    this.#succeed(this);
+    this.#tell("lost", error);
+  }
+
+  /** What was to be sent before everything else is sent. */
+  release(): void {
+    if (this.ended !== undefined) return;
+    this.outgoing.release();
+    if (this.isSuspended) this.#resume();
+  }
+
+  #resume(): void {
+    this.isSuspended = false;
+    this.#tell("resume");
+  }
+
+  send(text: string, ticket?: Ticket): boolean {
     const { maxUnsentBytes } = this.settings.limits;
     if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
-    return this.#hand(text, undefined);
+    return this.#hand(text, ticket, undefined);
+  }
+
+  /** Longest single answer, or all answers to a batch. */
+  get maxReplyBytes(): number {
+    const { maxReplyBytes } = this.settings.limits;
+    return Math.min(maxReplyBytes, this.#transport.maxMessageBytes ?? maxReplyBytes);
+  }
+
+  refusal(text: string): Error {
+    const waits = this.isSuspended || this.outgoing.isHeld;
+    const reason = waits ? "too much waits for a connection already" : "the connection is closing";
+    return this.mute ?? this.tooLong(text) ?? new Error(reason);
+  }
+
+  tooLong(text: string): Error | undefined {
+    const { maxMessageBytes: most = Infinity } = this.#transport;
+    return exceeds(text, most) ? new RangeError(`the other side takes messages of at most ${most} bytes`) : undefined;
+  }
+
+  withdraw(call: PendingCall): void {
+    this.outgoing.withdraw(call);
+    this.#transport.withdraw?.(call);
   }
 
   /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
@@ -113,7 +183,7 @@ export class Connection implements Receiver, Line, Host, Gate {
       return false;
     }
     this.counts.notificationsSent++;
-    return this.#hand(message.text, message);
+    return this.#hand(message.text, undefined, message);
   }
 
   /** What happened so far, and how full everything is. */
@@ -149,21 +219,21 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   /** Ends it from this side, with any code. */
-  end(code: number, reason: string): void {
+  end(code: number, reason: string, retryMs?: number): void {
     if (this.ended !== undefined) return;
     this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
-    this.#transport.close(code, cutReason(reason));
+    this.#transport.close(code, cutReason(reason), retryMs);
   }
 
   #slotOf(reply: Reply): Slot {
-    return soleSlot(this.settings.limits.maxReplyBytes, (text) => this.ended === undefined && reply(text));
+    return soleSlot(this.maxReplyBytes, (text) => this.ended === undefined && reply(text));
   }
 
   /** A transport that throws breaks its promise; that must not reach whoever called, or stop a loop over many peers. */
-  #hand(text: string, shared: SharedMessage | undefined): boolean {
+  #hand(text: string, ticket: Ticket | undefined, shared: SharedMessage | undefined): boolean {
     if (this.mute !== undefined) return false;
     try {
-      if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text);
+      if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text, ticket);
       return this.#transport.sendShared(shared);
     } catch (error) {
       this.report(error);
@@ -174,11 +244,16 @@ export class Connection implements Receiver, Line, Host, Gate {
   /** Settles everything. After this no call waits, no timer runs, and nothing is sent. */
   #stop(cause: Error): void {
     if (this.ended !== undefined) return;
+    this.#settle(cause);
+    this.settings.owner.ended(this.peer);
+  }
+
+  /** From here on nothing of this connection is taken or sent, whoever still holds on to it. */
+  #settle(cause: Error): void {
     this.ended = cause;
     this.outgoing.pending.failAll(cause);
     this.incoming.abortAll(cause);
     this.#conventions?.end(cause);
-    this.settings.owner.ended(this.peer);
   }
 
   #tell(event: string, ...args: unknown[]): void {

@@ -24,6 +24,8 @@ export interface Host {
   readonly usedConventions: Conventions | undefined;
   /** What encodes streams, once one was offered. */
   readonly offering: Conventions | undefined;
+  /** Longest single answer, in bytes of UTF-8. */
+  readonly maxReplyBytes: number;
   /** Hands a text to the connection; false when it will not be sent. */
   send(text: string): boolean;
   /** Takes an error that must not cross the wire. */
@@ -46,9 +48,11 @@ export class Dispatcher {
   #starting: CallContext[] | undefined;
   #added: Map<string, AnyHandler> | undefined;
 
-  constructor(host: Host, settings: Settings) {
+  /** `before`: the calls of a connection that this one goes on from, whose handlers of this peer's own stay. */
+  constructor(host: Host, settings: Settings, before?: Dispatcher) {
     this.#host = host;
     this.#settings = settings;
+    if (before !== undefined) this.#added = before.#added;
   }
 
   /** Handlers that run, notifications' included. */
@@ -147,7 +151,7 @@ export class Dispatcher {
 
   /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is; `onSent` is told, once it has left, whether it fitted. */
   reply(id: Id, text: string, slot: Slot | undefined, onSent?: (isWhole: boolean) => void): boolean {
-    const { maxReplyBytes } = this.#settings.limits;
+    const { maxReplyBytes } = this.#host;
     const fits = slot === undefined ? !exceeds(text, maxReplyBytes) : slot.fits(text);
     const reply = fits ? text : tooLarge(id, maxReplyBytes);
     if (slot !== undefined) {

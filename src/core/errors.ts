@@ -74,7 +74,10 @@ export class RpcError extends Error {
   }
 }
 
-/** No answer came in time. The call may have run. */
+/** Whether a call without an answer can have run: `"not-sent"` only when no byte of it can have been processed. */
+export type Outcome = "not-sent" | "unknown";
+
+/** No answer came in time. `outcome` says whether the call may have run. */
 export class TimeoutError extends Error {
   override readonly name: string = "TimeoutError";
   readonly code = "TIMEOUT";
@@ -82,16 +85,16 @@ export class TimeoutError extends Error {
   readonly method: string;
   /** How long the call waited, in milliseconds. */
   readonly timeoutMs: number;
+  /** `"not-sent"`: it waited for a connection all the while, and is safe to call again. `"unknown"`: it may have run, or run still. */
+  readonly outcome: Outcome;
 
-  constructor(method: string, timeoutMs: number) {
-    super(`"${method}" was not answered within ${timeoutMs} ms`);
+  constructor(method: string, timeoutMs: number, outcome: Outcome = "unknown") {
+    super(`"${method}" was not ${outcome === "unknown" ? "answered" : "sent"} within ${timeoutMs} ms`);
     this.method = method;
     this.timeoutMs = timeoutMs;
+    this.outcome = outcome;
   }
 }
-
-/** Whether a call that lost its connection can have run: `"not-sent"` only when no byte of it can have been processed. */
-export type Outcome = "not-sent" | "unknown";
 
 /** The connection ended before the answer came. `outcome` says whether the call may have run, `cause` why the connection ended. */
 export class ConnectionLostError extends Error {
@@ -105,7 +108,7 @@ export class ConnectionLostError extends Error {
   constructor(method: string, outcome: Outcome, cause: unknown) {
     super(
       outcome === "not-sent"
-        ? `"${method}" was not sent: the connection is closed`
+        ? `"${method}" was not sent: there is no connection`
         : `the connection was lost before "${method}" was answered; it may have run`,
       { cause },
     );

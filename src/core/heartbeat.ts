@@ -1,5 +1,7 @@
 /** Finding out that the other side is gone, when no packet says so. */
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
+import { expected } from "./errors.js";
+import { checkKnown, checkTimeout } from "./limits.js";
 
 /** What can be asked whether it lives. */
 export interface Pulse {
@@ -17,6 +19,25 @@ export interface HeartbeatTimes {
   readonly intervalMs: number;
   /** So long nothing is heard before the other side is given up. */
   readonly deadAfterMs: number;
+}
+
+/** The same as an option. */
+export interface HeartbeatOptions {
+  /** Default 25,000. */
+  intervalMs?: number | undefined;
+  /** Default 20,000 more than `intervalMs`. */
+  deadAfterMs?: number | undefined;
+}
+
+/** The times, unless `given` turns it off. Throws a `TypeError` that names the option, the rule and the value. */
+export function checkHeartbeat(given: HeartbeatOptions | false | undefined): HeartbeatTimes | undefined {
+  if (given === false) return undefined;
+  if (given !== undefined) checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
+  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given ?? {};
+  checkTimeout("heartbeat.intervalMs", intervalMs);
+  checkTimeout("heartbeat.deadAfterMs", deadAfterMs);
+  if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };
+  throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}, and finite`, deadAfterMs);
 }
 
 /** How many looks an interval has: a death is noticed so much of an interval late at most. */

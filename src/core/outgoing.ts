@@ -7,8 +7,10 @@ import { ConnectionLostError, expected } from "./errors.js";
 import { checkKnown, checkTimeout } from "./limits.js";
 import type { Id } from "./message.js";
 import { observed } from "./promises.js";
-import { PendingCall, PendingCalls, type Wait } from "./pending.js";
+import { PendingCall, PendingCalls, type BatchCalls, type Wait } from "./pending.js";
 import { checkHandler, type CallRecord, type Settings } from "./settings.js";
+import type { Ticket } from "./transport.js";
+import { Waiting } from "./waiting.js";
 
 /** What outgoing calls need of their connection. */
 export interface Line {
@@ -21,11 +23,23 @@ export interface Line {
   /** What encodes streams, once one was offered. */
   readonly offering: Conventions | undefined;
   /** Hands a text to the connection; false when it will not be sent. */
-  send(text: string): boolean;
+  send(text: string, ticket?: Ticket): boolean;
+  /** Why the connection did not take a text. */
+  refusal(text: string): Error;
+  /** Why it never will, because of its length. */
+  tooLong(text: string): Error | undefined;
   /** Takes an error that has no caller to go to. */
   report(error: unknown): void;
   /** A call that was sent: its caller no longer waits. */
   givenUp(call: PendingCall, reason: unknown): void;
+  /** One that was not: it is not to be sent any more. */
+  withdraw(call: PendingCall): void;
+}
+
+/** Where messages go that are not simply sent. */
+export interface Sink {
+  /** Takes an encoded message; false when it will not be sent. `ticket` is of the call, if it is one. */
+  add(text: string, ticket: Ticket | undefined): boolean;
 }
 
 const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress: 0, resetTimeoutOnProgress: 0 };
@@ -35,15 +49,47 @@ export class Outgoing {
   readonly pending: PendingCalls;
   readonly #line: Line;
   readonly #settings: Settings;
+  /** Messages that wait until `release`. */
+  #held: Waiting | undefined;
 
-  constructor(line: Line, settings: Settings) {
+  /** `before`: the calls of a connection that this one goes on from. */
+  constructor(line: Line, settings: Settings, before?: Outgoing) {
     this.#line = line;
     this.#settings = settings;
-    this.pending = new PendingCalls(line);
+    this.pending = new PendingCalls(line, before?.pending);
+  }
+
+  /** Whether messages wait until `release`. */
+  get isHeld(): boolean {
+    return this.#held !== undefined;
+  }
+
+  /** From now on messages wait, but those given to `through`. */
+  hold(): void {
+    this.#held = new Waiting();
+  }
+
+  /** Passes by what is held. */
+  get through(): Sink {
+    return { add: (text, ticket) => this.#pass(text, ticket) };
+  }
+
+  /** Sends what was held, and holds no more. */
+  release(): void {
+    const held = this.#held;
+    this.#held = undefined;
+    for (const [ticket, text] of held ?? []) {
+      if (!this.#pass(text, ticket)) this.#refused(text, ticket);
+    }
+  }
+
+  /** Takes back a call that waits. */
+  withdraw(call: PendingCall): void {
+    this.#held?.remove(call);
   }
 
   /** Calls, and promises the answer; in `batch`, when that is sent. Never throws. */
-  request(method: string, params: unknown, options?: CallOptions, batch?: OutgoingBatch): Promise<unknown> {
+  request(method: string, params: unknown, options?: CallOptions, batch?: Sink): Promise<unknown> {
     const id = this.pending.nextId();
     const { around } = this.#settings;
     if (around === undefined) return this.#call(id, method, params, options, batch);
@@ -60,21 +106,21 @@ export class Outgoing {
 
   /** Calls for a convention's sake: `around` does not see it. */
   control(method: string, params: object, options: CallOptions): Promise<unknown> {
-    return this.#call(this.pending.nextId(), method, params, options, undefined);
+    return this.#call(this.pending.nextId(), method, params, options, this.through);
   }
 
   /** Notifies, and answers whether the message was taken. Throws a `TypeError` for a message that cannot be encoded. */
-  notify(method: string, params: unknown, batch?: OutgoingBatch): boolean {
+  notify(method: string, params: unknown, batch?: Sink): boolean {
     // Also where `around` may change it: what cannot be encoded is the caller's mistake, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     this.#line.counts.notificationsSent++;
     const { around } = this.#settings;
-    if (around === undefined) return this.deliver(text, undefined, batch);
+    if (around === undefined) return this.#notify(text, batch);
     const call = this.#describe(method, params, undefined);
     let taken = this.#line.mute === undefined;
     const deliverCall = async (): Promise<void> => {
       // Once more: the params may have been changed in place.
-      taken = this.deliver(encodeNotification(method, call.params as object), undefined, batch);
+      taken = this.#notify(encodeNotification(method, call.params as object), batch);
     };
     const next = (): Promise<void> => observed(deliverCall());
     new Promise((resolve) => resolve(around(call, next))).catch((error: unknown) => this.#line.report(error));
@@ -86,12 +132,36 @@ export class Outgoing {
     return this.#line.mute !== undefined;
   }
 
-  /** Takes an encoded message, and the call that waits for its answer; false when it will not be sent. */
-  deliver(text: string, call: PendingCall | undefined, batch: OutgoingBatch | undefined): boolean {
-    if (batch !== undefined) return batch.add(text, call);
+  /** Takes an encoded message, and the ticket of a call in it; false when it will not be sent. */
+  deliver(text: string, ticket: Ticket | undefined, sink: Sink | undefined): boolean {
+    if (sink !== undefined) return sink.add(text, ticket);
+    if (this.#held === undefined) return this.#pass(text, ticket);
+    if (this.ended || this.#held.length + text.length > this.#settings.limits.maxUnsentBytes) return false;
+    this.#held.add(text, ticket);
+    return true;
+  }
+
+  #pass(text: string, ticket: Ticket | undefined): boolean {
     // Before the bytes leave: the connection may end inside send(), and then they may have been read.
-    if (call !== undefined) call.sent = true;
-    return this.#line.send(text);
+    if (ticket !== undefined) ticket.sent = true;
+    return this.#line.send(text, ticket);
+  }
+
+  #notify(text: string, sink: Sink | undefined): boolean {
+    if (this.deliver(text, undefined, sink)) return true;
+    this.#reportLong(text);
+    return false;
+  }
+
+  /** What was held is not taken after all. */
+  #refused(text: string, ticket: Ticket): void {
+    if (ticket instanceof PendingCall) this.failUnsent(ticket, text);
+    else this.#reportLong(text);
+  }
+
+  #reportLong(text: string): void {
+    const error = this.#line.tooLong(text);
+    if (error !== undefined) this.#line.report(error);
   }
 
   #describe(method: string, params: unknown, id: Id | undefined): CallRecord {
@@ -103,7 +173,7 @@ export class Outgoing {
     method: string,
     params: unknown,
     options: CallOptions | undefined,
-    batch: OutgoingBatch | undefined,
+    sink: Sink | undefined,
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const wait = options === undefined ? this.#settings.wait : this.#checkWait(options);
@@ -121,7 +191,7 @@ export class Outgoing {
       // Registered before it is sent: an in-memory peer may answer inside send().
       this.pending.add(call);
       this.#line.counts.requestsSent++;
-      if (!this.deliver(text, call, batch)) this.failUnsent(call);
+      if (!this.deliver(text, call, sink)) this.failUnsent(call, text);
     });
   }
 
@@ -133,12 +203,9 @@ export class Outgoing {
     return offering.encode(call, () => encodeRequest(id, method, params as object));
   }
 
-  /** Rejects a call that the connection did not take. */
-  failUnsent(call: PendingCall): void {
-    this.pending.fail(
-      call.id,
-      new ConnectionLostError(call.method, "not-sent", this.#line.mute ?? new Error("the connection is closing")),
-    );
+  /** Rejects a call whose text the connection did not take. */
+  failUnsent(call: PendingCall, text: string): void {
+    this.pending.fail(call.id, new ConnectionLostError(call.method, "not-sent", this.#line.refusal(text)));
   }
 
   #checkWait(options: CallOptions): Wait {
@@ -157,7 +224,7 @@ export class Outgoing {
 }
 
 /** A batch that is being collected (section 6). */
-export class OutgoingBatch {
+export class OutgoingBatch implements Sink {
   readonly #entries: { text: string; call: PendingCall | undefined }[] = [];
   readonly #out: Outgoing;
   #sent = false;
@@ -186,22 +253,39 @@ export class OutgoingBatch {
     const live = this.#entries.filter(({ call }) => call === undefined || pending.get(call.id) !== undefined);
     if (live.length === 0) return;
     const calls = new Set(live.flatMap(({ call }) => call ?? []));
-    for (const call of calls) call.sent = true;
     if (calls.size > 0) pending.openBatch(calls);
-    if (this.#out.deliver(`[${live.map(({ text }) => text).join(",")}]`, undefined, undefined)) return;
-    for (const call of calls) this.#out.failUnsent(call);
+    const batch = `[${live.map(({ text }) => text).join(",")}]`;
+    if (this.#out.deliver(batch, new BatchTicket(calls), undefined)) return;
+    for (const call of calls) this.#out.failUnsent(call, batch);
   }
 
   /** Takes an encoded message. An `around` that let the batch leave without its call is not punished for it: the call follows alone. */
-  add(text: string, call: PendingCall | undefined): boolean {
+  add(text: string, call: Ticket | undefined): boolean {
     if (this.#sent) return this.#out.deliver(text, call, undefined);
     if (this.#out.ended) return false;
-    this.#entries.push({ text, call });
+    this.#entries.push({ text, call: call as PendingCall | undefined });
     return true;
   }
 
   #checkUnsent(): void {
     if (this.#sent) throw new Error("this batch was sent already");
+  }
+}
+
+/** All calls of a batch leave together. */
+class BatchTicket implements Ticket {
+  readonly #calls: BatchCalls;
+
+  constructor(calls: BatchCalls) {
+    this.#calls = calls;
+  }
+
+  get sent(): boolean {
+    return [...this.#calls].every((call) => call.sent);
+  }
+
+  set sent(value: boolean) {
+    for (const call of this.#calls) call.sent = value;
   }
 }
 

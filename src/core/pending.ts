@@ -4,6 +4,7 @@
  */
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "./errors.js";
+import type { Ticket } from "./transport.js";
 import { brokenResponse, type ErrorMessage, type Kind, type Unchecked } from "./message.js";
 
 /** How long a call waits, and for what besides its answer. */
@@ -16,9 +17,9 @@ export interface Wait {
 }
 
 /** One call that waits for its answer. */
-export class PendingCall implements Expiring {
+export class PendingCall implements Expiring, Ticket {
   deadline = 0;
-  /** False until the transport has taken it: until then, losing the connection means `"not-sent"`. */
+  /** False until it leaves: until then, losing the connection means `"not-sent"`. */
   sent = false;
   batch: BatchCalls | undefined;
   onAbort: (() => void) | undefined;
@@ -50,23 +51,42 @@ export class PendingCall implements Expiring {
   }
 
   expire(): void {
-    this.calls.giveUp(this, new TimeoutError(this.method, this.wait.timeoutMs));
+    this.timedOut(this.wait.timeoutMs);
+  }
+
+  /** Its caller waits no more, after so long. */
+  timedOut(afterMs: number): void {
+    this.calls.giveUp(this, new TimeoutError(this.method, afterMs, this.isUnsent ? "not-sent" : "unknown"));
+  }
+
+  /** Whether it has not left, and can be kept from it: in a batch it leaves with the others. */
+  get isUnsent(): boolean {
+    return !this.sent && this.batch === undefined;
   }
 }
 
 /** The calls of one batch that still wait. Its reply is one array, so what that array leaves out will never come (section 6). */
 export type BatchCalls = Set<PendingCall>;
 
-/** All calls of one peer that wait for their answer. Its tables are made when first needed: most peers of a server never call. */
+/** What pending calls need of their connection. */
+interface CallLine {
+  /** A call that was sent: its caller no longer waits. */
+  givenUp(call: PendingCall, reason: unknown): void;
+  /** One that was not: it is not to be sent any more. */
+  withdraw(call: PendingCall): void;
+}
+
+/** All calls of one connection that wait for their answer. Its tables are made when first needed: most peers of a server never call. */
 export class PendingCalls {
   #calls: Map<number, PendingCall> | undefined;
   #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
-  readonly #line: { givenUp(call: PendingCall, reason: unknown): void };
+  readonly #line: CallLine;
 
-  /** `line.givenUp` is told of each call that was sent and whose caller no longer waits. */
-  constructor(line: { givenUp(call: PendingCall, reason: unknown): void }) {
+  /** `before`: the calls of a connection that this one goes on from; ids never repeat within a peer. */
+  constructor(line: CallLine, before?: PendingCalls) {
     this.#line = line;
+    if (before !== undefined) this.#lastId = before.#lastId;
   }
 
   /** Ids are integers from 1: an id of 0 is taken for none by some (FIELD: MCP ignores its cancel), and they never repeat within a peer. */
@@ -88,7 +108,7 @@ export class PendingCalls {
     const { timeoutMs, maxTotalTimeoutMs, signal } = call.wait;
     setDeadline(call, timeoutMs);
     if (maxTotalTimeoutMs !== Infinity) {
-      const expire = (): void => this.giveUp(call, new TimeoutError(call.method, maxTotalTimeoutMs));
+      const expire = (): void => call.timedOut(maxTotalTimeoutMs);
       call.total = { deadline: 0, expire };
       setDeadline(call.total, maxTotalTimeoutMs);
     }
@@ -145,7 +165,8 @@ export class PendingCalls {
   giveUp(call: PendingCall, reason: unknown): void {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);
-    if (call.sent) this.#line.givenUp(call, reason);
+    if (call.isUnsent) this.#line.withdraw(call);
+    else this.#line.givenUp(call, reason);
   }
 
   /** Something was heard of a call: where it asks for that, it waits anew. */

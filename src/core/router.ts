@@ -24,6 +24,8 @@ export interface Gate {
   readonly counts: Counts;
   /** Why the connection ended; `undefined` while it is open. Nothing is routed after that. */
   readonly ended: Error | undefined;
+  /** Longest answer to one message or batch, in bytes of UTF-8. */
+  readonly maxReplyBytes: number;
   send(text: string): void;
   report(error: unknown): void;
   /** Ends the connection. */
@@ -84,17 +86,17 @@ export class Router {
   }
 
   #inKind(slot: Slot | undefined): Slot {
-    return new Version1Slot((text) => this.#gate.send(text), this.#settings.limits.maxReplyBytes, slot);
+    return new Version1Slot((text) => this.#gate.send(text), this.#gate.maxReplyBytes, slot);
   }
 
   #routeBatch(members: unknown[], slot: Slot | undefined): void {
     if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
-    const { maxBatchEntries, maxReplyBytes } = this.#settings.limits;
+    const { maxBatchEntries } = this.#settings.limits;
     const isVersion1 = members.map((member) => this.#concede(member));
     const kinds = members.map(classify);
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
-    const reply = new BatchReply(maxReplyBytes, (text) => this.#reply(text, slot));
+    const reply = new BatchReply(this.#gate.maxReplyBytes, (text) => this.#reply(text, slot));
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
     for (const [i, kind] of kinds.entries()) {

@@ -6,6 +6,7 @@ import { expected } from "./errors.js";
 import { checkKnown, checkTimeout, peerLimits, type PeerLimits } from "./limits.js";
 import type { Id } from "./message.js";
 import type { Wait } from "./pending.js";
+import type { CloseInfo } from "./transport.js";
 import { isSchema, type StandardSchema } from "./schema.js";
 
 /** A handler as the core sees it. */
@@ -62,9 +63,14 @@ export interface Owner {
   failed(error: unknown, peer: unknown): void;
   /** A peer is closed; told before anybody else hears of it. */
   ended(peer: unknown): void;
+  /** Its transport has ended, after `ended`. */
+  closed?(peer: unknown, info: CloseInfo): void;
+  /** Whether calls and notifications wait, on each new connection, until `Connection.release`. */
+  readonly opensFirst?: boolean;
 }
 
-const NOBODY: Owner = { Context: CallContext, failed() {}, ended() {} };
+/** For peers of no server. */
+export const NOBODY: Owner = { Context: CallContext, failed() {}, ended() {} };
 
 /** What the layer of the features gives to the settings. */
 export interface Features {

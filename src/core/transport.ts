@@ -8,6 +8,8 @@ export interface CloseInfo {
   code: number;
   reason: string;
   error?: Error | undefined;
+  /** The other side is going away, and asks to be connected to again after a random time up to this, in milliseconds. */
+  retryMs?: number | undefined;
 }
 
 /** Takes the reply to one message or batch, once: `undefined` when none is owed. Never called when the connection ends first. */
@@ -23,11 +25,12 @@ export interface Receiver {
   closed(info: CloseInfo): void;
   /** The session lost its socket and waits for another. What is sent meanwhile waits with it. */
   suspended?(): void;
-  /** The session goes on, with nothing lost and nothing repeated. Only after `suspended`. */
+  /** Messages flow again, with nothing lost and nothing repeated since `suspended` or `lost`. */
   resumed?(): void;
   /**
    * The session is over and what was in it is lost, calls that wait and answers that are owed included; but the transport goes
-   * on, as if it were new. One that cannot tell this tells `closed`.
+   * on, as if it were new and suspended: inside this call it is started once more, by the receiver that goes on, and tells
+   * that one `resumed` when messages flow. One that cannot tell this tells `closed`.
    */
   lost?(error: Error): void;
 }
@@ -42,6 +45,12 @@ export interface Ticket {
 export interface Traffic {
   readonly received: number;
   readonly sent: number;
+}
+
+/** Of two carriers, where both or one of them counts. */
+export function addTraffic(a: Traffic | undefined, b: Traffic | undefined): Traffic | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  return { received: a.received + b.received, sent: a.sent + b.sent };
 }
 
 /**
@@ -62,8 +71,11 @@ export interface Transport {
   readonly maxMessageBytes?: number | undefined;
   /** Takes one message that goes to many peers; whoever can, writes bytes that are made once for all. Where it is missing, `send` takes the text. */
   sendShared?(message: SharedMessage): boolean;
-  /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
-  close(code?: number, reason?: string): void;
+  /**
+   * Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent.
+   * `retryMs`: the other side is told, where there is a way, to come back after a random time up to this, in milliseconds.
+   */
+  close(code?: number, reason?: string, retryMs?: number): void;
   /** Why nothing can be sent but what a `Reply` takes, where that is so: `send` is never called, and calls of this side's reject with it as their cause. */
   readonly answersOnly?: Error;
   /** Told when the last handler that ran has ended. */
@@ -129,6 +141,12 @@ export interface Socket {
   readonly open: boolean;
   /** Bytes taken by `send` that have not left yet. */
   readonly unsentBytes: number;
+  /** Asks for a sign of life, where the carrier has a way. */
+  ping?(): void;
+  /** Cuts the connection without a close, where the carrier has a way. */
+  giveUp?(reason: string): void;
+  /** When anything last came, such a sign included, by `performance.now()`; where the carrier notes it. */
+  readonly heardAt?: number;
   /** Bytes that came and went so far, where the carrier counts them. */
   readonly traffic?: Traffic | undefined;
 }

@@ -183,8 +183,8 @@ export class Streams {
     isWhole: boolean,
   ): number {
     const { settings } = this.#connection;
-    const { maxStreams, maxReplyBytes } = settings.limits;
-    const producer = new Producer(source, maxReplyBytes, (error) => this.#connection.report(error));
+    const { maxStreams } = settings.limits;
+    const producer = new Producer(source, this.#connection.maxReplyBytes, (error) => this.#connection.report(error));
     const refusal = whyUnread(context) ?? (this.#served.size >= maxStreams ? tooMany(context, maxStreams) : undefined);
     if (refusal !== undefined) {
       producer.stop(refusal.reason);
@@ -215,7 +215,7 @@ export class Streams {
 
   /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
   async #takeAll(token: number): Promise<Portion> {
-    const { maxReplyBytes } = this.#connection.settings.limits;
+    const { maxReplyBytes } = this.#connection;
     const all: string[] = [];
     for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
       const portion = await this.#take(token, Infinity);

@@ -5,9 +5,6 @@ import { member, resumedOf, sessionOf, wantsSession } from "./frames.js";
 import { PackedLink } from "./packed.js";
 import { notInTime, type Keeper, type OwnLimits } from "./session.js";
 
-/** A client that comes back offers this beside `reciproc.v1`, so that the server makes no peer before it has read `resume`. */
-export const RESUME_OFFER = "reciproc.resume";
-
 /** Who opens sockets for a client. */
 export interface SocketOwner {
   /** The socket is lost and the session waits: another is wanted, for `attach`. Told again when that one is lost too. */
@@ -39,15 +36,20 @@ export class ClientSession implements Keeper, Expiring {
   #isOverdue = false;
 
   /**
-   * `socket`: open, the server agreed to `reciproc.v1` on it, and its first frame is still to be told. `hello` is what that
-   * frame holds, where it was seen already and is one: then it is answered at once.
+   * `socket`: open, and its first frame is still to be told. `first` is what is known of the server already: that it did not
+   * agree to `reciproc.v1`, or what its hello holds, which is answered at once.
    */
-  constructor(socket: Socket, limits: OwnLimits, owner: SocketOwner, hello?: unknown) {
+  constructor(socket: Socket, limits: OwnLimits, owner: SocketOwner, first?: { hello: unknown } | "plain") {
     this.limits = limits;
     this.#owner = owner;
     this.link = new PackedLink(socket, "client", false, this);
-    if (hello !== undefined) this.hello(hello);
+    if (first === "plain") this.#flowPlainly();
+    else if (first !== undefined) this.hello(first.hello);
   }
+
+  /** Whether the server has ever said hello, and opened a session. */
+  wasGreeted = false;
+  hadSession = false;
 
   /** Whether there is a session to resume: then the next socket is to offer `RESUME_OFFER`. */
   get isResumable(): boolean {
@@ -62,13 +64,18 @@ export class ClientSession implements Keeper, Expiring {
     const handler = this.link.attach(socket);
     if (!isGreeted) {
       if (this.isResumable) this.#lose("the server knows no sessions any more");
-      this.link.flowPlainly();
-      this.#owner.flows(true);
+      this.#flowPlainly();
     }
     socket.start(handler);
   }
 
+  #flowPlainly(): void {
+    this.link.flowPlainly();
+    this.#owner.flows(true);
+  }
+
   hello(hello: unknown): void {
+    this.wasGreeted = true;
     const isOffered = wantsSession(hello);
     if (this.isResumable && isOffered) return this.#ask();
     if (this.isResumable) this.#lose("the server takes no sessions any more");
@@ -127,6 +134,7 @@ export class ClientSession implements Keeper, Expiring {
     if (opened === undefined) return this.link.breakOff("`session` breaks its rules");
     session.theirs = opened.limits;
     this.#token = opened.token;
+    this.hadSession = true;
     this.#ttlMs = opened.ttlMs;
     this.#attempt = 0;
     // At once: until then the server does not know that the token came, and the session ends with this socket.

@@ -1,5 +1,11 @@
 /** The frames of `reciproc.v1` as they are read: what comes from outside is checked here, once. `docs/PROTOCOL.md` has their meaning. */
 
+/** What a socket is closed with that is left for another: no end of the session. */
+export const LEFT = 4000;
+
+/** A client that comes back offers this beside `reciproc.v1`, so that the server makes no peer before it has read `resume`. */
+export const RESUME_OFFER = "reciproc.resume";
+
 /** What one end of a session says about itself: what it takes, and how much it keeps for replay. */
 export interface SessionLimits {
   /** Longest message it takes, in bytes of UTF-8. */
@@ -34,9 +40,11 @@ export interface ResumedFrame {
 export interface Bye {
   readonly code: number;
   readonly reason: string;
+  /** Whoever wants to come back is to do so after a random time up to this, in milliseconds. */
+  readonly retryMs?: number | undefined;
 }
 
-type Checks<T> = { [K in keyof T]: (value: unknown) => boolean };
+type Checks<T> = { [K in keyof T]-?: (value: unknown) => boolean };
 
 const LONGEST_TOKEN = 256;
 const LIMITS: Checks<SessionLimits> = { maxMessageBytes: isPositive, logFrames: isPositive, logLength: isPositive };
@@ -50,6 +58,7 @@ const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
 const BYE: Checks<Bye> = {
   code: (value) => isPositive(value) && value >= 1000 && value <= 4999,
   reason: (value) => typeof value === "string",
+  retryMs: (value) => value === undefined || isCount(value),
 };
 
 /** Each answers `undefined` when a member is missing or out of range. */
@@ -58,6 +67,32 @@ export const sessionOf = (value: unknown): SessionFrame | undefined => read(valu
 export const resumeOf = (value: unknown): ResumeFrame | undefined => read(value, RESUME);
 export const resumedOf = (value: unknown): ResumedFrame | undefined => read(value, RESUMED);
 export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
+
+/** A hello that asks for nothing more. */
+export const HELLO = '{"hello":{}}';
+/** How a hello begins, whatever members a later version gives it. No JSON-RPC message of ours begins so. */
+const HELLO_START = '{"hello":';
+const BYE_START = '{"bye":';
+
+/** Whether a frame is a hello. */
+export function isHello(frame: string): boolean {
+  return frame.startsWith(HELLO_START);
+}
+
+/** What a hello holds; `undefined` for any other frame. */
+export function helloOf(frame: string): unknown {
+  return isHello(frame) ? member(parse(frame), "hello") : undefined;
+}
+
+/** The frame that says why a server lets nobody in. */
+export function sayBye(bye: Bye): string {
+  return JSON.stringify({ bye });
+}
+
+/** Reads a server's first frame, when it is a bye. */
+export function readBye(frame: string): Bye | undefined {
+  return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
+}
 
 /** Whether a hello wants or offers a session. */
 export function wantsSession(hello: unknown): boolean {

@@ -5,17 +5,14 @@
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import type { SharedMessage, Socket, Ticket } from "../core/transport.js";
+import { Waiting } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
-import { Waiting } from "./waiting.js";
 
 /**
  * A pack this long leaves at once. Without a bound the two sides work in turns instead of side by side: an echo of 64 KiB
  * fell to half the speed of one frame a message (docs/PERFORMANCE.md).
  */
 export const PACK_LENGTH = 1024;
-
-/** While so many bytes have not left the socket, nothing more gets a number: a call that is withdrawn in time was not sent. */
-export const HIGH_WATER_BYTES = 2 ** 20;
 
 /** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
 export const DRAIN_CHECK_MS = 20;
@@ -49,6 +46,12 @@ export class Outbox implements Expiring {
   /** Whether messages may leave at all. */
   get isFlowing(): boolean {
     return this.#isFlowing;
+  }
+
+  /** What has not left: in the socket, in the open pack, and what waits behind them. While nothing flows, `held` is what counts. */
+  get unsent(): number {
+    const waiting = this.#isFlowing ? (this.#waiting?.length ?? 0) : 0;
+    return (this.socket?.unsentBytes ?? 0) + this.#pack.length + waiting;
   }
 
   /** The length of what is logged and of what waits. */
@@ -152,13 +155,16 @@ export class Outbox implements Expiring {
     this.#isOver = this.#isBlocked = true;
   }
 
-  /** Takes nothing more; sends all that is held, however full the socket is, and with a session says `bye`. */
-  end(bye: object): void {
+  /** Takes nothing more; sends all that is held, however full the socket is. `bye` follows with a session, or where it must be said. */
+  end(bye: object, mustSay: boolean): void {
     this.flush();
     this.#isOver = this.#isBlocked = true;
     clearDeadline(this, DRAIN_CHECK_MS);
     const { session, socket } = this;
-    if (session === undefined) return;
+    if (session === undefined) {
+      if (mustSay && this.packs) this.say(bye);
+      return;
+    }
     while (session.next <= session.log.last) socket!.send(session.log.at(session.next++));
     for (const [ticket, text] of this.#waiting ?? []) ticket.sent = socket!.send(`[${text}]`);
     this.say(bye);
@@ -219,7 +225,8 @@ export class Outbox implements Expiring {
     const { socket } = this;
     if (socket === undefined || !this.#isFlowing) return;
     if (session.owesEarly) this.ack();
-    while (session.next <= session.log.last && socket.unsentBytes < HIGH_WATER_BYTES) {
+    const { highWaterBytes } = this.#keeper!.limits;
+    while (session.next <= session.log.last && socket.unsentBytes < highWaterBytes) {
       socket.send(session.log.at(session.next++));
     }
     this.#checkRoom(session);
@@ -227,7 +234,7 @@ export class Outbox implements Expiring {
 
   /** Blocks when a full log waits for an ack, or a full socket for its bytes to leave. */
   #checkRoom({ log }: Session): void {
-    const isFull = this.socket!.unsentBytes >= HIGH_WATER_BYTES;
+    const isFull = this.socket!.unsentBytes >= this.#keeper!.limits.highWaterBytes;
     if (!isFull && !log.isFull) return;
     this.#isBlocked = true;
     clearDeadline(this, DRAIN_CHECK_MS);

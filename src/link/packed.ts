@@ -7,36 +7,26 @@
  * With a `Keeper` the link may have a session, and then it outlives its sockets. Without one, or where the other side wants
  * none, nothing is counted, and the link ends with its socket.
  */
-import type {
-  CloseInfo,
-  Receiver,
-  SharedMessage,
-  Socket,
-  SocketHandler,
-  Ticket,
-  Traffic,
-  Transport,
+import {
+  addTraffic,
+  type CloseInfo,
+  type Receiver,
+  type SharedMessage,
+  type Socket,
+  type SocketHandler,
+  type Ticket,
+  type Traffic,
+  type Transport,
 } from "../core/transport.js";
-import { byeOf, isCount, member, parse, type Bye, type SessionLimits } from "./frames.js";
+import { byeOf, HELLO, isCount, isHello, LEFT, member, parse, type SessionLimits } from "./frames.js";
 import { Outbox } from "./outbox.js";
-import { isFinal, Session, type Keeper } from "./session.js";
-
-export type { Bye } from "./frames.js";
-export { PACK_LENGTH } from "./outbox.js";
+import { isFinal, lossOf, Session, type Keeper } from "./session.js";
 
 /** The subprotocol's name. */
 export const PROTOCOL = "reciproc.v1";
 
 /** What a pack adds to a message that travels alone. */
 export const PACK_OVERHEAD_BYTES = 2;
-
-/** What a socket is closed with that is left for another: no end of the session. */
-export const LEFT = 4000;
-
-const HELLO = '{"hello":{}}';
-/** How a hello begins, whatever members a later version gives it. No JSON-RPC message of ours begins so. */
-const HELLO_START = '{"hello":';
-const BYE_START = '{"bye":';
 
 /**
  * How the other side's frames are read. `"unsettled"`: its hello may still come. `"resuming"`: its `resumed` must come.
@@ -54,6 +44,8 @@ export class PackedLink implements Transport {
   #receiver!: Receiver;
   #startFirst: (() => void) | undefined;
   #incoming: Incoming = "unsettled";
+  /** What went over the sockets before the present one. */
+  #past: Traffic | undefined;
   /** Whether the receiver was told that the session is suspended. */
   #isSuspended = false;
   /** Why it is over, when that is known before its socket is closed. */
@@ -82,8 +74,9 @@ export class PackedLink implements Transport {
     return this.#out.unsent;
   }
 
+  /** Of all sockets. */
   get traffic(): Traffic | undefined {
-    return this.#out.socket?.traffic;
+    return addTraffic(this.#past, this.#out.socket?.traffic);
   }
 
   /** Who said hello is one of us, or speaks as we do. */
@@ -113,14 +106,14 @@ export class PackedLink implements Transport {
     return this.#out.session?.maxMessageBytes;
   }
 
-  close(code = 1000, reason = ""): void {
+  close(code = 1000, reason = "", retryMs?: number): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#keeper?.drop();
     const { socket } = this.#out;
     this.#incoming = "over";
     if (socket !== undefined && this.#out.isFlowing) {
-      this.#out.end({ bye: { code, reason } });
+      this.#out.end({ bye: { code, reason, retryMs } }, retryMs !== undefined);
       socket.close(code, reason);
     } else {
       // Nobody is there to be told.
@@ -174,9 +167,20 @@ export class PackedLink implements Transport {
     this.#lose({ code: 1006, reason });
   }
 
-  /** Asks for a sign of life, where the other side knows how to give one. */
+  /** When anything last came, by `performance.now()`, where the socket notes it. */
+  get heardAt(): number | undefined {
+    return this.#out.socket?.heardAt;
+  }
+
+  /** Whether the other side can be asked for a sign of life. */
+  get canPing(): boolean {
+    return this.#out.packs || this.#out.socket?.ping !== undefined;
+  }
+
+  /** Asks for one, where that can be done. */
   ping(): void {
-    if (!this.#out.packs || !this.#out.isFlowing) return;
+    if (!this.#out.isFlowing) return;
+    if (!this.#out.packs) return this.#out.socket?.ping?.();
     if (this.session?.owes) this.#out.ack();
     this.#out.say({ ping: 1 });
   }
@@ -195,7 +199,7 @@ export class PackedLink implements Transport {
   greet(hello = HELLO): void {
     this.#out.socket?.send(hello);
     this.#out.packs = true;
-    this.#out.flow();
+    this.#flow();
   }
 
   /** Begins a session by a frame behind which what this end sends is counted. `theirs`: the other side's limits, when they are known. */
@@ -206,7 +210,7 @@ export class PackedLink implements Transport {
     const session = new Session(this.#keeper!.limits);
     if (theirs !== undefined) session.theirs = theirs;
     this.#out.session = session;
-    this.#out.flow();
+    this.#flow();
   }
 
   /** Asks to go on with the session, and sends nothing until `resume`. */
@@ -220,17 +224,12 @@ export class PackedLink implements Transport {
     this.session!.rewind(received);
     this.#incoming = "packed";
     this.#out.packs = true;
-    if (this.#isSuspended) {
-      this.#isSuspended = false;
-      this.#receiver.resumed?.();
-    }
-    this.#out.flow();
+    this.#flow();
   }
 
   /** The session is over, and a fresh connection begins on the present socket. */
   renew(reason: string): void {
     this.#out.forget();
-    this.#isSuspended = false;
     if (this.#incoming === "resuming") this.#incoming = "packed";
     if (this.#receiver.lost === undefined) this.breakOff(reason, 1000);
     else this.#receiver.lost(new Error(reason));
@@ -238,13 +237,14 @@ export class PackedLink implements Transport {
 
   /** Lets messages leave plainly: whoever is at the present socket knows nothing else. */
   flowPlainly(): void {
-    this.#out.flow();
+    this.#incoming = "plain";
+    this.#flow();
   }
 
   /** The session is over. Where there is a socket, its end tells so; otherwise it is told soon, and not inside this call. */
-  expire(code: number, reason: string): void {
+  expire(code: number, reason: string, error?: Error): void {
     if (this.hasSocket) return this.breakOff(reason, code);
-    const info = { code, reason };
+    const info = { code, reason, error };
     this.#end = info;
     this.#keeper!.drop();
     queueMicrotask(() => {
@@ -293,7 +293,9 @@ export class PackedLink implements Transport {
 
   #takePack(messages: unknown[], length: number): void {
     if (this.session?.takes(length)) this.#out.ack();
-    for (const message of messages) this.#receiver.dispatch(message);
+    // One that is lost while it takes these hands over to another, and they are not for that one.
+    const receiver = this.#receiver;
+    for (const message of messages) receiver.dispatch(message);
   }
 
   /** What a returning client may be told; anything else would belong to no session. */
@@ -329,10 +331,8 @@ export class PackedLink implements Transport {
 
   /** The other side ends it by will; its close follows. */
   #farewell(bye: unknown): void {
-    if (this.session === undefined) return;
-    const { code, reason } = byeOf(bye) ?? { code: 1000, reason: "" };
     this.#incoming = "over";
-    this.#end = { code, reason };
+    this.#end = byeOf(bye) ?? { code: 1000, reason: "" };
     this.#keeper!.drop();
   }
 
@@ -345,22 +345,38 @@ export class PackedLink implements Transport {
   /** Leaves the socket without a word: what it still brings is not read. */
   #leave(reason: string): void {
     const { socket } = this.#out;
-    this.#out.socket = undefined;
+    this.#drop();
     socket?.close(LEFT, reason);
+  }
+
+  #drop(): void {
+    this.#past = this.traffic;
+    this.#out.socket = undefined;
   }
 
   /** The socket is closed. */
   #lose(info: CloseInfo): void {
-    this.#out.socket = undefined;
+    this.#drop();
     if (this.#isClosed) return this.#tellEnd(info);
     this.#out.halt();
     const isOver = this.#end !== undefined || isFinal(info.code) || this.#keeper?.suspend() !== true;
     if (isOver) return this.#finish(this.#end ?? info);
-    if (!this.#isSuspended) {
-      this.#isSuspended = true;
-      this.#receiver.suspended?.();
-    }
+    this.#suspend();
     if (!this.#isClosed) this.#keeper?.suspended();
+  }
+
+  #suspend(): void {
+    if (this.#isSuspended) return;
+    this.#isSuspended = true;
+    this.#receiver.suspended?.();
+  }
+
+  /** Lets messages leave: first what the other side has not, and what the receiver sends when it hears of it behind that. */
+  #flow(): void {
+    this.#out.flow();
+    if (!this.#isSuspended) return;
+    this.#isSuspended = false;
+    this.#receiver.resumed?.();
   }
 
   /** It is over, for good or, where the keeper says so, until another socket comes. */
@@ -368,8 +384,11 @@ export class PackedLink implements Transport {
     this.#keeper?.drop();
     this.#out.forget();
     this.#end = undefined;
-    this.#isSuspended = false;
-    if (this.#receiver.lost !== undefined && this.#keeper?.over(info)) return this.#receiver.lost(lossOf(info));
+    if (this.#receiver.lost !== undefined && this.#keeper?.over(info)) {
+      this.#suspend();
+      if (!this.#isClosed) this.#receiver.lost(lossOf(info));
+      return;
+    }
     this.#isClosed = true;
     this.#tellEnd(info);
   }
@@ -378,24 +397,4 @@ export class PackedLink implements Transport {
     this.#out.shut();
     this.#receiver.closed(info);
   }
-}
-
-/** The end of a session as an error. */
-function lossOf({ code, reason, error }: CloseInfo): Error {
-  return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
-}
-
-/** Whether a frame is a hello. */
-export function isHello(frame: string): boolean {
-  return frame.startsWith(HELLO_START);
-}
-
-/** The frame that says why a server lets nobody in. */
-export function sayBye(bye: Bye): string {
-  return JSON.stringify({ bye });
-}
-
-/** Reads a server's first frame, when it is a bye. */
-export function readBye(frame: string): Bye | undefined {
-  return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
 }

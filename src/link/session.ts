@@ -2,6 +2,7 @@
  * One end of a session of `reciproc.v1`: what it sent and what it received, by number, while sockets come and go beneath it.
  * `docs/PROTOCOL.md` has the rules. Both roles share this; what they do differently is behind `Keeper`.
  */
+import type { PeerLimits } from "../core/limits.js";
 import type { CloseInfo } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import { Log } from "./log.js";
@@ -10,10 +11,23 @@ import { Log } from "./log.js";
 export interface OwnLimits extends SessionLimits {
   /** Most that may wait for its number, as `Waiting.length` counts it. */
   readonly waitingLength: number;
+  /** While so many bytes have not left the socket, nothing more gets a number: a call that is withdrawn in time was not sent. */
+  readonly highWaterBytes: number;
 }
 
-/** How much a session keeps, unless its owner says otherwise. */
-export const SESSION_DEFAULTS = { logFrames: 4096, logLength: 4 * 2 ** 20, waitingLength: 4 * 2 ** 20 };
+const LOG_FRAMES = 4096;
+const MOST_HIGH_WATER_BYTES = 2 ** 20;
+
+/** What an end of a session keeps and takes, by the limits of its peer. What waits and what has not left stay below `maxUnsentBytes` together. */
+export function ownLimits({ maxMessageBytes, maxUnsentBytes }: PeerLimits): OwnLimits {
+  return {
+    maxMessageBytes,
+    logFrames: LOG_FRAMES,
+    logLength: maxUnsentBytes,
+    waitingLength: Math.ceil(maxUnsentBytes / 2),
+    highWaterBytes: Math.min(Math.ceil(maxUnsentBytes / 4), MOST_HIGH_WATER_BYTES),
+  };
+}
 
 /** Owing an ack for so much, an end sends it beside its own data: the other side's log stays short. */
 const EARLY_FRAMES = 64;
@@ -126,4 +140,9 @@ export function isFinal(code: number): boolean {
 /** Why a session without a socket is over. */
 export function notInTime(ttlMs: number): string {
   return `the session was not resumed within ${ttlMs} ms`;
+}
+
+/** The end of a session as an error. */
+export function lossOf({ code, reason, error }: CloseInfo): Error {
+  return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
 }

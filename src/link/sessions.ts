@@ -1,8 +1,8 @@
 /** The server's half of all sessions: gives tokens, finds the session of a client that returns, and bounds those that wait. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
-import { limitsOf, member, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
-import { isHello, LEFT, PackedLink } from "./packed.js";
+import { isHello, LEFT, limitsOf, member, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
+import { PackedLink } from "./packed.js";
 import { notInTime, type Keeper, type OwnLimits } from "./session.js";
 
 /** How a server keeps sessions. */
@@ -18,10 +18,9 @@ export interface SessionsOptions {
   readonly maxSuspendedPerPrincipal: number;
   /** Most that all suspended sessions hold together, in UTF-16 code units; beyond it the one that holds most ends. */
   readonly maxHeldLength: number;
+  /** Told when a session goes on over another socket. */
+  resumed?(): void;
 }
-
-/** What a server keeps, unless told otherwise. */
-export const SESSIONS_DEFAULTS = { ttlMs: 60_000, maxSuspendedPerPrincipal: 16, maxHeldLength: 64 * 2 ** 20 };
 
 const DEAF: SocketHandler = { frame() {}, closed() {} };
 const GREETING = '{"hello":{"session":true}}';
@@ -34,6 +33,8 @@ export class Sessions {
   /** Those without a socket, in the order they lost it. */
   readonly #suspended = new Set<ServerSession>();
   readonly #byPrincipal = new Map<string, Set<ServerSession>>();
+  /** Sockets of which it is not known yet whose they are. */
+  readonly #arrivals = new Set<Arrival>();
   #held = 0;
 
   constructor(options: SessionsOptions) {
@@ -70,7 +71,19 @@ export class Sessions {
    */
   admit(socket: Socket, principal: string | undefined, patienceMs: number, welcome: (link: PackedLink) => void): void {
     socket.send(GREETING);
-    socket.start(new Arrival(this, socket, principal, patienceMs, welcome));
+    const arrival = new Arrival(this, socket, principal, patienceMs, welcome);
+    this.#arrivals.add(arrival);
+    socket.start(arrival);
+  }
+
+  /** An arrival is one no longer. */
+  settled(arrival: Arrival): void {
+    this.#arrivals.delete(arrival);
+  }
+
+  /** Closes the sockets of whoever has not said yet whether it returns. */
+  shut(code: number, reason: string): void {
+    for (const arrival of this.#arrivals) arrival.close(code, reason);
   }
 
   /** The session that a token resumes, for that principal. */
@@ -225,8 +238,10 @@ class ServerSession implements Keeper, Expiring {
     const handler = this.link.attach(socket);
     this.#sessions.release(this);
     if (hash === this.#successor) this.acked();
+    const { options } = this.#sessions;
     this.link.say({ resumed: { token: this.#nextToken(), received: this.link.session!.ack() } });
     this.link.resume(received);
+    options.resumed?.();
     return handler;
   }
 
@@ -274,12 +289,12 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   closed(info: CloseInfo): void {
-    clearDeadline(this, this.#patienceMs);
+    this.#settle();
     this.#next?.closed(info);
   }
 
   expire(): void {
-    this.#close(LEFT, "neither `resume` nor a hello came in time");
+    this.close(LEFT, "neither `resume` nor a hello came in time");
   }
 
   #begin(hello: string): void {
@@ -291,11 +306,11 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #resume(resume: ResumeFrame | undefined): void {
-    if (resume === undefined || this.#isRefused) return this.#close(1002, "neither `resume` nor a hello");
+    if (resume === undefined || this.#isRefused) return this.close(1002, "neither `resume` nor a hello");
     const hash = this.#sessions.options.hash(resume.token);
     const session = this.#sessions.find(hash, this.#principal);
     if (session === undefined) return this.#refuse();
-    if (!session.isNewest(resume.attempt)) return this.#close(LEFT, "a later attempt came before this one");
+    if (!session.isNewest(resume.attempt)) return this.close(LEFT, "a later attempt came before this one");
     if (!session.link.session!.covers(resume.received)) {
       session.link.expire(1002, "`received` is no count of the frames sent");
       return this.#refuse();
@@ -310,13 +325,18 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   /** Closes the socket; nothing more of it is read. */
-  #close(code: number, reason: string): void {
+  close(code: number, reason: string): void {
     this.#pass(DEAF);
     this.#socket.close(code, reason);
   }
 
   #pass(next: SocketHandler): void {
-    clearDeadline(this, this.#patienceMs);
+    this.#settle();
     this.#next = next;
+  }
+
+  #settle(): void {
+    clearDeadline(this, this.#patienceMs);
+    this.#sessions.settled(this);
   }
 }

@@ -24,13 +24,25 @@ export interface Caller<R extends Contract<R>> {
 const NOT_METHODS = new Set<string | symbol>(["then", "toJSON", "toString", "valueOf"]);
 
 /** The `remote` of a caller. */
-export function remoteOf(
-  call: (method: string, params: unknown, options: CallOptions | undefined) => Promise<unknown>,
-): any {
+export function remoteOf(call: (method: string, params?: unknown, options?: CallOptions) => Promise<unknown>): any {
   return new Proxy(Object.freeze({}), {
     get(_target, method) {
       if (typeof method === "symbol" || NOT_METHODS.has(method)) return undefined;
       return (params: unknown, options?: CallOptions) => call(method, params, options);
     },
   });
+}
+
+/** What takes calls and notifications untyped. */
+interface Calls {
+  request(method: string, params?: unknown, options?: CallOptions): Promise<any>;
+  notify(method: string, params?: unknown): boolean;
+}
+
+/** A caller over them. */
+export function callerOf<R extends Contract<R>>(calls: Calls): Caller<R> {
+  const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
+    calls.request(method, params, options);
+  const notify = (method: string, params?: unknown): boolean => calls.notify(method, params);
+  return { remote: remoteOf(request), request, notify };
 }

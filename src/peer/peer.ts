@@ -27,7 +27,7 @@ import { OutgoingBatch } from "../core/outgoing.js";
 import { checkHandler, Settings } from "../core/settings.js";
 import type { PeerStats } from "../core/stats.js";
 import type { CloseInfo, SharedMessage, Transport } from "../core/transport.js";
-import { remoteOf, type Caller } from "./caller.js";
+import { callerOf, remoteOf, type Caller } from "./caller.js";
 import { settingsOf } from "./settings.js";
 
 /** What a handler is told about its call. Its members survive destructuring. */
@@ -51,11 +51,15 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
 export type PeerEvents = {
   /** The connection ended, and every call is settled. */
   close(info: CloseInfo): void;
-  /** The session lost its socket and waits for another. Never on a plain link. */
+  /** The connection lost its socket, and another is tried. What is sent meanwhile waits. Not where the loss is the end: that is `close`. */
   suspend(): void;
-  /** The session goes on. Never on a plain link. */
+  /** Messages flow again. Unless `lost` came in between, nothing was lost and nothing came twice. */
   resume(): void;
-  /** A session ended and what was in it is over. Never on a plain link. */
+  /**
+   * What was in the connection is over, though the peer goes on: calls that waited are rejected, with their `outcome`, the
+   * handlers that ran are aborted, streams have ended, and the other side has forgotten this peer. What notifications were not
+   * delivered is not known. Only between `suspend` and `resume`.
+   */
   lost(error: Error): void;
   /** A notification came that nobody handles. */
   notification(method: string, params: unknown): void;
@@ -123,8 +127,21 @@ export type AnyPeer = Peer<any, any, any>;
 /** Sends what goes to many peers; whether it was taken. For the server. */
 export let sendShared: (peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow) => boolean;
 
+/** A new connection, on which calls and notifications wait for those that its application makes first. */
+export interface ConnectionOpening {
+  /** Passes by whatever waits. */
+  readonly caller: Caller<any>;
+  /** Lets go what waits. */
+  release(): void;
+  /** Whether the connection is lost or closed. */
+  isOver(): boolean;
+}
+
+/** What opens the connection that a peer has now. For `connect`. */
+export let openingOf: (peer: AnyPeer) => ConnectionOpening;
+
 /** Closes with any code, 1001 and 1008 included. For the server. */
-export let endPeer: (peer: AnyPeer, code: number, reason: string) => void;
+export let endPeer: (peer: AnyPeer, code: number, reason: string, retryMs?: number) => void;
 
 /** How full a peer's tables are. For tests that assert emptiness, and for the server. */
 export let inspect: (peer: AnyPeer) => {
@@ -149,7 +166,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 {
   /** The application's own data about this peer; on a server, what `authenticate` answered. Never sent. */
   data!: D;
-  readonly #connection: Connection;
+  #connection: Connection;
   #id: string | undefined;
   #remote: Remote<R> | undefined;
   #closed: Promise<CloseInfo> | undefined;
@@ -159,7 +176,12 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     super();
     const settings: unknown = options;
     if (typeof transport?.start !== "function") throw expected("transport", "a Transport, with `start`", transport);
-    this.#connection = new Connection(this, transport, settings instanceof Settings ? settings : settingsOf(options));
+    const checked = settings instanceof Settings ? settings : settingsOf(options);
+    this.#connection = new Connection(this, transport, checked, Peer.#succeed);
+  }
+
+  static #succeed(this: void, lost: Connection): void {
+    (lost.peer as Peer).#connection = lost.successor();
   }
 
   /** A random name for this peer; made when first read, never sent. */
@@ -167,9 +189,10 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return (this.#id ??= nanoid());
   }
 
-  /** `"open"` until either side closes. `"suspended"`: a session waits for a new socket; never on a plain link. */
+  /** `"open"`: messages flow. `"suspended"`: between the events `suspend` and `resume`. `"closed"`: for good. */
   get state(): "open" | "suspended" | "closed" {
-    return this.#connection.ended === undefined ? "open" : "closed";
+    if (this.#connection.ended !== undefined) return "closed";
+    return this.#connection.isSuspended ? "suspended" : "open";
   }
 
   /** Resolves when the connection has ended, with how. Never rejects. */
@@ -227,13 +250,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
   batch(): Batch<R> {
     const batch = new OutgoingBatch(this.#connection.outgoing);
-    return {
-      remote: remoteOf((method, params, options) => batch.request(method, params, options)),
-      request: (method: string, params?: unknown, options?: CallOptions) =>
-        batch.request(method, params, options) as Promise<any>,
-      notify: (method: string, params?: unknown) => batch.notify(method, params),
-      send: () => batch.send(),
-    };
+    return { ...callerOf<R>(batch), send: () => batch.send() };
   }
 
   /**
@@ -271,7 +288,17 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   static {
     sendShared = (peer, message, whenSlow) => peer.#connection.sendShared(message, whenSlow);
-    endPeer = (peer, code, reason) => peer.#connection.end(code, reason);
+    endPeer = (peer, code, reason, retryMs) => peer.#connection.end(code, reason, retryMs);
+    openingOf = (peer) => {
+      const connection = peer.#connection;
+      const { outgoing } = connection;
+      const { through } = outgoing;
+      const caller = callerOf({
+        request: (method, params, options) => outgoing.request(method, params, options, through),
+        notify: (method, params) => outgoing.notify(method, params, through),
+      });
+      return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
+    };
     inspect = (peer) => {
       const { outgoing, incoming, counts, usedConventions } = peer.#connection;
       return {

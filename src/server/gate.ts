@@ -8,7 +8,8 @@ import type { Duplex } from "node:stream";
 import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { cutReason } from "../core/transport.js";
-import { PROTOCOL, sayBye } from "../link/packed.js";
+import { sayBye } from "../link/frames.js";
+import { PROTOCOL } from "../link/packed.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import type { GateSettings } from "./options.js";
 import {
@@ -31,6 +32,8 @@ export interface GateOwner {
   readonly answersPings?: boolean;
   /** Whether a client that offers subprotocols is refused when none of them is chosen. */
   readonly wantsAgreement?: boolean;
+  /** How many besides the connections take a place of `limits.maxConnections` from whoever asks. */
+  waiting?(request: IncomingMessage): number;
   /** Chooses the subprotocol among those a client offers; `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /** Takes a connection that was let in. `data` is what `authenticate` answered, `protocol` the subprotocol, empty for none. */
@@ -133,7 +136,7 @@ export class Gate {
     if (this.#isShut) return { status: 503, reason: "the server is closing" };
     if (checksPath && !this.#servesPath(request))
       return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
-    if (this.#connections >= limits.maxConnections)
+    if (this.#connections + (this.#owner.waiting?.(request) ?? 0) >= limits.maxConnections)
       return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
     return undefined;
   }

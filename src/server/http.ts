@@ -73,6 +73,14 @@ export class Posts {
     }
   }
 
+  /** Resolves when every response has left, or `timeoutMs` are over. Never rejects. */
+  async drain(timeoutMs: number): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise((resolve) => (timer = setTimeout(resolve, timeoutMs)));
+    await Promise.race([late, Promise.all([...this.#open.keys()].map(({ closed }) => closed))]);
+    clearTimeout(timer);
+  }
+
   /** Resolves when every response has left. A client that does not take its own is cut after 5 seconds. Never rejects. */
   async close(): Promise<void> {
     const open = [...this.#open.keys()];

@@ -8,9 +8,18 @@ export interface ServerLimits extends PeerLimits {
   maxConnections: number;
   /** How long `authenticate` may take, in milliseconds; then HTTP 503. A POST's body must be there as soon; else HTTP 408. Default 10,000; `Infinity` waits for ever. */
   handshakeTimeoutMs: number;
+  /** Most sessions of one `principal` that wait for their client; beyond them the oldest ends. Default 16; `Infinity` turns it off. */
+  maxSuspendedPerPrincipal: number;
+  /** Most that all sessions which wait hold together for their clients, in UTF-16 code units (bytes, for ASCII); beyond it the one that holds most ends. Default 64 Mi. */
+  maxSuspendedBytes: number;
 }
 
-const DEFAULTS = { maxConnections: 10_000, handshakeTimeoutMs: 10_000 };
+const DEFAULTS = {
+  maxConnections: 10_000,
+  handshakeTimeoutMs: 10_000,
+  maxSuspendedPerPrincipal: 16,
+  maxSuspendedBytes: 64 * 2 ** 20,
+};
 
 /** Splits given limits into the server's own, checked, and those of its peers. */
 export function serverLimits(given: Partial<ServerLimits> = {}): {
@@ -18,6 +27,7 @@ export function serverLimits(given: Partial<ServerLimits> = {}): {
   peers: Partial<PeerLimits>;
 } {
   if (typeof given !== "object" || given === null) throw expected("limits", "an object", given);
-  const { maxConnections, handshakeTimeoutMs, ...peers } = given;
-  return { own: mergeLimits(DEFAULTS, { maxConnections, handshakeTimeoutMs } as Partial<typeof DEFAULTS>), peers };
+  const { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes, ...peers } = given;
+  const own = { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes };
+  return { own: mergeLimits(DEFAULTS, own as Partial<typeof DEFAULTS>), peers };
 }

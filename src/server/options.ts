@@ -3,8 +3,8 @@ import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
-import type { HeartbeatTimes } from "../core/heartbeat.js";
-import { checkKnown, checkTimeout } from "../core/limits.js";
+import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../core/heartbeat.js";
+import { checkKnown } from "../core/limits.js";
 import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
@@ -17,6 +17,11 @@ export interface Authentication<D> {
    * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
    */
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
+  /**
+   * Names who it is that `authenticate` let in: a client that returns is given its session only if its name is the same. A
+   * throw, and what is no string, refuse with 401. Default: whoever is let in and has the session's token, which is secret.
+   */
+  principal?: ((data: D) => string) | undefined;
 }
 
 /** Where a server listens, how it speaks and whom it lets in. Exactly one of `port`, `server` and `noServer` is given. */
@@ -46,7 +51,12 @@ export interface GateOptions {
    * Asks each peer that said nothing for `intervalMs` for a sign of life (a WebSocket ping), and cuts it when none has come by
    * `deadAfterMs`. Default 25,000 and 45,000 ms; `false` never asks, and a peer whose cable is pulled stays for ever.
    */
-  heartbeat?: { intervalMs?: number | undefined; deadAfterMs?: number | undefined } | false | undefined;
+  heartbeat?: HeartbeatOptions | false | undefined;
+  /**
+   * How long a peer waits for its client to come back after it lost its socket, in milliseconds; until then it is suspended
+   * and nothing is lost. Default `{ ttlMs: 60_000 }`; `false` ends every peer with its socket. Over `reciproc.v1` only.
+   */
+  session?: { ttlMs?: number | undefined } | false | undefined;
 }
 
 /** Where a gate listens and whom it lets in, after checking. */
@@ -64,11 +74,15 @@ export interface CheckedOptions {
   readonly gate: GateSettings;
   readonly link: "packed" | "plain";
   readonly heartbeat: HeartbeatTimes | undefined;
+  /** How long a session lasts without a socket; `undefined` for none. */
+  readonly sessionTtlMs: number | undefined;
   /** What goes to every peer. */
   readonly peer: AnyOptions;
   /** The dialects that a client may choose among by subprotocol; the first is for who chooses none. Empty for the default. */
   readonly dialects: readonly Dialect[];
 }
+
+const SESSION_TTL_MS = 60_000;
 
 const KNOWN = {
   port: 0,
@@ -81,12 +95,17 @@ const KNOWN = {
   origins: 0,
   hosts: 0,
   heartbeat: 0,
+  session: 0,
+  principal: 0,
   ...PEER_OPTIONS,
 };
 
 /** Throws a `TypeError` that names the option, the rule and the value. */
 export function checkOptions(
-  options: GateOptions & { authenticate?: Authenticate; dialect?: unknown } & Omit<AnyOptions, "limits" | "dialect">,
+  options: GateOptions & { authenticate?: Authenticate; principal?: unknown; dialect?: unknown } & Omit<
+      AnyOptions,
+      "limits" | "dialect"
+    >,
 ): CheckedOptions {
   checkKnown("options", options, KNOWN);
   const {
@@ -101,6 +120,8 @@ export function checkOptions(
     hosts,
     limits,
     heartbeat,
+    session,
+    principal,
     dialect,
     ...peer
   } = options;
@@ -114,14 +135,13 @@ export function checkOptions(
       host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
       server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
       path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
-      // Not by truthiness: a null by mistake must not open the door to everybody.
-      authenticate:
-        authenticate === undefined ? undefined : (checkHandler("authenticate", authenticate) as Authenticate),
+      authenticate: admission(authenticate, principal),
       origins: checkOrigins(origins),
       hosts: checkHosts(hosts),
       limits: split.own,
     },
     heartbeat: checkHeartbeat(heartbeat),
+    sessionTtlMs: link === "plain" ? undefined : checkSession(session),
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
     peer: { ...peer, limits: split.peers },
     // Each is checked where the settings of its peers are made.
@@ -129,14 +149,37 @@ export function checkOptions(
   };
 }
 
-function checkHeartbeat(given: GateOptions["heartbeat"]): HeartbeatTimes | undefined {
-  if (given === false) return undefined;
-  if (given !== undefined) checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
-  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given ?? {};
-  checkTimeout("heartbeat.intervalMs", intervalMs);
-  checkTimeout("heartbeat.deadAfterMs", deadAfterMs);
-  if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };
-  throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}, and finite`, deadAfterMs);
+/** Who was let in. */
+export interface Admission {
+  /** What `authenticate` answered. */
+  readonly data: unknown;
+  readonly principal: string | undefined;
+}
+
+/** `authenticate` that answers an `Admission`. */
+function admission(authenticate: unknown, principal: unknown): Authenticate | undefined {
+  // Not by truthiness: a null by mistake must not open the door to everybody.
+  if (authenticate === undefined) {
+    if (principal === undefined) return undefined;
+    throw new TypeError("`principal` names who `authenticate` lets in, and goes with it only");
+  }
+  const judge = checkHandler("authenticate", authenticate);
+  const name = principal === undefined ? undefined : checkHandler("principal", principal);
+  return async (request): Promise<Admission | null> => {
+    const data = await judge(request);
+    if (data === null || data === undefined || data === false) return null;
+    const named = name?.(data);
+    if (name !== undefined && typeof named !== "string") throw expected("principal", "a function to a string", named);
+    return { data, principal: named as string | undefined };
+  };
+}
+
+function checkSession(session: GateOptions["session"]): number | undefined {
+  if (session === false) return undefined;
+  if (session !== undefined) checkKnown("session", session, { ttlMs: 0 });
+  const { ttlMs = SESSION_TTL_MS } = session ?? {};
+  if (Number.isSafeInteger(ttlMs) && ttlMs > 0) return ttlMs;
+  throw expected("session.ttlMs", "a whole number from 1", ttlMs);
 }
 
 function check<T>(name: string, rule: string, value: T, holds: (value: NonNullable<T>) => boolean): T {

@@ -1,5 +1,7 @@
 /** A server: many peers that share their handlers, and what is sent to many at once. Who gets in is the gate's to say. */
 import { EventEmitter } from "eventemitter3";
+import { nanoid } from "nanoid";
+import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
@@ -10,7 +12,10 @@ import type { Dialect } from "../core/dialect.js";
 import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
 import { tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
+import { RESUME_OFFER } from "../link/frames.js";
 import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL } from "../link/packed.js";
+import { ownLimits } from "../link/session.js";
+import { Sessions } from "../link/sessions.js";
 import { plain } from "../link/plain.js";
 import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer/peer.js";
 import { settingsOf } from "../peer/settings.js";
@@ -18,7 +23,9 @@ import { WsSocket } from "../sockets/ws.js";
 import { Gate } from "./gate.js";
 import { Posts } from "./http.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
-import { checkOptions, type Authentication, type GateOptions } from "./options.js";
+import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
+import { checkOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
+import { Tally, type ServerStats } from "./stats.js";
 import type { Refusal } from "./upgrade.js";
 
 /** What a server's handler is told about its call. */
@@ -33,7 +40,7 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
 
 /** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
-  (undefined extends D ? { authenticate?: Authentication<D>["authenticate"] | undefined } : Authentication<D>) &
+  (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
   Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
     /**
      * How cancels and progress are spelled, as for a peer. Of several, the subprotocol that a client offers chooses (`mcp`
@@ -44,7 +51,7 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = Gate
 
 /** What a server emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
-  /** Somebody connected; emitted before the peer's first message is dispatched. Not for `accept`, which answers its peer. */
+  /** Somebody connected; emitted before the peer's first message is dispatched. Not for `accept`, which answers its peer, nor when a session goes on: that is the peer's `resume`. */
   peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
   /** An upgrade or a POST was refused. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
@@ -72,16 +79,22 @@ export class Server<
   readonly #gate: Gate;
   readonly #posts: Posts;
   readonly #heartbeat: HeartbeatTimes | undefined;
+  readonly #sessions: Sessions | undefined;
+  /** How long a client that says it returns has to say whose session it resumes. */
+  readonly #patienceMs: number;
+  readonly #tally = new Tally();
+  #drained: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
   /** Use `serve`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, D>) {
     super();
-    const checked = checkOptions(options as never);
+    const checked = checkOptions(options);
     const owner: Owner = {
       Context: contextOf(this),
       failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
+      closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
     };
     this.#settings = settingsOf({ ...checked.peer, dialect: checked.dialects[0] }, owner);
     for (const dialect of checked.dialects) {
@@ -92,24 +105,42 @@ export class Server<
     this.peers = groupOf(() => this.#peers);
     const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
     const { maxMessageBytes } = this.#settings.limits;
+    const { limits } = checked.gate;
+    this.#patienceMs = limits.handshakeTimeoutMs;
+    if (checked.sessionTtlMs !== undefined) {
+      this.#sessions = new Sessions({
+        limits: ownLimits(this.#settings.limits),
+        ttlMs: checked.sessionTtlMs,
+        makeToken: () => nanoid(TOKEN_LENGTH),
+        hash: (token) => createHash("sha256").update(token).digest("base64"),
+        maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
+        maxHeldLength: limits.maxSuspendedBytes,
+        resumed: () => this.#tally.resumed(),
+      });
+    }
     const both = {
-      refused: (refusal: Refusal, request: IncomingMessage) =>
-        tell(this, "refuse", [refusal, request], (error) => this.#report(error)),
+      refused: (refusal: Refusal, request: IncomingMessage) => {
+        this.#tally.refused(refusal);
+        tell(this, "refuse", [refusal, request], (error) => this.#report(error));
+      },
       failed: (error: unknown) => this.#report(error),
     };
     this.#gate = new Gate(checked.gate, {
       ...both,
       maxFrameBytes: maxMessageBytes + PACK_OVERHEAD_BYTES,
       answersPings: true,
+      // Who returns takes the place that its session keeps.
+      waiting: (request) => (returns(request) ? 0 : (this.#sessions?.suspended ?? 0)),
       chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
-      admit: (webSocket, data, request, protocol) => this.#welcome(webSocket, data as D, request, protocol),
+      admit: (webSocket, data, request, protocol) =>
+        this.#welcome(webSocket, data as Admission | undefined, request, protocol),
       request: (request, response) => this.#posts.handle(request, response, true),
     });
     this.#posts = new Posts(this.#gate, {
       ...both,
       maxMessageBytes,
-      handshakeTimeoutMs: checked.gate.limits.handshakeTimeoutMs,
-      accept: (transport, data) => this.#receive(transport, data as D),
+      handshakeTimeoutMs: limits.handshakeTimeoutMs,
+      accept: (transport, data) => this.#receive(transport, (data as Admission | undefined)?.data as D),
     });
   }
 
@@ -149,6 +180,33 @@ export class Server<
     this.#posts.handle(request, response, false);
   }
 
+  /** What happened on this server so far, and how full it is. Looks at every peer once, and costs nothing else. */
+  stats(): ServerStats {
+    return this.#tally.sum({
+      peers: this.#peers.size,
+      suspended: this.#sessions?.suspended ?? 0,
+      suspendedBytes: this.#sessions?.held ?? 0,
+      topics: this.#topics.size,
+    });
+  }
+
+  /**
+   * Goes away without hurting anybody: refuses whoever comes (503), closes each peer with 1001 when nothing of it runs, some at
+   * a time, tells its client when to come back, and then does what `close` does. What still runs after `timeoutMs` is closed
+   * all the same. Rejects with a `TypeError` for bad options, and then does nothing; a second call waits for the first.
+   */
+  async drain(options?: DrainOptions): Promise<void> {
+    const checked = checkDrain(options);
+    await (this.#drained ??= this.#drain(checked));
+  }
+
+  async #drain(options: ReturnType<typeof checkDrain>): Promise<void> {
+    this.#gate.shut();
+    this.#sessions?.shut(1001, CLOSING);
+    await Promise.all([drainPeers(this.#peers, CLOSING, options), this.#posts.drain(options.timeoutMs)]);
+    await this.close();
+  }
+
   /**
    * Stops taking connections, closes every peer with 1001, and resolves when all are gone and, with `port`, the HTTP server
    * has stopped. A peer that does not answer the close is cut after 5 seconds. Never rejects; a second call waits for the first.
@@ -171,6 +229,7 @@ export class Server<
     // The settings stand for the options they were made of; a server's context has more than a peer's.
     const peer = new Peer<L, R, D>(transport, settings as never);
     peer.data = data;
+    this.#tally.opened(peer);
     return peer;
   }
 
@@ -188,15 +247,28 @@ export class Server<
       : "a topic takes peers of its own server only";
   }
 
-  #welcome(webSocket: WebSocket, data: D, request: IncomingMessage, protocol: string): void {
+  #welcome(webSocket: WebSocket, who: Admission | undefined, request: IncomingMessage, protocol: string): void {
+    const socket = this.#watched(webSocket, request);
+    const settings = this.#settingsFor(request);
+    const accept = (link: Transport): void => {
+      const peer = this.#accept(link, who?.data as D, settings);
+      tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
+    };
+    const sessions = this.#sessions;
+    if (protocol !== PROTOCOL) accept(plain(socket));
+    else if (sessions === undefined) accept(new PackedLink(socket, "server"));
+    else if (returns(request)) sessions.admit(socket, who?.principal, this.#patienceMs, accept);
+    else accept(sessions.link(socket, who?.principal));
+  }
+
+  /** The socket of a WebSocket, which is asked for signs of life. */
+  #watched(webSocket: WebSocket, request: IncomingMessage): WsSocket {
     const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
     if (this.#heartbeat !== undefined) {
       const heartbeat = new Heartbeat(socket, this.#heartbeat);
       webSocket.once("close", () => heartbeat.stop());
     }
-    const link = protocol === PROTOCOL ? new PackedLink(socket, "server") : plain(socket);
-    const peer = this.#accept(link, data, this.#settingsFor(request));
-    tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
+    return socket;
   }
 
   /** By the first dialect that a client offers, also where it gets a link of ours and not that subprotocol. */
@@ -217,6 +289,7 @@ export class Server<
 
   async #shutDown(): Promise<void> {
     this.#gate.shut();
+    this.#sessions?.shut(1001, CLOSING);
     this.#posts.shut(1001, CLOSING);
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, 1001, CLOSING);
@@ -226,6 +299,13 @@ export class Server<
 }
 
 const CLOSING = "the server is closing";
+/** 132 random bits. */
+const TOKEN_LENGTH = 22;
+
+/** Whether a client says that it has a session to resume. */
+function returns({ headers }: IncomingMessage): boolean {
+  return headers["sec-websocket-protocol"]?.split(",").some((offered) => offered.trim() === RESUME_OFFER) === true;
+}
 
 /** The `context` of a server's calls. */
 function contextOf(server: unknown): typeof CallContext {

@@ -15,13 +15,14 @@ const MAY_IMPORT: Record<string, string[]> = {
   sockets: ["core"],
   bridge: ["core"],
   peer: ["core", "features"],
+  client: ["core", "features", "link", "sockets", "peer"],
   server: ["core", "features", "link", "sockets", "peer"],
-  "": ["core", "features", "link", "sockets", "peer", "server"],
-  cli: ["core", "features", "link", "sockets", "peer", "server", "bridge", ""],
+  "": ["core", "features", "link", "sockets", "peer", "client", "server"],
+  cli: ["core", "features", "link", "sockets", "peer", "client", "server", "bridge", ""],
 };
 
 /** Folders whose files run everywhere: no Node, no `ws`. */
-const EVERYWHERE = new Set(["core", "features", "link", "peer"]);
+const EVERYWHERE = new Set(["core", "features", "link", "peer", "client"]);
 
 /** One import: a file relative to src/, or a package by its name. A type import is gone at run time. */
 interface Import {

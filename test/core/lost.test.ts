@@ -50,7 +50,7 @@ describe("a request on a closed peer", () => {
     const error = await rejection(raw.peer.request("m"));
     expect(error).toBeInstanceOf(ConnectionLostError);
     expect(error).toMatchObject({ outcome: "not-sent", cause: { message: cause } });
-    expect(error.message).toBe('"m" was not sent: the connection is closed');
+    expect(error.message).toBe('"m" was not sent: there is no connection');
     expect(raw.sent).toEqual([]);
     expectEmpty(raw.peer);
   });

@@ -16,7 +16,7 @@ describe("server.close()", () => {
         ask: (_params, { peer }) => peer.request("never"),
       },
     });
-    const client = await connect(server.url, { methods: { never: () => new Promise(() => {}) } });
+    const client = await connect(server.url, { reconnect: false, methods: { never: () => new Promise(() => {}) } });
     const asked = rejection(client.request("ask"));
     const slow = rejection(client.request("slow"));
     using other = await stranger(server.url);

@@ -79,7 +79,7 @@ describe("serve's options", () => {
     const error = await rejection(serve({ port: 0, origin: "*" } as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
-      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, " +
+      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, " +
         "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
     );
   });

@@ -210,7 +210,7 @@ describe("a message longer than limits.maxMessageBytes", () => {
   it("closes that peer with 1009 and no other", async () => {
     await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods: { here: () => true } });
     await using other = await connect(server.url);
-    const client = await connect(server.url);
+    const client = await connect(server.url, { reconnect: false });
     expect(await rejection(client.request("here", ["x".repeat(1000)]))).toMatchObject({ outcome: "unknown" });
     expect(await client.closed).toMatchObject({ code: 1009 });
     expect(await other.request("here")).toBe(true);

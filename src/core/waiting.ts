@@ -1,5 +1,5 @@
-/** The messages that wait for their place in a numbered frame: while the session has no socket, or the socket or the log is full. */
-import type { Ticket } from "../core/transport.js";
+/** Messages that wait to be sent, and can be taken back until then. */
+import type { Ticket } from "./transport.js";
 
 /** What a message that waits costs besides its text: many small ones must not be cheap. */
 export const WAITING_COST = 64;

@@ -1,0 +1,184 @@
+/** Opening a connection: the offer, the time it may take, and the server's first frame, which says whether it lets us in. */
+import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { ConnectError, expected } from "../core/errors.js";
+import type { Socket } from "../core/transport.js";
+import { helloOf, readBye } from "../link/frames.js";
+import { PROTOCOL } from "../link/packed.js";
+import { textOf } from "../sockets/inbox.js";
+import { standardSocket, type StandardWebSocket } from "../sockets/standard.js";
+
+/** A connection that has opened. */
+export interface Opened {
+  readonly socket: Socket;
+  /** The subprotocol that was agreed; empty for none. */
+  readonly protocol: string;
+  /** The first frame that comes; its socket keeps that as well. Rejects when none does before the end. */
+  readonly firstFrame: Promise<string>;
+}
+
+/** One that has also been waited for the server's first frame. */
+export interface Admitted extends Opened {
+  /** What that holds, where it is a hello; `undefined` where it is none, or did not come in time. */
+  readonly hello: unknown;
+}
+
+/** A connection under way. */
+export interface Opening {
+  /** Resolves when it is open, rejects with a `ConnectError`. */
+  readonly opened: Promise<Opened>;
+  /** Whether it failed for what may be the subprotocol alone: some servers refuse any, or do not answer the offer. */
+  readonly offerMayBeWhy: () => boolean;
+  /** Gives up. */
+  readonly abandon: () => void;
+}
+
+/** Opens a connection that offers `protocols`. */
+export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => Opening;
+
+/** A server that knows `reciproc.v1` speaks first, in the same flight as its 101; one that agreed to what it does not know may say nothing. */
+const FIRST_FRAME_WAIT_MS = 250;
+
+/** One try to connect, of a client that knows where to. */
+export class Dial {
+  readonly url: URL;
+  readonly #offer: readonly string[];
+  readonly #timeoutMs: number;
+  readonly #open: (protocols: string[]) => Opening;
+  /** The opening that is under way, or was last. */
+  #opening: Opening | undefined;
+  #isLate = false;
+
+  /** `open` is given the subprotocols to offer: `offer`, or none. */
+  constructor(url: URL, offer: readonly string[], timeoutMs: number, open: (protocols: string[]) => Opening) {
+    this.url = url;
+    this.#offer = offer;
+    this.#timeoutMs = timeoutMs;
+    this.#open = open;
+  }
+
+  /**
+   * Connects with the offer, and once more without it when that may be why it failed; both within `timeoutMs`. `isKnown`: the
+   * server has said hello before. Then it is not tried without the offer, and its hello is waited for. Rejects with `ConnectError`.
+   */
+  async connect(isKnown: boolean): Promise<Admitted> {
+    const admitted = this.#connect(isKnown);
+    if (this.#timeoutMs === Infinity) return admitted;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<never>((_resolve, reject) => {
+      const giveUp = (): void => {
+        this.#isLate = true;
+        reject(new ConnectError(publicUrl(this.url), `not open within ${this.#timeoutMs} ms`));
+        this.abandon();
+      };
+      timer = setTimeout(giveUp, Math.min(this.#timeoutMs, LONGEST_DELAY_MS));
+    });
+    try {
+      return await Promise.race([admitted, late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Gives up what is under way. */
+  abandon(): void {
+    this.#opening?.abandon();
+  }
+
+  async #connect(isKnown: boolean): Promise<Admitted> {
+    const [...offer] = this.#offer;
+    const first = (this.#opening = this.#open(offer));
+    try {
+      return await admit(this.url, await first.opened, isKnown);
+    } catch (error) {
+      // One that opened and was then refused is still open here; for any other this does nothing.
+      first.abandon();
+      if (this.#isLate || isKnown || offer.length === 0 || !first.offerMayBeWhy()) throw error;
+      this.#opening = this.#open([]);
+      return { ...(await this.#opening.opened), hello: undefined };
+    }
+  }
+}
+
+/** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
+async function admit(url: URL, opened: Opened, isKnown: boolean): Promise<Admitted> {
+  if (opened.protocol !== PROTOCOL) return { ...opened, hello: undefined };
+  const frame = await (isKnown ? opened.firstFrame : soon(opened.firstFrame));
+  const bye = frame === undefined ? undefined : readBye(frame);
+  if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
+  const cause = new Error(`the server said ${frame}`);
+  // 4401 is HTTP's 401, told to a browser that cannot see it.
+  throw new ConnectError(publicUrl(url), bye.reason, { status: bye.code - 4000, cause });
+}
+
+/** The frame, unless it does not come soon, or at all. */
+async function soon(frame: Promise<string>): Promise<string | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), FIRST_FRAME_WAIT_MS);
+  });
+  try {
+    return await Promise.race([frame.catch(() => undefined), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The first frame that `listen` tells of, unless the end comes before it. */
+export function firstFrameOf(
+  onFrame: (listen: (frame: string) => void) => void,
+  onEnd: (listen: (code: number) => void) => void,
+): Promise<string> {
+  const frame = new Promise<string>((resolve, reject) => {
+    onFrame(resolve);
+    onEnd((code) => reject(new Error(`closed with ${code} before its first frame`)));
+  });
+  // Most connections are not asked for it.
+  frame.catch(() => {});
+  return frame;
+}
+
+/** Accepts what a WebSocket does: ws, wss, http and https, in a page also relative to it. Throws a `TypeError` for anything else. */
+export function webSocketUrl(url: string | URL): URL {
+  const base = (globalThis as { location?: { href: string } }).location?.href;
+  if (!URL.canParse(url, base)) throw expected("url", "a ws: or wss: address", url);
+  const target = new URL(url, base);
+  target.protocol = target.protocol.replace("http", "ws");
+  target.hash = "";
+  if (target.protocol !== "ws:" && target.protocol !== "wss:") {
+    // Without what may be secret in it.
+    throw expected("url", "a ws: or wss: address", target.protocol);
+  }
+  return target;
+}
+
+/** An address without what may be secret in it: user, password and query. */
+export function publicUrl({ protocol, host, pathname }: URL): string {
+  return `${protocol}//${host}${pathname}`;
+}
+
+/** Opens the runtime's own WebSocket. Throws a `TypeError` where there is none. */
+export const openStandard: Open = (url, protocols, maxMessageBytes) => {
+  const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
+  if (WebSocket === undefined) {
+    throw new TypeError('this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"');
+  }
+  const webSocket = new WebSocket(url.href, protocols);
+  const socket = standardSocket(webSocket, maxMessageBytes);
+  const firstFrame = firstFrameOf(
+    (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
+    (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),
+  );
+  let wasOpen = false;
+  const opened = new Promise<Opened>((resolve, reject) => {
+    webSocket.addEventListener("open", () => {
+      wasOpen = true;
+      resolve({ socket, protocol: webSocket.protocol, firstFrame });
+    });
+    // After a failure "error" comes first and says nothing, "close" follows; after "open" this is too late to matter.
+    webSocket.addEventListener("close", ({ code }) => {
+      const reason = "the WebSocket failed, and browsers do not tell a page why";
+      reject(new ConnectError(publicUrl(url), reason, { cause: new Error(`closed with ${code}`) }));
+    });
+  });
+  return { opened, offerMayBeWhy: () => !wasOpen, abandon: () => webSocket.close() };
+};

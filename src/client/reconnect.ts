@@ -1,0 +1,185 @@
+/** Brings a client a socket when it has lost one, for as long as somebody wants it. */
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { ConnectError } from "../core/errors.js";
+import type { HeartbeatTimes } from "../core/heartbeat.js";
+import { tell } from "../core/tell.js";
+import type { CloseInfo } from "../core/transport.js";
+import { Backoff } from "../link/backoff.js";
+import type { ClientSession, SocketOwner } from "../link/client.js";
+import { LEFT } from "../link/frames.js";
+import type { Caller } from "../peer/caller.js";
+import { openingOf, type AnyPeer } from "../peer/peer.js";
+import type { Admitted, Dial } from "./open.js";
+import { onWake, Watch } from "./watch.js";
+
+/** Says how to begin again: what the other side must hear before anything else. */
+export type OnOpen = (server: Caller<any>) => unknown;
+
+/** How a client comes back. */
+export interface ReconnectPlan {
+  readonly onOpen: OnOpen | undefined;
+  /** Whether it does also where there is no session, and nothing says how to begin again. */
+  readonly isForced: boolean;
+  readonly heartbeat: HeartbeatTimes | undefined;
+  /** How long an open connection may take until messages flow on it, in milliseconds. */
+  readonly openTimeoutMs: number;
+  /** Where to connect to, with what is to be offered now. */
+  dial(isResumable: boolean): Dial;
+}
+
+/** A status by which a server says that it will not have this client. */
+const REFUSALS = new Set<number | undefined>([401, 403]);
+
+/** Whether a try failed for good. */
+export function isRefusal(error: unknown): error is ConnectError {
+  return error instanceof ConnectError && REFUSALS.has(error.status);
+}
+
+/** Sends what the other side must hear first, and then whatever waits. Rejects as `onOpen` does. */
+export async function greet(peer: AnyPeer, onOpen: OnOpen, opening = openingOf(peer)): Promise<void> {
+  await onOpen(opening.caller);
+  opening.release();
+}
+
+/** Owns the sockets of one client. */
+export class Reconnector implements SocketOwner, Expiring {
+  deadline = 0;
+  readonly #plan: ReconnectPlan;
+  readonly #backoff = new Backoff();
+  #session!: ClientSession;
+  #peer!: AnyPeer;
+  #watch: Watch | undefined;
+  #ignoreWake: (() => void) | undefined;
+  /** Whether the connection is the one that `connect` opened. */
+  #isFirst = true;
+  /** The try that is under way. */
+  #dial: Dial | undefined;
+  /** How long the next is put off; `undefined` when none is due. */
+  #delayMs: number | undefined;
+  /** Gives up a socket on which nothing begins to flow. */
+  readonly #patience: Expiring = {
+    deadline: 0,
+    expire: () => this.#session.link.abandon(`messages did not flow within ${this.#plan.openTimeoutMs} ms`),
+  };
+  #isOver = false;
+
+  constructor(plan: ReconnectPlan) {
+    this.#plan = plan;
+  }
+
+  /** From now on it looks after this client, which is connected. */
+  begin(session: ClientSession, peer: AnyPeer): void {
+    this.#session = session;
+    this.#peer = peer;
+    this.#backoff.opened();
+    const { heartbeat } = this.#plan;
+    if (heartbeat !== undefined) {
+      this.#watch = new Watch(session.link, heartbeat);
+      this.#watch.start();
+    }
+    this.#ignoreWake = onWake(() => this.#woke());
+    void peer.closed.then(() => this.#stop());
+  }
+
+  suspended(): void {
+    this.#down();
+    this.#retry();
+  }
+
+  flows(isFresh: boolean): void {
+    clearDeadline(this.#patience, this.#plan.openTimeoutMs);
+    this.#watch?.start();
+    if (this.#isFirst) return;
+    this.#backoff.opened();
+    const { onOpen } = this.#plan;
+    if (isFresh && onOpen !== undefined) void this.#greetAgain(onOpen);
+  }
+
+  over({ code, retryMs }: CloseInfo): boolean {
+    this.#down();
+    if (this.#isOver || isMeant(code) || !this.#comesBack) return false;
+    this.#retry(retryMs);
+    return true;
+  }
+
+  /** Time to try. */
+  expire(): void {
+    this.#delayMs = undefined;
+    void this.#try();
+  }
+
+  get #comesBack(): boolean {
+    const { isForced, onOpen } = this.#plan;
+    return isForced || onOpen !== undefined || this.#session.hadSession;
+  }
+
+  #down(): void {
+    this.#isFirst = false;
+    this.#watch?.stop();
+    clearDeadline(this.#patience, this.#plan.openTimeoutMs);
+  }
+
+  /** Tries when it is time to; `windowMs`: at any time up to then. */
+  #retry(windowMs?: number): void {
+    if (this.#isOver || this.#dial !== undefined || this.#delayMs !== undefined) return;
+    this.#delayMs = windowMs === undefined ? this.#backoff.nextDelayMs() : Math.random() * windowMs;
+    setDeadline(this, this.#delayMs);
+  }
+
+  async #try(): Promise<void> {
+    const dial = (this.#dial = this.#plan.dial(this.#session.isResumable));
+    try {
+      const admitted = await dial.connect(this.#session.wasGreeted);
+      this.#dial = undefined;
+      this.#use(admitted);
+    } catch (error) {
+      this.#dial = undefined;
+      if (this.#isOver) return;
+      if (isRefusal(error)) this.#refused(error);
+      else this.#retry();
+    }
+  }
+
+  #use({ socket, hello }: Admitted): void {
+    if (this.#isOver) return socket.close(LEFT, "nobody waits for it");
+    setDeadline(this.#patience, this.#plan.openTimeoutMs);
+    this.#session.attach(socket, hello !== undefined);
+  }
+
+  /** The server will not have it any more. */
+  #refused(error: ConnectError): void {
+    this.#session.link.expire(4000 + error.status!, error.message, error);
+  }
+
+  async #greetAgain(onOpen: OnOpen): Promise<void> {
+    const opening = openingOf(this.#peer);
+    try {
+      await greet(this.#peer, onOpen, opening);
+    } catch (error) {
+      // Of what was lost meanwhile another has begun.
+      if (opening.isOver()) return;
+      tell(this.#peer, "error", [error]);
+      this.#session.link.breakOff("`onOpen` failed", LEFT);
+    }
+  }
+
+  #woke(): void {
+    this.#watch?.doubt();
+    if (this.#delayMs === undefined) return;
+    clearDeadline(this, this.#delayMs);
+    this.expire();
+  }
+
+  #stop(): void {
+    this.#isOver = true;
+    this.#down();
+    this.#ignoreWake?.();
+    if (this.#delayMs !== undefined) clearDeadline(this, this.#delayMs);
+    this.#dial?.abandon();
+  }
+}
+
+/** Whether an end was meant for good: closed by will, or refused. */
+function isMeant(code: number): boolean {
+  return code === 1000 || (code >= 4400 && code < 4500);
+}

@@ -1,0 +1,94 @@
+/** Whether a client's connection still lives: by its heartbeat, and at once when the machine or the page wakes up. */
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { Heartbeat, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
+import type { PackedLink } from "../link/packed.js";
+
+/** How long a connection that is doubted has to show that it lives. */
+const DOUBT_MS = 5_000;
+
+/** Looks after the link of one client, while it has a socket on which messages flow. */
+export class Watch implements Pulse, Expiring {
+  deadline = 0;
+  readonly #link: PackedLink;
+  readonly #times: HeartbeatTimes;
+  #heartbeat: Heartbeat | undefined;
+  /** How many frames had come when this was looked at last, and when that was, where the socket does not note it. */
+  #heard = -1;
+  #heardAt = 0;
+  /** When the doubt began that is to be answered. */
+  #doubtedAt = 0;
+
+  constructor(link: PackedLink, times: HeartbeatTimes) {
+    this.#link = link;
+    this.#times = times;
+  }
+
+  /** Messages flow. */
+  start(): void {
+    this.stop();
+    if (this.#link.canPing) this.#heartbeat = new Heartbeat(this, this.#times);
+  }
+
+  /** The socket is lost, or left. */
+  stop(): void {
+    this.#heartbeat?.stop();
+    this.#heartbeat = undefined;
+    clearDeadline(this, DOUBT_MS);
+  }
+
+  /** Something happened after which a connection may be dead and not know it: asks, and waits a little. That time passed alone kills nobody. */
+  doubt(): void {
+    if (this.#heartbeat === undefined) return;
+    clearDeadline(this, DOUBT_MS);
+    // What has come and was not looked at yet is no answer.
+    this.#doubtedAt = Math.max(this.heardAt, performance.now());
+    this.ping();
+    setDeadline(this, DOUBT_MS);
+  }
+
+  get heardAt(): number {
+    const { heardAt, heard } = this.#link;
+    if (heardAt !== undefined) return heardAt;
+    if (heard !== this.#heard) {
+      this.#heard = heard;
+      this.#heardAt = performance.now();
+    }
+    return this.#heardAt;
+  }
+
+  ping(): void {
+    this.#link.ping();
+  }
+
+  giveUp(reason: string): void {
+    this.#link.abandon(reason);
+  }
+
+  /** The doubt is over. */
+  expire(): void {
+    if (this.heardAt <= this.#doubtedAt) this.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
+  }
+}
+
+/** The part of a page that is listened to. */
+interface Events {
+  addEventListener?(type: string, listener: () => void): void;
+  removeEventListener?(type: string, listener: () => void): void;
+}
+
+/** Calls `woke` when the network comes back, or the page is shown again. Answers the undo. In other runtimes nothing of the kind is told. */
+export function onWake(woke: () => void): () => void {
+  const page = globalThis as Events & { document?: Events & { visibilityState?: string } };
+  const shown = (): void => {
+    if (page.document?.visibilityState !== "hidden") woke();
+  };
+  const sources: [Events | undefined, string, () => void][] = [
+    [page, "online", woke],
+    [page, "pageshow", woke],
+    [page.document, "visibilitychange", shown],
+  ];
+  for (const [source, type, listener] of sources) source?.addEventListener?.(type, listener);
+  return () => {
+    for (const [source, type, listener] of sources) source?.removeEventListener?.(type, listener);
+  };
+}

@@ -1,0 +1,52 @@
+/** Going away without hurting anybody: who is idle leaves first, who is busy may finish, and all are told when to come back. */
+import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { checkKnown, checkTimeout } from "../core/limits.js";
+import { endPeer, inspect, type AnyPeer } from "../peer/peer.js";
+
+/** How a server goes away. */
+export interface DrainOptions {
+  /** How long what runs may go on, in milliseconds; then it is closed all the same. Default 30,000. */
+  timeoutMs?: number | undefined;
+  /** Over how long the clients spread their return, in milliseconds. Default 5,000. Told over `reciproc.v1`; others have a habit of their own. */
+  retryMs?: number | undefined;
+}
+
+/** So often some are let go. */
+const STEP_MS = 25;
+/** So many steps it takes to let go all that are idle. */
+const STEPS = 40;
+const LEAST_A_STEP = 10;
+
+/** Throws a `TypeError` that names the option, the rule and the value. */
+export function checkDrain(options: DrainOptions = {}): Required<{ timeoutMs: number; retryMs: number }> {
+  checkKnown("options", options, { timeoutMs: 0, retryMs: 0 });
+  const { timeoutMs = 30_000, retryMs = 5_000 } = options;
+  return {
+    timeoutMs: Math.min(checkTimeout("timeoutMs", timeoutMs), LONGEST_DELAY_MS),
+    retryMs: Math.ceil(checkTimeout("retryMs", retryMs)),
+  };
+}
+
+/**
+ * Closes `peers`, which no more are added to, with 1001: some at a time, so that they do not all come back at once, each when
+ * nothing of it runs, or when `timeoutMs` are over. Resolves when none is left to close.
+ */
+export async function drainPeers(
+  peers: ReadonlySet<AnyPeer>,
+  reason: string,
+  { timeoutMs, retryMs }: { timeoutMs: number; retryMs: number },
+): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  const aStep = Math.max(LEAST_A_STEP, Math.ceil(peers.size / STEPS));
+  while (peers.size > 0) {
+    const isLate = performance.now() >= deadline;
+    let left = aStep;
+    for (const peer of peers) {
+      if (left === 0) break;
+      if (!isLate && inspect(peer).running > 0) continue;
+      left--;
+      endPeer(peer, 1001, reason, retryMs);
+    }
+    if (peers.size > 0) await new Promise((resolve) => setTimeout(resolve, STEP_MS));
+  }
+}
