@@ -68,11 +68,13 @@ describe("$/enumerator/abort", () => {
     expect(raw.errors).toEqual([]);
   });
 
-  it("before the first reply takes the call for cancelled", async () => {
+  it.each([undefined, mcp])("is ignored before the first reply has told the token", async (dialect) => {
     const source = new Fed();
-    const raw = tailing(source);
-    expect(await answersTo(raw, request(1, "tail"), abort(1))).toEqual([failure(1, -32800, "Request cancelled")]);
-    expect(source.returned).toBe(1);
+    const raw = tailing(source, { dialect });
+    expect(await answersTo(raw, request(1, "tail"), abort(1))).toEqual([]);
+    source.give(1).finish();
+    await turn();
+    expect(raw.messages()).toEqual([result(1, { values: [1] })]);
     expectEmpty(raw.peer);
   });
 
