@@ -39,6 +39,46 @@ export interface Verdict {
   answers: { name: string; answer: Answer }[];
 }
 
+/** A document of the editor. */
+export type DocumentName = "welcome.css" | "server.json";
+
+/**
+ * A change to a whole document, as CodeMirror's `ChangeSet` writes it: a number keeps that many characters, an array takes
+ * away as many as its first member says and puts its other members there, as lines.
+ */
+export type Change = (number | [number, ...string[]])[];
+
+/** A change, and the page that made it: by that name the page knows its own when they come back, in their order. */
+export interface Update {
+  page: string;
+  change: Change;
+}
+
+/** A selection: where it began, and where the caret is. Both are offsets in UTF-16 units, as JavaScript counts. */
+export interface Selection {
+  anchor: number;
+  head: number;
+}
+
+/** Where somebody is in the editor. */
+export interface Caret extends Selection {
+  id: string;
+  document: DocumentName;
+}
+
+/** A point in a document's life: which life, because a server that starts anew begins another, and after how many changes. */
+export interface Moment {
+  life: string;
+  version: number;
+}
+
+/** What is needed to begin with a document, or to go on with it. */
+export interface Opened extends Moment {
+  /** The whole text; or, for a page that has it, what changed since. */
+  content: { text: string } | { updates: Update[] };
+  carets: Caret[];
+}
+
 /** What a newcomer needs to catch up. */
 export interface Welcome {
   you: string;
@@ -63,6 +103,12 @@ export interface ServerApi {
   react(params: { emoji: string }): void;
   /** Asks everybody else; answers when all have answered or the time is up. */
   clear(): Verdict;
+  /** Opens a document, or goes on with it after a break. From then on what happens in the editor is pushed. */
+  open(params: { document: DocumentName; since?: Moment | undefined }): Opened;
+  /** Makes changes that follow on `version`. Whoever was quicker comes first: the server moves the rest to where it belongs. */
+  edit(params: { document: DocumentName; version: number; page: string; changes: Change[] }): void;
+  /** Tells where this person is, in the document as it was at `version`. */
+  point(params: Selection & { document: DocumentName; version: number }): void;
 }
 
 /** What each page serves. */
@@ -78,6 +124,10 @@ export interface ClientApi {
   said(params: Line): void;
   reacted(params: Profile & { emoji: string }): void;
   decided(params: Verdict): void;
+  /** Somebody made changes that follow on `version`; it may have been this page. */
+  edited(params: { document: DocumentName; version: number; by: string; updates: Update[] }): void;
+  /** Where somebody else is now. */
+  pointed(params: Caret): void;
   /** Once a second: the messages of that second, and everybody's newest round trip. */
   stats(params: { perSecond: number; roundTrips: { id: string; ms: number }[] }): void;
 }

@@ -1,6 +1,6 @@
 /** What the server accepts. Any Standard Schema would do (zod, valibot, arktype); one made by hand is this small. */
 import type { Params, SchemaResult, StandardSchema } from "reciproc";
-import type { Profile, ServerApi } from "./api.js";
+import type { Moment, Profile, ServerApi } from "./api.js";
 
 type Check = (value: any) => boolean;
 
@@ -17,6 +17,17 @@ const text =
 const points: Check = (value) =>
   Array.isArray(value) && value.length > 0 && value.length <= 1000 && value.length % 2 === 0 && value.every(fraction);
 
+const DOCUMENTS = new Set(["welcome.css", "server.json"]);
+const known: Check = (value) => DOCUMENTS.has(value);
+/** A place in a document, or a number of its changes. */
+const count: Check = (value) => Number.isSafeInteger(value) && value >= 0;
+/** One line: what a line break would part belongs into two. */
+const line: Check = (value) => typeof value === "string" && !/[\r\n]/.test(value);
+const section: Check = (value) =>
+  count(value) || (Array.isArray(value) && count(value[0]) && value.slice(1).every(line));
+const change: Check = (value) => Array.isArray(value) && value.every(section);
+const moment = object<Moment>({ life: text(40), version: count });
+
 const profile = object<Profile>({ name: text(24), color: (value) => COLORS.has(value) });
 
 export const schemas = {
@@ -30,7 +41,22 @@ export const schemas = {
   move: object<Params<ServerApi["move"]>>({ x: fraction, y: fraction }),
   say: object<Params<ServerApi["say"]>>({ text: text(300) }),
   react: object<Params<ServerApi["react"]>>({ emoji: (value) => EMOJIS.has(value) }),
+  open: object<Params<ServerApi["open"]>>({
+    document: known,
+    since: (value) => value === undefined || fits(moment, value),
+  }),
+  edit: object<Params<ServerApi["edit"]>>({
+    document: known,
+    version: count,
+    page: text(40),
+    changes: (value) => Array.isArray(value) && value.length > 0 && value.length <= 100 && value.every(change),
+  }),
+  point: object<Params<ServerApi["point"]>>({ document: known, version: count, anchor: count, head: count }),
 };
+
+function fits<T>(schema: StandardSchema<T>, value: unknown): boolean {
+  return "value" in (schema["~standard"].validate(value) as SchemaResult<T>);
+}
 
 /** An object whose members pass their checks; members without one are left out of what the handler gets. */
 function object<T>(checks: { [K in keyof T & string]: Check }): StandardSchema<T> {

@@ -1,5 +1,5 @@
 /**
- * Takes the pictures of the demo: `node demo/.build/screenshot.js [FOLDER]` (default: docs/demo.png alone; with a folder,
+ * Takes the pictures of the demo: `node demo/.build/screenshot.js [FOLDER]` (default: those in docs; with a folder,
  * every size and theme). Needs `npm run build` and `tsc -p demo`, and a Chromium: CHROMIUM_PATH, or /usr/bin/chromium.
  */
 import { spawn } from "node:child_process";
@@ -15,25 +15,29 @@ interface View {
   colorScheme: "light" | "dark";
   tab?: string;
   vote?: boolean;
+  editor?: "css" | "json";
 }
 
 const folder = process.argv[2];
+const docs = (name: string): string => fileURLToPath(new URL(`../../docs/${name}.png`, import.meta.url));
+const wide = { width: 1440, height: 900 };
+const phone = { width: 390, height: 844 };
 const views: View[] =
   folder === undefined
     ? [
-        {
-          file: fileURLToPath(new URL("../../docs/demo.png", import.meta.url)),
-          width: 1440,
-          height: 900,
-          colorScheme: "light",
-        },
+        { file: docs("demo"), ...wide, colorScheme: "light" },
+        { file: docs("demo-editor"), ...wide, colorScheme: "light", editor: "css" },
       ]
-    : (["light", "dark"] as const).flatMap((colorScheme) => [
-        { file: `${folder}/wide-${colorScheme}.png`, width: 1440, height: 900, colorScheme },
-        { file: `${folder}/vote-${colorScheme}.png`, width: 1440, height: 900, colorScheme, vote: true },
+    : (["light", "dark"] as const).flatMap((colorScheme): View[] => [
+        { file: `${folder}/wide-${colorScheme}.png`, ...wide, colorScheme },
+        { file: `${folder}/vote-${colorScheme}.png`, ...wide, colorScheme, vote: true },
         ...["chat", "traffic", "people"].map((tab) => {
-          return { file: `${folder}/phone-${tab}-${colorScheme}.png`, width: 390, height: 844, colorScheme, tab };
+          return { file: `${folder}/phone-${tab}-${colorScheme}.png`, ...phone, colorScheme, tab };
         }),
+        ...(["css", "json"] as const).flatMap((editor): View[] => [
+          { file: `${folder}/editor-${editor}-${colorScheme}.png`, ...wide, colorScheme, editor },
+          { file: `${folder}/phone-${editor}-${colorScheme}.png`, ...phone, colorScheme, editor },
+        ]),
       ]);
 
 const server = spawn(process.execPath, [fileURLToPath(new URL("server.js", import.meta.url))], {
@@ -48,13 +52,23 @@ const chrome = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic"],
 });
 
-const ada = await enter(chrome, "Ada", "violet", { file: "", width: 1440, height: 900, colorScheme: "light" });
+const ada = await enter(chrome, "Ada", "violet", { file: "", ...wide, colorScheme: "light" });
 const bo = await enter(chrome, "Bo", "orange", { file: "", width: 1200, height: 860, colorScheme: "light" });
 await paint(ada, bo);
 await talk(ada, bo);
 
 for (const view of views) {
   const page = await enter(chrome, "Mika", "pink", view);
+  if (view.editor !== undefined) {
+    for (const each of [page, ada, bo]) await each.click("#editor-tab");
+    await (view.editor === "css" ? styleTogether : configureTogether)(page, ada, bo);
+    await page.screenshot({ path: view.file });
+    // For the next view the text is as it was.
+    for (const each of [page, bo]) for (let i = 0; i < 8; i++) await each.keyboard.press("Control+z");
+    for (const each of [ada, bo]) await each.click("#board-tab");
+    await page.context().close();
+    continue;
+  }
   if (view.tab !== undefined) await page.click(`#tabs button[value=${view.tab}]`);
   await line(page, heart(0.42, 0.21, 0.036));
   // The curves need some seconds to have a shape, and the shape needs some traffic.
@@ -84,6 +98,46 @@ for (const view of views) {
 }
 await chrome.close();
 process.exit();
+
+/** Three people in the stylesheet, one of whom is offered values. */
+async function styleTogether(page: Page, left: Page, right: Page): Promise<void> {
+  for (const each of [page, left, right]) await open(each, "css");
+  // For some seconds, so that the curves have a shape.
+  await caretTo(right, "transition: none");
+  await right.keyboard.type(" /* it still moves, but does not glide */", { delay: 110 });
+  await page.locator(".cm-line", { hasText: "rebeccapurple" }).waitFor();
+  await left.locator(".cm-line", { hasText: "colr" }).getByText("rebeccapurple").dblclick();
+  await caretTo(page, "place-items");
+  await page.keyboard.type("\nbackgr");
+  await page.getByRole("option", { name: "background", exact: true }).click();
+  await page.keyboard.type("re");
+  await page.getByRole("option", { name: "rebeccapurple" }).waitFor();
+  await page.locator("#problems", { hasText: "1 problem" }).waitFor();
+  await right.keyboard.press("ArrowLeft");
+  await page.waitForTimeout(500);
+}
+
+/** Three people in the server's settings, one of whom reads what a setting means. */
+async function configureTogether(page: Page, left: Page, right: Page): Promise<void> {
+  for (const each of [page, left, right]) await open(each, "json");
+  await caretTo(left, "maxConnections");
+  await caretTo(right, "origins");
+  await page.locator(".file:visible .cm-line", { hasText: "link" }).getByText("link").hover();
+  await page.locator(".cm-tooltip-hover").waitFor();
+  await page.waitForTimeout(600);
+}
+
+/** Goes to a file, and waits until the language server has found the mistake that it begins with. */
+async function open(page: Page, language: string): Promise<void> {
+  await page.click(`#${language}-tab`);
+  await page.getByText(`${language} language server: ready`).waitFor();
+  await page.locator(".file:visible .cm-lintRange").first().waitFor();
+}
+
+async function caretTo(page: Page, text: string): Promise<void> {
+  await page.locator(".file:visible .cm-line", { hasText: text }).first().click();
+  await page.keyboard.press("End");
+}
 
 async function enter(browser: Browser, name: string, color: string, view: View): Promise<Page> {
   const { width, height, colorScheme } = view;

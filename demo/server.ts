@@ -1,5 +1,5 @@
 /**
- * One board that everybody who opens the page shares. `npm run demo` starts it.
+ * One board, and an editor, that everybody who opens the page shares. `npm run demo` starts it.
  *
  * Environment: PORT (3000; the next free one when it is taken, 0 for any), HOST (127.0.0.1: this machine only),
  * VOTE_TIMEOUT_MS (10000).
@@ -8,10 +8,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { inspect } from "node:util";
 import { ConnectionLostError, RpcError, serve, type Peer, type Topic } from "reciproc/node";
-import type { Answer, ClientApi, Line, Person, Profile, ServerApi, Verdict } from "./api.js";
+import type { Answer, ClientApi, DocumentName, Line, Person, Profile, ServerApi, Verdict } from "./api.js";
+import { SharedDocument } from "./documents.js";
 import { serveFile } from "./files.js";
 import { schemas } from "./schemas.js";
+import { LanguageServers } from "./languages.js";
 import { Strokes } from "./strokes.js";
+import { texts } from "./texts.js";
 
 /** `peer.data`: who sits behind a connection. */
 interface Seat {
@@ -26,15 +29,21 @@ const MOST_LINES = 100;
 
 const strokes = new Strokes();
 const chat: Line[] = [];
+const documents: Readonly<Record<DocumentName, SharedDocument>> = {
+  "welcome.css": new SharedDocument("welcome.css", texts["welcome.css"]),
+  "server.json": new SharedDocument("server.json", texts["server.json"]),
+};
 let messages = 0;
 let voting = false;
 
 const http = createServer((request, response) => void serveFile(request, response));
 
+const languages = new LanguageServers(http);
 const server = await serve<ServerApi, ClientApi, Seat>({
   server: http,
   path: "/rpc",
-  limits: { maxConnections: 100, maxMessageBytes: 32 * 1024 },
+  // The longest message is a full document, pasted: in JSON a character takes six bytes at worst.
+  limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
   authenticate: () => ({ profile: undefined, roundTripMs: undefined }),
   schemas,
 
@@ -92,19 +101,47 @@ const server = await serve<ServerApi, ClientApi, Seat>({
         voting = false;
       }
     },
+    open({ document, since }, { peer }) {
+      editor.add(peer);
+      return documents[document].open(since);
+    },
+    edit({ document, version, page, changes }, { peer }) {
+      const before = documents[document].version;
+      const updates = documents[document].edit(version, page, changes, peer.id);
+      // To its author too: so the changes come to every page in one order.
+      if (updates.length > 0) pushToEditors("edited", { document, version: before, by: peer.id, updates });
+    },
+    point({ document, version, anchor, head }, { peer }) {
+      const caret = documents[document].point(peer.id, version, { anchor, head });
+      if (caret === undefined) return;
+      for (const other of Object.values(documents)) if (other !== documents[document]) other.leave(peer.id);
+      pushToEditors("pointed", caret, { except: peer });
+    },
   },
 });
 
 /** Everybody who has joined. Whoever disconnects leaves it without being told to. */
 const board: Topic<ServerApi, ClientApi, Seat> = server.topic("board");
-server.on("peer", (peer) => peer.on("close", pushPeople));
+/** Everybody who has opened a document. */
+const editor: typeof board = server.topic("editor");
+server.on("peer", (peer) => peer.on("close", () => leave(peer)));
 server.on("error", (error) => process.stderr.write(`${inspect(error)}\n`));
 
-/** Notifies everybody. `around` does not see these: they are encoded once, not once for each peer. */
-const push: typeof board.notify = (method, ...args) => {
-  messages += board.size;
-  board.notify(method, ...args);
-};
+/** Notifies everybody of a topic. `around` does not see these: they are encoded once, not once for each peer. */
+const pushTo =
+  (topic: typeof board): typeof board.notify =>
+  (method, ...args) => {
+    messages += topic.size;
+    topic.notify(method, ...args);
+  };
+const push = pushTo(board);
+const pushToEditors = pushTo(editor);
+
+function leave({ id }: Member): void {
+  for (const document of Object.values(documents)) document.leave(id);
+  // Whoever shows people takes the carets of those who are gone away.
+  pushPeople();
+}
 
 function pushPeople(): void {
   push("people", { people: everybody() });
@@ -178,6 +215,6 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => 
 
 async function stop(): Promise<void> {
   http.close();
-  await server.close();
+  await Promise.all([server.close(), languages.close()]);
   process.exit();
 }

@@ -32,6 +32,13 @@ export { serve } from "./server/serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
 export type { Group, NotifyOptions, Topic } from "./server/groups.js";
 export type { ServerLimits } from "./server/limits.js";
+export {
+  Subscriptions,
+  type Subscription,
+  type SubscriptionId,
+  type SubscriptionLimits,
+  type SubscriptionsOptions,
+} from "./features/subscriptions.js";
 export type { Refusal } from "./server/upgrade.js";
 
 /**

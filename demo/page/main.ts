@@ -10,6 +10,7 @@ import * as people from "./people.js";
 import * as pen from "./pen.js";
 import * as profile from "./profile.js";
 import * as reactions from "./reactions.js";
+import * as rooms from "./rooms.js";
 import * as tabs from "./tabs.js";
 import * as traffic from "./traffic.js";
 import * as vote from "./vote.js";
@@ -23,6 +24,8 @@ const showTrip = curve("trip", 2, (ms) => `${ms.toFixed(1)} ms`);
 
 /** The newest connection. Until there is one the parts are inert, and none of them uses it. */
 let peer!: Peer<ClientApi, ServerApi>;
+/** Once somebody has gone there. */
+let editor: rooms.Editor | undefined;
 let you = "";
 let voteTimeoutMs = 0;
 
@@ -30,7 +33,10 @@ let voteTimeoutMs = 0;
 const methods: Handlers<ClientApi, Context> = {
   vote: (params, { signal }) => vote.ask(params, signal),
   ping: () => {},
-  people: ({ people: now }) => people.show(now, you),
+  people({ people: now }) {
+    people.show(now, you);
+    editor?.meet(now);
+  },
   drew: board.extend,
   erased: ({ strokes }) => board.erase(strokes),
   moved: people.move,
@@ -40,6 +46,8 @@ const methods: Handlers<ClientApi, Context> = {
     if (verdict.outcome === "cleared") board.load([]);
     vote.decide(verdict);
   },
+  edited: (edit) => editor?.edited(edit),
+  pointed: (caret) => editor?.pointed(caret),
   stats({ perSecond, roundTrips }) {
     showRate(perSecond);
     people.measure(roundTrips);
@@ -63,6 +71,7 @@ async function enter(): Promise<void> {
     board.load(welcome.strokes);
     chat.load(welcome.chat);
     people.show(welcome.people, you);
+    editor?.enter(peer, you, welcome.people);
     setOnline(true);
     void opened.closed.then(({ code, reason }) => lost(ending(code, reason)));
   } catch (error) {
@@ -91,6 +100,10 @@ function setOnline(online: boolean): void {
 }
 
 tabs.start();
+rooms.start((loaded) => {
+  editor = loaded;
+  if (!parts.inert) editor.enter(peer, you, people.here());
+});
 pen.start(
   ({ stroke, ...line }) => {
     board.extend({ ...line, id: `${you}/${stroke}`, color: profile.read().color });

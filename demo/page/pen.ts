@@ -67,6 +67,8 @@ export function onUndo(undo: () => void): void {
     const { key, ctrlKey, metaKey, shiftKey, altKey, target } = event;
     if (key.toLowerCase() !== "z" || !(ctrlKey || metaKey) || shiftKey || altKey) return;
     if (target instanceof Element && target.matches("input:not([type=radio])")) return;
+    // In the other room these keys are the editor's.
+    if (!canvas.checkVisibility()) return;
     event.preventDefault();
     undo();
   });

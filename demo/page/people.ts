@@ -34,6 +34,11 @@ export function show(now: readonly Person[], you: string): void {
   }
 }
 
+/** Who is here now. */
+export function here(): readonly Person[] {
+  return people;
+}
+
 /** Moves somebody's cursor. It fades when it rests. */
 export function move({ id, x, y }: { id: string; x: number; y: number }): void {
   const person = people.find((other) => other.id === id);

@@ -4,7 +4,20 @@ import { byId, element } from "./dom.js";
 
 const MOST_ROWS = 80;
 /** Messages that come many times a second share a row while they keep coming. */
-const FREQUENT = new Set(["draw", "drew", "move", "moved", "stats", "ping"]);
+const FREQUENT = new Set([
+  "draw",
+  "drew",
+  "edit",
+  "edited",
+  "move",
+  "moved",
+  "ping",
+  "point",
+  "pointed",
+  "stats",
+  "textDocument/didChange",
+  "textDocument/publishDiagnostics",
+]);
 const PAUSE_MS = 3000;
 
 const list = byId("traffic", HTMLElement);

@@ -1,6 +1,8 @@
 /** What was typed: options and arguments, checked, and what is wrong with them. */
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { parseArgs } from "node:util";
+import type { FramingName } from "../bridge/framing.js";
+import { MOST_MESSAGE_BYTES } from "../bridge/options.js";
 
 /** The command was not used as it is meant to be: exit code 64. */
 export class UsageError extends Error {
@@ -18,10 +20,13 @@ export class UsageError extends Error {
 const OPTIONS = {
   "allow-host": { type: "string", multiple: true },
   "allow-origin": { type: "string", multiple: true },
+  framing: { type: "string" },
   header: { type: "string", multiple: true },
   help: { type: "boolean", short: "h" },
   host: { type: "string" },
   json: { type: "boolean" },
+  "max-connections": { type: "string" },
+  "max-message-bytes": { type: "string" },
   "no-color": { type: "boolean" },
   path: { type: "string" },
   plain: { type: "boolean" },
@@ -36,6 +41,8 @@ export interface Grammar {
   /** The arguments in order; those in brackets may be left out. */
   readonly arguments: readonly string[];
   readonly options: readonly OptionName[];
+  /** Its arguments are another command line: they stand behind "--", and there may be any number of them. */
+  readonly takesCommand?: true;
 }
 
 /** What was typed, checked. An option that was not given is `undefined` or false. */
@@ -43,10 +50,13 @@ export interface Args {
   readonly allowedHosts: readonly string[] | undefined;
   readonly allowedOrigins: readonly string[] | "*" | undefined;
   readonly arguments: readonly string[];
+  readonly framing: FramingName | undefined;
   readonly headers: Readonly<Record<string, readonly string[]>>;
   readonly help: boolean;
   readonly host: string | undefined;
   readonly json: boolean;
+  readonly maxConnections: number | undefined;
+  readonly maxMessageBytes: number | undefined;
   readonly path: string | undefined;
   readonly plain: boolean;
   readonly port: number | undefined;
@@ -62,10 +72,13 @@ export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
     allowedHosts: values["allow-host"]?.map(readAllowedHost),
     allowedOrigins: values["allow-origin"] === undefined ? undefined : readAllowedOrigins(values["allow-origin"]),
     arguments: positionals,
+    framing: values.framing === undefined ? undefined : readFraming(values.framing),
     headers: readHeaders(values.header ?? []),
     help,
     host: values.host === undefined ? undefined : readHost(values.host),
     json: values.json === true,
+    maxConnections: readCount("--max-connections", values["max-connections"]),
+    maxMessageBytes: readCount("--max-message-bytes", values["max-message-bytes"], MOST_MESSAGE_BYTES),
     path: values.path === undefined ? undefined : readPath(values.path),
     plain: values.plain === true,
     port: values.port === undefined ? undefined : readPort(values.port),
@@ -73,16 +86,33 @@ export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
   };
 }
 
-type Parsed = ReturnType<typeof parseArgs<{ options: typeof OPTIONS; allowPositionals: true }>>;
+interface Parsed {
+  values: ReturnType<typeof parseArgs<{ options: typeof OPTIONS; allowPositionals: true }>>["values"];
+  positionals: readonly string[];
+}
 
-function parse({ options }: Grammar, argv: readonly string[]): Parsed {
+function parse({ options, takesCommand }: Grammar, argv: readonly string[]): Parsed {
   const taken = new Set<string>([...options, "help", "no-color"]);
   const config = Object.fromEntries(Object.entries(OPTIONS).filter(([name]) => taken.has(name)));
+  const [own, command] = takesCommand ? splitAtDashes(argv) : [argv, []];
+  let parsed: Parsed;
   try {
-    return parseArgs({ args: [...argv], options: config as typeof OPTIONS, allowPositionals: true });
+    parsed = parseArgs({ args: [...own], options: config as typeof OPTIONS, allowPositionals: true });
   } catch (error) {
     throw new UsageError(explain((error as Error).message));
   }
+  const { values, positionals } = parsed;
+  if (takesCommand && positionals.length > 0)
+    throw new UsageError(`COMMAND stands behind "--", got "${positionals[0]}" before it`);
+  return { values, positionals: [...positionals, ...command] };
+}
+
+/** What stands before "--" is ours, what stands behind it the command's: both have options. */
+function splitAtDashes(argv: readonly string[]): [own: readonly string[], command: readonly string[]] {
+  const at = argv.indexOf("--");
+  if (at >= 0) return [argv.slice(0, at), argv.slice(at + 1)];
+  if (argv.includes("--help") || argv.includes("-h")) return [argv, []];
+  throw new UsageError('"--" is missing; COMMAND and its arguments stand behind it');
 }
 
 /** Node explains itself in several sentences; the first says what is wrong. */
@@ -97,7 +127,7 @@ function checkCount(grammar: Grammar, given: readonly string[]): void {
   const missing = grammar.arguments[given.length];
   if (missing !== undefined && !missing.startsWith("[")) throw new UsageError(`${missing} is missing`);
   const extra = given[grammar.arguments.length];
-  if (extra === undefined) return;
+  if (extra === undefined || grammar.takesCommand) return;
   const quotes = grammar.arguments.at(-1) === "[PARAMS]" ? "; PARAMS is one argument, so put quotes around it" : "";
   throw new UsageError(`one argument too many: "${extra}"${quotes}`);
 }
@@ -125,6 +155,19 @@ function isHeader(name: string, value: string): boolean {
     // Node throws to say no.
     return false;
   }
+}
+
+function readFraming(text: string): FramingName {
+  if (text === "lsp" || text === "lines") return text;
+  throw new UsageError(`--framing takes lsp or lines, got "${text}"`);
+}
+
+function readCount(option: string, text: string | undefined, most = Infinity): number | undefined {
+  if (text === undefined) return undefined;
+  const count = Number(text);
+  if (/^\d+$/.test(text) && count >= 1 && count <= most && Number.isSafeInteger(count)) return count;
+  const range = most === Infinity ? "1 up" : `1 to ${most}`;
+  throw new UsageError(`${option} takes a whole number from ${range}, got "${text}"`);
 }
 
 function readHost(text: string): string {

@@ -2,6 +2,7 @@
 /** The `reciproc` command: finds the command that was typed, runs it, and tells the shell how it ended. */
 import { readFileSync } from "node:fs";
 import { readArgs, UsageError } from "./args.js";
+import { bridge } from "./bridge.js";
 import { call } from "./call.js";
 import { ExitCode, type Command } from "./command.js";
 import { listen } from "./listen.js";
@@ -9,7 +10,7 @@ import { notify } from "./notify.js";
 import { describe, Output, printable } from "./output.js";
 import { serve } from "./serve.js";
 
-const COMMANDS: readonly Command[] = [serve, call, notify, listen];
+const COMMANDS: readonly Command[] = [serve, call, notify, listen, bridge];
 /** How long a server may take to answer the close before the process ends without it. */
 const LEAVE_MS = 1_000;
 
@@ -67,7 +68,8 @@ function tellUsage({ message, excerpt }: UsageError, command: Command | undefine
   return ExitCode.Usage;
 }
 
-function synopsis({ name, arguments: names, options }: Command): string {
+function synopsis({ name, arguments: names, options, takesCommand }: Command): string {
+  if (takesCommand) return `reciproc ${name} [OPTIONS] -- ${names.join(" ")}`;
   return `reciproc ${name} ${names.join(" ")}${options.length > 0 ? " [OPTIONS]" : ""}`;
 }
 

@@ -4,9 +4,8 @@ import { pathToFileURL } from "node:url";
 import { serve as startServer, type Around, type Server } from "../node.js";
 import { UsageError, type Args } from "./args.js";
 import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
+import { DEFAULT_PORT, tellCannotListen, tellRefusal } from "./gate.js";
 import { describe, printable } from "./output.js";
-
-const DEFAULT_PORT = 3000;
 
 /** What a file serves. */
 export type Methods = Record<string, (params: any, context: any) => unknown>;
@@ -48,29 +47,21 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
   },
 };
 
-async function start(
-  methods: Methods,
-  { port = DEFAULT_PORT, host, path, allowedHosts: hosts, allowedOrigins: origins }: Args,
-  { stderr }: Io,
-): Promise<Server | undefined> {
+async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Server | undefined> {
+  const { port = DEFAULT_PORT, host, path, allowedHosts: hosts, allowedOrigins: origins } = args;
   const failedIn = new WeakMap<object, string>();
   let server: Server;
   try {
     server = await startServer({ port, host, path, hosts, origins, methods, around: noting(failedIn) });
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const reason = code === "EADDRINUSE" ? "the address is in use" : message;
-    stderr.alarm(printable(`cannot listen on ${host ?? "127.0.0.1"}:${port}: ${reason}`));
+    tellCannotListen(stderr, error as Error, args);
     return undefined;
   }
   server.on("error", (error) => {
     const method = isObject(error) ? failedIn.get(error) : undefined;
     stderr.alarm(`${printable(method ?? "error")}: ${describe(error)}`);
   });
-  server.on("refuse", ({ status, reason }, request) => {
-    const from = request.socket.remoteAddress ?? "a connection";
-    stderr.alarm(printable(`refused ${from}: ${status}, ${namingFlags(reason)}`));
-  });
+  server.on("refuse", (refusal, request) => tellRefusal(stderr, refusal, request, serve.options));
   return server;
 }
 
@@ -83,18 +74,6 @@ function noting(failedIn: WeakMap<object, string>): Around {
       throw error;
     });
   };
-}
-
-/** A map: what is looked up comes from a request's headers, too. */
-const FLAGS = new Map([
-  ["hosts", "--allow-host"],
-  ["origins", "--allow-origin"],
-  ["path", "--path"],
-]);
-
-/** The server names the option of its own that would allow what it refused; a user of the command has another. */
-function namingFlags(reason: string): string {
-  return reason.replace(/`(\w+)`/g, (quoted, option: string) => FLAGS.get(option) ?? quoted);
 }
 
 /** Imports a file and checks what it exports. Throws a `UsageError` that says what is wrong with it. */

@@ -1,28 +1,42 @@
 /**
  * The reply to an incoming batch: one array, in request order, sent when every request in it is answered (section 6).
  */
-import { utf8Bytes } from "./codec.js";
+import { exceeds, utf8Bytes } from "./codec.js";
 
 /** Where an answer goes that does not stand alone. It is given one answer, or told that none will come. */
 export interface Slot {
   /** Whether an answer fits; what fits must be put. */
   fits(text: string): boolean;
-  put(text: string): void;
+  /** `onSent` is called once what holds the answer has been sent. */
+  put(text: string, onSent?: () => void): void;
   leaveOut(): void;
+}
+
+/** The place of an answer that stands alone, for a carrier that must know also when there is none. */
+export function soleSlot(maxBytes: number, reply: (text: string | undefined) => void): Slot {
+  return {
+    fits: (text) => !exceeds(text, maxBytes),
+    put: (text, onSent) => {
+      reply(text);
+      onSent?.();
+    },
+    leaveOut: () => reply(undefined),
+  };
 }
 
 /** Gathers the answers to one batch. */
 export class BatchReply {
   readonly #answers: (string | undefined)[] = [];
-  readonly #send: (text: string) => void;
+  readonly #reply: (text: string | undefined) => void;
+  #onSent: (() => void)[] | undefined;
   #bytesLeft: number;
   /** Answers that are still to come, and one for whoever reserves the places. */
   #waiting = 1;
 
-  /** `send` is called once, when the last answer is in; never, when nothing in the batch is owed one. */
-  constructor(maxBytes: number, send: (text: string) => void) {
+  /** `reply` is called when the last answer is in, or it is clear that there is none. */
+  constructor(maxBytes: number, reply: (text: string | undefined) => void) {
     this.#bytesLeft = maxBytes - 1;
-    this.#send = send;
+    this.#reply = reply;
   }
 
   /** Reserves the next place. */
@@ -31,8 +45,9 @@ export class BatchReply {
     const index = this.#answers.push(undefined) - 1;
     return {
       fits: (text) => this.#fits(text),
-      put: (text) => {
+      put: (text, onSent) => {
         this.#answers[index] = text;
+        if (onSent !== undefined) (this.#onSent ??= []).push(onSent);
         this.#countDown();
       },
       leaveOut: () => this.#countDown(),
@@ -55,6 +70,7 @@ export class BatchReply {
   #countDown(): void {
     if (--this.#waiting > 0) return;
     const answers = this.#answers.filter((answer) => answer !== undefined);
-    if (answers.length > 0) this.#send(`[${answers.join(",")}]`);
+    this.#reply(answers.length > 0 ? `[${answers.join(",")}]` : undefined);
+    for (const tell of this.#onSent ?? []) tell();
   }
 }

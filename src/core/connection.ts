@@ -3,15 +3,23 @@
  * A peer is the public face of one.
  */
 import type { EventEmitter } from "eventemitter3";
+import { soleSlot, type Slot } from "./batch.js";
 import type { Conventions } from "./conventions.js";
 import { Dispatcher, type Host } from "./dispatch.js";
 import { Outgoing, type Line } from "./outgoing.js";
 import type { PendingCall } from "./pending.js";
 import { Router, type Gate } from "./router.js";
 import type { Settings } from "./settings.js";
-import { Counts, type PeerStats } from "./stats.js";
+import { newCounts, type PeerStats } from "./stats.js";
 import { tell } from "./tell.js";
-import { cutReason, type CloseInfo, type Receiver, type SharedMessage, type Transport } from "./transport.js";
+import {
+  cutReason,
+  type CloseInfo,
+  type Receiver,
+  type Reply,
+  type SharedMessage,
+  type Transport,
+} from "./transport.js";
 
 /** What becomes of a message to many for a peer that reads too slowly. */
 export type WhenSlow = "drop" | "close";
@@ -22,7 +30,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   ended: Error | undefined;
   /** How the transport ended; `undefined` until it has. */
   closeInfo: CloseInfo | undefined;
-  readonly counts = new Counts();
+  readonly counts = newCounts();
   /** What encodes streams, once one was offered here. */
   offering: Conventions | undefined;
   /** Told after `close` is emitted. */
@@ -33,6 +41,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   readonly outgoing: Outgoing;
   readonly incoming: Dispatcher;
   readonly router: Router;
+  /** Why nothing can be sent but answers, where that is so. */
+  readonly answersOnly: Error | undefined;
   readonly #transport: Transport;
   #conventions: Conventions | undefined;
 
@@ -40,6 +50,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.peer = peer;
     this.settings = settings;
     this.#transport = transport;
+    this.answersOnly = transport.answersOnly;
     this.outgoing = new Outgoing(this, settings);
     this.incoming = new Dispatcher(this, settings);
     this.router = new Router(this, this.incoming, this.outgoing.pending, settings);
@@ -61,19 +72,29 @@ export class Connection implements Receiver, Line, Host, Gate {
     return this.settings.choseDialect || this.#transport.isOurs === true;
   }
 
-  receive(text: string): void {
-    this.router.receive(text);
+  get mute(): Error | undefined {
+    return this.answersOnly ?? this.ended;
   }
 
-  dispatch(value: unknown): void {
-    this.router.route(value);
+  receive(text: string, reply?: Reply): void {
+    this.router.receive(text, reply && this.#slotOf(reply));
+  }
+
+  dispatch(value: unknown, reply?: Reply): void {
+    this.router.route(value, reply && this.#slotOf(reply));
+  }
+
+  idle(): void {
+    this.#transport.idle?.();
   }
 
   /** The transport says that it is over. */
   closed(info: CloseInfo): void {
     if (this.closeInfo !== undefined) return;
     this.closeInfo = info;
-    this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
+    // Not made in vain: an error notes the stack, which is dear.
+    if (this.ended === undefined)
+      this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
     this.#tell("close", info);
     this.onClosed?.(info);
   }
@@ -134,9 +155,13 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.#transport.close(code, cutReason(reason));
   }
 
+  #slotOf(reply: Reply): Slot {
+    return soleSlot(this.settings.limits.maxReplyBytes, (text) => this.ended === undefined && reply(text));
+  }
+
   /** A transport that throws breaks its promise; that must not reach whoever called, or stop a loop over many peers. */
   #hand(text: string, shared: SharedMessage | undefined): boolean {
-    if (this.ended !== undefined) return false;
+    if (this.mute !== undefined) return false;
     try {
       if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text);
       return this.#transport.sendShared(shared);

@@ -6,6 +6,7 @@ import type { Id } from "./message.js";
 interface Line {
   readonly peer: unknown;
   readonly conventions: Conventions;
+  readonly answersOnly: Error | undefined;
 }
 
 /**
@@ -22,6 +23,7 @@ export class CallContext {
   #isAnswered = false;
   #controller: AbortController | undefined;
   #abortReason: { reason: unknown } | undefined;
+  #onReply: ((isResult: boolean) => void)[] | undefined;
 
   constructor(line: Line, method: string, id: Id | undefined, params: unknown) {
     this.peer = line.peer;
@@ -56,9 +58,33 @@ export class CallContext {
     return context.#abortReason;
   }
 
-  /** Notes that the answer is given. */
-  static answer(context: CallContext): void {
+  /**
+   * Notes that the answer is given. For a result, returns what is to be told when the reply has left, if anything is: whether
+   * the result is in it.
+   */
+  static answer(context: CallContext, isResult: boolean): ((isResult: boolean) => void) | undefined {
     context.#isAnswered = true;
+    const listeners = context.#onReply;
+    if (listeners === undefined) return undefined;
+    const tell = (isInReply: boolean): void => listeners.forEach((listener) => listener(isInReply));
+    if (isResult) return tell;
+    tell(false);
+    return undefined;
+  }
+
+  /**
+   * Calls `listener` once: with true right after the handler's result was handed to the connection (in a batch, with the
+   * reply to all of it), with false when an error or nothing is answered. Never for a notification, or when the connection
+   * ends first. Throws when the answer is given already.
+   */
+  static onReply(context: CallContext, listener: (isResult: boolean) => void): void {
+    if (context.#isAnswered) throw new Error(`"${context.method}" is answered already`);
+    (context.#onReply ??= []).push(listener);
+  }
+
+  /** Why nothing but the answer can be sent to the caller, where that is so. */
+  static answersOnly(context: CallContext): Error | undefined {
+    return context.#line.answersOnly;
   }
 
   static isAnswered(context: CallContext): boolean {

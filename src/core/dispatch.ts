@@ -16,6 +16,7 @@ import type { AnyHandler, CallRecord, Settings } from "./settings.js";
 /** What the dispatcher needs of its connection. */
 export interface Host {
   readonly peer: unknown;
+  readonly answersOnly: Error | undefined;
   readonly counts: Counts;
   /** What takes control messages and serves streams. */
   readonly conventions: Conventions;
@@ -29,6 +30,8 @@ export interface Host {
   report(error: unknown): void;
   /** Takes a notification that nobody handles. */
   unhandled(method: string, params: unknown): void;
+  /** Told when the last handler that ran has ended. */
+  idle(): void;
 }
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
@@ -142,14 +145,18 @@ export class Dispatcher {
     for (const context of this.calls()) CallContext.abort(context, reason);
   }
 
-  /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is. */
-  reply(id: Id, text: string, slot: Slot | undefined): boolean {
+  /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is; `onSent` is told, once it has left, whether it fitted. */
+  reply(id: Id, text: string, slot: Slot | undefined, onSent?: (isWhole: boolean) => void): boolean {
     const { maxReplyBytes } = this.#settings.limits;
     const fits = slot === undefined ? !exceeds(text, maxReplyBytes) : slot.fits(text);
     const reply = fits ? text : tooLarge(id, maxReplyBytes);
-    if (slot === undefined) return this.#host.send(reply) && fits;
-    slot.put(reply);
-    return fits;
+    if (slot !== undefined) {
+      slot.put(reply, onSent && (() => onSent(fits)));
+      return fits;
+    }
+    const isTaken = this.#host.send(reply);
+    onSent?.(fits);
+    return isTaken && fits;
   }
 
   /** Calls the handler. Until it returns, the call is among those that starts: a handler may close its own peer. */
@@ -180,6 +187,7 @@ export class Dispatcher {
         if (!running.delete(context)) return;
         this.#requests -= weight;
         end(outcome);
+        if (running.size === 0) this.#host.idle();
       };
     try {
       // An async function would cost one more promise for every call.
@@ -262,14 +270,14 @@ export class Dispatcher {
   #refuse(context: CallContext, error: unknown, slot: Slot | undefined): void {
     const aborted = CallContext.abortReason(context);
     if (aborted !== undefined) return this.#cancelled(context, error, aborted.reason, slot);
-    CallContext.answer(context);
+    CallContext.answer(context, false);
     this.refuse(context.id!, error, slot);
   }
 
   /** A handler failed after its caller had cancelled. That it was stopped is what was asked for, and no failure. */
   #cancelled(context: CallContext, error: unknown, reason: unknown, slot: Slot | undefined): void {
     if (!isAbort(error, reason)) this.#host.report(error);
-    this.#finish(context, encodeError(context.id!, CANCELLED), slot);
+    this.#finish(context, encodeError(context.id!, CANCELLED), slot, false);
   }
 
   /** Whether no answer may be sent: in some dialects a cancelled call gets none. */
@@ -277,10 +285,11 @@ export class Dispatcher {
     return CallContext.abortReason(context) !== undefined && !this.#settings.dialect.cancel.isAnswered;
   }
 
-  #finish(context: CallContext, text: string, slot: Slot | undefined): void {
-    CallContext.answer(context);
-    if (this.#isUnwanted(context)) slot?.leaveOut();
-    else if (!this.reply(context.id!, text, slot)) this.#host.usedConventions?.unsent(context);
+  #finish(context: CallContext, text: string, slot: Slot | undefined, isResult = true): void {
+    const isUnwanted = this.#isUnwanted(context);
+    const onSent = CallContext.answer(context, isResult && !isUnwanted);
+    if (isUnwanted) slot?.leaveOut();
+    else if (!this.reply(context.id!, text, slot, onSent)) this.#host.usedConventions?.unsent(context);
   }
 }
 

@@ -18,6 +18,10 @@ export const ErrorCode = {
   RequestCancelled: -32800,
   /** A stream is read that is not there, or no longer (StreamJsonRpc). */
   NoSuchStream: -32001,
+  /** The peer has as many subscriptions open as `maxPerPeer` allows. */
+  TooManySubscriptions: -32006,
+  /** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
+  RequestTooLarge: -32007,
   /** The reply would exceed `maxReplyBytes`. */
   ResponseTooLarge: -32008,
   /** More requests are in flight than `maxInFlight` allows. */

@@ -3,7 +3,7 @@ import { expected } from "./errors.js";
 
 /** Bounds on what one peer accepts. Each is on by default; a value out of range throws when the peer is made. */
 export interface PeerLimits {
-  /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009. Default 1 MiB, at most 256 MiB. */
+  /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009 (by HTTP POST: status 413 and error -32007). Default 1 MiB, at most 256 MiB. */
   maxMessageBytes: number;
   /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. What exceeds it becomes error -32008, whose own bytes do not count. Default 1 MiB, at most 256 MiB. */
   maxReplyBytes: number;

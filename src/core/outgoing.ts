@@ -13,8 +13,8 @@ import { checkHandler, type CallRecord, type Settings } from "./settings.js";
 /** What outgoing calls need of their connection. */
 export interface Line {
   readonly peer: unknown;
-  /** Why the connection ended; `undefined` while it is open. */
-  readonly ended: Error | undefined;
+  /** Why nothing can be sent of this side's own accord; `undefined` while it can. */
+  readonly mute: Error | undefined;
   readonly counts: Counts;
   /** What asks for progress. */
   readonly conventions: Conventions;
@@ -71,7 +71,7 @@ export class Outgoing {
     const { around } = this.#settings;
     if (around === undefined) return this.deliver(text, undefined, batch);
     const call = this.#describe(method, params, undefined);
-    let taken = this.#line.ended === undefined;
+    let taken = this.#line.mute === undefined;
     const deliverCall = async (): Promise<void> => {
       // Once more: the params may have been changed in place.
       taken = this.deliver(encodeNotification(method, call.params as object), undefined, batch);
@@ -83,7 +83,7 @@ export class Outgoing {
 
   /** Whether nothing more can be sent. */
   get ended(): boolean {
-    return this.#line.ended !== undefined;
+    return this.#line.mute !== undefined;
   }
 
   /** Takes an encoded message, and the call that waits for its answer; false when it will not be sent. */
@@ -112,8 +112,8 @@ export class Outgoing {
       let text: string;
       try {
         text = this.#encode(call, params);
-        const { ended } = this.#line;
-        if (ended !== undefined) throw new ConnectionLostError(method, "not-sent", ended);
+        const { mute } = this.#line;
+        if (mute !== undefined) throw new ConnectionLostError(method, "not-sent", mute);
       } catch (error) {
         call.onSettled?.();
         throw error;
@@ -137,7 +137,7 @@ export class Outgoing {
   failUnsent(call: PendingCall): void {
     this.pending.fail(
       call.id,
-      new ConnectionLostError(call.method, "not-sent", this.#line.ended ?? new Error("the connection is closing")),
+      new ConnectionLostError(call.method, "not-sent", this.#line.mute ?? new Error("the connection is closing")),
     );
   }
 

@@ -52,27 +52,28 @@ export class Router {
     this.#rate = maxMessagesPerSecond === Infinity ? undefined : new Rate(maxMessagesPerSecond);
   }
 
-  /** Takes one text. */
-  receive(text: string): void {
+  /** Takes one text. What is answered goes into `slot`, where there is one, which is told also when nothing is. */
+  receive(text: string, slot?: Slot): void {
     if (this.#gate.ended !== undefined) return;
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
       // What was wrong with the text is the sender's to find: it is answered, and counted.
-      return this.#refuse(null, ErrorCode.ParseError, "Parse error");
+      return this.#refuse(null, ErrorCode.ParseError, "Parse error", slot);
     }
-    this.route(value);
+    this.route(value, slot);
   }
 
-  /** Takes one parsed message or batch. */
-  route(value: unknown): void {
+  /** Takes one parsed message or batch, as `receive` does. */
+  route(value: unknown, slot?: Slot): void {
     if (this.#gate.ended !== undefined) return;
-    if (Array.isArray(value)) return this.#routeBatch(value);
+    if (Array.isArray(value)) return this.#routeBatch(value, slot);
     const isVersion1 = this.#concede(value);
     const kind = classify(value);
     if (isAnswer(kind)) this.#settle(kind, value as Unchecked);
-    else this.#routeCall(kind, value, isVersion1 ? this.#inKind(undefined) : undefined);
+    else this.#routeCall(kind, value, isVersion1 ? this.#inKind(slot) : slot);
+    if (isAnswer(kind) || kind === "notification") slot?.leaveOut();
   }
 
   /** Rewrites what the settings make allowance for; whether the answer is owed in version 1.0. */
@@ -86,14 +87,14 @@ export class Router {
     return new Version1Slot((text) => this.#gate.send(text), this.#settings.limits.maxReplyBytes, slot);
   }
 
-  #routeBatch(members: unknown[]): void {
-    if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request");
+  #routeBatch(members: unknown[], slot: Slot | undefined): void {
+    if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
     const { maxBatchEntries, maxReplyBytes } = this.#settings.limits;
     const isVersion1 = members.map((member) => this.#concede(member));
     const kinds = members.map(classify);
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
-    const reply = new BatchReply(maxReplyBytes, (text) => this.#gate.send(text));
+    const reply = new BatchReply(maxReplyBytes, (text) => this.#reply(text, slot));
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
     for (const [i, kind] of kinds.entries()) {
@@ -104,14 +105,18 @@ export class Router {
         if (batch !== undefined) answered.add(batch);
       } else if (!tooMany) this.#routeMember(kind, members[i], isVersion1[i]!, reply);
     }
-    reply.complete();
+    if (!tooMany) reply.complete();
     for (const batch of answered) this.#pending.endBatch(batch, members);
     // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
     for (const i of nameless) this.#settle(kinds[i]!, members[i] as Unchecked);
-    if (tooMany)
-      this.#gate.send(
-        encodeError(null, { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } }),
-      );
+    const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
+    if (tooMany) this.#reply(encodeError(null, error), slot);
+  }
+
+  #reply(text: string | undefined, slot: Slot | undefined): void {
+    if (text === undefined) slot?.leaveOut();
+    else if (slot === undefined) this.#gate.send(text);
+    else slot.put(text);
   }
 
   #routeMember(kind: Kind, member: unknown, isVersion1: boolean, reply: BatchReply): void {
@@ -141,9 +146,7 @@ export class Router {
   /** Answers what is no message. */
   #refuse(id: Id, code: number, message: string, slot?: Slot): void {
     if (!this.#toleratesMalformed()) return;
-    const text = encodeError(id, { code, message });
-    if (slot === undefined) this.#gate.send(text);
-    else slot.put(text);
+    this.#reply(encodeError(id, { code, message }), slot);
   }
 
   /** Settles what a response answers; answers the batch that call left in. A response is never answered, whatever is in it: two peers would loop. */

@@ -1,21 +1,36 @@
 /** Counts that cost nothing to leave on: plain numbers, added up where things happen. */
 
 /** What happened on one connection since it began. Members of batches count each. */
-export class Counts {
-  requestsSent = 0;
-  notificationsSent = 0;
-  requestsReceived = 0;
-  notificationsReceived = 0;
+export interface Counts {
+  requestsSent: number;
+  notificationsSent: number;
+  requestsReceived: number;
+  notificationsReceived: number;
   /** Requests and notifications not run, because `maxInFlight` were running. */
-  refusedBusy = 0;
+  refusedBusy: number;
   /** Requests and notifications not run, because of `maxMessagesPerSecond`. */
-  refusedRate = 0;
+  refusedRate: number;
   /** Messages that were malformed. */
-  malformed = 0;
+  malformed: number;
   /** Answers that no call waited for: late, repeated or never asked for. */
-  unmatched = 0;
+  unmatched: number;
   /** Messages to many that were not sent, because this peer reads too slowly. */
-  dropped = 0;
+  dropped: number;
+}
+
+/** Nothing has happened yet. */
+export function newCounts(): Counts {
+  return {
+    requestsSent: 0,
+    notificationsSent: 0,
+    requestsReceived: 0,
+    notificationsReceived: 0,
+    refusedBusy: 0,
+    refusedRate: 0,
+    malformed: 0,
+    unmatched: 0,
+    dropped: 0,
+  };
 }
 
 /** Adds what `counts` holds to `total`. */

@@ -10,12 +10,15 @@ export interface CloseInfo {
   error?: Error | undefined;
 }
 
+/** Takes the reply to one message or batch, once: `undefined` when none is owed. Never called when the connection ends first. */
+export type Reply = (text: string | undefined) => void;
+
 /** Where a transport hands over what comes in. A peer is one. None of its functions throws. */
 export interface Receiver {
-  /** One text: a message, a batch, or garbage, which is answered with -32700. */
-  receive(text: string): void;
+  /** One text: a message, a batch, or garbage, which is answered with -32700. What is answered is sent, or given to `reply` where there is one. */
+  receive(text: string, reply?: Reply): void;
   /** One message or batch that is parsed already, for a link that takes several out of one frame. */
-  dispatch(value: unknown): void;
+  dispatch(value: unknown, reply?: Reply): void;
   /** The end, told once; the transport tells nothing after it. */
   closed(info: CloseInfo): void;
 }
@@ -42,6 +45,10 @@ export interface Transport {
   sendShared?(message: SharedMessage): boolean;
   /** Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent. */
   close(code?: number, reason?: string): void;
+  /** Why nothing can be sent but what a `Reply` takes, where that is so: `send` is never called, and calls of this side's reject with it as their cause. */
+  readonly answersOnly?: Error;
+  /** Told when the last handler that ran has ended. */
+  idle?(): void;
   /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
   readonly unsentBytes?: number;
   /** Bytes that came and went so far, where the carrier counts them. */

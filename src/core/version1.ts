@@ -44,9 +44,10 @@ export class Version1Slot implements Slot {
     return this.#inner?.fits(toVersion1(text)) ?? !exceeds(toVersion1(text), this.#maxBytes);
   }
 
-  put(text: string): void {
-    if (this.#inner === undefined) this.#send(toVersion1(text));
-    else this.#inner.put(toVersion1(text));
+  put(text: string, onSent?: () => void): void {
+    if (this.#inner !== undefined) return this.#inner.put(toVersion1(text), onSent);
+    this.#send(toVersion1(text));
+    onSent?.();
   }
 
   leaveOut(): void {

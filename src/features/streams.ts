@@ -87,6 +87,9 @@ export class Streams {
   /** Makes a stream that serves itself where it is encoded. */
   offer(source: unknown): object {
     if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
+    const { answersOnly } = this.#connection;
+    if (answersOnly !== undefined)
+      throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
     let isSent = false;
     const toJSON = (): object => {
       if (this.#encoding === undefined)
@@ -122,7 +125,10 @@ export class Streams {
   async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
     const token = this.#serve(source, context, true);
     const served = this.#served.get(token)!;
-    const { values, isLast } = await this.#take(token, served, FIRST_VALUE_WAIT_MS).finally(() => {
+    // Whoever cannot ask for more is given all of it.
+    const isAll = this.#connection.answersOnly !== undefined;
+    const portion = isAll ? this.#takeAll(token, served) : this.#take(token, served, FIRST_VALUE_WAIT_MS);
+    const { values, isLast } = await portion.finally(() => {
       // Cancelled meanwhile. How the source took that is not the answer.
       const unread = whyUnread(context);
       if (unread !== undefined) throw unread.reason;
@@ -208,6 +214,19 @@ export class Streams {
     } finally {
       served.isAsked = false;
     }
+  }
+
+  /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
+  async #takeAll(token: number, served: Served): Promise<Portion> {
+    const { maxReplyBytes } = this.#connection.settings.limits;
+    const all: string[] = [];
+    for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
+      const portion = await this.#take(token, served, Infinity);
+      if (portion.values !== "") all.push(portion.values);
+      length += portion.values.length;
+      isLast = portion.isLast;
+    }
+    return { values: all.join(","), isLast: true };
   }
 
   /** The stream that a control message is about, as far as the other side can know of it. */

@@ -126,7 +126,7 @@ export let sendShared: (peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlo
 /** Closes with any code, 1001 and 1008 included. For the server. */
 export let endPeer: (peer: AnyPeer, code: number, reason: string) => void;
 
-/** How full a peer's tables are. For tests that assert emptiness. */
+/** How full a peer's tables are. For tests that assert emptiness, and for the server. */
 export let inspect: (peer: AnyPeer) => {
   pending: number;
   openBatches: number;

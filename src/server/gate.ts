@@ -1,6 +1,6 @@
 /**
  * The gate: an HTTP server, who of those that ask is let in, and how many there are. What comes through it are open
- * WebSockets; it knows nothing of what is said over them.
+ * WebSockets, and whatever its owner makes of plain requests; it knows nothing of what is said over them.
  */
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -13,41 +13,60 @@ import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import type { GateSettings } from "./options.js";
 import {
   answerRefusal,
+  answerUpgradeRequired,
   checkHandshake,
   checkOrigin,
+  isTls,
   runAuthenticate,
-  type Authenticate,
+  withoutUpgrade,
   type Refusal,
+  type Verdict,
 } from "./upgrade.js";
 
 /** Whoever takes what comes through a gate. None of its functions throws. */
 export interface GateOwner {
   /** Longest incoming frame, in bytes; `ws` stops a longer one before it is gathered. */
   readonly maxFrameBytes: number;
+  /** Whether it answers pings itself, with a bound, which `ws` does not have. */
+  readonly answersPings?: boolean;
+  /** Whether a client that offers subprotocols is refused when none of them is chosen. */
+  readonly wantsAgreement?: boolean;
   /** Chooses the subprotocol among those a client offers; `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /** Takes a connection that was let in. `data` is what `authenticate` answered, `protocol` the subprotocol, empty for none. */
   admit(webSocket: WebSocket, data: unknown, request: IncomingMessage, protocol: string): void;
+  /**
+   * Takes a request that is no upgrade: every one to an HTTP server of the gate's own, and to another while nobody else
+   * listens. Where it is missing, they are answered with 426.
+   */
+  request?(request: IncomingMessage, response: ServerResponse): void;
   /** Somebody was refused; told before it is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
   /** Takes an error that has no caller to go to: `authenticate` threw, the HTTP server failed. */
   failed(error: unknown): void;
 }
 
+/** Somebody who counts as a connection. */
+export interface Entry {
+  /** Whether `authenticate` lets them in; `undefined` where there is none. */
+  readonly verdict: Promise<Verdict> | undefined;
+  /** To be called once, when they are gone. */
+  readonly leave: () => void;
+}
+
 /** The gates on each HTTP server: several may share one, each with its path. */
 const attached = new WeakMap<HttpServer, Set<Gate>>();
 
-/** Decides upgrades. Made with settings that are checked already; throws a `TypeError` when another gate has its path. */
+/** Decides who gets in. Made with settings that are checked already; throws a `TypeError` when another gate has its path. */
 export class Gate {
   readonly #settings: GateSettings;
   readonly #owner: GateOwner;
   readonly #upgrader: WebSocketServer;
   readonly #http: HttpServer | undefined;
-  /** Sockets whose `authenticate` still runs, those that are closed meanwhile included. */
+  /** Sockets that are being decided about. */
   readonly #deciding = new Set<Duplex>();
   /** Sockets that were not refused at once and are not closed. */
   readonly #sockets = new Set<Duplex>();
-  /** How many are in either of the two. */
   #connections = 0;
   #isShut = false;
 
@@ -61,8 +80,7 @@ export class Gate {
       perMessageDeflate: false,
       maxPayload: owner.maxFrameBytes,
       closeTimeout: CLOSE_TIMEOUT_MS,
-      // Answered with a bound (sockets/ws.ts).
-      autoPong: false,
+      autoPong: owner.answersPings !== true,
       // Left to itself, `ws` agrees to any subprotocol it never heard of.
       handleProtocols: (offered) => owner.chooseProtocol(offered) ?? false,
     } as ServerOptions);
@@ -96,14 +114,60 @@ export class Gate {
 
   /** Decides an upgrade. Answers and ends what it refuses. Never throws or rejects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const refusal = this.#checkUpgrade(request);
+    const refusal =
+      checkHandshake(request) ?? this.checkRoom(request) ?? this.checkOrigin(request) ?? this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    this.#connections++;
+    const { verdict, leave } = this.enter(request);
     this.#sockets.add(socket);
-    socket.once("close", () => this.#leave(this.#sockets, socket));
-    const { authenticate } = this.#settings;
-    if (authenticate === undefined) this.#admit(undefined, request, socket, head);
-    else this.#authenticate(authenticate, request, socket, head);
+    socket.once("close", () => {
+      this.#sockets.delete(socket);
+      leave();
+    });
+    if (verdict === undefined) this.#admit(undefined, request, socket, head);
+    else this.#await(verdict, request, socket, head);
+  }
+
+  /** Why there is no place for a request: the gate is shut, another path is served, or too many are in. `path` is left to an application that has chosen it itself. */
+  checkRoom(request: IncomingMessage, checksPath = true): Refusal | undefined {
+    const { path, limits } = this.#settings;
+    if (this.#isShut) return { status: 503, reason: "the server is closing" };
+    if (checksPath && !this.#servesPath(request))
+      return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
+    if (this.#connections >= limits.maxConnections)
+      return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
+    return undefined;
+  }
+
+  /** Why a request is refused for its `Host` or its `Origin`. */
+  checkOrigin(request: IncomingMessage): Refusal | undefined {
+    const address = this.#http?.address();
+    const boundTo = typeof address === "string" ? address : address?.address;
+    return checkOrigin(request, boundTo, this.#settings);
+  }
+
+  /** Who offers subprotocols and is agreed none gives up when the connection is there already: better not to open it. */
+  #checkOffer(request: IncomingMessage): Refusal | undefined {
+    if (this.#owner.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined)
+      return undefined;
+    if (this.#owner.chooseProtocol(offeredBy(request)) !== undefined) return undefined;
+    const offer = request.headers["sec-websocket-protocol"];
+    return { status: 400, reason: `none of the subprotocols "${offer}" is spoken here; offer none` };
+  }
+
+  /** Counts a connection, and asks `authenticate` who it is. */
+  enter(request: IncomingMessage): Entry {
+    const { authenticate, limits } = this.#settings;
+    this.#connections++;
+    if (authenticate === undefined) return { verdict: undefined, leave: () => this.#connections-- };
+    let parts = 2;
+    const leave = (): void => void (--parts === 0 && this.#connections--);
+    const { verdict, settled } = runAuthenticate(authenticate, request, limits.handshakeTimeoutMs);
+    // Its work goes on after its time is up or its client is gone, and counts as a connection until it ends.
+    void settled.then((outcome) => {
+      leave();
+      if ("error" in outcome) this.#owner.failed(outcome.error);
+    });
+    return { verdict, leave };
   }
 
   /** From now on everybody is refused with 503, and whoever is not decided about is cut. */
@@ -131,27 +195,16 @@ export class Gate {
     await closed;
   }
 
-  #authenticate(authenticate: Authenticate, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const { verdict, settled } = runAuthenticate(authenticate, request, this.#settings.limits.handshakeTimeoutMs);
+  #await(verdict: Promise<Verdict>, request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#deciding.add(socket);
     // Until `ws` takes the socket, nobody else listens, and an error without a listener ends the process.
     socket.on("error", ignore);
     void verdict.then((decision) => {
+      this.#deciding.delete(socket);
       socket.off("error", ignore);
       if ("refusal" in decision) return this.#refuse(decision.refusal, request, socket, head);
       if (!this.#isShut) this.#admit(decision.data, request, socket, head);
     });
-    // Its work goes on after its time is up or its client is gone, and counts as a connection until it ends.
-    void settled.then((outcome) => {
-      this.#leave(this.#deciding, socket);
-      if ("error" in outcome) this.#owner.failed(outcome.error);
-    });
-  }
-
-  /** One of the two things that make a connection is over: the last one counts it down. */
-  #leave(part: Set<Duplex>, socket: Duplex): void {
-    part.delete(socket);
-    if (!this.#sockets.has(socket) && !this.#deciding.has(socket)) this.#connections--;
   }
 
   #admit(data: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -170,20 +223,47 @@ export class Gate {
   }
 
   readonly #onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
-    if (this.#servesPath(request)) return this.handleUpgrade(request, socket, head);
-    const ours = [...attached.get(this.#http!)!];
-    // A listener that is not ours, such as a development server's, may serve the path: then it is not ours to refuse.
-    if (this.#http!.listenerCount("upgrade") > ours.length) {
-      // Should it leave the socket alone as well, an error on it must not end the process.
-      socket.on("error", ignore);
+    if (this.#isAlone("upgrade")) {
+      if (!this.#isMine(request)) return;
+      if (request.method === "POST" && !isTls(request)) this.#readAgain(request, socket, head);
+      else this.handleUpgrade(request, socket, head);
       return;
     }
-    const isServed = ours.some((gate) => gate.#servesPath(request));
-    if (!isServed && ours[0] === this) this.handleUpgrade(request, socket, head);
+    if (this.#servesPath(request)) return this.handleUpgrade(request, socket, head);
+    // A listener that is not ours, such as a development server's, may serve the path: then it is not ours to refuse.
+    // Should it leave the socket alone as well, an error on it must not end the process.
+    socket.on("error", ignore);
   };
 
+  /** Whoever else listens answers all requests, and hands on those that are not for it. */
+  readonly #onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    if (!this.#isAlone("request") || !this.#isMine(request)) return;
+    if (this.#owner.request !== undefined) this.#owner.request(request, response);
+    else answerUpgradeRequired(response);
+  };
+
+  /** Whether nobody but gates listens to the HTTP server. */
+  #isAlone(event: "upgrade" | "request"): boolean {
+    return this.#http!.listenerCount(event) === attached.get(this.#http!)!.size;
+  }
+
+  /** Whether this of all gates is to answer: the one with the path, or the first when there is none. */
+  #isMine(request: IncomingMessage): boolean {
+    const gates = [...attached.get(this.#http!)!];
+    return (gates.find((gate) => gate.#servesPath(request)) ?? gates[0]) === this;
+  }
+
+  /**
+   * No WebSocket is opened by POST: the offer to upgrade is ignored (RFC 9110, section 7.8), and the connection handed to
+   * Node once more, which hands out no request that makes one. Java's client offers HTTP/2 with its requests.
+   */
+  #readAgain(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.unshift(withoutUpgrade(request, head));
+    this.#http!.emit("connection", socket);
+  }
+
   #attach(http: HttpServer): void {
-    const ours = attached.get(http) ?? new Set();
+    const ours = attached.get(http) ?? new Set<Gate>();
     const { path } = this.#settings;
     for (const gate of ours) {
       const other = gate.#settings;
@@ -194,31 +274,18 @@ export class Gate {
     }
     attached.set(http, ours.add(this));
     http.on("upgrade", this.#onUpgrade);
+    http.on("request", this.#onRequest);
   }
 
   #detach(http: HttpServer): void {
     attached.get(http)!.delete(this);
     http.off("upgrade", this.#onUpgrade);
+    http.off("request", this.#onRequest);
   }
 
   #servesPath({ url = "/" }: IncomingMessage): boolean {
     const { path } = this.#settings;
     return path === undefined || url === path || url.startsWith(`${path}?`);
-  }
-
-  #checkUpgrade(request: IncomingMessage): Refusal | undefined {
-    const { path, limits } = this.#settings;
-    const malformed = checkHandshake(request);
-    if (malformed !== undefined) return malformed;
-    if (this.#isShut) return { status: 503, reason: "the server is closing" };
-    if (!this.#servesPath(request))
-      return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
-    if (this.#connections >= limits.maxConnections) {
-      return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
-    }
-    const address = this.#http?.address();
-    const boundTo = typeof address === "string" ? address : address?.address;
-    return checkOrigin(request, boundTo, this.#settings);
   }
 
   #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -249,20 +316,19 @@ function dismiss(webSocket: WebSocket, { status, reason }: Refusal): void {
   setTimeout(() => webSocket.terminate(), DISMISS_MS).unref();
 }
 
-/** An HTTP server that has nothing to do but to upgrade. A request must be complete in time; Node looks every so often. */
+/** A request must come in time: its head, then its body. Node looks every so often. */
 function makeHttp(timeoutMs: number): HttpServer {
-  const limit = timeoutMs === Infinity ? 0 : Math.min(timeoutMs, LONGEST_DELAY_MS);
-  const times = {
-    headersTimeout: limit,
-    requestTimeout: limit,
-    connectionsCheckingInterval: Math.min(limit || 30_000, 1000),
-  };
-  return createServer({ ...times, keepAliveTimeout: 5000 }, answerPlainHttp);
+  return createServer({
+    headersTimeout: timeLimit(timeoutMs),
+    requestTimeout: timeLimit(timeoutMs * 2),
+    connectionsCheckingInterval: Math.min(timeoutMs, 1000),
+    keepAliveTimeout: 5000,
+  });
 }
 
-function answerPlainHttp(_request: IncomingMessage, response: ServerResponse): void {
-  response.writeHead(426, { "Content-Type": "text/plain; charset=utf-8", Connection: "Upgrade", Upgrade: "websocket" });
-  response.end("This server speaks JSON-RPC 2.0 over WebSocket.\n");
+/** As Node's HTTP server takes it: 0 for none. */
+function timeLimit(ms: number): number {
+  return ms === Infinity ? 0 : Math.min(ms, LONGEST_DELAY_MS);
 }
 
 function reachable({ address, family }: AddressInfo): string {

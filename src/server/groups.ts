@@ -32,7 +32,7 @@ export interface NotifyOptions<P> {
 
 /** A named set of peers. A peer leaves it by itself when it closes; a topic without peers takes no memory. */
 export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends Group<L, R, D> {
-  /** Adds a peer of this server. One that is in it already, or closed, changes nothing. Throws a `TypeError` for another server's. */
+  /** Adds a peer of this server. One that is in it already, or closed, changes nothing. Throws a `TypeError` for another server's, and for one that came by HTTP POST. */
   add(peer: Peer<L, R, D>): this;
   /** Takes a peer out; whether it was in. */
   delete(peer: Peer<L, R, D>): boolean;
@@ -66,13 +66,15 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   readonly #members = new Map<string, Set<Peer<L, R, D>>>();
   readonly #joined = new Map<Peer<L, R, D>, Set<string>>();
 
-  /** The topic of that name. */
-  topic(name: string, isOurs: (peer: Peer<L, R, D>) => boolean): Topic<L, R, D> {
+  /** The topic of that name. `whyNot` says why a peer cannot be in it, if it cannot. */
+  topic(name: string, whyNot: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
     const group = groupOf<L, R, D>(() => this.#members.get(name) ?? EMPTY);
     const topic: Topic<L, R, D> = Object.assign(group, {
       add: (peer: Peer<L, R, D>) => {
-        if (!isOurs(peer) && peer.state !== "closed") throw new TypeError(`a topic takes peers of its own server only`);
-        if (peer.state !== "closed") this.#add(name, peer);
+        if (peer.state === "closed") return topic;
+        const reason = whyNot(peer);
+        if (reason !== undefined) throw new TypeError(reason);
+        this.#add(name, peer);
         return topic;
       },
       delete: (peer: Peer<L, R, D>) => this.#delete(name, peer),

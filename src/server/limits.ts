@@ -4,9 +4,9 @@ import { mergeLimits, type PeerLimits } from "../core/limits.js";
 
 /** Bounds on a server. Each is on by default; a value out of range throws when the server is made. */
 export interface ServerLimits extends PeerLimits {
-  /** Most connections at once, those whose `authenticate` still runs included. Further ones get HTTP 503. Default 10,000; `Infinity` turns it off. */
+  /** Most connections and POSTs at once, those whose `authenticate` still runs included. Further ones get HTTP 503. Default 10,000; `Infinity` turns it off. */
   maxConnections: number;
-  /** How long `authenticate` may take, in milliseconds; then HTTP 503. Default 10,000; `Infinity` waits for ever. */
+  /** How long `authenticate` may take, in milliseconds; then HTTP 503. A POST's body must be there as soon; else HTTP 408. Default 10,000; `Infinity` waits for ever. */
   handshakeTimeoutMs: number;
 }
 

@@ -13,7 +13,7 @@ import type { Authenticate } from "./upgrade.js";
 /** Who is let in. Required where `peer.data` is declared to be something. */
 export interface Authentication<D> {
   /**
-   * Says who asks, before there is a connection: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
+   * Says who asks, before there is a connection, and for each POST: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
    * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
    */
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
@@ -25,9 +25,12 @@ export interface GateOptions {
   port?: number | undefined;
   /** The address to listen on, with `port`. Default `"127.0.0.1"`: this machine only. */
   host?: string | undefined;
-  /** Takes the upgrades of an HTTP server that is there already, beside Express or any other. It is not closed by `close()`. */
+  /**
+   * Takes the upgrades of an HTTP server that is there already, beside Express or any other, and its POSTs while nobody else
+   * listens for requests: an application that does mounts `server.handleRequest`. It is not closed by `close()`.
+   */
   server?: HttpServer | HttpsServer | undefined;
-  /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`. */
+  /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`, and POSTs to `server.handleRequest`. */
   noServer?: boolean | undefined;
   /** `"plain"` knows nothing but plain JSON-RPC. Default `"packed"`: speaks `reciproc.v1` to whoever offers it, and plainly to everybody else. */
   link?: "packed" | "plain" | undefined;

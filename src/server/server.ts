@@ -1,6 +1,6 @@
 /** A server: many peers that share their handlers, and what is sent to many at once. Who gets in is the gate's to say. */
 import { EventEmitter } from "eventemitter3";
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import { CallContext } from "../core/context.js";
@@ -16,6 +16,7 @@ import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer
 import { settingsOf } from "../peer/settings.js";
 import { WsSocket } from "../sockets/ws.js";
 import { Gate } from "./gate.js";
+import { Posts } from "./http.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkOptions, type Authentication, type GateOptions } from "./options.js";
 import type { Refusal } from "./upgrade.js";
@@ -45,7 +46,7 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = Gate
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
   /** Somebody connected; emitted before the peer's first message is dispatched. Not for `accept`, which answers its peer. */
   peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
-  /** An upgrade was refused. `reason` names the rule, and the option that would allow it. */
+  /** An upgrade or a POST was refused. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
   /** What went wrong without a caller to tell: every peer's `error`, with the peer; `authenticate` threw; the HTTP server failed. */
   error(error: unknown, peer?: Peer<L, R, D>): void;
@@ -66,7 +67,10 @@ export class Server<
   readonly #settingsBy = new Map<string, Settings>();
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
+  /** Peers of one HTTP request each. */
+  readonly #callers = new WeakSet<AnyPeer>();
   readonly #gate: Gate;
+  readonly #posts: Posts;
   readonly #heartbeat: HeartbeatTimes | undefined;
   #closed: Promise<void> | undefined;
 
@@ -87,12 +91,25 @@ export class Server<
     this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
     const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
+    const { maxMessageBytes } = this.#settings.limits;
+    const both = {
+      refused: (refusal: Refusal, request: IncomingMessage) =>
+        tell(this, "refuse", [refusal, request], (error) => this.#report(error)),
+      failed: (error: unknown) => this.#report(error),
+    };
     this.#gate = new Gate(checked.gate, {
-      maxFrameBytes: this.#settings.limits.maxMessageBytes + PACK_OVERHEAD_BYTES,
+      ...both,
+      maxFrameBytes: maxMessageBytes + PACK_OVERHEAD_BYTES,
+      answersPings: true,
       chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
       admit: (webSocket, data, request, protocol) => this.#welcome(webSocket, data as D, request, protocol),
-      refused: (refusal, request) => tell(this, "refuse", [refusal, request], (error) => this.#report(error)),
-      failed: (error) => this.#report(error),
+      request: (request, response) => this.#posts.handle(request, response, true),
+    });
+    this.#posts = new Posts(this.#gate, {
+      ...both,
+      maxMessageBytes,
+      handshakeTimeoutMs: checked.gate.limits.handshakeTimeoutMs,
+      accept: (transport, data) => this.#receive(transport, data as D),
     });
   }
 
@@ -103,7 +120,7 @@ export class Server<
 
   /** The topic of that name. It needs no making: a topic is there while it has peers. */
   topic(name: string): Topic<L, R, D> {
-    return this.#topics.topic(name, (peer) => this.#peers.has(peer));
+    return this.#topics.topic(name, (peer) => this.#whyNoMember(peer));
   }
 
   /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
@@ -112,9 +129,7 @@ export class Server<
   }
 
   #accept(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
-    // The settings stand for the options they were made of; a server's context has more than a peer's.
-    const peer = new Peer<L, R, D>(transport, settings as never);
-    peer.data = data;
+    const peer = this.#makePeer(transport, data, settings);
     if (peer.state === "open") this.#peers.add(peer);
     if (this.#closed !== undefined) endPeer(peer, 1001, CLOSING);
     return peer;
@@ -123,6 +138,15 @@ export class Server<
   /** Decides an upgrade, for an application that listens itself (`noServer`). Answers and ends what it refuses. Never throws or rejects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#gate.handleUpgrade(request, socket, head);
+  }
+
+  /**
+   * Answers a request by HTTP POST, for an application that routes requests itself: with `noServer`, or beside Express as
+   * `app.post("/rpc", (request, response) => server.handleRequest(request, response))`. `path` does not matter then. A body
+   * that was read already is taken from `request.body`, parsed or as text. Never throws or rejects.
+   */
+  handleRequest(request: IncomingMessage, response: ServerResponse): void {
+    this.#posts.handle(request, response, false);
   }
 
   /**
@@ -141,6 +165,27 @@ export class Server<
   /** Starts listening, for `serve`. Rejects when the address is taken. @internal */
   listen(): Promise<void> {
     return this.#gate.listen();
+  }
+
+  #makePeer(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
+    // The settings stand for the options they were made of; a server's context has more than a peer's.
+    const peer = new Peer<L, R, D>(transport, settings as never);
+    peer.data = data;
+    return peer;
+  }
+
+  /** Makes the peer of one HTTP request: it is among no others, for nothing can be sent to it. */
+  #receive(transport: Transport, data: D): Peer<L, R, D> {
+    const peer = this.#makePeer(transport, data, this.#settings);
+    this.#callers.add(peer);
+    return peer;
+  }
+
+  #whyNoMember(peer: Peer<L, R, D>): string | undefined {
+    if (this.#peers.has(peer)) return undefined;
+    return this.#callers.has(peer)
+      ? "a topic takes peers that can be notified, and this one came by HTTP POST"
+      : "a topic takes peers of its own server only";
   }
 
   #welcome(webSocket: WebSocket, data: D, request: IncomingMessage, protocol: string): void {
@@ -172,9 +217,10 @@ export class Server<
 
   async #shutDown(): Promise<void> {
     this.#gate.shut();
+    this.#posts.shut(1001, CLOSING);
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, 1001, CLOSING);
-    await Promise.all(peers.map((peer) => peer.closed));
+    await Promise.all([this.#posts.close(), ...peers.map((peer) => peer.closed)]);
     await this.#gate.close();
   }
 }

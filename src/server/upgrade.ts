@@ -1,13 +1,13 @@
 /** What an upgrade request must pass before there is a WebSocket. */
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { isLoopback, refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
 
-/** Why an upgrade was refused: the `refuse` event's argument, and the HTTP answer. */
+/** Why an upgrade or a POST was refused: the `refuse` event's argument, and the HTTP answer. */
 export interface Refusal {
-  /** The HTTP status: 400, 401, 403, 404, 405, 426 or 503. */
+  /** The HTTP status: 400, 401, 403, 404, 405, 408, 413, 415, 426 or 503. */
   readonly status: number;
   /** What rule was broken, by what value, and where there is one, the option that allows it. */
   readonly reason: string;
@@ -46,6 +46,26 @@ export function answerRefusal(socket: Duplex, { status, reason }: Refusal): void
   socket.end(`${headers.join("\r\n")}\r\n\r\n${body}`);
 }
 
+const UPGRADE_HEADERS = new Set(["connection", "upgrade", "http2-settings"]);
+
+/**
+ * The bytes of a request without its offer to upgrade; `head` is what Node has read after its head. It is the last of its
+ * connection: reading one again leaves listeners on the socket, which must not pile up.
+ */
+export function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage, head: Buffer): Buffer {
+  const lines = [`${method} ${url} HTTP/${httpVersion}`, "Connection: close"];
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (!UPGRADE_HEADERS.has(rawHeaders[i]!.toLowerCase())) lines.push(`${rawHeaders[i]}: ${rawHeaders[i + 1]}`);
+  }
+  return Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), head]);
+}
+
+/** Answers a request that is no upgrade and should be one. */
+export function answerUpgradeRequired(response: ServerResponse): void {
+  response.writeHead(426, { "Content-Type": "text/plain; charset=utf-8", Connection: "Upgrade", Upgrade: "websocket" });
+  response.end("This server speaks JSON-RPC 2.0 over WebSocket.\n");
+}
+
 /** Checks that it is a WebSocket handshake at all (RFC 6455, section 4.2.1), before anything is run for it. */
 export function checkHandshake({ method, headers }: IncomingMessage): Refusal | undefined {
   const { upgrade = "", "sec-websocket-key": key = "", "sec-websocket-version": version = "" } = headers;
@@ -70,7 +90,8 @@ export function checkOrigin(
   return reason === undefined ? undefined : { status: 403, reason };
 }
 
-function isTls({ socket }: IncomingMessage): boolean {
+/** Whether a request came over TLS that ends here. */
+export function isTls({ socket }: IncomingMessage): boolean {
   return (socket as Partial<TLSSocket>).encrypted === true;
 }
 

@@ -1,8 +1,7 @@
 /** A Chromium for the tests: one that is there, or one that is installed now. */
-import { execFileSync } from "node:child_process";
-import { accessSync, constants } from "node:fs";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { chromium, type Browser } from "playwright-core";
+import { aptInstall, canRun, onPath, run } from "../support/debian.js";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const USUAL_PLACES = [
@@ -38,45 +37,18 @@ export async function ensureChromium(): Promise<string> {
     if (canRun(given)) return given;
     throw new Error(`CHROMIUM_PATH is ${given}, which cannot be run`);
   }
-  const found = find() ?? install();
+  const found = find() ?? (await install());
   if (found === undefined) throw new Error(CURE);
   return found;
 }
 
 function find(): string | undefined {
-  const folders = (process.env["PATH"] ?? "").split(delimiter).filter((folder) => folder !== "");
-  const named = NAMES.flatMap((name) => folders.map((folder) => join(folder, name)));
-  return [...named, ...USUAL_PLACES, chromium.executablePath()].find(canRun);
+  return [...onPath(...NAMES), ...USUAL_PLACES, chromium.executablePath()].find(canRun);
 }
 
-function install(): string | undefined {
-  if (canRun("/usr/bin/apt-get")) {
-    const root = process.getuid?.() === 0 ? [] : ["sudo", "-n"];
-    const done =
-      run([...root, "apt-get", "update"]) &&
-      run([...root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "chromium"]);
-    const installed = done ? find() : undefined;
-    if (installed !== undefined) return installed;
-  }
+async function install(): Promise<string | undefined> {
+  const installed = (await aptInstall("chromium")) ? find() : undefined;
+  if (installed !== undefined) return installed;
   const cli = join(import.meta.dirname, "../../node_modules/playwright-core/cli.js");
-  return run([process.execPath, cli, "install", "chromium"]) ? find() : undefined;
-}
-
-function run([command, ...args]: string[]): boolean {
-  try {
-    execFileSync(command!, args, { stdio: "inherit" });
-    return true;
-  } catch {
-    // It has said on the terminal what was wrong; the next way is tried.
-    return false;
-  }
-}
-
-function canRun(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
+  return (await run([process.execPath, cli, "install", "chromium"])) ? find() : undefined;
 }

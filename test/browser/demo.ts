@@ -10,6 +10,8 @@ const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.
 /** A running demo. */
 export interface Demo extends AsyncDisposable {
   url: string;
+  /** The number of its process. */
+  pid: number;
   /** Ends the process, and answers its exit code; `null` when it had no chance to choose one. */
   kill(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
 }
@@ -40,6 +42,7 @@ export async function startDemo(env: Record<string, string> = {}): Promise<Demo>
   };
   return {
     url: /^reciproc demo: (http:\S+)$/.exec(line)?.[1] ?? `not an address: ${line}`,
+    pid: child.pid!,
     kill,
     async [Symbol.asyncDispose]() {
       const code = await kill("SIGTERM");

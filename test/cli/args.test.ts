@@ -102,6 +102,57 @@ describe("readArgs", () => {
   });
 });
 
+describe("readArgs for a command that takes another", () => {
+  const grammar: Grammar = {
+    arguments: ["COMMAND", "[ARGS...]"],
+    options: ["framing", "port", "max-connections", "max-message-bytes"],
+    takesCommand: true,
+  };
+
+  it("leaves everything behind -- to it", () => {
+    expect(
+      readArgs(grammar, ["--port", "1", "--framing=lines", "--", "x", "--port", "2", "--", "--help"]),
+    ).toMatchObject({
+      arguments: ["x", "--port", "2", "--", "--help"],
+      framing: "lines",
+      port: 1,
+      help: false,
+    });
+  });
+
+  it("reads the limits", () => {
+    const limits = ["--max-connections", "1", "--max-message-bytes", "268435456"];
+    expect(readArgs(grammar, [...limits, "--", "x"])).toMatchObject({ maxConnections: 1, maxMessageBytes: 268435456 });
+    expect(readArgs(grammar, ["--", "x"])).toMatchObject({
+      framing: undefined,
+      maxConnections: undefined,
+      maxMessageBytes: undefined,
+    });
+  });
+
+  it("explains itself without", () => {
+    expect(readArgs(grammar, ["-h"]).help).toBe(true);
+    expect(readArgs(grammar, ["--port", "1", "--help"]).help).toBe(true);
+  });
+
+  it.each([
+    [["x", "--port", "1"], /^"--" is missing; COMMAND and its arguments stand behind it$/],
+    [[], /^"--" is missing/],
+    [["--"], /^COMMAND is missing$/],
+    [["x", "--", "y"], /^COMMAND stands behind "--", got "x" before it$/],
+    [["--fly", "--", "y"], /^unknown option "--fly"$/],
+    [["--port", "--", "y"], /^--port needs a value$/],
+    [["--framing", "LSP", "--", "y"], /^--framing takes lsp or lines, got "LSP"$/],
+    [["--max-connections", "0", "--", "y"], /^--max-connections takes a whole number from 1 up, got "0"$/],
+    [["--max-connections", "1e2", "--", "y"], /got "1e2"$/],
+    [["--max-connections", "9".repeat(30), "--", "y"], /--max-connections takes/],
+    [["--max-message-bytes", "268435457", "--", "y"], /takes a whole number from 1 to 268435456, got "268435457"$/],
+  ])("refuses %j", (argv, message) => {
+    expect(() => readArgs(grammar, argv)).toThrow(UsageError);
+    expect(() => readArgs(grammar, argv)).toThrow(message);
+  });
+});
+
 describe("readUrl", () => {
   it.each([
     ["ws://a/b", "ws://a/b"],

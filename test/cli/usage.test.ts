@@ -17,11 +17,12 @@ describe("reciproc", () => {
   it("lists its commands when asked, and as an error when given nothing", async () => {
     const asked = await run(["--help"]);
     expect(asked).toMatchObject({ code: 0, stderr: "" });
-    for (const name of ["serve", "call", "notify", "listen"]) expect(asked.stdout).toContain(`reciproc ${name} `);
+    for (const name of ["serve", "call", "notify", "listen", "bridge"])
+      expect(asked.stdout).toContain(`reciproc ${name} `);
     expect(await run([])).toEqual({ code: 64, stdout: "", stderr: asked.stdout });
   });
 
-  it.each(["serve", "call", "notify", "listen"])("explains %s", async (name) => {
+  it.each(["serve", "call", "notify", "listen", "bridge"])("explains %s", async (name) => {
     const { code, stdout, stderr } = await run([name, "--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(new RegExp(`^Usage: reciproc ${name} `));
@@ -33,6 +34,12 @@ describe("reciproc", () => {
     [["fly"], 'reciproc: unknown command "fly"; see `reciproc --help`\n'],
     [["--fly"], 'reciproc: unknown option "--fly"; options stand after the command; see `reciproc --help`\n'],
     [["call", "--fly"], 'reciproc call: unknown option "--fly"; see `reciproc call --help`\n'],
+    [
+      ["bridge", "x", "--port", "1"],
+      'reciproc bridge: "--" is missing; COMMAND and its arguments stand behind it; see `reciproc bridge --help`\n',
+    ],
+    [["bridge", "--"], "reciproc bridge: COMMAND is missing; see `reciproc bridge --help`\n"],
+    [["bridge", "--", ""], "reciproc bridge: COMMAND is empty; see `reciproc bridge --help`\n"],
     [["listen"], "reciproc listen: URL is missing; see `reciproc listen --help`\n"],
     [["serve", "a", "b"], 'reciproc serve: one argument too many: "b"; see `reciproc serve --help`\n'],
     [

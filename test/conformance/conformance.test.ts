@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { loadCases, runCase } from "./runner.js";
-import { wires } from "./wires.js";
+import { isOneShot, loadCases, runCase } from "./runner.js";
+import { postWire, wires } from "./wires.js";
 
 const files = loadCases();
 
@@ -14,6 +14,17 @@ for (const [carrier, open] of Object.entries(wires)) {
     }
   });
 }
+
+describe("a peer reached by HTTP POST", () => {
+  for (const { file, cases } of files) {
+    const fitting = cases.filter(isOneShot);
+    // Answers are no business of a client that is never called.
+    if (fitting.length === 0) continue;
+    describe(file, () => {
+      for (const one of fitting) it(`${one.name} (${one.source})`, () => runCase(one, postWire));
+    });
+  }
+});
 
 it("leaves no deadline behind after all of them", () => {
   expect(countDeadlines()).toEqual({ waiting: 0, armed: false });

@@ -1,4 +1,4 @@
-/** Two ways for a raw stranger to reach a serving peer: text passed in memory, and frames of a real `ws` client. */
+/** Three ways for a raw stranger to reach a serving peer: text passed in memory, frames of a real `ws` client, and HTTP POST. */
 import { WebSocket } from "ws";
 import type { AnyMethods } from "../../src/core/contract.js";
 import { Peer, type AnyPeer, type PeerOptions } from "../../src/peer/peer.js";
@@ -10,9 +10,9 @@ import { memorySockets } from "../../src/sockets/memory.js";
 
 export type WireOptions = PeerOptions & { methods: Record<string, (params: any, context: any) => unknown> };
 
-/** A stranger's end of a connection to `peer`. */
+/** A stranger's end of a wire. Over HTTP each frame has a peer of its own, and there is none to look at. */
 export interface Wire {
-  readonly peer: AnyPeer;
+  readonly peer: AnyPeer | undefined;
   /** What the peer emitted as `error`. */
   readonly errors: unknown[];
   /** Sends one frame as it is: text, or the bytes of a binary frame. */
@@ -27,7 +27,12 @@ export interface Wire {
   end(): Promise<void>;
 }
 
-export const wires: Record<string, (options: WireOptions) => Promise<Wire>> = {
+/** A stranger's end of a connection to `peer`. */
+export interface Connection extends Wire {
+  readonly peer: AnyPeer;
+}
+
+export const wires: Record<string, (options: WireOptions) => Promise<Connection>> = {
   "in memory": memoryWire,
   "over ws": wsWire,
 };
@@ -73,7 +78,7 @@ class Arrivals {
   }
 }
 
-async function memoryWire(options: WireOptions): Promise<Wire> {
+async function memoryWire(options: WireOptions): Promise<Connection> {
   const [left, right] = memorySockets(peerLimits(options.limits).maxMessageBytes, UNLIMITED);
   const peer: AnyPeer = new Peer<AnyMethods, AnyMethods>(plain(left), options);
   const errors: unknown[] = [];
@@ -103,7 +108,7 @@ async function memoryWire(options: WireOptions): Promise<Wire> {
   };
 }
 
-async function wsWire(options: WireOptions): Promise<Wire> {
+async function wsWire(options: WireOptions): Promise<Connection> {
   const server = await serve({ port: 0, ...options });
   const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
   const errors: unknown[] = [];
@@ -130,6 +135,35 @@ async function wsWire(options: WireOptions): Promise<Wire> {
     end: async () => {
       client.close();
       await closed;
+      await server.close();
+    },
+  };
+}
+
+/** By HTTP POST: one request a frame, each after the answer to the last. */
+export async function postWire(options: WireOptions): Promise<Wire> {
+  const server = await serve({ port: 0, ...options });
+  const errors: unknown[] = [];
+  server.on("error", (error) => errors.push(error));
+  const arrivals = new Arrivals();
+  const post = async (frame: string | Uint8Array): Promise<void> => {
+    const url = server.url.replace("ws:", "http:");
+    const headers = { "Content-Type": "application/json" };
+    const response = await fetch(url, { method: "POST", body: frame as BodyInit, headers });
+    const body = await response.text();
+    if (response.status === 200) arrivals.add(body);
+    else if (response.status !== 204 || body !== "") arrivals.add(`HTTP ${response.status}: ${body}`);
+  };
+  let last = Promise.resolve();
+  return {
+    peer: undefined,
+    errors,
+    send: (frame) => void (last = last.then(() => post(frame))),
+    receive: () => arrivals.take(),
+    drain: () => arrivals.drain(),
+    closed: new Promise(() => {}),
+    end: async () => {
+      await last;
       await server.close();
     },
   };

@@ -13,10 +13,11 @@ const MAY_IMPORT: Record<string, string[]> = {
   features: ["core"],
   link: ["core"],
   sockets: ["core"],
+  bridge: ["core"],
   peer: ["core", "features"],
   server: ["core", "features", "link", "sockets", "peer"],
   "": ["core", "features", "link", "sockets", "peer", "server"],
-  cli: ["core", "features", "link", "sockets", "peer", "server", ""],
+  cli: ["core", "features", "link", "sockets", "peer", "server", "bridge", ""],
 };
 
 /** Folders whose files run everywhere: no Node, no `ws`. */

@@ -24,7 +24,13 @@ describe("a handler's progress", () => {
   it.each<[string, Dialect | undefined, object, object, object]>([
     ["lsp", undefined, { workDoneToken: "t" }, report("t", 5), report("t", { deep: [1] })],
     ["lsp, for partial results", lsp, { partialResultToken: 0 }, report(0, 5), report(0, { deep: [1] })],
-    ["acp", acp, { workDoneToken: "t" }, report("t", 5), report("t", { deep: [1] })],
+    [
+      "acp",
+      acp,
+      { _meta: { "reciproc/progress": "t" } },
+      { ...report("t", 5), method: "_reciproc/progress" },
+      { ...report("t", { deep: [1] }), method: "_reciproc/progress" },
+    ],
     [
       "mcp",
       mcp,

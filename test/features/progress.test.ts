@@ -21,7 +21,7 @@ describe("asking for reports", () => {
     ["params by name, lsp", lsp, { a: 1 }, { a: 1, workDoneToken: 1 }],
     ["absent params, mcp", mcp, undefined, { _meta: { progressToken: 1 } }],
     ["params with a _meta, mcp", mcp, { a: 1, _meta: { b: 2 } }, { a: 1, _meta: { b: 2, progressToken: 1 } }],
-    ["params by name, acp", acp, { a: 1 }, { a: 1, workDoneToken: 1 }],
+    ["params by name, acp", acp, { a: 1 }, { a: 1, _meta: { "reciproc/progress": 1 } }],
     ["a token of the user's own, lsp", lsp, { workDoneToken: "mine" }, { workDoneToken: "mine" }],
     ["another of the user's own, lsp", lsp, { partialResultToken: 0 }, { partialResultToken: 0 }],
     ["one of the user's own, mcp", mcp, { _meta: { progressToken: "" } }, { _meta: { progressToken: "" } }],

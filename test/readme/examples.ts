@@ -1,5 +1,6 @@
 /** The examples of the documents, taken out as they stand. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,8 +10,8 @@ import { promisify } from "node:util";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Inside the package, so that `import "reciproc"` finds it, as a user's project would. */
-export const folder = join(root, "test-output", "readme");
+/** Inside the package, so that `import "reciproc"` finds it, as a user's project would; another for each test file. */
+export const folder = join(root, "test-output", `examples-${randomUUID()}`);
 
 /** Writes every code block that begins with its file's name, and answers the names. */
 export async function extract(document: string): Promise<string[]> {

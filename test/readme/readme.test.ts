@@ -3,8 +3,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Peer } from "../../src/index.js";
+import { connect } from "../../src/node.js";
 import { launch } from "../browser/chromium.js";
 import { startSite } from "../browser/site.js";
+import { gate } from "../support/turns.js";
 import { clean, compile, extract, folder, Running } from "./examples.js";
 
 beforeAll(async () => {
@@ -15,7 +17,6 @@ afterAll(clean);
 
 /** A server's example says nothing when it listens, or something else: ask the port. */
 async function listening(port: number): Promise<void> {
-  const { connect } = await import("../../src/node.js");
   for (let tries = 100; ; tries--) {
     try {
       return await (await connect(`ws://localhost:${port}`)).close();
@@ -71,6 +72,30 @@ describe("the README", () => {
     expect(await bob.line(/hello/)).toBe("Bob: hello");
     await Promise.all([ada.stop(), bob.stop()]);
     await server.stop();
+  });
+
+  it("has subscriptions that run as they stand", async () => {
+    const server = new Running("blocks-server.js");
+    const url = (await server.line(/listening/)).replace("listening on ", "");
+    const pushes: unknown[] = [];
+    const third = gate();
+    await using peer = await connect(url, {
+      link: "plain",
+      methods: { eth_subscription: (push) => void (pushes.push(push) === 3 && third.resolve()) },
+    });
+    const id = await peer.request("eth_subscribe", ["newHeads"]);
+    await third.promise;
+    const [{ result }] = pushes as [{ result: { number: number } }];
+    expect(pushes).toEqual([0, 1, 2].map((i) => ({ subscription: id, result: { number: result.number + i } })));
+    expect(await peer.request("eth_unsubscribe", [id])).toBe(true);
+    expect(await peer.request("eth_unsubscribe", [id])).toBe(false);
+    await server.stop();
+  });
+
+  it("has a call by HTTP that runs as it stands", async () => {
+    const both = new Running("one-shot.js");
+    await both.exited;
+    expect(both.lines).toEqual(["{ jsonrpc: '2.0', id: 1, result: 3 }"]);
   });
 
   it("has a typed example that compiles and runs as it stands", async () => {

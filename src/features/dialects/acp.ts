@@ -1,13 +1,20 @@
 /** The Agent Client Protocol's spelling. */
-import { member, type Dialect } from "../../core/dialect.js";
+import { member, tokenFrom, type Dialect } from "../../core/dialect.js";
 import { isId } from "../../core/message.js";
 import { lsp } from "./lsp.js";
 
+/** Where params say which reports belong to them, and what an extension of the protocol is called. */
+const PROGRESS = "reciproc/progress";
+
 /**
- * `$/cancel_request {requestId}`, always answered. The protocol has no progress of its own; it is asked for and reported as
- * in `lsp`.
+ * `$/cancel_request {requestId}`, always answered. It has no WebSocket subprotocol.
  *
- * Source: Agent Client Protocol, "Cancellation".
+ * The protocol tells progress by notifications of its own, such as `session/update`, and leaves room for extensions: no new
+ * member in its params except below `_meta`, no new method except behind an underscore. So `onProgress` asks by
+ * `_meta["reciproc/progress"]`, and `progress` reports by `_reciproc/progress {token, value}`: to another reciproc, or to
+ * whoever knows of it.
+ *
+ * Source: Agent Client Protocol, "Cancellation" and "Extensibility".
  */
 export const acp: Dialect = {
   name: "acp",
@@ -20,5 +27,13 @@ export const acp: Dialect = {
     },
     isAnswered: true,
   },
-  progress: lsp.progress,
+  progress: {
+    ...lsp.progress,
+    method: `_${PROGRESS}`,
+    tokenIn: (params) => tokenFrom(member(member(params, "_meta"), PROGRESS)),
+    withToken: (params, token) => ({
+      ...params,
+      _meta: { ...(member(params, "_meta") as object | undefined), [PROGRESS]: token },
+    }),
+  },
 };

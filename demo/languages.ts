@@ -1,0 +1,86 @@
+/**
+ * Language servers behind WebSockets: `/lsp/css` and `/lsp/json`. Whoever connects gets a process of their own, so that one
+ * which dies, or is slow, is one person's alone, and a session is what the protocol means by it: one client, one server.
+ */
+import type { Server } from "node:http";
+import { createRequire } from "node:module";
+import { inspect } from "node:util";
+import type { WebSocket } from "ws";
+import type * as bridgeModule from "../dist/bridge/bridge.js";
+import type * as gateModule from "../dist/server/gate.js";
+import type * as optionsModule from "../dist/server/options.js";
+import type { Language } from "./lsp.js";
+
+/** What the command `reciproc bridge` is made of. The package does not export it, so it is imported by its place. */
+const { bridge } = (await inner("bridge/bridge.js")) as typeof bridgeModule;
+const { Gate } = (await inner("server/gate.js")) as typeof gateModule;
+const { checkOptions } = (await inner("server/options.js")) as typeof optionsModule;
+
+const LANGUAGES: readonly Language[] = ["css", "json"];
+/** Each is a process, of some 50 MB. */
+const MOST_SERVERS = 24;
+const MOST_MEGABYTES = 192;
+/** The longest message of a page is its whole document; the longest of a language server are all completions there are. */
+const MAX_FRAME_BYTES = 256 * 1024;
+const MAX_MESSAGE_BYTES = 8 * 2 ** 20;
+
+/** Serves them beside whatever else the HTTP server serves. The rules for who gets in are those of `serve`. */
+export class LanguageServers {
+  readonly #gates: readonly gateModule.Gate[];
+  readonly #running = new Set<Promise<void>>();
+  readonly #stop = new AbortController();
+
+  constructor(server: Server) {
+    this.#gates = LANGUAGES.map((language) => {
+      const { gate } = checkOptions({ server, path: `/lsp/${language}` });
+      return new Gate(gate, {
+        maxFrameBytes: MAX_FRAME_BYTES,
+        chooseProtocol: () => undefined,
+        admit: (webSocket) => this.#admit(webSocket, language),
+        refused: () => {},
+        failed: report,
+      });
+    });
+  }
+
+  /** Lets nobody in any more, ends every language server, and resolves when all are gone. Never rejects. */
+  async close(): Promise<void> {
+    for (const gate of this.#gates) gate.shut();
+    this.#stop.abort();
+    await Promise.all(this.#running);
+    await Promise.all(this.#gates.map((gate) => gate.close()));
+  }
+
+  #admit(webSocket: WebSocket, language: Language): void {
+    if (this.#running.size >= MOST_SERVERS) {
+      webSocket.on("error", report);
+      webSocket.close(1013, `${MOST_SERVERS} language servers run already`);
+      return;
+    }
+    const running = bridge(webSocket, { ...commandOf(language), signal: this.#stop.signal }).then(
+      ({ isFailure, reason }) => void (isFailure && report(`${language} language server: ${reason}`)),
+      report,
+    );
+    this.#running.add(running);
+    void running.then(() => this.#running.delete(running));
+  }
+}
+
+function commandOf(language: Language): bridgeModule.BridgeOptions {
+  const program = createRequire(import.meta.url).resolve(
+    `vscode-langservers-extracted/bin/vscode-${language}-language-server`,
+  );
+  return {
+    command: process.execPath,
+    args: [`--max-old-space-size=${MOST_MEGABYTES}`, program, "--stdio"],
+    maxMessageBytes: MAX_MESSAGE_BYTES,
+  };
+}
+
+function inner(path: string): Promise<unknown> {
+  return import(new URL(path, import.meta.resolve("reciproc")).href);
+}
+
+function report(error: unknown): void {
+  process.stderr.write(`${typeof error === "string" ? error : inspect(error)}\n`);
+}

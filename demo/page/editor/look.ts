@@ -1,0 +1,59 @@
+/** How the editor looks and what its keys do. Its colours are the page's, so it is light or dark when the page is. */
+import { acceptCompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
+import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
+import { css } from "@codemirror/lang-css";
+import { json } from "@codemirror/lang-json";
+import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
+import { lintKeymap } from "@codemirror/lint";
+import { EditorState, type Extension } from "@codemirror/state";
+import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers, tooltips } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+import type { Language } from "../../lsp.js";
+
+const GRAMMARS: Readonly<Record<Language, () => Extension>> = { css, json };
+
+const highlighting = HighlightStyle.define([
+  { tag: tags.comment, color: "var(--soft)", fontStyle: "italic" },
+  { tag: [tags.punctuation, tags.bracket], color: "var(--soft)" },
+  { tag: [tags.propertyName, tags.attributeName], color: "var(--code-name)" },
+  { tag: [tags.className, tags.tagName, tags.labelName], color: "var(--code-selector)" },
+  { tag: [tags.keyword, tags.definitionKeyword, tags.modifier, tags.operatorKeyword], color: "var(--code-keyword)" },
+  { tag: [tags.string, tags.color, tags.url], color: "var(--code-text)" },
+  { tag: [tags.number, tags.unit, tags.bool, tags.null, tags.atom], color: "var(--code-value)" },
+]);
+
+/** On a phone what floats over the text is as wide as the page, and must not touch its edges. */
+const MARGIN = 10;
+
+/** What every file has, whoever edits it. `name` is what a screen reader calls it. */
+export function look(language: Language, name: string): Extension {
+  return [
+    lineNumbers(),
+    history(),
+    drawSelection(),
+    EditorState.allowMultipleSelections.of(true),
+    indentOnInput(),
+    bracketMatching(),
+    closeBrackets(),
+    highlightActiveLine(),
+    EditorView.lineWrapping,
+    tooltips({
+      tooltipSpace: ({ dom }) => {
+        const { clientWidth, clientHeight } = dom.ownerDocument.documentElement;
+        return { top: 0, left: MARGIN, bottom: clientHeight, right: clientWidth - MARGIN };
+      },
+    }),
+    EditorView.contentAttributes.of({ "aria-label": name }),
+    GRAMMARS[language](),
+    syntaxHighlighting(highlighting),
+    // Tab goes on to the next part of the page, as everywhere, unless there is something to take.
+    keymap.of([
+      { key: "Tab", run: acceptCompletion },
+      ...closeBracketsKeymap,
+      ...completionKeymap,
+      ...lintKeymap,
+      ...historyKeymap,
+      ...defaultKeymap,
+    ]),
+  ];
+}

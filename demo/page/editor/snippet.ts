@@ -1,0 +1,23 @@
+/** A snippet of the Language Server Protocol in CodeMirror's spelling. */
+
+const FIELD = /\$(\d+)|\$\{(\d+)(?::((?:\\.|[^\\}])*)|\|((?:\\.|[^\\,|])*)(?:\\.|[^\\|])*\|)?\}/;
+const PART = new RegExp(`\\\\([\\\\$}])|${FIELD.source}|([{}])`, "g");
+
+/** Fields keep their numbers and texts, of a choice the first remains. A text that holds braces is empty: CodeMirror has none there. */
+export function templateOf(snippet: string): string {
+  return snippet.replace(PART, (_all, escaped?: string, ...rest: (string | undefined)[]) => {
+    const [short, long, text, choice, brace] = rest;
+    const number = short ?? long;
+    if (number !== undefined) return field(number, plain(text ?? choice ?? ""));
+    const literal = escaped ?? brace!;
+    return literal === "{" || literal === "}" ? `\\${literal}` : literal;
+  });
+}
+
+function field(number: string, text: string): string {
+  return text === "" || /[{}]/.test(text) ? `\${${number}}` : `\${${number}:${text}}`;
+}
+
+function plain(text: string): string {
+  return text.replace(/\\(.)/g, "$1");
+}

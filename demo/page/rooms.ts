@@ -1,0 +1,31 @@
+/** The page's two rooms. Its address says which one is shown, so that a reload and a second window show the same. */
+import type * as editor from "./editor/room.js";
+import { byId } from "./dom.js";
+import { complain } from "./notice.js";
+import { tablist } from "./tablist.js";
+
+export type Editor = typeof editor;
+
+/** Shows the room that the address names. `loaded` gets the editor, when somebody first goes there. */
+export function start(loaded: (editor: Editor) => void): void {
+  const second = byId("second", HTMLAnchorElement);
+  let loading: Promise<void> | undefined;
+  const load = (): Promise<void> =>
+    import("./editor/room.js").then(loaded, (error: unknown) => {
+      loading = undefined;
+      complain(error);
+    });
+  const enter = tablist(byId("rooms", HTMLElement), named(), ({ value: name }) => {
+    byId("board", HTMLElement).hidden = name !== "board";
+    byId("editor", HTMLElement).hidden = name !== "editor";
+    history.replaceState(null, "", name === "editor" ? "#editor" : location.pathname);
+    second.href = location.href;
+    if (name === "editor") loading ??= load();
+  });
+  addEventListener("hashchange", () => enter(named()));
+}
+
+/** The tab of the room that the address names. */
+function named(): HTMLButtonElement {
+  return byId(location.hash === "#editor" ? "editor-tab" : "board-tab", HTMLButtonElement);
+}

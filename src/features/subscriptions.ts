@@ -1,0 +1,210 @@
+/**
+ * Subscriptions: a call answers with an id, and notifications that name it follow, as in Ethereum's `eth_subscribe`.
+ *
+ * A client learns the id from the reply. A push that comes before it names nothing that the client knows; one that is read
+ * in the same turn may come before whoever awaited the reply listens. Hence the rule kept here: the reply leaves first, and
+ * the first push a macrotask later.
+ */
+import { customAlphabet } from "nanoid";
+import { encodeNotification } from "../core/codec.js";
+import { CallContext } from "../core/context.js";
+import { ErrorCode, expected, RpcError } from "../core/errors.js";
+import { checkKnown, mergeLimits } from "../core/limits.js";
+import { isId } from "../core/message.js";
+
+/** What a subscription is named by. */
+export type SubscriptionId = string | number;
+
+/** Bounds on the subscriptions of one kind. */
+export interface SubscriptionLimits {
+  /** Most that one peer has open. Opening more throws an `RpcError` of code -32006. Default 1,024; `Infinity` turns it off. */
+  maxPerPeer: number;
+  /** Most pushes that wait for the reply to leave, for each subscription; further ones are not taken. Default 256; `Infinity` turns it off. */
+  maxHeld: number;
+}
+
+/** How the subscriptions of one kind are named, sent and bounded. */
+export interface SubscriptionsOptions {
+  /** The method of each push, such as `"eth_subscription"`. Its params are `{ subscription: id, result }`. */
+  method: string;
+  /** Makes the id of each new subscription; it must not repeat within a peer. Default: `0x` and 32 random hexadecimal digits. */
+  nextId?: (() => SubscriptionId) | undefined;
+  limits?: Partial<SubscriptionLimits> | undefined;
+}
+
+/** One open subscription. Its members survive destructuring. */
+export interface Subscription<T = any> {
+  /** What the call is to be answered with. */
+  readonly id: SubscriptionId;
+  /** Aborts when the subscription ends, however it does: stop producing then. */
+  readonly signal: AbortSignal;
+  /**
+   * Pushes; `undefined` arrives as `null`. Whether it was taken: false once the subscription or the peer is over, and while
+   * `maxHeld` pushes wait for the reply to leave. Throws a `TypeError` for what cannot be encoded.
+   */
+  readonly notify: (result: T) => boolean;
+  /** Ends it from this side, and says whether it was open. Nothing is sent, what is held included. */
+  readonly close: () => boolean;
+}
+
+/** What is needed of the peer that a context names. */
+interface Subscriber {
+  readonly state: string;
+  readonly closed: Promise<unknown>;
+  notify(method: string, params: object): boolean;
+  on(event: "lost", listener: () => void): unknown;
+}
+
+const OPTIONS = { method: 0, nextId: 0, limits: 0 };
+const DEFAULT_LIMITS: SubscriptionLimits = { maxPerPeer: 1024, maxHeld: 256 };
+
+/** Some 125 random bits, without the digit 0: Ethereum's numbers have no leading zeros. */
+const hexDigits = customAlphabet("123456789abcdef", 32);
+
+/**
+ * The open subscriptions of one kind, over all peers. It works on any link, and asks nothing of the other side.
+ *
+ * ```js
+ * const heads = new Subscriptions({ method: "eth_subscription" });
+ * const methods = {
+ *   eth_subscribe(_params, context) {
+ *     const { id, notify, signal } = heads.open(context);
+ *     chain.on("head", notify);
+ *     signal.addEventListener("abort", () => chain.off("head", notify));
+ *     return id;
+ *   },
+ *   eth_unsubscribe: ([id], { peer }) => heads.close(peer, id),
+ * };
+ * ```
+ */
+export class Subscriptions<T = any> {
+  readonly #method: string;
+  readonly #nextId: () => SubscriptionId;
+  readonly #limits: SubscriptionLimits;
+  readonly #ofPeers = new WeakMap<object, Map<unknown, Subscription<T>>>();
+  #size = 0;
+
+  /** Throws a `TypeError` for a bad option, naming it, the rule and the value. */
+  constructor(options: SubscriptionsOptions) {
+    checkKnown("options", options, OPTIONS);
+    const { method, nextId = () => `0x${hexDigits()}`, limits } = options;
+    if (typeof method !== "string") throw expected("method", "a string", method);
+    if (typeof nextId !== "function") throw expected("nextId", "a function", nextId);
+    this.#method = method;
+    this.#nextId = nextId;
+    this.#limits = mergeLimits(DEFAULT_LIMITS, limits);
+  }
+
+  /** How many are open, over all peers. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /**
+   * Opens a subscription for whoever called. To be called in the handler, before it answers; the handler then answers with
+   * the id. What is pushed before that reply has left is held, and follows a macrotask after it, in order. Where the call
+   * came in a batch, the reply is that to all of it.
+   *
+   * It ends when it is closed, when the peer closes or its session is lost, and when the call is answered with an error, for
+   * then nobody knows the id. One that is opened for a notification, or after the peer closed, is over from the start.
+   *
+   * Throws an `RpcError`, for the handler to let through: of code -32006 when the peer has `maxPerPeer` open, of -32601 when
+   * it came by HTTP POST and nothing can be pushed to it. Throws a `TypeError`
+   * for what is not a handler's context and for a `nextId` that is unusable; an `Error` when the call is answered already.
+   */
+  open(context: { readonly peer: object; readonly method: string }): Subscription<T> {
+    if (!(context instanceof CallContext)) throw expected("context", "the context that a handler is given", context);
+    const cause = CallContext.answersOnly(context);
+    if (cause !== undefined)
+      throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
+    const peer = context.peer as Subscriber;
+    const ofPeer = this.#of(peer);
+    const { maxPerPeer, maxHeld } = this.#limits;
+    if (ofPeer.size >= maxPerPeer) {
+      throw new RpcError(ErrorCode.TooManySubscriptions, "Too many subscriptions", { maxPerPeer });
+    }
+    const id = this.#nextId();
+    if (!isId(id) || id === null || ofPeer.has(id)) throw expected("nextId()", "an id that is not in use", id);
+    const subscription = new OpenSubscription<T>(peer, this.#method, id, maxHeld, () => {
+      ofPeer.delete(id);
+      this.#size--;
+    });
+    CallContext.onReply(context, (isResult) => (isResult ? subscription.release() : void subscription.close()));
+    ofPeer.set(id, subscription);
+    this.#size++;
+    if (context.id === undefined || peer.state === "closed") subscription.close();
+    return subscription;
+  }
+
+  /** Ends the subscription that this peer knows by `id`, and says whether it had one: the answer to an unsubscribing call. */
+  close(peer: object, id: unknown): boolean {
+    return this.#ofPeers.get(peer)?.get(id)?.close() ?? false;
+  }
+
+  #of(peer: Subscriber): Map<unknown, Subscription<T>> {
+    const known = this.#ofPeers.get(peer);
+    if (known !== undefined) return known;
+    const ofPeer = new Map<unknown, Subscription<T>>();
+    this.#ofPeers.set(peer, ofPeer);
+    const endAll = (): void => {
+      for (const subscription of ofPeer.values()) subscription.close();
+    };
+    void peer.closed.then(endAll);
+    peer.on("lost", endAll);
+    return ofPeer;
+  }
+}
+
+class OpenSubscription<T> implements Subscription<T> {
+  readonly id: SubscriptionId;
+  readonly #peer: Subscriber;
+  readonly #method: string;
+  readonly #maxHeld: number;
+  readonly #onEnd: () => void;
+  readonly #ended = new AbortController();
+  /** The params of what waits for the reply to leave; `undefined` once everything has. */
+  #held: object[] | undefined = [];
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(peer: Subscriber, method: string, id: SubscriptionId, maxHeld: number, onEnd: () => void) {
+    this.#peer = peer;
+    this.#method = method;
+    this.id = id;
+    this.#maxHeld = maxHeld;
+    this.#onEnd = onEnd;
+  }
+
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  readonly notify = (result: T): boolean => {
+    if (this.#ended.signal.aborted || this.#peer.state === "closed") return false;
+    const params = { subscription: this.id, result: result === undefined ? null : result };
+    if (this.#held === undefined) return this.#peer.notify(this.#method, params);
+    if (this.#held.length >= this.#maxHeld) return false;
+    // A copy of what it is now; and what cannot be encoded is thrown at whoever pushes it.
+    this.#held.push((JSON.parse(encodeNotification(this.#method, params)) as { params: object }).params);
+    return true;
+  };
+
+  readonly close = (): boolean => {
+    if (this.#ended.signal.aborted) return false;
+    clearTimeout(this.#timer);
+    this.#held = undefined;
+    this.#onEnd();
+    this.#ended.abort();
+    return true;
+  };
+
+  /** The reply has left. */
+  release(): void {
+    if (!this.#ended.signal.aborted) this.#timer = setTimeout(() => this.#flush(), 0);
+  }
+
+  /** What is pushed meanwhile, by an `around`, comes last; and one that closes this leaves nothing to send. */
+  #flush(): void {
+    for (let next; (next = this.#held?.shift()) !== undefined;) this.#peer.notify(this.#method, next);
+    this.#held = undefined;
+  }
+}

@@ -1,0 +1,158 @@
+/** One HTTP request and its response, which is given once. */
+import { isUtf8 } from "node:buffer";
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { exceeds } from "../core/codec.js";
+
+/** What a request holds: text, or what the application has parsed already. */
+export type Body = { text: string } | { value: unknown };
+
+/** Why a body cannot be had. `"lost"`: somebody else has read it. */
+export type Failure = "too large" | "too late" | "lost";
+
+/** How long what still comes of a body that nobody reads is dropped, before the connection is cut. */
+const LINGER_MS = 1000;
+
+/** A request under way. */
+export class Exchange {
+  readonly request: IncomingMessage;
+  /** Resolves when the response has left, or the client. */
+  readonly closed: Promise<void>;
+  readonly #response: ServerResponse;
+  #isAnswered = false;
+  #isClosed = false;
+
+  constructor(request: IncomingMessage, response: ServerResponse) {
+    this.request = request;
+    this.#response = response;
+    this.closed = new Promise((resolve) => {
+      const end = (): void => {
+        forget();
+        this.#isClosed = true;
+        resolve();
+      };
+      const forget = whenClosed(request.socket, end);
+      response.once("close", end);
+      if (request.socket.destroyed) end();
+    });
+  }
+
+  /** Whether the response is given. */
+  get isAnswered(): boolean {
+    return this.#isAnswered;
+  }
+
+  /** Whether there is nothing more to do: the response is given, or nobody is there to take it. */
+  get isOver(): boolean {
+    return this.#isAnswered || this.#isClosed;
+  }
+
+  /** Adds a header to the response to come. */
+  header(name: string, value: string): void {
+    this.#response.appendHeader(name, value);
+  }
+
+  /** Answers. The connection stays open for more. */
+  answer(status: number, headers: OutgoingHttpHeaders, body?: string): void {
+    if (this.#begin(status, headers, body)) this.#response.end(body);
+  }
+
+  /** Answers, and ends the connection. */
+  refuse(status: number, headers: OutgoingHttpHeaders, body: string): void {
+    if (!this.#begin(status, { Connection: "close", ...headers }, body)) return;
+    if (this.request.complete) this.#response.end(body);
+    else this.#linger(body);
+  }
+
+  /** Cuts the connection. */
+  cut(): void {
+    this.request.socket.destroy();
+  }
+
+  /** The body, of at most `maxBytes` and within `timeoutMs`. */
+  async read(maxBytes: number, timeoutMs: number): Promise<Body | Failure> {
+    const { readableDidRead, readableEnded, body } = this.request as IncomingMessage & { body?: unknown };
+    if (!readableDidRead && !readableEnded) return gather(this.request, maxBytes, timeoutMs);
+    const given = bodyOf(body);
+    return typeof given === "object" && "text" in given && exceeds(given.text, maxBytes) ? "too large" : given;
+  }
+
+  #begin(status: number, headers: OutgoingHttpHeaders, body: string | undefined): boolean {
+    if (this.isOver) return false;
+    this.#isAnswered = true;
+    const length = body === undefined ? {} : { "Content-Length": Buffer.byteLength(body) };
+    this.#response.writeHead(status, { ...headers, ...length });
+    return true;
+  }
+
+  /** Closing while more comes in would make the system reset the connection, and the client might never see the answer. */
+  #linger(body: string): void {
+    const { request } = this;
+    const end = (): void => {
+      clearTimeout(timer);
+      this.#response.end();
+    };
+    const timer = setTimeout(end, LINGER_MS);
+    timer.unref();
+    this.#response.write(body);
+    request.once("end", end);
+    void this.closed.then(end);
+    request.resume();
+  }
+}
+
+/** What an application's body parser has left. */
+function bodyOf(parsed: unknown): Body | Failure {
+  if (parsed === undefined) return "lost";
+  if (parsed instanceof Uint8Array) return textOf(Buffer.from(parsed));
+  return typeof parsed === "string" ? { text: parsed } : { value: parsed };
+}
+
+/** What is not UTF-8 becomes a blank text, which like any garbage is answered with -32700. */
+function textOf(bytes: Buffer): Body {
+  return { text: isUtf8(bytes) ? bytes.toString() : "" };
+}
+
+function gather(request: IncomingMessage, maxBytes: number, timeoutMs: number): Promise<Body | Failure> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    const end = (body: Body | Failure): void => {
+      clearTimeout(timer);
+      request.off("data", take);
+      resolve(body);
+    };
+    const take = (chunk: Buffer | string): void => {
+      // It is a string where the application has set an encoding.
+      const part = typeof chunk === "string" ? Buffer.from(chunk) : chunk;
+      bytes += part.length;
+      if (bytes > maxBytes) end("too large");
+      else chunks.push(part);
+    };
+    const timer =
+      timeoutMs === Infinity ? undefined : setTimeout(end, Math.min(timeoutMs, LONGEST_DELAY_MS), "too late");
+    timer?.unref();
+    request.on("data", take);
+    request.once("end", () => end(textOf(Buffer.concat(chunks))));
+    // Where it is the client that is gone, nobody looks at this.
+    request.once("close", () => end("lost"));
+  });
+}
+
+/** Whom to tell when a connection is closed. Pipelined requests share one, and a listener each would be too many for Node. */
+const waiting = new WeakMap<Socket, Set<() => void>>();
+
+/** Calls `tell` when the socket is closed; answers the undo. */
+function whenClosed(socket: Socket, tell: () => void): () => void {
+  const known = waiting.get(socket);
+  const all = known ?? new Set();
+  if (known === undefined) {
+    waiting.set(socket, all);
+    socket.once("close", () => {
+      for (const each of all) each();
+    });
+  }
+  all.add(tell);
+  return () => void all.delete(tell);
+}

@@ -1,0 +1,251 @@
+/**
+ * HTTP POST: the same methods for clients that ask once and hold no connection. Each request is one message or batch, on a
+ * peer of its own that nobody can call back. `docs/PROTOCOL.md` has the statuses.
+ */
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { encodeError } from "../core/codec.js";
+import { ErrorCode } from "../core/errors.js";
+import type { CloseInfo, Receiver, Transport } from "../core/transport.js";
+import { endPeer, inspect, type AnyPeer } from "../peer/peer.js";
+import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
+import { Exchange, type Body, type Failure } from "./exchange.js";
+import type { Gate } from "./gate.js";
+import { answerUpgradeRequired, type Refusal, type Verdict } from "./upgrade.js";
+
+/** Whoever serves what comes by POST. None of its functions throws. */
+export interface PostOwner {
+  /** Longest body, in bytes. */
+  readonly maxMessageBytes: number;
+  /** How long a request may take to arrive and to be let in, in milliseconds. */
+  readonly handshakeTimeoutMs: number;
+  /** Makes the peer of one request. */
+  accept(transport: Transport, data: unknown): AnyPeer;
+  /** Somebody was refused; told before it is answered. */
+  refused(refusal: Refusal, request: IncomingMessage): void;
+  /** Takes an error that has no caller to go to. */
+  failed(error: unknown): void;
+}
+
+const TEXT = { "Content-Type": "text/plain; charset=utf-8" };
+const JSON_TEXT = { "Content-Type": "application/json; charset=utf-8" };
+const ALLOW = { Allow: "GET, POST, OPTIONS" };
+
+/** What goes with a refusal. */
+const EXTRA_HEADERS: Readonly<Record<number, OutgoingHttpHeaders>> = {
+  405: ALLOW,
+  413: JSON_TEXT,
+  415: { "Accept-Post": "application/json", "Accept-Encoding": "identity" },
+  503: { "Retry-After": "5" },
+};
+
+/** How long a browser may keep the answer to a preflight, in seconds. */
+const PREFLIGHT_AGE = "600";
+
+/** Answers requests that are no upgrades. */
+export class Posts {
+  readonly #gate: Gate;
+  readonly #owner: PostOwner;
+  /** The peer of each request that is under way and let in, once there is one. */
+  readonly #open = new Map<Exchange, AnyPeer | undefined>();
+
+  constructor(gate: Gate, owner: PostOwner) {
+    this.#gate = gate;
+    this.#owner = owner;
+  }
+
+  /** Answers one request. Never throws or rejects. */
+  handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): void {
+    // Somebody else has answered it.
+    if (response.headersSent) return;
+    if (request.method === "GET" || request.method === "HEAD") return answerUpgradeRequired(response);
+    const exchange = new Exchange(request, response);
+    const refusal = this.#check(exchange, checksPath);
+    if (refusal !== undefined) this.#refuse(exchange, refusal);
+    else if (request.method === "OPTIONS") answerPreflight(exchange);
+    else void this.#take(exchange);
+  }
+
+  /** Refuses whoever is not let in yet, and ends every peer: what runs may go on, but nobody waits for it. */
+  shut(code: number, reason: string): void {
+    for (const [exchange, peer] of this.#open) {
+      if (peer === undefined) this.#refuse(exchange, { status: 503, reason });
+      else endPeer(peer, code, reason);
+    }
+  }
+
+  /** Resolves when every response has left. A client that does not take its own is cut after 5 seconds. Never rejects. */
+  async close(): Promise<void> {
+    const open = [...this.#open.keys()];
+    const cut = setTimeout(() => {
+      for (const exchange of open) exchange.cut();
+    }, CLOSE_TIMEOUT_MS);
+    await Promise.all(open.map(({ closed }) => closed));
+    clearTimeout(cut);
+  }
+
+  /** `Host` and `Origin` first: a page that is allowed may read why it is refused for anything else. */
+  #check(exchange: Exchange, checksPath: boolean): Refusal | undefined {
+    const { request } = exchange;
+    const foreign = this.#gate.checkOrigin(request);
+    if (foreign !== undefined) return foreign;
+    allowPage(exchange);
+    return this.#gate.checkRoom(request, checksPath) ?? checkHead(request, this.#owner.maxMessageBytes);
+  }
+
+  async #take(exchange: Exchange): Promise<void> {
+    const { verdict, leave } = this.#gate.enter(exchange.request);
+    this.#open.set(exchange, undefined);
+    const peer = await this.#admit(exchange, verdict);
+    await Promise.all([exchange.closed, peer?.closed]);
+    this.#open.delete(exchange);
+    leave();
+  }
+
+  /** Answers the peer that the request runs on; `undefined` when it is refused or its client is gone. */
+  async #admit(exchange: Exchange, verdict: Promise<Verdict> | undefined): Promise<AnyPeer | undefined> {
+    const { maxMessageBytes, handshakeTimeoutMs } = this.#owner;
+    const due = performance.now() + handshakeTimeoutMs;
+    const decision = (await verdict) ?? { data: undefined };
+    if ("refusal" in decision) return this.#refuse(exchange, decision.refusal);
+    if (exchange.isOver) return undefined;
+    const body = await exchange.read(maxMessageBytes, due - performance.now());
+    if (typeof body === "string") return this.#fail(exchange, body);
+    return exchange.isOver ? undefined : this.#run(exchange, body, decision.data);
+  }
+
+  #run(exchange: Exchange, body: Body, data: unknown): AnyPeer {
+    const transport = new OneShot(exchange);
+    const peer = this.#owner.accept(transport, data);
+    this.#open.set(exchange, peer);
+    transport.hand(body, peer);
+    return peer;
+  }
+
+  #fail(exchange: Exchange, failure: Failure): undefined {
+    const { maxMessageBytes, handshakeTimeoutMs } = this.#owner;
+    if (failure === "too large") return this.#refuse(exchange, tooLarge(maxMessageBytes));
+    const reason = `the request took longer than \`limits.handshakeTimeoutMs\`, ${handshakeTimeoutMs}`;
+    if (failure === "too late") return this.#refuse(exchange, { status: 408, reason });
+    if (exchange.isOver) return undefined;
+    this.#owner.failed(new Error("a request's body was read before `handleRequest`, and is not in `request.body`"));
+    exchange.refuse(500, TEXT, "the request's body is lost\n");
+    return undefined;
+  }
+
+  #refuse(exchange: Exchange, refusal: Refusal): undefined {
+    if (exchange.isOver) return;
+    const { status, reason } = refusal;
+    this.#owner.refused(refusal, exchange.request);
+    const body = status === 413 ? tooLargeReply(this.#owner.maxMessageBytes) : `${reason}\n`;
+    exchange.refuse(status, { ...TEXT, ...EXTRA_HEADERS[status] }, body);
+  }
+}
+
+/** One for all requests. */
+const NO_CALLS = new Error("the call came by HTTP POST, and whoever made it cannot be called back");
+
+/** The transport of one request: it brings one message, and takes the reply to it and nothing else. */
+class OneShot implements Transport {
+  readonly answersOnly = NO_CALLS;
+  readonly #exchange: Exchange;
+  #receiver!: Receiver;
+  #peer!: AnyPeer;
+  #isReplied = false;
+  #isEnded = false;
+
+  constructor(exchange: Exchange) {
+    this.#exchange = exchange;
+  }
+
+  start(receiver: Receiver): void {
+    this.#receiver = receiver;
+    void this.#exchange.closed.then(() => {
+      if (!this.#exchange.isAnswered) this.#end({ code: 1006, reason: "the client is gone" });
+    });
+  }
+
+  /** Hands over the one message. Where it is owed no answer, that is said at once, and its handlers run on. */
+  hand(body: Body, peer: AnyPeer): void {
+    this.#peer = peer;
+    const reply = (text: string | undefined): void => this.#reply(text);
+    if ("text" in body) this.#receiver.receive(body.text, reply);
+    else this.#receiver.dispatch(body.value, reply);
+  }
+
+  send(): boolean {
+    return false;
+  }
+
+  close(code = 1000, reason = ""): void {
+    const why = reason === "" ? `closed with ${code}` : reason;
+    // Not 503, and no silent cut: either would invite the client to send once more what may have run.
+    this.#exchange.refuse(500, TEXT, `${why}; what was called may have run\n`);
+    this.#end({ code, reason });
+  }
+
+  /** The peer is done when it has replied and no handler runs. */
+  idle(): void {
+    if (this.#isReplied && inspect(this.#peer).running === 0) endPeer(this.#peer, 1000, "");
+  }
+
+  #reply(text: string | undefined): void {
+    if (text === undefined) this.#exchange.answer(204, {});
+    else this.#exchange.answer(200, JSON_TEXT, text);
+    this.#isReplied = true;
+    this.idle();
+  }
+
+  #end(info: CloseInfo): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#receiver.closed(info);
+  }
+}
+
+/** Lets the page of an allowed origin read the response. Without credentials: cookies are not asked for. */
+function allowPage(exchange: Exchange): void {
+  const { origin } = exchange.request.headers;
+  if (origin === undefined) return;
+  exchange.header("Access-Control-Allow-Origin", origin);
+  exchange.header("Vary", "Origin");
+}
+
+/** A browser asks this before a page may send JSON to another origin. */
+function answerPreflight(exchange: Exchange): void {
+  const { "access-control-request-headers": wanted } = exchange.request.headers;
+  exchange.answer(204, {
+    ...ALLOW,
+    "Access-Control-Allow-Methods": "POST",
+    ...(wanted !== undefined && { "Access-Control-Allow-Headers": wanted }),
+    "Access-Control-Max-Age": PREFLIGHT_AGE,
+  });
+}
+
+/** Checks method, type, encoding and length. A form of another site can send none but text, form data and URL encoding. */
+function checkHead({ method, headers }: IncomingMessage, maxMessageBytes: number): Refusal | undefined {
+  if (method === "OPTIONS") return undefined;
+  if (method !== "POST") return { status: 405, reason: `calls are made by POST, not by ${method}` };
+  const { "content-type": type = "", "content-encoding": encoding = "identity" } = headers;
+  if (!isJson(type)) return { status: 415, reason: `\`Content-Type\` is "${type}", not "application/json" in UTF-8` };
+  if (encoding.trim().toLowerCase() !== "identity")
+    return { status: 415, reason: `\`Content-Encoding\` is "${encoding}", not "identity"` };
+  return Number(headers["content-length"] ?? 0) > maxMessageBytes ? tooLarge(maxMessageBytes) : undefined;
+}
+
+function isJson(contentType: string): boolean {
+  const [type, ...parameters] = contentType.split(";").map((part) => part.trim().toLowerCase());
+  return type === "application/json" && parameters.every((one) => !one.startsWith("charset=") || isUtf8(one.slice(8)));
+}
+
+function isUtf8(charset: string): boolean {
+  return /^("?)utf-?8\1$/.test(charset);
+}
+
+function tooLarge(maxMessageBytes: number): Refusal {
+  return { status: 413, reason: `the message is longer than \`limits.maxMessageBytes\`, ${maxMessageBytes}` };
+}
+
+function tooLargeReply(maxMessageBytes: number): string {
+  const { RequestTooLarge: code } = ErrorCode;
+  return encodeError(null, { code, message: "Request is too large", data: { maxMessageBytes } });
+}

@@ -1,0 +1,404 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { describe, expect, it, vi } from "vitest";
+import { WebSocket } from "ws";
+import { bridge } from "../../src/bridge/bridge.js";
+import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, type Bridged } from "./bridged.js";
+
+const MIB = 2 ** 20;
+
+/** Sends and waits until as much has come as `count` says. */
+async function exchange({ webSocket, received }: Bridged, frames: (string | Buffer)[], count = frames.length) {
+  for (const frame of frames) webSocket.send(frame);
+  await eventually(() => received.length).toBe(count);
+  return received;
+}
+
+describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
+  it("carries texts both ways and changes nothing in them", async () => {
+    const pair = await bridged(["echo", framing]);
+    const texts = [
+      '{"jsonrpc":"2.0","id":12345678901234567890,"method":"m","params":{"a":1.0,"a":2}}',
+      "  [1 , 2]\t",
+      '"ü€𝄞 \u2028"',
+      "{nonsense",
+      `"${"y".repeat(300_000)}"`,
+    ];
+    expect(await exchange(pair, texts)).toEqual(texts);
+  });
+
+  it("takes a binary frame that is UTF-8, and answers with text", async () => {
+    const pair = await bridged(["echo", framing]);
+    let isBinary: boolean | undefined;
+    pair.webSocket.on("message", (_data, binary: boolean) => (isBinary = binary));
+    expect(await exchange(pair, [Buffer.from('"é"')])).toEqual(['"é"']);
+    expect(isBinary).toBe(false);
+  });
+
+  it("closes with 1007 on a binary frame that is not UTF-8", async () => {
+    const pair = await bridged(["echo", framing]);
+    pair.webSocket.send(Buffer.of(0xff));
+    pair.webSocket.send('"late"');
+    expect(await pair.closed).toEqual({ code: 1007, reason: "a binary frame must be UTF-8" });
+    expect(await pair.over).toMatchObject({ endedBy: "socket", isFailure: true, exitCode: 0 });
+    expect(pair.received).toEqual([]);
+  });
+
+  it("closes with 1009 on a message that is too long", async () => {
+    const pair = await bridged(["echo", framing], { maxMessageBytes: 10 });
+    expect(await exchange(pair, ["1".repeat(10)])).toHaveLength(1);
+    pair.webSocket.send("1".repeat(11));
+    expect(await pair.closed).toEqual({ code: 1009, reason: "a message has at most 10 bytes, got 11" });
+  });
+
+  it("closes with 1011 and the limit when the command writes a message that is too long, and ends the command", async () => {
+    const pair = await bridged(["flood", "100", "2000", framing], { maxMessageBytes: 1000 });
+    const { code, reason } = await pair.closed;
+    expect(code).toBe(1011);
+    expect(reason).toMatch(/^the command broke the framing: Expected `(Content-Length|line)` to be .*1000/);
+    expect(await pair.over).toMatchObject({ endedBy: "command", close: { code: 1011 } });
+    expect(pair.received).toEqual([]);
+  });
+
+  it("delivers everything the command wrote before it exited, and says with what code", async () => {
+    const pair = await bridged(["exit", "3", "1000", framing]);
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 3" });
+    expect(pair.received).toEqual(Array.from({ length: 1000 }, (_, i) => String(i)));
+    expect(await pair.over).toEqual({
+      endedBy: "command",
+      reason: "the command exited with code 3",
+      isFailure: true,
+      close: { code: 1011, reason: "the command exited with code 3", error: undefined },
+      exitCode: 3,
+      signal: null,
+    });
+  });
+
+  it("does not read a command whose client is slow, so what is unsent stays bounded, and loses nothing", async () => {
+    const COUNT = 400;
+    const SIZE = 100_000;
+    const pair = await bridged(["flood", String(COUNT), String(SIZE), framing]);
+    let most = 0;
+    const send = vi.spyOn(pair.server, "send");
+    send.mockImplementation(function (this: WebSocket, ...args: unknown[]) {
+      (WebSocket.prototype.send as (...all: unknown[]) => void).apply(this, args);
+      most = Math.max(most, this.bufferedAmount);
+    });
+    pair.webSocket.pause();
+    await pair.untilStderr("stuck at ");
+    expect(most).toBeGreaterThan(MIB);
+    // One message beyond the mark, which is looked at after each chunk.
+    expect(most).toBeLessThan(MIB + 2 * SIZE);
+    expect(Number(/stuck at (\d+)/.exec(pair.stderr())![1])).toBeLessThan(COUNT / 2);
+    pair.webSocket.resume();
+    expect((await pair.closed).code).toBe(1000);
+    expect(most).toBeLessThan(MIB + 2 * SIZE);
+    expect(pair.received.map((text) => (JSON.parse(text) as { i: number }).i)).toEqual([...Array(COUNT).keys()]);
+    expect(pair.received.every((text) => text.length > SIZE)).toBe(true);
+  });
+
+  it("does not read a client whose command does not read, so what is unread stays with the client, and loses nothing", async () => {
+    const COUNT = 400;
+    const text = `"${"x".repeat(100_000)}"`;
+    const pair = await bridged(["deaf", framing], SHORT);
+    const { pid } = await pair.greeting();
+    let read = 0;
+    pair.server.on("message", (data: Buffer) => (read += data.length));
+    for (let i = 0; i < COUNT; i++) pair.webSocket.send(text);
+    pair.webSocket.send('"end"');
+    expect(await settled(() => read)).toBeLessThan(2 * MIB);
+    expect(pair.webSocket.bufferedAmount).toBeGreaterThan((COUNT / 2) * text.length);
+    process.kill(pid, "SIGUSR2");
+    expect(await exchange(pair, [], 1)).toEqual([JSON.stringify({ bytes: COUNT * text.length + 5 })]);
+  });
+});
+
+describe("the end of the command", () => {
+  it("closes with 1000 when it exits with code 0", async () => {
+    const pair = await bridged(["exit", "0", "1"]);
+    expect(await pair.closed).toEqual({ code: 1000, reason: "the command exited with code 0" });
+    expect(pair.received).toEqual(["0"]);
+    expect(await pair.over).toMatchObject({ endedBy: "command", isFailure: false, exitCode: 0 });
+  });
+
+  it("closes with 1011 and the name of the signal that killed it", async () => {
+    const pair = await bridged(["signal", "SIGABRT"]);
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGABRT" });
+    expect(pair.received).toEqual(["1"]);
+    expect(await pair.over).toMatchObject({ endedBy: "command", exitCode: null, signal: "SIGABRT" });
+  });
+
+  it("closes with 1011 and the reason when it could not be started", async () => {
+    const pair = await bridged([], { command: "/no/such/command" });
+    const reason = "the command could not be started: ENOENT";
+    expect(await pair.closed).toEqual({ code: 1011, reason });
+    expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
+  });
+
+  it.each([
+    ["is not a program", { command: COMMAND }, "EACCES"],
+    ["has a NUL in its arguments", { args: ["\0"] }, "ERR_INVALID_ARG_VALUE"],
+    ["runs in no directory", { cwd: "/no/such/directory" }, "ENOENT"],
+  ])("says why when the command %s", async (_name, options, code) => {
+    const pair = await bridged([], options);
+    expect(await pair.closed).toEqual({ code: 1011, reason: `the command could not be started: ${code}` });
+  });
+
+  it("says so when it ended in the middle of a message, although it exited with code 0", async () => {
+    const pair = await bridged(["rawExit", Buffer.from("Content-Length: 9\r\n\r\n{}").toString("hex"), "lsp"]);
+    const reason = "the command exited with code 0, in the middle of a message";
+    expect(await pair.closed).toEqual({ code: 1011, reason });
+  });
+
+  it("delivers a last line that has no end", async () => {
+    const pair = await bridged(["rawExit", Buffer.from("1\n2").toString("hex")]);
+    expect((await pair.closed).code).toBe(1000);
+    expect(pair.received).toEqual(["1", "2"]);
+  });
+
+  it("delivers what it wrote before it closes, however long that takes", async () => {
+    const pair = await bridged(["pid"]);
+    const { pid } = await pair.greeting();
+    const closing = vi.spyOn(pair.server, "close");
+    // As when the client's window is full.
+    pair.raw.cork();
+    for (let i = 0; i < 5; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
+    await eventually(() => pair.server.bufferedAmount).toBeGreaterThan(500_000);
+    process.kill(pid, "SIGKILL");
+    await eventually(() => runs(pid)).toBe(false);
+    // Longer than `ws` waits for the answer to a close.
+    await delay(2 * CLOSE_TIMEOUT_MS);
+    expect(closing).not.toHaveBeenCalled();
+    pair.raw.uncork();
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGKILL" });
+    expect(pair.received).toHaveLength(5);
+  });
+
+  it("closes with 1011 when the command writes what is no message, and ends it", async () => {
+    const text = "Content-Length: 1\r\n\r\n1hello\n";
+    const pair = await bridged(["raw", Buffer.from(text).toString("hex"), "lsp"]);
+    const { code, reason } = await pair.closed;
+    expect(code).toBe(1011);
+    expect(reason).toMatch(
+      /^the command broke the framing: Expected `header` to be "Name: value" and CR LF, got `hello`/,
+    );
+    expect(pair.received).toEqual(["1"]);
+    expect(await pair.over).toMatchObject({ endedBy: "command", exitCode: 0 });
+  });
+
+  it("delivers nothing that comes behind such a break", async () => {
+    const pair = await bridged(["incorrigible"]);
+    const { pid } = await pair.greeting();
+    pair.raw.cork();
+    pair.webSocket.send("1");
+    await eventually(() => runs(pid)).toBe(false);
+    pair.raw.uncork();
+    expect(await pair.closed).toMatchObject({ code: 1011 });
+    expect(pair.received).toEqual(["1"]);
+  });
+
+  it("cuts a long reason to the 123 bytes that a close frame holds", async () => {
+    const pair = await bridged(["raw", Buffer.from(`${"ü".repeat(500)}\n`).toString("hex"), "lsp"]);
+    const { reason } = await pair.closed;
+    expect(Buffer.byteLength(reason)).toBeLessThanOrEqual(123);
+    expect(Buffer.byteLength(reason)).toBeGreaterThan(120);
+    expect((await pair.over).reason.length).toBeGreaterThan(123);
+  });
+
+  it("is told properly while the client is not read, because the command did not read", async () => {
+    const pair = await bridged(["deaf"]);
+    const { pid } = await pair.greeting();
+    for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
+    await eventually(() => pair.server.isPaused).toBe(true);
+    process.kill(pid, "SIGKILL");
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGKILL" });
+    // Its answer comes behind everything else it sent.
+    expect(await pair.over).toMatchObject({ endedBy: "command", close: { code: 1011 } });
+  });
+
+  it("closes when the command has closed its input and goes on", async () => {
+    const pair = await bridged(["unreadable"], SHORT);
+    const { pid } = await pair.greeting();
+    pair.webSocket.send("1");
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command closed its input" });
+    expect(await pair.over).toMatchObject({ endedBy: "command", signal: "SIGTERM" });
+    expect(runs(pid)).toBe(false);
+  });
+});
+
+describe("the end of the WebSocket", () => {
+  it("ends the command's input, behind what came before", async () => {
+    const pair = await bridged(["tidy"]);
+    const { pid } = await pair.greeting();
+    for (let i = 0; i < 100; i++) pair.webSocket.send(String(i));
+    pair.webSocket.close(3000, "done");
+    expect(await pair.over).toEqual({
+      endedBy: "socket",
+      reason: "the WebSocket was closed with 3000",
+      isFailure: false,
+      close: { code: 3000, reason: "done", error: undefined },
+      exitCode: 0,
+      signal: null,
+    });
+    expect(pair.stderr()).toBe("got 100\n");
+    expect(runs(pid)).toBe(false);
+  });
+
+  it("ends a command that goes on by SIGTERM and then by SIGKILL", async () => {
+    const pair = await bridged(["stubborn"], SHORT);
+    const { pid } = await pair.greeting();
+    pair.webSocket.terminate();
+    expect(await pair.over).toMatchObject({ endedBy: "socket", close: { code: 1006 }, signal: "SIGKILL" });
+    expect(pair.stderr()).toBe("SIGTERM\n");
+    expect(runs(pid)).toBe(false);
+  });
+
+  it("ends a command that waits until its output is read", async () => {
+    const pair = await bridged(["flood", "1000", "100000"]);
+    pair.webSocket.pause();
+    await pair.untilStderr("stuck at ");
+    pair.webSocket.terminate();
+    expect(await pair.over).toMatchObject({ endedBy: "socket", exitCode: 0 });
+  });
+
+  it("is noticed while the command does not read, and the WebSocket is not read therefore", async () => {
+    const pair = await bridged(["deaf"], { ...SHORT, pingMs: 50 });
+    const { pid } = await pair.greeting();
+    for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
+    await eventually(() => pair.server.isPaused).toBe(true);
+    pair.webSocket.terminate();
+    expect(await pair.over).toMatchObject({ endedBy: "socket", signal: "SIGTERM" });
+    expect(runs(pid)).toBe(false);
+  });
+
+  it("ends the helpers of a command with it", async () => {
+    const pair = await bridged(["wrapper", "stubborn"], SHORT);
+    const { pid } = await pair.greeting();
+    expect(runs(pid)).toBe(true);
+    pair.webSocket.close();
+    expect(await pair.over).toMatchObject({ endedBy: "socket", exitCode: 143 });
+    expect(runs(pid)).toBe(false);
+  });
+});
+
+describe("helpers that a command leaves behind", () => {
+  it("are ended, and do not hold up the end", async () => {
+    const pair = await bridged(["leave"], SHORT);
+    const { helper } = await pair.greeting();
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
+    await pair.over;
+    expect(runs(helper)).toBe(false);
+  });
+
+  it("do not hold up the end when they have gone apart, out of reach", async () => {
+    const pair = await bridged(["leave", "apart"], SHORT);
+    const { helper } = await pair.greeting();
+    expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
+    await pair.over;
+    expect(runs(helper)).toBe(true);
+    process.kill(helper, "SIGKILL");
+  });
+});
+
+describe("aborting a bridge", () => {
+  it("closes with 1001 and ends the command", async () => {
+    const controller = new AbortController();
+    const pair = await bridged(["pid"], { signal: controller.signal });
+    const { pid } = await pair.greeting();
+    controller.abort();
+    expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
+    expect(await pair.over).toMatchObject({ endedBy: "signal", close: { code: 1001 }, exitCode: 0 });
+    expect(runs(pid)).toBe(false);
+  });
+
+  it("does not wait for a client that does not read", async () => {
+    const controller = new AbortController();
+    const pair = await bridged(["flood", "300", "100000"], { signal: controller.signal }, 60_000);
+    pair.webSocket.pause();
+    await pair.untilStderr("stuck at ");
+    controller.abort();
+    // The command could not go on either, and does now.
+    await pair.untilStderr("done");
+    expect(pair.server.readyState).toBe(WebSocket.CLOSING);
+    pair.webSocket.terminate();
+    expect(await pair.over).toMatchObject({ endedBy: "signal", exitCode: 0 });
+  });
+
+  it("ends at once when it was aborted before", async () => {
+    const pair = await bridged(["pid"], { signal: AbortSignal.abort() });
+    expect((await pair.closed).code).toBe(1001);
+    expect(await pair.over).toMatchObject({ endedBy: "signal" });
+  });
+
+  it("leaves no listener on a signal that lives on", async () => {
+    const { signal } = new AbortController();
+    const add = vi.spyOn(signal, "addEventListener");
+    const remove = vi.spyOn(signal, "removeEventListener");
+    const pair = await bridged(["exit", "0", "0"], { signal });
+    await pair.over;
+    expect(add.mock.calls.length).toBeGreaterThan(0);
+    expect(remove.mock.calls).toEqual(add.mock.calls);
+  });
+});
+
+describe("the command's standard error", () => {
+  it("is handed over as it comes", async () => {
+    const pair = await bridged(["complain"]);
+    await pair.greeting();
+    pair.webSocket.send('"oh "');
+    await pair.untilStderr("oh ");
+    pair.webSocket.send('"no"');
+    await pair.untilStderr("oh no");
+  });
+
+  it("does not stop the command when it is ignored", async () => {
+    const pair = await bridged(["complain"], { stderr: "ignore" });
+    const { pid } = await pair.greeting();
+    for (let i = 0; i < 20; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
+    pair.webSocket.close();
+    expect(await pair.over).toMatchObject({ exitCode: 0 });
+    expect(runs(pid)).toBe(false);
+  });
+});
+
+describe("the options of a bridge", () => {
+  const open = { readyState: WebSocket.OPEN, OPEN: WebSocket.OPEN } as WebSocket;
+
+  it.each<[string, object, string]>([
+    ["no command", { command: "" }, "Expected `command` to be a non-empty string, got `` (string)"],
+    ["arguments in one string", { args: "a b" }, "Expected `args` to be a list of strings, got `a b` (string)"],
+    ["an argument that is no string", { args: [1] }, "Expected `args` to be a list of strings, got an array"],
+    [
+      "an unknown framing",
+      { framing: "toString" },
+      'Expected `framing` to be "lsp" or "lines", got `toString` (string)',
+    ],
+    [
+      "no limit",
+      { maxMessageBytes: 0 },
+      "Expected `maxMessageBytes` to be a whole number from 1 to 268435456, got `0` (number)",
+    ],
+    [
+      "too high a limit",
+      { maxMessageBytes: 2 ** 31 },
+      "Expected `maxMessageBytes` to be a whole number from 1 to 268435456, got",
+    ],
+    ["a grace that is none", { graceMs: -1 }, "Expected `graceMs` to be a positive number, got `-1` (number)"],
+    [
+      "an unknown place",
+      { stderr: "pipe" },
+      'Expected `stderr` to be "inherit", "ignore" or a function, got `pipe` (string)',
+    ],
+    ["a misspelt option", { comand: "x" }, "Unknown name `comand` in `options`; known are command, args"],
+  ])("refuse %s", async (_name, options, message) => {
+    const refused = bridge(open, { command: "x", ...options });
+    await expect(refused).rejects.toThrow(TypeError);
+    await expect(refused).rejects.toThrow(message);
+  });
+
+  it("need a WebSocket that is open", async () => {
+    const closed = { readyState: WebSocket.CLOSED, OPEN: WebSocket.OPEN } as WebSocket;
+    await expect(bridge(closed, { command: "x" })).rejects.toThrow(
+      "Expected `webSocket.readyState` to be 1, open, got `3` (number)",
+    );
+  });
+});

@@ -1,0 +1,161 @@
+/** The commands behind the bridge: `node command.mjs NAME [ARGS]`. Their framing is written apart from the one they test. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, writeSync } from "node:fs";
+
+const [name, ...args] = process.argv.slice(2);
+const { stdin, stdout, stderr } = process;
+
+const withHeader = (text) => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
+const withLine = (text) => `${text}\n`;
+const frame = args.includes("lsp") ? withHeader : withLine;
+/** Says something as a message. */
+const say = (value) => stdout.write(frame(JSON.stringify(value)));
+/** Stays alive; not for ever, should a test fail that was to end it. */
+const stay = () => setTimeout(() => process.exit(9), 60_000);
+
+/** Calls back with each message on standard input, as bytes. */
+function onMessage(listener) {
+  let rest = Buffer.alloc(0);
+  stdin.on("data", (chunk) => {
+    rest = Buffer.concat([rest, chunk]);
+    for (;;) {
+      const [start, end, next] = frame === withHeader ? headed(rest) : lined(rest);
+      if (end > rest.length || end < 0) return;
+      listener(rest.subarray(start, end));
+      rest = rest.subarray(next);
+    }
+  });
+}
+
+function headed(bytes) {
+  const blank = bytes.indexOf("\r\n\r\n");
+  if (blank < 0) return [0, -1, 0];
+  const end = blank + 4 + Number(/^Content-Length: (\d+)$/.exec(bytes.toString("latin1", 0, blank))[1]);
+  return [blank + 4, end, end];
+}
+
+function lined(bytes) {
+  const end = bytes.indexOf("\n");
+  return [0, end, end + 1];
+}
+
+const commands = {
+  /** Answers each message with itself. */
+  echo() {
+    onMessage((text) => stdout.write(frame === withHeader ? withHeader(text.toString()) : withLine(text.toString())));
+  },
+
+  /** Says its number, and echoes. */
+  pid() {
+    say({ pid: process.pid });
+    commands.echo();
+  },
+
+  /** Writes COUNT messages of SIZE bytes as fast as they are taken, and says on standard error when it cannot go on. */
+  async flood(count, size) {
+    const text = "x".repeat(Number(size));
+    for (let i = 0; i < Number(count); i++) {
+      if (say({ i, text })) continue;
+      const waiting = setTimeout(() => stderr.write(`stuck at ${i}\n`), 300);
+      await once(stdout, "drain");
+      clearTimeout(waiting);
+    }
+    stderr.write("done\n");
+    stdin.destroy();
+  },
+
+  /** Reads nothing until it gets SIGUSR2; then says how much came, whenever a message ends it with "end". */
+  deaf() {
+    say({ pid: process.pid });
+    stay();
+    process.on("SIGUSR2", () => {
+      let bytes = 0;
+      onMessage((text) => {
+        bytes += text.length;
+        if (text.equals(Buffer.from('"end"'))) say({ bytes });
+      });
+    });
+  },
+
+  /** Says so many messages and exits with a code. */
+  exit(code, messages) {
+    for (let i = 0; i < Number(messages); i++) say(i);
+    stdout.write("", () => process.exit(Number(code)));
+  },
+
+  /** Says one message and dies by a signal. */
+  signal(signal) {
+    stdout.write(frame("1"), () => process.kill(process.pid, signal));
+  },
+
+  /** Neither the end of its input nor SIGTERM ends it. */
+  stubborn() {
+    process.on("SIGTERM", () => stderr.write("SIGTERM\n"));
+    stay();
+    say({ pid: process.pid });
+  },
+
+  /** Ends when its input does, and says first how much came before. */
+  tidy() {
+    let count = 0;
+    say({ pid: process.pid });
+    onMessage(() => count++);
+    stdin.on("end", () => stderr.write(`got ${count}\n`));
+  },
+
+  /** Writes to standard error what it reads. */
+  complain() {
+    say({ pid: process.pid });
+    onMessage((text) => stderr.write(JSON.parse(text)));
+  },
+
+  /** Writes bytes, as hexadecimal says, and stays. */
+  raw(hex) {
+    stdout.write(Buffer.from(hex, "hex"));
+    stdin.resume();
+  },
+
+  /** Writes bytes and exits with 0. */
+  rawExit(hex) {
+    stdout.write(Buffer.from(hex, "hex"));
+  },
+
+  /** Answers, writes what is no text, and goes on with a message when its input ends. */
+  incorrigible() {
+    say({ pid: process.pid });
+    onMessage((text) => stdout.write(Buffer.concat([text, Buffer.of(10, 255, 10)])));
+    stdin.on("end", () => say("late"));
+  },
+
+  /** Closes its standard input and stays. */
+  unreadable() {
+    closeSync(0);
+    stay();
+    say({ pid: process.pid });
+  },
+
+  /** Has a helper do the work, as `npx` has, and ends when the helper does. */
+  wrapper(...inner) {
+    const helper = spawn(process.execPath, [process.argv[1], ...inner], { stdio: "inherit" });
+    helper.on("exit", (code) => process.exit(code ?? 1));
+    process.on("SIGTERM", () => process.exit(143));
+  },
+
+  /** Exits with 4 while a helper still holds its output; with "apart", one in a group of its own. */
+  leave(how) {
+    const code = `process.stdout.write(JSON.stringify({ helper: process.pid }) + "\\n"); setTimeout(() => {}, 60_000);`;
+    const stubborn = `process.on("SIGTERM", () => {}); ${code}`;
+    const helper = spawn(process.execPath, ["-e", stubborn], {
+      stdio: ["ignore", "pipe", "inherit"],
+      detached: how === "apart",
+    });
+    // It is ready when it has said so; what it holds is the standard error, which is inherited.
+    helper.stdout.once("data", (text) => {
+      writeSync(1, text);
+      process.exit(4);
+    });
+  },
+};
+
+await commands[name](...args);

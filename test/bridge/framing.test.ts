@@ -1,0 +1,210 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { FRAMINGS, type Decoder, type FramingName } from "../../src/bridge/framing.js";
+
+const MAX = 1000;
+
+/** Cuts bytes at the given places. */
+function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
+  const at = [0, ...places.map((place) => place % (bytes.length + 1)), bytes.length];
+  at.sort((one, other) => one - other);
+  return at.slice(1).map((end, i) => bytes.subarray(at[i], end));
+}
+
+/** Everything a decoder makes of these chunks, as text; `error` is what it threw at last. */
+function read(decoder: Decoder, chunks: readonly (Buffer | string)[]): { texts: string[]; error?: string } {
+  const texts: string[] = [];
+  try {
+    for (const chunk of chunks) for (const text of decoder.push(Buffer.from(chunk))) texts.push(String(text));
+    for (const text of decoder.end()) texts.push(String(text));
+    return { texts };
+  } catch (error) {
+    return { texts, error: (error as Error).message };
+  }
+}
+
+const lsp = (...chunks: (Buffer | string)[]) => read(FRAMINGS.lsp.decoder(MAX), chunks);
+const lines = (...chunks: (Buffer | string)[]) => read(FRAMINGS.lines.decoder(MAX), chunks);
+const encode = (name: FramingName, text: string): Buffer => FRAMINGS[name].encode(Buffer.from(text));
+
+const message = fc.json({ stringUnit: "binary" });
+const chunking = fc.array(fc.nat(), { maxLength: 40 });
+
+describe.each<[FramingName, fc.Arbitrary<string>]>([
+  // A header counts the bytes, so anything goes.
+  ["lsp", fc.oneof(message, fc.string({ unit: "binary" }))],
+  ["lines", message],
+])("%s framing", (name, text) => {
+  it("gives every sequence of messages back, however it is cut", () => {
+    fc.assert(
+      fc.property(fc.array(text, { maxLength: 8 }), chunking, (texts, places) => {
+        const stream = Buffer.concat(texts.map((one) => encode(name, one)));
+        expect(read(FRAMINGS[name].decoder(2 ** 20), cut(stream, places))).toEqual({ texts });
+      }),
+    );
+  });
+
+  it("gives them back byte by byte, characters of several bytes too", () => {
+    const texts = ['{"jsonrpc":"2.0","method":"ü€𝄞"}', "[]", '"\u2028"'];
+    const stream = Buffer.concat(texts.map((one) => encode(name, one)));
+    const bytes = [...stream].map((byte) => Buffer.of(byte));
+    expect(read(FRAMINGS[name].decoder(MAX), bytes)).toEqual({ texts });
+  });
+
+  it("hands over what stands before a fault in the same chunk", () => {
+    const chunk = Buffer.concat([encode(name, "1"), encode(name, "2"), Buffer.alloc(5000, "x")]);
+    expect(read(FRAMINGS[name].decoder(MAX), [chunk])).toEqual({
+      texts: ["1", "2"],
+      error: expect.any(String) as string,
+    });
+  });
+
+  it("never throws anything but a TypeError that names rule and value, whatever comes", () => {
+    const garbage = fc.oneof(
+      fc.uint8Array({ maxLength: 80 }).map((bytes) => Buffer.from(bytes)),
+      fc
+        .constantFrom("\r\n", "\n", "\r", "Content-Length: 2\r\n", "Content-Length:", "{}", "\r\n\r\n")
+        .map(Buffer.from),
+    );
+    fc.assert(
+      fc.property(fc.array(garbage, { maxLength: 12 }), (chunks) => {
+        const decoder = FRAMINGS[name].decoder(16);
+        try {
+          for (const chunk of chunks) for (const one of decoder.push(chunk)) expect(one.length).toBeLessThanOrEqual(16);
+          for (const one of decoder.end()) expect(one.length).toBeLessThanOrEqual(16);
+        } catch (error) {
+          expect(error).toBeInstanceOf(TypeError);
+          expect((error as Error).message).toMatch(/^Expected `[\w -]+` to be .*, got /s);
+        }
+      }),
+    );
+  });
+
+  it("refuses a message that is not UTF-8, which no text frame may carry", () => {
+    const bytes = Buffer.concat([Buffer.from('"'), Buffer.of(0xff, 0xfe), Buffer.from('"')]);
+    expect(read(FRAMINGS[name].decoder(MAX), [FRAMINGS[name].encode(bytes)]).error).toBe(
+      'Expected `message` to be UTF-8, got `"\ufffd\ufffd"` (string)',
+    );
+  });
+
+  it("takes a message as long as the limit, and none that is longer", () => {
+    const fits = "1".repeat(MAX);
+    const stream = Buffer.concat([encode(name, fits), encode(name, `${fits}1`)]);
+    expect(read(FRAMINGS[name].decoder(MAX), [stream])).toEqual({
+      texts: [fits],
+      error: expect.stringContaining(String(MAX)) as string,
+    });
+  });
+});
+
+describe("lsp framing", () => {
+  it("counts bytes and not characters", () => {
+    expect(encode("lsp", '"ü€"').toString()).toBe('Content-Length: 7\r\n\r\n"ü€"');
+  });
+
+  it("reads header names in any case, beside a content type and headers it does not know", () => {
+    const header = [
+      "content-LENGTH:2",
+      "Content-Type: application/vscode-jsonrpc; charset=utf-8",
+      "X-Other: a: b",
+      "X-Empty:",
+    ];
+    expect(lsp(`${header.join("\r\n")}\r\n\r\n{}`)).toEqual({ texts: ["{}"] });
+    expect(lsp('Content-Type: a/b;charset="UTF8"\r\nContent-Length: 0002 \r\n\r\n[]')).toEqual({ texts: ["[]"] });
+    expect(lsp("Content-Type: a/b\r\nContent-Length: 2\r\n\r\n[]")).toEqual({ texts: ["[]"] });
+  });
+
+  it("hands over an empty message as soon as its header is there", () => {
+    const decoder = FRAMINGS.lsp.decoder(MAX);
+    expect([...decoder.push(Buffer.from("Content-Length: 0\r\n\r\n"))].map(String)).toEqual([""]);
+  });
+
+  it.each([
+    ["hello\n", 'Expected `header` to be "Name: value" and CR LF, got `hello` (string)'],
+    ["Content-Length: 2\n\n{}", 'Expected `header` to be "Name: value" and CR LF, got `Content-Length: 2` (string)'],
+    [" Content-Length: 2\r\n", /"Name: value"/],
+    ["Content-Length : 2\r\n", /"Name: value"/],
+    ['"}Content-Length: 2\r\n', 'Expected `header` to be "Name: value" and CR LF, got `"}Content-Length: 2` (string)'],
+    ["\u001b[31mred\r\n", 'Expected `header` to be "Name: value" and CR LF, got `\ufffd[31mred` (string)'],
+    ["Content-Length: \r\n", "Expected `Content-Length` to be a whole number from 0 to 1000, got `` (string)"],
+    ["Content-Length: -1\r\n", "Expected `Content-Length` to be a whole number from 0 to 1000, got `-1` (string)"],
+    ["Content-Length: 1e2\r\n", /got `1e2`/],
+    ["Content-Length: 0x10\r\n", /got `0x10`/],
+    ["Content-Length: 1001\r\n", "Expected `Content-Length` to be a whole number from 0 to 1000, got `1001` (string)"],
+    [`Content-Length: ${"9".repeat(400)}\r\n`, /got `9{60}\.\.\.`/],
+    [
+      "Content-Length: 2\r\nContent-Length: 2\r\n",
+      "Expected `Content-Length` to be given once, 2 so far, got `2` (string)",
+    ],
+    ["\r\n", "Expected `Content-Length` to be in the header, got `undefined` (undefined)"],
+    ["X: y\r\n\r\n", /`Content-Length` to be in the header/],
+    ["Content-Type: a/b; charset=latin1\r\n", "Expected `charset of Content-Type` to be utf-8, got `latin1` (string)"],
+    ["x".repeat(4097), /^Expected `header` to be at most 4096 bytes long, got `x{60}\.\.\.` \(string\)$/],
+    ["X: y\r\n".repeat(683), /^Expected `header` to be at most 4096 bytes long, got `X: y`/],
+  ])("refuses %j", (stream, error) => {
+    const matching = typeof error === "string" ? error : (expect.stringMatching(error) as string);
+    expect(lsp(stream)).toEqual({ texts: [], error: matching });
+    // Byte by byte it is told the same.
+    expect(lsp(...[...stream].map((byte) => Buffer.from(byte, "latin1")))).toEqual({ texts: [], error: matching });
+  });
+
+  it("bounds the header block as a whole, and counts anew for the next", () => {
+    const header = `${"X: y\r\n".repeat(600)}Content-Length: 1\r\n\r\n1`;
+    expect(lsp(header, header)).toEqual({ texts: ["1", "1"] });
+  });
+
+  it("says when it ended inside a header or a message", () => {
+    expect(lsp("Content-Le").error).toBe("Expected `header` to be complete, got `the end after 10 bytes` (string)");
+    expect(lsp("Content-Length: 5\r\n\r\n{}").error).toBe(
+      "Expected `message` to be 5 bytes long, got `the end after 2` (string)",
+    );
+    expect(lsp("Content-Length: 5\r\n\r\n").error).toBe(
+      "Expected `message` to be 5 bytes long, got `the end after 0` (string)",
+    );
+  });
+});
+
+describe("lines framing", () => {
+  it("takes CR LF for an end of line, passes over empty lines, and needs no end behind the last", () => {
+    expect(lines('\n{"a":1}\r\n\r\n\n[2]\n3')).toEqual({ texts: ['{"a":1}', "[2]", "3"] });
+    expect(lines("1\r", "\n2\r", "3\n")).toEqual({ texts: ["1", "2\r3"] });
+  });
+
+  it("takes a line of the limit with CR LF behind it, and none that is longer, with or without its end", () => {
+    const fits = "1".repeat(MAX);
+    expect(lines(`${fits}\r`, "\n")).toEqual({ texts: [fits] });
+    expect(lines(fits)).toEqual({ texts: [fits] });
+    for (const long of [`${fits}1\n`, `${fits}1`, `${fits}11`]) {
+      expect(lines(long)).toEqual({
+        texts: [],
+        error: expect.stringMatching(/^Expected `line` to be at most 1000 bytes long, got `100\d bytes/) as string,
+      });
+    }
+  });
+
+  it("refuses a line that is too long before its end comes", () => {
+    const decoder = FRAMINGS.lines.decoder(MAX);
+    const push = (): void => void [...decoder.push(Buffer.alloc(400, "1"))];
+    push();
+    push();
+    expect(push).toThrow(/`line` to be at most 1000 bytes/);
+  });
+
+  it("puts a text of several lines into one and changes nothing of what it means", () => {
+    const text = '{\r\n\t"a": [1,\n 12345678901234567890, "\\n"]\r\n}\r\n';
+    const line = encode("lines", text).toString();
+    expect(line).toBe('{  \t"a": [1,  12345678901234567890, "\\n"]  }  \n');
+    expect(JSON.parse(line)).toEqual(JSON.parse(text));
+  });
+
+  it.each([["{}\n{}"], ['"a\nb"'], ["\n"], ["a\rb"]])("does not let %j become JSON by that, nor two lines", (text) => {
+    const line = encode("lines", text).toString();
+    expect(line).toMatch(/^[^\n\r]*\n$/);
+    expect(line).toHaveLength(text.length + 1);
+    expect(() => JSON.parse(line) as unknown).toThrow(SyntaxError);
+  });
+
+  it("leaves a text that stands in one line as it is, JSON or not", () => {
+    for (const text of ["", "{nonsense", ' {"a" : 1.0} ']) expect(encode("lines", text).toString()).toBe(`${text}\n`);
+  });
+});

@@ -1,0 +1,219 @@
+import type { Browser, Locator } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launch } from "./chromium.js";
+import { draw, startDemo, strokes, visit } from "./demo.js";
+import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+describe("the editor", () => {
+  it("shows the others' carets with their names and colours, where they are", () =>
+    withTwo(browser, async (ada, bo) => {
+      await bo.page.getByLabel("Orange", { exact: true }).evaluate((input: HTMLInputElement) => input.click());
+      await goTo(bo.page, "place-items");
+      const caret = ada.page.locator(".file:visible .caret");
+      await line(ada.page, "place-items").locator(".caret", { hasText: "Bo" }).waitFor();
+      await expect
+        .poll(() => caret.evaluate((element: HTMLElement) => element.style.getPropertyValue("--c")))
+        .toBe("var(--orange)");
+      expect(await bo.page.locator(".caret").count()).toBe(0);
+      const column = (): Promise<number> =>
+        caret.evaluate((element) => {
+          const range = new Range();
+          range.setStart(element.closest(".cm-line")!, 0);
+          range.setEndBefore(element);
+          return range.toString().length;
+        });
+      expect(await column()).toBe("  place-items: center;".length);
+      // It goes along with what he types, and stays before what she does there.
+      await bo.page.keyboard.type("/*");
+      await expect.poll(column).toBe("  place-items: center;/*".length);
+      await goTo(ada.page, "place-items");
+      await ada.page.keyboard.type("*/");
+      await line(bo.page, "/**/").waitFor();
+      expect(await column()).toBe("  place-items: center;/*".length);
+      await bo.page.keyboard.press("Shift+Home");
+      await expect
+        .poll(() =>
+          ada.page
+            .locator(".theirs")
+            .allTextContents()
+            .then((parts) => parts.join("")),
+        )
+        .toBe("place-items: center;/*");
+      // Under his newest name, in the file where he is, until he leaves.
+      await bo.page.getByLabel("You are").fill("Bob");
+      await bo.page.getByLabel("You are").press("Enter");
+      await ada.page.locator(".caret", { hasText: "Bob" }).waitFor();
+      await bo.page.getByRole("tab", { name: "server.json" }).click();
+      await goTo(bo.page, '"port"');
+      await caret.waitFor({ state: "detached" });
+      await ada.page.getByRole("tab", { name: "server.json" }).getByTitle("Bob is here").waitFor();
+      expect(
+        await ada.page
+          .getByRole("tab", { name: /^welcome/ })
+          .locator(".dot")
+          .count(),
+      ).toBe(0);
+      await ada.page.getByRole("tab", { name: "server.json" }).click();
+      await line(ada.page, '"port"').locator(".caret").waitFor();
+      await bo.page.context().close();
+      await caret.waitFor({ state: "detached" });
+      expect(await ada.page.locator("#files .dot").count()).toBe(0);
+    }));
+
+  it("shows its traffic, with the server and with the language server, both ways", () =>
+    withTwo(browser, async (ada, bo) => {
+      await goTo(bo.page, "place-items");
+      await goTo(ada.page, "place-items");
+      await ada.page.keyboard.type("\nbor");
+      await ada.page.getByRole("option", { name: "border", exact: true }).waitFor();
+      await line(bo.page, "bor").first().waitFor();
+      const rows = (direction: string, method: string): Locator =>
+        ada.page.locator(`.message.${direction}[data-method="${method}"]`);
+      const answered = /^\d+(\.\d)? ms$/;
+      for (const method of ["open", "edit", "initialize", "textDocument/completion"])
+        expect(await rows("outgoing", method).first().locator(".duration").textContent()).toMatch(answered);
+      // The language server calls the page, and waits for the answer.
+      expect(await rows("incoming", "workspace/configuration").locator(".duration").textContent()).toMatch(answered);
+      for (const method of ["textDocument/didOpen", "textDocument/didChange", "point"])
+        expect(await rows("outgoing", method).first().locator(".duration").textContent()).toBe("notify");
+      for (const method of ["edited", "pointed", "textDocument/publishDiagnostics"])
+        expect(await rows("incoming", method).first().locator(".duration").textContent()).toBe("notify");
+      expect(await rows("outgoing", "edit").count()).toBe(1);
+    }));
+
+  it("is reached by keyboard alone, and by its address", () =>
+    withTwo(browser, async ({ page }) => {
+      await page.getByRole("tab", { name: "Editor" }).focus();
+      await page.keyboard.press("ArrowRight");
+      await page.getByRole("tabpanel", { name: "Board" }).waitFor();
+      expect(await page.getByRole("tab", { name: "Board" }).evaluate((tab) => tab === document.activeElement)).toBe(
+        true,
+      );
+      await page.keyboard.press("End");
+      await page.getByRole("tabpanel", { name: "Editor" }).waitFor();
+      expect(new URL(page.url()).hash).toBe("#editor");
+      expect(await page.getByRole("link", { name: "Open a second window" }).getAttribute("href")).toBe(page.url());
+      await page.getByRole("tab", { name: /^welcome\.css/ }).focus();
+      await page.keyboard.press("ArrowLeft");
+      await page.getByRole("tabpanel", { name: /^server\.json/ }).waitFor();
+      await page.keyboard.press("Tab");
+      await page.keyboard.type(" ");
+      await expect.poll(() => textOf(page)).toMatch(/^ \{/);
+      // And out of the text again.
+      await page.keyboard.press("Tab");
+      expect(await page.evaluate(() => document.activeElement!.closest(".cm-editor"))).toBe(null);
+      await page.reload();
+      await ready(page, "css");
+      expect(await page.locator("#canvas").isVisible()).toBe(false);
+      await page.goBack().catch(() => {});
+    }));
+
+  it("leaves the board as it was, and undoes in the text only", async () => {
+    await using demo = await startDemo();
+    const { page, complaints } = await visit(browser, demo.url, "Ada");
+    await draw(page, [
+      [0.2, 0.2],
+      [0.6, 0.7],
+    ]);
+    await strokes(page, 1);
+    await page.getByRole("tab", { name: "Editor" }).click();
+    await ready(page, "css");
+    await goTo(page, "place-items");
+    await page.keyboard.type(" /* gone */");
+    await page.keyboard.press("Control+z");
+    await expect.poll(() => textOf(page)).not.toContain("gone");
+    await page.keyboard.press("Control+z");
+    await page.getByRole("tab", { name: "Board" }).click();
+    await strokes(page, 1);
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it("asks for a vote in either room", () =>
+    withTwo(browser, async (ada, bo) => {
+      await ada.page.getByRole("tab", { name: "Board" }).click();
+      await ada.page.getByRole("button", { name: "Clear" }).click();
+      await bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." }).waitFor();
+      await bo.page.getByRole("button", { name: "Keep it" }).click();
+      for (const { page } of [ada, bo]) await page.getByText("The board stays: Bo refused.").waitFor();
+    }));
+
+  it("loads only when somebody goes there, and from the demo's server only", async () => {
+    await using demo = await startDemo();
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const addresses: string[] = [];
+    page.on("request", (request) => addresses.push(request.url()));
+    page.on("websocket", (webSocket) => addresses.push(webSocket.url().replace("ws", "http")));
+    await page.goto(demo.url);
+    await page.getByText("Live", { exact: true }).waitFor();
+    expect(addresses.filter((address) => address.includes("codemirror"))).toEqual([]);
+    await page.getByRole("tab", { name: "Editor" }).click();
+    await ready(page, "css");
+    await pointAt(page, "display: grid", "display");
+    expect(addresses.filter((address) => address.includes("codemirror")).length).toBeGreaterThan(5);
+    const elsewhere = addresses.filter((address) => !address.startsWith(demo.url) && !address.startsWith("data:"));
+    expect(elsewhere).toEqual([]);
+    await context.close();
+  });
+
+  it("fits on a phone", async () => {
+    await using demo = await startDemo();
+    const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+    const { page, complaints } = await visitEditor(browser, demo.url, "A name of 24 characters!", options);
+    await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+    await goTo(page, "place-items");
+    await page.keyboard.type("\nbor");
+    await page.getByRole("option", { name: "border", exact: true }).waitFor();
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+    for (const part of ["#rooms", "#status", "#name", "#files", ".statusline", ".cm-tooltip-autocomplete"]) {
+      const { x, width } = (await page.locator(part).boundingBox())!;
+      expect(x).toBeGreaterThanOrEqual(0);
+      expect(x + width).toBeLessThanOrEqual(390);
+    }
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it("reads nothing that comes from outside as HTML", async () => {
+    await using demo = await startDemo();
+    const { page, complaints } = await visitEditor(browser, demo.url, "Ada");
+    const markdown = [
+      "<img src=x onerror=alert(1)> **bold** &lt;b&gt; `<i>`",
+      "[bad](javascript:alert(1)) [worse](data:text/html,x) [good](https://example.org/?a=1&b=2)",
+      "![pixel](https://example.org/pixel.png) ![icon](data:image/svg+xml;base64,PHN2Zy8+)",
+      "- one\n- two",
+      "```html\n<script>alert(1)</script>\n```",
+    ].join("\n\n");
+    const contents = [
+      { kind: "markdown", value: markdown },
+      { kind: "plaintext", value: "*plain* <b>" },
+      "*bare*",
+      "  ",
+    ];
+    const html = await page.evaluate(`import("/page/editor/markdown.js").then(({ rendered }) =>
+      ${JSON.stringify(contents)}.map((content) => rendered(content)?.innerHTML))`);
+    const link = '<a href="https://example.org/?a=1&amp;b=2" target="_blank" rel="noopener noreferrer">good</a>';
+    expect(html).toEqual([
+      [
+        "<p>&lt;img src=x onerror=alert(1)&gt; <strong>bold</strong> &lt;b&gt; <code>&lt;i&gt;</code></p>",
+        `<p><span>bad</span> <span>worse</span> ${link}</p>`,
+        '<p>pixel <img src="data:image/svg+xml;base64,PHN2Zy8+" alt="icon"></p>',
+        "<ul><li>one</li><li>two</li></ul>",
+        "<pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>",
+      ].join(""),
+      "<p>*plain* &lt;b&gt;</p>",
+      "<p><em>bare</em></p>",
+      undefined,
+    ]);
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+});

@@ -1,0 +1,235 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket as Stranger } from "ws";
+import { templateOf } from "../../demo/page/editor/snippet.js";
+import { launch } from "./chromium.js";
+import { startDemo, visit } from "./demo.js";
+import { goTo, languageServers, line, pointAt, ready, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+describe("the language server in the editor", () => {
+  it("finds the mistake that the file begins with, for everybody, until one of them mends it", () =>
+    withTwo(browser, async (ada, bo) => {
+      for (const { page } of [ada, bo]) {
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        await page.getByRole("button", { name: "1 problem", exact: true }).waitFor();
+      }
+      await line(ada.page, "colr").getByText("colr").dblclick();
+      await ada.page.keyboard.type("color");
+      for (const { page } of [ada, bo]) {
+        await page.getByRole("button", { name: "No problems" }).waitFor();
+        expect(await squiggles(page)).toEqual([]);
+        expect(await textOf(page)).toContain("\n  color: rebeccapurple;\n");
+      }
+    }));
+
+  it("underlines, for both, an error that one types", () =>
+    withTwo(browser, async (ada, bo) => {
+      await goTo(ada.page, "position: absolute");
+      await ada.page.keyboard.type("\nwdith: 1px;");
+      for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
+      await bo.page.getByRole("tab", { name: /^welcome\.css 2/ }).waitFor();
+      await line(bo.page, "wdith").getByText("wdith").hover();
+      await bo.page.locator(".cm-tooltip-hover").getByText("Unknown property: 'wdith'").waitFor();
+      await bo.page.getByRole("button", { name: "2 problems" }).click();
+      await bo.page.locator(".cm-activeLine", { hasText: "colr" }).waitFor();
+    }));
+
+  it("completes a property, with documentation beside it, and then offers values", () =>
+    withTwo(browser, async (ada, bo) => {
+      await goTo(ada.page, "place-items");
+      await ada.page.keyboard.type("\nbor");
+      const { page } = ada;
+      await page.getByRole("option", { name: "border-radius", exact: true }).waitFor();
+      await page.locator(".cm-completionInfo").getByText("Shorthand property for setting border").waitFor();
+      await page.keyboard.type("der-rad");
+      const option = page.locator("[role=option][aria-selected=true]", { hasText: "border-radius" });
+      await option.waitFor();
+      await option.click();
+      // What the snippet leaves open is where the caret is, and the server said to go on suggesting there.
+      await page.getByRole("option", { name: "initial", exact: true }).waitFor();
+      await page.keyboard.type("1px");
+      for (const each of [ada, bo]) {
+        await expect.poll(() => textOf(each.page)).toContain("  place-items: center;\n  border-radius: 1px;\n");
+        await expect.poll(() => squiggles(each.page)).toEqual(["colr"]);
+      }
+    }));
+
+  it("is told when nobody waits for its completions any more", async () => {
+    await using demo = await startDemo();
+    const { page } = await visit(browser, demo.url, "Ada");
+    const sent: { id?: number; method: string; params: { id?: number } }[] = [];
+    page.on("websocket", (webSocket) =>
+      webSocket.on("framesent", ({ payload }) => {
+        if (webSocket.url().endsWith("/lsp/css")) sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
+      }),
+    );
+    await page.getByRole("tab", { name: "Editor" }).click();
+    await ready(page, "css");
+    await goTo(page, "place-items");
+    const [server] = languageServers(demo, "css");
+    process.kill(server!, "SIGSTOP");
+    try {
+      await page.keyboard.type("\nbor");
+      const question = (): (typeof sent)[number] | undefined =>
+        sent.find(({ method }) => method === "textDocument/completion");
+      await expect.poll(question).toBeDefined();
+      await page.keyboard.press("Home");
+      await expect
+        .poll(() => sent.filter(({ method }) => method === "$/cancelRequest").map(({ params }) => params.id))
+        .toEqual([question()!.id]);
+    } finally {
+      process.kill(server!, "SIGCONT");
+    }
+    await page.context().close();
+  });
+
+  it("tells about the property under the pointer, and about a selector in no HTML of its own", () =>
+    withTwo(browser, async ({ page }) => {
+      const property = await pointAt(page, "display: grid", "display");
+      expect(await property.textContent()).toContain("Syntax: [ <display-outside> || <display-inside> ]");
+      const link = property.getByRole("link", { name: "MDN Reference" });
+      expect(await link.getAttribute("href")).toMatch(/^https:\/\/developer\.mozilla\.org\//);
+      await page.mouse.move(0, 0);
+      await property.waitFor({ state: "detached" });
+      const selector = await pointAt(page, ".board .cursor {", "cursor");
+      expect(await selector.locator("pre").first().textContent()).toContain('<element class="cursor">');
+      expect(await selector.locator("element").count()).toBe(0);
+    }));
+
+  it("knows another file by its schema: what is wrong, what it means, and what would be right", () =>
+    withTwo(browser, async (ada, bo) => {
+      for (const { page } of [ada, bo]) {
+        await page.getByRole("tab", { name: "server.json" }).click();
+        await ready(page, "json");
+        await expect.poll(() => squiggles(page)).toEqual(['"pakced"']);
+      }
+      const documentation = await pointAt(ada.page, '"link"', '"link"');
+      expect(await documentation.textContent()).toContain("strangers are always spoken to plainly");
+      expect(await documentation.locator("strong").count()).toBe(1);
+      await line(bo.page, "pakced").getByText("pakced").click();
+      await bo.page.keyboard.press("Control+Space");
+      await bo.page.getByRole("option", { name: /packed/ }).click();
+      for (const { page } of [ada, bo]) {
+        await expect.poll(() => textOf(page)).toContain('\n  "link": "packed",\n');
+        await page.getByRole("button", { name: "No problems" }).waitFor();
+      }
+    }));
+
+  it("reads no address that the text names", () =>
+    withTwo(browser, async ({ page }) => {
+      let visits = 0;
+      const tempting = createServer((_request, response) => {
+        visits++;
+        response.end("{}");
+      });
+      tempting.listen(0, "127.0.0.1");
+      await once(tempting, "listening");
+      await page.getByRole("tab", { name: "server.json" }).click();
+      await ready(page, "json");
+      await line(page, '"port"').click();
+      await page.keyboard.press("Home");
+      const { port } = tempting.address() as AddressInfo;
+      await page.keyboard.insertText(`"$schema": "http://127.0.0.1:${port}/schema.json",`);
+      await expect.poll(() => squiggles(page), { timeout: 5000 }).toContain(`"http://127.0.0.1:${port}/schema.json"`);
+      await line(page, "$schema").getByText("http").hover();
+      await page.locator(".cm-tooltip-hover").getByText("Unable to load schema").waitFor();
+      expect(visits).toBe(0);
+      tempting.close();
+    }));
+
+  it("is missed when it dies, while the editor goes on, and comes back by its button", () =>
+    withTwo(browser, async (ada, bo, demo) => {
+      const servers = languageServers(demo, "css");
+      expect(servers).toHaveLength(2);
+      await expect.poll(() => squiggles(bo.page)).toEqual(["colr"]);
+      // One of them, whosever it is.
+      process.kill(servers[0]!, "SIGKILL");
+      const died = "css language server: stopped (1011: the command was killed by SIGKILL)";
+      const bereft = await Promise.any(
+        [ada, bo].map(async (each) => {
+          await each.page.getByText(died).waitFor();
+          return each;
+        }),
+      );
+      const other = bereft === ada ? bo : ada;
+      expect(await squiggles(bereft.page)).toEqual([]);
+      await other.page.getByText("css language server: ready").waitFor();
+      await goTo(bereft.page, "place-items");
+      await bereft.page.keyboard.type("\nwdith: 1px;");
+      await expect.poll(() => squiggles(other.page)).toEqual(["colr", "wdith"]);
+      expect(await textOf(other.page)).toBe(await textOf(bereft.page));
+      await bereft.page.getByRole("button", { name: "Restart" }).click();
+      await ready(bereft.page, "css");
+      await expect.poll(() => squiggles(bereft.page)).toEqual(["colr", "wdith"]);
+    }));
+
+  it.each([
+    ["SIGTERM", 0],
+    ["SIGKILL", null],
+  ] as const)("ends with the demo, also by %s", async (signal, exitCode) => {
+    const demo = await startDemo();
+    try {
+      const { page } = await visitEditor(browser, demo.url, "Ada");
+      await page.getByRole("tab", { name: "server.json" }).click();
+      await ready(page, "json");
+      const servers = [...languageServers(demo, "css"), ...languageServers(demo, "json")];
+      expect(servers).toHaveLength(2);
+      expect(await demo.kill(signal)).toBe(exitCode);
+      await gone(servers);
+      await page.getByText("json language server: stopped").waitFor();
+      await page.context().close();
+    } finally {
+      await demo.kill("SIGKILL");
+    }
+  });
+
+  it("ends with the page, and is for pages of this server only", async () => {
+    await using demo = await startDemo();
+    const { page } = await visitEditor(browser, demo.url, "Ada");
+    const servers = languageServers(demo, "css");
+    expect(servers).toHaveLength(1);
+    await page.context().close();
+    await gone(servers);
+    const stranger = new Stranger(`${demo.url.replace("http", "ws")}/lsp/css`, { origin: "https://elsewhere.test" });
+    const error = await new Promise<Error>((resolve) => stranger.once("error", resolve));
+    expect(error.message).toContain("403");
+    expect(languageServers(demo, "css")).toEqual([]);
+  });
+});
+
+describe("a snippet of a language server", () => {
+  it.each([
+    ["color: $0;", "color: ${0};"],
+    ['"limits": {$1}', '"limits": \\{${1}\\}'],
+    ["${1:name} = ${2:value}$0", "${1:name} = ${2:value}${0}"],
+    ["${1|packed,plain|}", "${1:packed}"],
+    ["\\$5 \\} \\\\ $", "$5 \\} \\ $"],
+    ["${1:a\\}b}", "${1}"],
+    ["#{x} ${", "#\\{x\\} $\\{"],
+  ])("%s is %s for CodeMirror", (snippet, template) => {
+    expect(templateOf(snippet)).toBe(template);
+  });
+});
+
+/** Waits until none of these processes is left. A language server whose input has ended takes a moment to end. */
+function gone(pids: readonly number[]): Promise<void> {
+  return expect.poll(() => pids.filter(isRunning), { timeout: 10_000 }).toEqual([]);
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,84 @@
+/** HTTP POST from a page of another origin: what the browser makes of the server's CORS answers. */
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import type { Browser, Frame, Page } from "playwright-core";
+import { serve } from "../../src/node.js";
+import { launch } from "./chromium.js";
+import { startSite } from "./site.js";
+
+let browser: Browser;
+let site: Awaited<ReturnType<typeof startSite>>;
+let page: Page;
+
+beforeAll(async () => {
+  [browser, site] = await Promise.all([launch(), startSite()]);
+  page = await browser.newPage();
+  await page.goto(`http://127.0.0.1:${site.port}/`);
+});
+afterAll(async () => {
+  await browser.close();
+  site.http.close();
+});
+
+/** Posts a call from a frame, and answers the status and the body, or how it failed. */
+function postFrom(
+  frame: Page | Frame,
+  url: string,
+  headers: Record<string, string>,
+): Promise<[status: number, body: string] | string> {
+  return frame.evaluate(
+    async ([target, given]) => {
+      const body = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}';
+      try {
+        const response = await fetch(target, { method: "POST", headers: given, body });
+        return [response.status, await response.text()] as [number, string];
+      } catch (error) {
+        return String(error);
+      }
+    },
+    [url.replace("ws:", "http:"), headers] as const,
+  );
+}
+
+const JSON_TYPE = { "Content-Type": "application/json" };
+const REPLY = [200, '{"jsonrpc":"2.0","id":1,"result":3}'];
+
+it("lets a page of another port of this machine call, with headers of its own", async () => {
+  const asked: unknown[] = [];
+  await using server = await serve({
+    port: 0,
+    authenticate: ({ headers }) => asked.push(headers.authorization),
+    methods: { add: ([a, b]: [number, number]) => a + b },
+  });
+  expect(await postFrom(page, server.url, { ...JSON_TYPE, Authorization: "token" })).toEqual(REPLY);
+  // The preflight, which carries no credentials, is not asked who it is.
+  expect(asked).toEqual(["token"]);
+});
+
+it("lets it read why it is refused", async () => {
+  await using server = await serve({ port: 0, authenticate: () => null });
+  expect(await postFrom(page, server.url, JSON_TYPE)).toEqual([401, "authentication failed\n"]);
+  expect(await postFrom(page, server.url, {})).toMatchObject([415, expect.stringContaining("text/plain")]);
+});
+
+it("lets a page whose origin is not allowed run nothing and read nothing", async () => {
+  let ran = 0;
+  await using server = await serve({ port: 0, methods: { add: () => ++ran } });
+  const refused: string[] = [];
+  server.on("refuse", ({ reason }, { method }) => refused.push(`${method} ${reason}`));
+  // A sandboxed frame is of no origin: it sends `null`.
+  await page.evaluate(() => {
+    const frame = Object.assign(document.createElement("iframe"), {
+      srcdoc: "<title>sandbox</title>",
+      name: "sandbox",
+    });
+    frame.setAttribute("sandbox", "allow-scripts");
+    document.body.append(frame);
+  });
+  await vi.waitFor(() => expect(page.frame("sandbox")).not.toBeNull());
+  expect(await postFrom(page.frame("sandbox")!, server.url, JSON_TYPE)).toContain("Failed to fetch");
+  // Without JSON's type no preflight is made: the request itself arrives.
+  expect(await postFrom(page.frame("sandbox")!, server.url, {})).toContain("Failed to fetch");
+  const reason = 'Origin "null" is not allowed; if it is yours, list it in `origins`';
+  expect(refused).toEqual([`OPTIONS ${reason}`, `POST ${reason}`]);
+  expect(ran).toBe(0);
+});

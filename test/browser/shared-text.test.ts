@@ -1,0 +1,235 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Change, ClientApi, ServerApi } from "../../demo/api.js";
+import { connect, type Peer } from "../../src/node.js";
+import { launch } from "./chromium.js";
+import { startDemo } from "./demo.js";
+import { goTo, line, ready, same, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+describe("the editor's text", () => {
+  it("converges when two type at once, in one line and in two, and loses and doubles nothing", () =>
+    withTwo(browser, async (ada, bo) => {
+      await Promise.all([
+        write(ada.page, "place-items", " /* abcdefghijklm */"),
+        write(bo.page, "place-items", " 123456789"),
+      ]);
+      await Promise.all([
+        write(ada.page, "display: grid", "\n/* nopq */\n"),
+        write(bo.page, "position: abs", "\n/* 0000 */\n"),
+      ]);
+      await expect.poll(() => same(ada.page, bo.page)).toBe(true);
+      const text = await textOf(ada.page);
+      for (const whole of ["nopq", "0000"]) expect(text.split(whole)).toHaveLength(2);
+      // Each one's letters are all there, in their order, however the two went through each other.
+      const mixed = /place-items: center;(.*)/.exec(text)![1]!;
+      expect(mixed.replace(/[^a-m]/g, "")).toBe("abcdefghijklm");
+      expect(mixed.replace(/\D/g, "")).toBe("123456789");
+      // Undoing takes back one's own, and leaves what the other did since.
+      await goTo(ada.page, "colr");
+      await ada.page.keyboard.insertText(" /* mine */");
+      await line(bo.page, "/* mine */").waitFor();
+      await goTo(bo.page, "/* mine */");
+      await bo.page.keyboard.insertText(" /* his */");
+      await line(ada.page, "/* mine */ /* his */").waitFor();
+      await ada.page.keyboard.press("Control+z");
+      await expect.poll(() => textOf(bo.page)).toContain("  colr: rebeccapurple; /* his */\n");
+      expect(await same(ada.page, bo.page)).toBe(true);
+    }));
+
+  it("comes whole to those who come late, with the carets of those who are there", () =>
+    withTwo(browser, async (ada, _bo, demo) => {
+      await goTo(ada.page, "place-items");
+      await ada.page.keyboard.type("\n/* before Cy came */");
+      const late = await visitEditor(browser, demo.url, "Cy");
+      await line(late.page, "/* before Cy came */").locator(".caret", { hasText: "Ada" }).waitFor();
+      expect(await same(late.page, ada.page)).toBe(true);
+      await goTo(late.page, "before Cy came");
+      await late.page.keyboard.type("/* and after */");
+      await line(ada.page, "/* before Cy came *//* and after */").waitFor();
+      expect(late.complaints).toEqual([]);
+      await late.page.context().close();
+    }));
+
+  it.each([
+    ["that did not arrive", false],
+    ["that arrived, and whose confirmation did not", true],
+  ])("goes on after a break, once, with a change %s", async (_what, arrives) => {
+    await using demo = await startDemo();
+    const ada = await visitEditor(browser, demo.url, "Ada");
+    const bo = await visitEditor(browser, demo.url, "Bo");
+    await goTo(ada.page, "display: grid");
+    await ada.page.keyboard.type(" /* one */");
+    await line(bo.page, "/* one */").waitFor();
+    // A connection that ends at the next edit; what comes in after `close()` a page does not see.
+    await ada.page.evaluate((isSent) => {
+      const { send } = WebSocket.prototype;
+      WebSocket.prototype.send = function (data) {
+        const isEdit = (data as string).includes('"edit"');
+        if (!isEdit || isSent) send.call(this, data);
+        if (!isEdit) return;
+        this.close();
+        WebSocket.prototype.send = send;
+      };
+    }, arrives);
+    await ada.page.keyboard.insertText(" /* two */");
+    await ada.page.getByText("Offline").waitFor();
+    await goTo(bo.page, "position: abs");
+    await bo.page.keyboard.type(" /* meanwhile */");
+    await ada.page.getByRole("button", { name: "Reconnect" }).click();
+    await line(ada.page, "/* meanwhile */").waitFor();
+    await line(bo.page, "/* one */ /* two */").waitFor();
+    await expect.poll(() => same(ada.page, bo.page)).toBe(true);
+    expect((await textOf(ada.page)).split("/* two */")).toHaveLength(2);
+    // Both go on, and the language server, which was not gone, knows what came.
+    await goTo(bo.page, "/* two */");
+    await bo.page.keyboard.type("\nwdith: 1px;");
+    for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
+    for (const { page } of [ada, bo]) await page.context().close();
+  });
+
+  it("begins anew with a server that does, and is not there twice", async () => {
+    const first = await startDemo();
+    const { page } = await visitEditor(browser, first.url, "Ada");
+    await goTo(page, "display: grid");
+    await page.keyboard.type(" /* of the first life */");
+    await first.kill("SIGTERM");
+    await page.getByRole("alert").getByText("The server was stopped (1001").waitFor();
+    expect(await textOf(page)).toContain("of the first life");
+    await using second = await startDemo({ PORT: new URL(first.url).port });
+    expect(second.url).toBe(first.url);
+    await page.getByRole("button", { name: "Reconnect" }).click();
+    await ready(page, "css");
+    await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+    const bo = await visitEditor(browser, second.url, "Bo");
+    expect(await textOf(page)).toBe(await textOf(bo.page));
+    await goTo(page, "display: grid");
+    await page.keyboard.type(" /* of the second */");
+    await line(bo.page, "display: grid; /* of the second */").waitFor();
+    await line(bo.page, "display: grid").locator(".caret", { hasText: "Ada" }).waitFor();
+    for (const each of [page, bo.page]) await each.context().close();
+  });
+
+  it("takes as much as it holds, and says so", () =>
+    withTwo(browser, async (ada, bo, demo) => {
+      await goTo(ada.page, "place-items");
+      const before = await textOf(ada.page);
+      await ada.page.keyboard.insertText(`/* ${"x".repeat(20_000)} */`);
+      await ada.page.getByText("The document is full: 20000 characters is all it takes.").waitFor();
+      expect(await textOf(ada.page)).toBe(before);
+      // The server does not rely on that.
+      const { server, version, length } = await stranger(demo.url);
+      const edit = { document: "welcome.css", version, page: "stranger" } as const;
+      const full = server.request("edit", { ...edit, changes: [[length, [0, "x".repeat(20_000)]]] });
+      await expect(full).rejects.toMatchObject({ code: 413 });
+      await server.close();
+      await goTo(bo.page, "place-items");
+      await bo.page.keyboard.type(" /* fits */");
+      await line(ada.page, "/* fits */").waitFor();
+    }));
+
+  it("comes back as the others have it when it was full before a change arrived", () =>
+    withTwo(browser, async (ada, bo, demo) => {
+      // Ada's messages leave late.
+      await ada.page.evaluate(() => {
+        const { send } = WebSocket.prototype;
+        const held: (() => void)[] = [];
+        WebSocket.prototype.send = function (data) {
+          held.push(() => send.call(this, data));
+        };
+        document.addEventListener("release", () => {
+          WebSocket.prototype.send = send;
+          for (const each of held) each();
+        });
+      });
+      await goTo(ada.page, "display: grid");
+      await ada.page.keyboard.type("\n/* too much */");
+      const { server, version, length } = await stranger(demo.url);
+      const rest = `${"x".repeat(49)}\n`.repeat(400).slice(0, 20_000 - length - 4);
+      const change: Change = [length, [0, ...`/*${rest}*/`.split("\n")]];
+      await server.request("edit", { document: "welcome.css", version, page: "stranger", changes: [change] });
+      await line(ada.page, "xxx").first().waitFor();
+      await line(ada.page, "/* too much */").waitFor();
+      await ada.page.evaluate(() => document.dispatchEvent(new Event("release")));
+      await ada.page.locator("#notice", { hasText: "The document is full" }).waitFor();
+      await line(ada.page, "/* too much */").waitFor({ state: "detached" });
+      // What makes it shorter is taken; and the language server knows which lines there are again.
+      await goTo(ada.page, "position: absolute");
+      await ada.page.keyboard.press("Shift+Home");
+      await ada.page.keyboard.type("wdith: 1px;");
+      await expect.poll(() => textOf(bo.page)).toContain(".cursor {\n  wdith: 1px;\n");
+      for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
+      await server.close();
+    }));
+
+  it("takes only changes that fit it", async () => {
+    await using demo = await startDemo();
+    const { server, version, length } = await stranger(demo.url);
+    const edit = (changes: unknown, at: unknown = version): Promise<unknown> =>
+      server.request("edit", { document: "welcome.css", version: at, page: "stranger", changes } as never);
+    const malformed = [
+      [],
+      [[length, [0, "two\nlines"]]],
+      [[length, [0, "two\r"]]],
+      [[-1, [0, "x"]]],
+      [[length, [0.5, "x"]]],
+      [[length, ["x"]]],
+      [[length, [0, 1]]],
+      ["x"],
+      "x",
+    ];
+    for (const changes of malformed) await expect(edit(changes)).rejects.toMatchObject({ code: -32602 });
+    for (const changes of [[[length + 1]], [[length - 1, [0, "x"]]], [[length, [1]]], [[length], [length - 1]]])
+      await expect(edit(changes)).rejects.toMatchObject({ code: 409 });
+    await expect(edit([[length]], version + 1)).rejects.toMatchObject({ code: 409 });
+    await expect(server.request("open", { document: "constructor" } as never)).rejects.toMatchObject({ code: -32602 });
+    const opened = await server.request("open", { document: "welcome.css" });
+    expect(opened).toMatchObject({ version, content: { text: expect.stringMatching(/^.{0}[^]*$/) } });
+    await server.close();
+  });
+
+  it("can be caught up with, unless too much was missed", async () => {
+    await using demo = await startDemo();
+    const { server, life, version, length } = await stranger(demo.url);
+    const type = (at: number, count: number): Promise<unknown> =>
+      server.request("edit", {
+        document: "welcome.css",
+        version: version + at,
+        page: "stranger",
+        changes: Array.from({ length: count }, (): Change => [length, [0, ""]]),
+      });
+    await type(0, 3);
+    const open = (since: number, of = life): Promise<unknown> =>
+      server.request("open", { document: "welcome.css", since: { life: of, version: since } });
+    expect(await open(version + 1)).toMatchObject({ version: version + 3, content: { updates: [{}, {}] } });
+    expect(await open(version + 3)).toMatchObject({ content: { updates: [] } });
+    expect(await open(version + 4)).toMatchObject({ content: { text: expect.any(String) } });
+    expect(await open(version, "another")).toMatchObject({ content: { text: expect.any(String) } });
+    for (let at = 3; at < 1003; at += 100) await type(at, 100);
+    expect(await open(version + 3)).toMatchObject({ content: { updates: expect.any(Array) } });
+    expect(await open(version + 2)).toMatchObject({ content: { text: expect.any(String) } });
+    await expect(type(2, 1)).rejects.toMatchObject({ code: 409 });
+    await server.close();
+  });
+});
+
+async function write(page: Page, at: string, text: string): Promise<void> {
+  await goTo(page, at);
+  await page.keyboard.type(text, { delay: 3 });
+}
+
+/** Somebody who has joined, and opened the file, by other means than the page. */
+async function stranger(
+  url: string,
+): Promise<{ server: Peer<ClientApi, ServerApi>; life: string; version: number; length: number }> {
+  const server = await connect<ServerApi, ClientApi>(`${url}/rpc`, { methods: {} as never });
+  await server.request("join", { name: "Stranger", color: "ink" });
+  const { life, version, content } = await server.request("open", { document: "welcome.css" });
+  return { server, life, version, length: "text" in content ? content.text.length : -1 };
+}

@@ -1,0 +1,198 @@
+import { once } from "node:events";
+import { describe, expect, it } from "vitest";
+import { connect } from "../../src/node.js";
+import { COMMAND, eventually, runs } from "../bridge/bridged.js";
+import { stranger, upgrade, type Stranger } from "../support/network.js";
+import { run, start, type Running } from "./program.js";
+
+interface Bridging extends Running {
+  readonly url: string;
+  /** Connects; the command has said its number. */
+  open(): Promise<Stranger & { pid: number }>;
+}
+
+/** Starts `reciproc bridge` for a command of `command.mjs`. */
+async function bridging(command: readonly string[], ...options: string[]): Promise<Bridging> {
+  const framing = command.includes("lsp") ? [] : ["--framing", "lines"];
+  const running = start(["bridge", "--port", "0", ...framing, ...options, "--", process.execPath, COMMAND, ...command]);
+  const printed = await running.until("stdout", "\n");
+  const url = printed.replace(/^listening on (\S+)\n$/, "$1");
+  const open = async (): Promise<Stranger & { pid: number }> => {
+    const client = await stranger(url);
+    if (client.received.length === 0) await once(client.webSocket, "message");
+    return Object.assign(client, JSON.parse(client.received[0]!) as { pid: number });
+  };
+  return { ...running, url, open };
+}
+
+/** Connects as soon as there is a place: that of a connection is free a moment after it was cut. */
+async function admitted(url: string): Promise<Stranger> {
+  let client: Stranger | undefined;
+  await eventually(async () => {
+    client = await stranger(url).catch(() => undefined);
+    return client !== undefined;
+  }).toBe(true);
+  return client!;
+}
+
+describe("reciproc bridge", () => {
+  it("says where it listens in its first line, and joins each connection with a command of its own", async () => {
+    const { url, child, ended, open } = await bridging(["pid", "lsp"], "--path", "/lsp");
+    expect(url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/lsp$/);
+    using one = await open();
+    using other = await open();
+    expect(one.pid).not.toBe(other.pid);
+    one.webSocket.send('{"to":"one"}');
+    other.webSocket.send('{"to":"other"}');
+    await eventually(() => [one.received[1], other.received[1]]).toEqual(['{"to":"one"}', '{"to":"other"}']);
+    child.kill("SIGTERM");
+    expect(await one.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
+    expect(await other.closed).toMatchObject({ code: 1001 });
+    expect(await ended).toEqual({ code: 0, stdout: `listening on ${url}\n`, stderr: "" });
+    expect([one, other].filter(({ pid }) => runs(pid))).toEqual([]);
+  });
+
+  it("serves a peer of ours, which asks for its own protocol first", async () => {
+    const { url } = await bridging(["echo"]);
+    await using peer = await connect(url, { methods: { add: ([a, b]: [number, number]) => a + b } });
+    // The command sends back what it gets: the request comes as one, and so does its answer.
+    expect(await peer.request("add", [1, 2])).toBe(3);
+  });
+
+  it("ends the command when its connection ends, and takes the next", async () => {
+    const { open } = await bridging(["pid"]);
+    const first = await open();
+    first.webSocket.terminate();
+    await eventually(() => runs(first.pid)).toBe(false);
+    using second = await open();
+    expect(runs(second.pid)).toBe(true);
+  });
+
+  it("ends on SIGINT, also a command that does not want to", async () => {
+    const { child, ended, open } = await bridging(["stubborn"]);
+    using client = await open();
+    child.kill("SIGINT");
+    expect(await client.closed).toMatchObject({ code: 1001 });
+    expect(await ended).toMatchObject({ code: 0, stderr: "SIGTERM\n" });
+    expect(runs(client.pid)).toBe(false);
+  });
+
+  it("leaves no command behind when a second signal ends it at once", async () => {
+    const { child, ended, open } = await bridging(["stubborn"]);
+    using client = await open();
+    child.kill("SIGTERM");
+    await client.closed;
+    child.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 143, stderr: "" });
+    // It was killed by one that is gone, and so not waited for.
+    await eventually(() => runs(client.pid)).toBe(false);
+  });
+
+  it("closes with the reason when the command fails, and tells it on standard error", async () => {
+    const { url, until } = await bridging(["exit", "3", "0"]);
+    using client = await stranger(url);
+    expect(await client.closed).toEqual({ code: 1011, reason: "the command exited with code 3" });
+    expect(await until("stderr", "\n")).toBe("the command exited with code 3\n");
+  });
+
+  it("says nothing when the command exits with code 0", async () => {
+    const { url, child, ended } = await bridging(["exit", "0", "0"]);
+    using client = await stranger(url);
+    expect(await client.closed).toMatchObject({ code: 1000 });
+    child.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("closes with the reason when there is no such command, and tells it on standard error", async () => {
+    const running = start(["bridge", "--port", "0", "--", "no-such-command-here"]);
+    const url = (await running.until("stdout", "\n")).trim().replace("listening on ", "");
+    using client = await stranger(url);
+    const reason = "the command could not be started: ENOENT";
+    expect(await client.closed).toEqual({ code: 1011, reason });
+    expect(await running.until("stderr", "\n")).toBe(`${reason}\n`);
+  });
+
+  it("passes the commands' standard error on, a line at a time, with the connection's number while there are several", async () => {
+    const { open, until } = await bridging(["complain"]);
+    using one = await open();
+    one.webSocket.send('"alone\\nhalf "');
+    await until("stderr", "alone\n");
+    using two = await open();
+    two.webSocket.send('"two\\n"');
+    await until("stderr", "two\n");
+    one.webSocket.send('"a line\\n"');
+    expect(await until("stderr", "a line\n")).toBe("alone\n[2] two\n[1] half a line\n");
+  });
+
+  it("closes with 1009 on a message beyond the limit, and tells it on standard error", async () => {
+    const { open, until } = await bridging(["pid"], "--max-message-bytes", "100");
+    using client = await open();
+    client.webSocket.send("1".repeat(101));
+    expect((await client.closed).code).toBe(1009);
+    expect(await until("stderr", "\n")).toBe("the WebSocket failed: Max payload size exceeded\n");
+  });
+
+  it("refuses connections beyond the limit, naming the option", async () => {
+    const { open, url, until } = await bridging(["pid"], "--max-connections", "2");
+    using one = await open();
+    using two = await open();
+    expect(await upgrade(url)).toMatchObject({ status: 503 });
+    expect(await until("stderr", "\n")).toBe("refused 127.0.0.1: 503, --max-connections, 2, is reached\n");
+    one.webSocket.terminate();
+    using three = await admitted(url);
+    expect((await three.next()).pid).not.toBe(two.pid);
+    expect(runs(two.pid)).toBe(true);
+  });
+
+  it("does not let clients that come and go gather commands that do not end", async () => {
+    const { url, child, ended } = await bridging(["stubborn"], "--max-connections", "1");
+    const pids: number[] = [];
+    for (let i = 0; i < 2; i++) {
+      const client = await admitted(url);
+      pids.push((await client.next()).pid);
+      client.webSocket.terminate();
+    }
+    using third = await admitted(url);
+    expect(await third.closed).toEqual({ code: 1013, reason: "too many commands are ending" });
+    expect(pids.filter(runs)).toEqual(pids);
+    child.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 0 });
+    expect(pids.filter(runs)).toEqual([]);
+  });
+
+  it("agrees to the protocol of MCP where messages are lines, and to no other", async () => {
+    const offer = { "Sec-WebSocket-Protocol": "graphql-ws, mcp, reciproc.v1" };
+    const mcp = await bridging(["echo"]);
+    expect((await upgrade(mcp.url, offer)).headers).toHaveProperty("sec-websocket-protocol", "mcp");
+    expect((await upgrade(mcp.url)).headers).not.toHaveProperty("sec-websocket-protocol");
+    const lsp = await bridging(["echo", "lsp"]);
+    expect((await upgrade(lsp.url)).status).toBe(101);
+    // Most clients would give up an open connection whose offer was passed over, and a command would have started in vain.
+    expect(await upgrade(lsp.url, offer)).toMatchObject({
+      status: 400,
+      body: 'none of the subprotocols "graphql-ws, mcp, reciproc.v1" is spoken here; offer none\n',
+    });
+  });
+
+  it("guards its door as serve does, and names its own options", async () => {
+    const page = { Host: "example.org", Origin: "https://app.example.org" };
+    const strict = await bridging(["echo"], "--path", "/lsp");
+    expect(await upgrade(strict.url, page)).toMatchObject({ status: 403 });
+    expect(await upgrade(strict.url.replace("/lsp", "/other"))).toMatchObject({ status: 404 });
+    expect(await strict.until("stderr", "404")).toMatch(
+      /^refused 127\.0\.0\.1: 403, Host "example\.org" is not allowed; .*list it in --allow-host\nrefused .* 404, .*--path is "\/lsp"\n$/,
+    );
+    const open = await bridging(["echo"], "--allow-host=example.org", "--allow-origin=https://app.example.org");
+    expect(await upgrade(open.url, page)).toMatchObject({ status: 101 });
+  });
+
+  it("exits 2 when it cannot listen", async () => {
+    const { url } = await bridging(["echo"]);
+    const { port } = new URL(url);
+    expect(await run(["bridge", "--port", port, "--", "x"])).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `cannot listen on 127.0.0.1:${port}: the address is in use\n`,
+    });
+  });
+});

@@ -1,0 +1,22 @@
+/** How many timers a process has: one for all calls, none for peers that wait for nothing. */
+import { expect, it, vi } from "vitest";
+import { pair } from "../../src/index.js";
+import { useFakeClock } from "../support/clock.js";
+
+useFakeClock();
+
+it("is one for a thousand calls that wait", async () => {
+  const [a, b] = pair({ methods: { never: () => new Promise(() => {}) } }, {});
+  const calls = Array.from({ length: 1000 }, (_, i) => b.request("never", undefined, { timeoutMs: 1000 + i }));
+  expect(vi.getTimerCount()).toBe(1);
+  await a.close();
+  await Promise.allSettled(calls);
+});
+
+it("is none for idle peers", async () => {
+  const [a, b] = pair({ methods: { m: () => 1 } }, {});
+  await Promise.resolve();
+  expect(vi.getTimerCount()).toBe(0);
+  await a.close();
+  await b.closed;
+});

@@ -1,0 +1,495 @@
+import { describe, expect, expectTypeOf, it, vi } from "vitest";
+import { mcp, RpcError } from "../../src/index.js";
+import { Subscriptions, type Subscription, type SubscriptionsOptions } from "../../src/node.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { connectedPair, type AnyOptions } from "../support/pair.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { gate, turn } from "../support/turns.js";
+
+useFakeClock();
+
+/** Subscriptions with ids 1, 2, ..., and the methods that open and close them; `prepare` runs before the call is answered. */
+function served(
+  prepare: (subscription: Subscription, context: any) => unknown = () => {},
+  limits?: SubscriptionsOptions["limits"],
+): { subscriptions: Subscriptions; opened: Subscription[]; methods: NonNullable<AnyOptions["methods"]> } {
+  let lastId = 0;
+  const subscriptions = new Subscriptions({ method: "push", nextId: () => ++lastId, limits });
+  const opened: Subscription[] = [];
+  return {
+    subscriptions,
+    opened,
+    methods: {
+      subscribe(_params, context) {
+        const subscription = subscriptions.open(context);
+        opened.push(subscription);
+        const prepared = prepare(subscription, context);
+        return prepared instanceof Promise ? prepared.then(() => subscription.id) : subscription.id;
+      },
+      unsubscribe: ([id], { peer }) => subscriptions.close(peer, id),
+    },
+  };
+}
+
+const push = (subscription: unknown, value: unknown): object => notification("push", { subscription, result: value });
+
+/** What a peer has sent since the last look. */
+function sent(raw: RawPeer): unknown[] {
+  const messages = raw.messages();
+  raw.sent.length = 0;
+  return messages;
+}
+
+describe("a push", () => {
+  it("leaves a macrotask after the reply, in order, when it was made before", async () => {
+    const { methods, subscriptions } = served(({ notify }) => [1, 2, 3].map(notify));
+    const raw = rawPeer({ methods });
+    raw.feed(request("a", "subscribe"));
+    await turn();
+    expect(sent(raw)).toEqual([result("a", 1)]);
+    await pass(0);
+    expect(sent(raw)).toEqual([push(1, 1), push(1, 2), push(1, 3)]);
+    expect(subscriptions.size).toBe(1);
+    await raw.peer.close();
+  });
+
+  it("waits for the reply of an async handler, however long that takes", async () => {
+    const answer = gate();
+    const { methods, opened } = served(async (subscription) => {
+      subscription.notify("at once");
+      await answer.promise;
+      subscription.notify("before the answer");
+    });
+    const raw = rawPeer({ methods });
+    raw.feed(request(1, "subscribe"));
+    await pass(1000);
+    opened[0]!.notify("from elsewhere");
+    expect(sent(raw)).toEqual([]);
+    answer.resolve();
+    await turn();
+    opened[0]!.notify("in the turn of the reply");
+    expect(sent(raw)).toEqual([result(1, 1)]);
+    await pass(0);
+    const pushes = ["at once", "from elsewhere", "before the answer", "in the turn of the reply"];
+    expect(sent(raw)).toEqual(pushes.map((text) => push(1, text)));
+    await raw.peer.close();
+  });
+
+  it("waits for the reply to the whole batch that its call came in", async () => {
+    const answer = gate();
+    const { methods } = served(({ notify }) => notify("first"));
+    const raw = rawPeer({ methods: { ...methods, wait: () => answer.promise } });
+    raw.feed([request(1, "subscribe"), request(2, "wait")]);
+    await pass(1000);
+    expect(sent(raw)).toEqual([]);
+    answer.resolve();
+    await turn();
+    expect(sent(raw)).toEqual([[result(1, 1), result(2, null)]]);
+    await pass(0);
+    expect(sent(raw)).toEqual([push(1, "first")]);
+    await raw.peer.close();
+  });
+
+  it("waits for an `around` that keeps the reply", async () => {
+    const answer = gate();
+    const { methods } = served(({ notify }) => notify("first"));
+    const raw = rawPeer({
+      methods,
+      around: async ({ direction }, next) => {
+        const value = await next();
+        if (direction === "incoming") await answer.promise;
+        return value;
+      },
+    });
+    raw.feed(request(1, "subscribe"));
+    await pass(1000);
+    expect(sent(raw)).toEqual([]);
+    answer.resolve();
+    await pass(0);
+    expect(sent(raw)).toEqual([result(1, 1), push(1, "first")]);
+    await raw.peer.close();
+  });
+
+  it("leaves at once later on", async () => {
+    const { methods, opened } = served();
+    const raw = rawPeer({ methods });
+    raw.feed(request(1, "subscribe"));
+    await pass(0);
+    sent(raw);
+    expect(opened[0]!.notify({ number: 1 })).toBe(true);
+    expect(opened[0]!.notify(undefined)).toBe(true);
+    expect(sent(raw)).toEqual([push(1, { number: 1 }), push(1, null)]);
+    await raw.peer.close();
+  });
+
+  it("carries what it was when it was made, while it is held", async () => {
+    const head = { number: 1 };
+    const { methods } = served(({ notify }) => {
+      notify(head);
+      head.number = 2;
+    });
+    const raw = rawPeer({ methods });
+    raw.feed(request(1, "subscribe"));
+    await pass(0);
+    expect(sent(raw)).toEqual([result(1, 1), push(1, { number: 1 })]);
+    await raw.peer.close();
+  });
+
+  it("that cannot be encoded throws at whoever makes it, held or not", async () => {
+    const thrown: unknown[] = [];
+    const attempt = ({ notify }: Subscription): void => {
+      try {
+        notify(1n);
+      } catch (error) {
+        thrown.push(error);
+      }
+    };
+    const { methods, opened } = served(attempt);
+    const raw = rawPeer({ methods });
+    raw.feed(request(1, "subscribe"));
+    await pass(0);
+    attempt(opened[0]!);
+    expect(thrown).toEqual([expect.any(TypeError), expect.any(TypeError)]);
+    expect(sent(raw)).toEqual([result(1, 1)]);
+    await raw.peer.close();
+  });
+
+  it("that an `around` makes while held ones leave comes after them", async () => {
+    const { methods, opened } = served(({ notify }) => [1, 2].map(notify));
+    const raw = rawPeer({
+      methods,
+      around: ({ direction, params }, next) => {
+        if (direction === "outgoing" && params.result < 3) opened[0]!.notify(params.result + 10);
+        return next();
+      },
+    });
+    raw.feed(request(1, "subscribe"));
+    await pass(0);
+    expect(sent(raw).slice(1)).toEqual([push(1, 1), push(1, 2), push(1, 11), push(1, 12)]);
+    await raw.peer.close();
+  });
+
+  it("is not taken beyond `maxHeld`, until the reply has left", async () => {
+    const taken: boolean[] = [];
+    const { methods, opened } = served(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
+    const raw = rawPeer({ methods });
+    raw.feed(request(1, "subscribe"));
+    await pass(0);
+    taken.push(...[4, 5, 6].map(opened[0]!.notify));
+    expect(taken).toEqual([true, true, false, true, true, true]);
+    expect(sent(raw)).toEqual([result(1, 1), ...[1, 2, 4, 5, 6].map((value) => push(1, value))]);
+    await raw.peer.close();
+  });
+
+  it("reaches each of many subscriptions of a peer by its own id, and no other peer", async () => {
+    const { methods, opened } = served(({ id, notify }) => notify(`early ${id}`));
+    const [one, other] = [rawPeer({ methods }), rawPeer({ methods })];
+    for (const id of ["a", "b"]) one.feed(request(id, "subscribe"));
+    other.feed(request("c", "subscribe"));
+    await pass(0);
+    for (const { id, notify } of opened) notify(`late ${id}`);
+    expect(sent(one).slice(2)).toEqual([push(1, "early 1"), push(2, "early 2"), push(1, "late 1"), push(2, "late 2")]);
+    expect(sent(other).slice(1)).toEqual([push(3, "early 3"), push(3, "late 3")]);
+    await Promise.all([one.peer.close(), other.peer.close()]);
+  });
+
+  it("follows its reply between two of our own peers too", async () => {
+    const heads = new Subscriptions<string>({ method: "head" });
+    const methods = {
+      async subscribe(_params: unknown, context: any) {
+        const { id, notify } = heads.open(context);
+        notify("first");
+        await turn();
+        return id;
+      },
+    };
+    const seen: unknown[] = [];
+    await using pair = connectedPair({ methods }, { methods: { head: (params) => void seen.push(params) } });
+    const id = await pair.b.request("subscribe");
+    expect(id).toMatch(/^0x[1-9a-f]{32}$/);
+    expect(seen).toEqual([]);
+    await pass(0);
+    expect(seen).toEqual([{ subscription: id, result: "first" }]);
+  });
+});
+
+/** Opens one, past its reply. */
+async function openOne(): Promise<ReturnType<typeof served> & { raw: RawPeer; subscription: Subscription }> {
+  const all = served();
+  const raw = rawPeer({ methods: all.methods });
+  raw.feed(request(0, "subscribe"));
+  await pass(0);
+  sent(raw);
+  return { ...all, raw, subscription: all.opened[0]! };
+}
+
+describe("a subscription", () => {
+  it("ends when its peer unsubscribes, which is answered true, and false the next time", async () => {
+    const { raw, subscription, subscriptions } = await openOne();
+    for (const id of ["a", "b"]) raw.feed(request(id, "unsubscribe", [1]));
+    expect(subscription.signal.aborted).toBe(true);
+    expect(subscription.notify(1)).toBe(false);
+    expect(sent(raw)).toEqual([result("a", true), result("b", false)]);
+    expect(subscriptions.size).toBe(0);
+    await raw.peer.close();
+  });
+
+  it("is not ended by another peer, another id or an id of another type", async () => {
+    const { raw, methods, subscription, subscriptions } = await openOne();
+    const other = rawPeer({ methods });
+    other.feed(request(1, "unsubscribe", [1]));
+    for (const id of ["1", 2, null, "constructor", { toString: () => "1" }]) {
+      raw.feed(request(1, "unsubscribe", [id]));
+    }
+    raw.feed(request(1, "unsubscribe", []));
+    expect([...sent(other), ...sent(raw)]).toEqual(Array.from({ length: 7 }, () => result(1, false)));
+    expect(subscription.signal.aborted).toBe(false);
+    expect(subscriptions.size).toBe(1);
+    await Promise.all([raw.peer.close(), other.peer.close()]);
+  });
+
+  it("is ended by this side once, and nothing is sent for it", async () => {
+    const { raw, subscription, subscriptions } = await openOne();
+    expect([subscription.close(), subscription.close()]).toEqual([true, false]);
+    expect(subscription.signal.aborted).toBe(true);
+    expect(subscriptions.size).toBe(0);
+    expect(sent(raw)).toEqual([]);
+    await raw.peer.close();
+  });
+
+  it.each<[moment: string, pushed: number[]]>([
+    ["before the reply", []],
+    ["after the reply", []],
+    ["between two pushes", [1]],
+  ])("drops what it holds when it ends %s", async (moment, pushed) => {
+    const { methods, opened } = served(({ notify, close }) => {
+      [1, 2].forEach(notify);
+      if (moment === "before the reply") close();
+    });
+    const onSend = (text: string): void => {
+      if (moment === "between two pushes" && text.includes("push")) opened[0]!.close();
+    };
+    const raw = rawPeer({ methods }, { onSend });
+    raw.feed(request("a", "subscribe"));
+    if (moment === "after the reply") raw.feed(request("b", "unsubscribe", [1]));
+    await pass(0);
+    const pushes = sent(raw).filter((message) => "method" in (message as object));
+    expect(pushes).toEqual(pushed.map((value) => push(1, value)));
+    await raw.peer.close();
+  });
+
+  it.each(["close", "cut"] as const)("ends when the peer is over, and takes nothing from then on (%s)", async (how) => {
+    const { raw, subscription, subscriptions } = await openOne();
+    if (how === "close") void raw.peer.close();
+    else raw.cut();
+    expect(subscription.notify(1)).toBe(false);
+    await turn();
+    expect(subscription.signal.aborted).toBe(true);
+    expect(subscriptions.size).toBe(0);
+    expect(sent(raw)).toEqual([]);
+  });
+
+  it("holds nothing back and leaves no timer when the peer closes with pushes held", async () => {
+    const { methods, opened, subscriptions } = served(({ notify }) => notify(1));
+    const raw = rawPeer({ methods }, { endsOnClose: false });
+    raw.feed(request(1, "subscribe"));
+    const closed = raw.peer.close();
+    expect(opened[0]!.notify(2)).toBe(false);
+    raw.cut();
+    await closed;
+    await turn();
+    expect(opened[0]!.signal.aborted).toBe(true);
+    expect(vi.getTimerCount()).toBe(0);
+    expect(subscriptions.size).toBe(0);
+    expect(sent(raw)).toEqual([result(1, 1)]);
+  });
+
+  it("ends when the peer's session is lost: what comes after is another one's", async () => {
+    const { raw, subscription, subscriptions } = await openOne();
+    raw.peer.emit("lost", new Error("expired"));
+    expect(subscription.signal.aborted).toBe(true);
+    expect(subscriptions.size).toBe(0);
+    await raw.peer.close();
+  });
+
+  it.each<[string, AnyOptions]>([
+    ["the handler throws", {}],
+    ["an `around` throws", { around: (_call, next) => next().then(() => Promise.reject(new RpcError(7, "no"))) }],
+    ["the reply is too large", { limits: { maxReplyBytes: 30 } }],
+  ])("ends when its call is answered with an error: nobody knows its id (%s)", async (name, options) => {
+    const { methods, opened, subscriptions } = served(({ notify }) => {
+      notify(1);
+      if (name === "the handler throws") throw new RpcError(7, "no");
+    });
+    const raw = rawPeer({ methods, ...options });
+    raw.feed(request(1, "subscribe"));
+    raw.feed([request(2, "subscribe")]);
+    await pass(0);
+    expect(opened.map(({ signal }) => signal.aborted)).toEqual([true, true]);
+    expect(subscriptions.size).toBe(0);
+    const code = name === "the reply is too large" ? -32008 : 7;
+    expect(sent(raw).flat()).toMatchObject([{ error: { code } }, { error: { code } }]);
+    await raw.peer.close();
+  });
+
+  it("is over from the start when a notification opens it, or the peer is closed", async () => {
+    const answer = gate();
+    const { methods, opened, subscriptions } = served();
+    const late = async (params: unknown, context: any): Promise<unknown> => {
+      await answer.promise;
+      return methods["subscribe"]!(params, context);
+    };
+    const raw = rawPeer({ methods: { ...methods, late } });
+    raw.feed(notification("subscribe"));
+    raw.feed(request(1, "late"));
+    await raw.peer.close();
+    answer.resolve();
+    await turn();
+    expect(opened.map(({ signal, notify }) => [signal.aborted, notify(1)])).toEqual([
+      [true, false],
+      [true, false],
+    ]);
+    expect(subscriptions.size).toBe(0);
+    expect(sent(raw)).toEqual([]);
+  });
+
+  it("ends when its call was cancelled and the dialect answers nothing", async () => {
+    const answer = gate();
+    const { methods, opened, subscriptions } = served(async ({ notify }) => (notify(1), answer.promise));
+    const raw = rawPeer({ methods, dialect: mcp });
+    raw.feed(request(1, "subscribe"));
+    raw.feed(notification("notifications/cancelled", { requestId: 1 }));
+    answer.resolve();
+    await pass(0);
+    expect(opened[0]!.signal.aborted).toBe(true);
+    expect(subscriptions.size).toBe(0);
+    expect(sent(raw)).toEqual([]);
+    await raw.peer.close();
+  });
+
+  it.each([false, true])("serves a client of JSON-RPC 1.0 as well (in a batch: %s)", async (isBatch) => {
+    const { methods } = served(({ notify }) => notify("first"));
+    const raw = rawPeer({ methods, compat: "1.0" });
+    const call = { id: 1, method: "subscribe", params: [] };
+    raw.feed(isBatch ? [call] : call);
+    const reply = { id: 1, result: 1, error: null };
+    expect(sent(raw)).toEqual([isBatch ? [reply] : reply]);
+    await pass(0);
+    expect(sent(raw)).toEqual([push(1, "first")]);
+    await raw.peer.close();
+  });
+
+  it("can be one of several that a single call opens", async () => {
+    const pushes = new Subscriptions({
+      method: "push",
+      nextId: (
+        (id) => () =>
+          ++id
+      )(0),
+    });
+    const raw = rawPeer({
+      methods: {
+        subscribe: ([count], context) =>
+          Array.from({ length: count }, (_, i) => {
+            const { id, notify } = pushes.open(context);
+            notify(i);
+            return id;
+          }),
+      },
+    });
+    raw.feed(request("a", "subscribe", [2]));
+    expect(sent(raw)).toEqual([result("a", [1, 2])]);
+    await pass(0);
+    expect(sent(raw)).toEqual([push(1, 0), push(2, 1)]);
+    await raw.peer.close();
+  });
+});
+
+describe("maxPerPeer", () => {
+  it("refuses with -32006 what exceeds it, for each peer, until one is closed", async () => {
+    const { methods } = served(undefined, { maxPerPeer: 2 });
+    const [one, other] = [rawPeer({ methods }), rawPeer({ methods })];
+    for (const id of ["a", "b", "c"]) one.feed(request(id, "subscribe"));
+    other.feed(request("d", "subscribe"));
+    one.feed(request("e", "unsubscribe", [1]));
+    one.feed(request("f", "subscribe"));
+    expect(sent(one)).toEqual([
+      result("a", 1),
+      result("b", 2),
+      failure("c", -32006, "Too many subscriptions", { maxPerPeer: 2 }),
+      result("e", true),
+      result("f", 4),
+    ]);
+    expect(sent(other)).toEqual([result("d", 3)]);
+    await Promise.all([one.peer.close(), other.peer.close()]);
+  });
+
+  it("is 1,024 unless it is said otherwise", async () => {
+    const { methods, subscriptions } = served();
+    const raw = rawPeer({ methods });
+    for (let id = 0; id <= 1024; id++) raw.feed(request(id, "subscribe"));
+    expect(subscriptions.size).toBe(1024);
+    expect(raw.messages().at(-1)).toMatchObject({ id: 1024, error: { code: -32006 } });
+    await raw.peer.close();
+    await turn();
+    expect(subscriptions.size).toBe(0);
+  });
+});
+
+describe("what is no subscription", () => {
+  it.each<[object, string]>([
+    [{}, "Expected `method` to be a string, got `undefined` (undefined)"],
+    [{ method: "m", nextId: 5 }, "Expected `nextId` to be a function, got `5` (number)"],
+    [
+      { method: "m", limits: { maxHeld: 0 } },
+      "Expected `limits.maxHeld` to be a whole number from 1 to Infinity, got `0` (number)",
+    ],
+    [{ method: "m", limits: { maxOpen: 1 } }, "Unknown name `maxOpen` in `limits`; known are maxPerPeer, maxHeld"],
+    [{ method: "m", maxHeld: 1 }, "Unknown name `maxHeld` in `options`; known are method, nextId, limits"],
+  ])("is a TypeError for bad options (case %#)", (options, message) => {
+    expect(() => new Subscriptions(options as SubscriptionsOptions)).toThrow(new TypeError(message));
+  });
+
+  it("is a TypeError for what is not a handler's context", async () => {
+    const raw = rawPeer();
+    const subscriptions = new Subscriptions({ method: "m" });
+    const open = (context: unknown): unknown => subscriptions.open(context as never);
+    const message = "Expected `context` to be the context that a handler is given, got";
+    expect(() => open({ peer: raw.peer })).toThrow(new TypeError(`${message} an object`));
+    expect(() => open(undefined)).toThrow(new TypeError(`${message} \`undefined\` (undefined)`));
+    await raw.peer.close();
+  });
+
+  it.each([
+    ["in use", "1"],
+    ["null", null],
+    ["an object", {}],
+    ["NaN", NaN],
+  ])("is a TypeError for an id that is %s", async (_name, id) => {
+    const ids = ["1", id];
+    const subscriptions = new Subscriptions({ method: "m", nextId: () => ids.shift() as string });
+    const raw = rawPeer({ methods: { subscribe: (_params, context) => subscriptions.open(context).id } });
+    for (const call of [1, 2]) raw.feed(request(call, "subscribe"));
+    expect(raw.messages()[1]).toEqual(failure(2, -32603, "Internal error"));
+    expect(raw.errors).toMatchObject([{ message: expect.stringContaining("Expected `nextId()` to be an id") }]);
+    expect(subscriptions.size).toBe(1);
+    await raw.peer.close();
+  });
+
+  it("is an Error for a call that is answered already", async () => {
+    const subscriptions = new Subscriptions({ method: "m" });
+    let kept!: any;
+    const raw = rawPeer({ methods: { subscribe: (_params, context) => void (kept = context) } });
+    raw.feed(request(1, "subscribe"));
+    expect(() => subscriptions.open(kept)).toThrow(new Error('"subscribe" is answered already'));
+    expect(subscriptions.size).toBe(0);
+    await raw.peer.close();
+  });
+});
+
+describe("the type of a subscription", () => {
+  it("is that of what it pushes", () => {
+    expectTypeOf<Subscriptions<number>["open"]>().returns.toEqualTypeOf<Subscription<number>>();
+    expectTypeOf<Subscription<number>["notify"]>().parameters.toEqualTypeOf<[result: number]>();
+  });
+});

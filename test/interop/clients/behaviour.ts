@@ -1,0 +1,141 @@
+/** What every client of somebody else's must get from our server, whoever wrote it: one suite, an adapter for each. */
+import { expect, it } from "vitest";
+import { rejection, turn } from "../../support/turns.js";
+import { Inbox, stateOf } from "../support/inbox.js";
+import { ATTIC, startService, type Service } from "../support/service.js";
+
+/** A client, open, in the words of this suite. What it throws for an answered error has `code`, `message` and `data`. */
+export interface Stranger {
+  call(method: string, params?: object): PromiseLike<unknown>;
+  notify(method: string, params?: object): unknown;
+  /** Notifications from our server: `[method, params]`. */
+  readonly pushed: Inbox;
+  /** Ends the connection, in whatever way the client has, and resolves when it is over. */
+  close(): Promise<unknown>;
+}
+
+/** What differs from client to client. */
+export interface Traits {
+  /** Opens one. */
+  readonly open: (url: string) => Promise<Stranger>;
+  /** What its ids must be. */
+  readonly ids: (ids: unknown[]) => void;
+  /** What becomes of its pending calls when it closes, or our server does. */
+  readonly pending: "rejected" | "pending";
+  /** How it shows params of a notification. Default: as they are. */
+  readonly shows?: (params: unknown) => unknown;
+}
+
+/** Opens a service and a client of it; both end with the test. */
+async function meet(open: Traits["open"]): Promise<{ service: Service; client: Stranger } & AsyncDisposable> {
+  const service = await startService();
+  const client = await open(service.url);
+  return {
+    service,
+    client,
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      await service[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Runs the suite. */
+export function behavesAsClient({ open, ids, pending, shows = (params) => params }: Traits): void {
+  it("gets results, by position and by name", async () => {
+    await using both = await meet(open);
+    const { client } = both;
+    expect(await client.call("add", [1, 2])).toBe(3);
+    expect(await client.call("add", { a: 40, b: 2 })).toBe(42);
+    const rich = [{ deep: [null, true, 1.5, "é😀", { "": [] }] }, "x".repeat(100_000)];
+    expect(await client.call("echo", rich)).toEqual(rich);
+  });
+
+  it("gets falsy results as they are, and null for nothing", async () => {
+    await using both = await meet(open);
+    const { client } = both;
+    for (const value of [0, "", false, null]) expect(await client.call("echo", [value])).toEqual([value]);
+    expect(await client.call("nothing", [])).toBe(null);
+  });
+
+  it("gets errors with code, message and data", async () => {
+    await using both = await meet(open);
+    const { client, service } = both;
+    expect(await rejection(Promise.resolve(client.call("attic", [])))).toMatchObject(ATTIC);
+    expect(await rejection(Promise.resolve(client.call("nope", [])))).toMatchObject({
+      code: -32601,
+      message: "Method not found",
+    });
+    const crash = await rejection(Promise.resolve(client.call("crash", [])));
+    expect(crash).toMatchObject({ code: -32603, message: "Internal error" });
+    expect(JSON.stringify(crash) + String(crash)).not.toContain("hunter2");
+    expect(await service.errors.next()).toMatchObject({ message: "the password is hunter2" });
+    expect(await client.call("add", [1, 2])).toBe(3);
+  });
+
+  it("keeps many calls in flight, answered in another order", async () => {
+    await using both = await meet(open);
+    const { client, service } = both;
+    const names = Array.from({ length: 100 }, (_, i) => `call ${i}`);
+    const order: string[] = [];
+    const calls = names.map(async (name) => {
+      const value = await client.call("wait", [name]);
+      order.push(name);
+      return value;
+    });
+    expect(await client.call("add", [1, 2])).toBe(3);
+    const reversed = [...names].reverse();
+    for (const name of reversed) service.gateOf(name).resolve(`answer to ${name}`);
+    expect(await Promise.all(calls)).toEqual(names.map((name) => `answer to ${name}`));
+    expect(order).toEqual(reversed);
+  });
+
+  it("notifies our server, and gets no answer", async () => {
+    await using both = await meet(open);
+    const { client, service } = both;
+    const peer = await service.peers.next();
+    const { bytesSent } = peer.stats();
+    await client.notify("note", { by: "name" });
+    await client.notify("note", ["by", "position"]);
+    expect(await service.noted.next()).toEqual({ by: "name" });
+    expect(await service.noted.next()).toEqual(["by", "position"]);
+    await turn();
+    expect(peer.stats().bytesSent).toBe(bytesSent);
+    expect(service.ids).toEqual([]);
+    await client.call("nothing", []);
+    expect(peer.stats().bytesSent).toBeGreaterThan(bytesSent);
+  });
+
+  it("is notified by our server, in order, while calls are under way", async () => {
+    await using both = await meet(open);
+    const { client, service } = both;
+    const peer = await service.peers.next();
+    const call = client.call("wait", ["call"]);
+    await client.call("nothing", []);
+    for (let i = 0; i < 3; i++) expect(peer.notify("tick", { i })).toBe(true);
+    for (let i = 0; i < 3; i++) expect(await client.pushed.next()).toEqual(["tick", shows({ i })]);
+    service.gateOf("call").resolve("answered");
+    expect(await call).toBe("answered");
+  });
+
+  it("numbers its calls in a way that we echo", async () => {
+    await using both = await meet(open);
+    const { client, service } = both;
+    for (let i = 0; i < 3; i++) await client.call("nothing", []);
+    ids(service.ids);
+  });
+
+  it.each(["client", "server"] as const)(`leaves its pending calls ${pending} when the %s closes`, async (who) => {
+    await using both = await meet(open);
+    const { client, service } = both;
+    const peer = await service.peers.next();
+    const call = client.call("wait", ["for ever"]);
+    Promise.resolve(call).catch(() => {});
+    await client.call("nothing", []);
+    if (who === "server") await peer.close();
+    await client.close();
+    await peer.closed;
+    await turn();
+    expect(await stateOf(call)).toBe(pending);
+  });
+}

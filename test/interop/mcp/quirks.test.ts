@@ -1,0 +1,194 @@
+/** Proves that what docs/INTEROP.md says the MCP SDK does wrong, it does: a line that goes red here may be struck out there. */
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
+import {
+  CallToolResultSchema,
+  InitializeResultSchema,
+  ListRootsRequestSchema,
+  type JSONRPCMessage,
+} from "@modelcontextprotocol/sdk/types.js";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { TimeoutError } from "../../../src/node.js";
+import { gate, rejection } from "../../support/turns.js";
+import { answersTo, initialize, sdkClient, sdkServer, startClocks, stopClocks } from "./sdk.js";
+
+afterEach(startClocks);
+
+const DONE = { content: [{ type: "text", text: "done" }] };
+
+describe("the MCP SDK 1.32.2", () => {
+  it("drops a batch whole: the calls in it time out", async () => {
+    await using sdk = await sdkServer(() => {});
+    stopClocks();
+    const batch = sdk.peer.batch();
+    const ping = rejection(batch.request("ping", undefined, { timeoutMs: 100 }));
+    batch.send();
+    // Answered: so the batch before it was read.
+    await sdk.peer.request("ping");
+    vi.advanceTimersByTime(100);
+    expect(await ping).toBeInstanceOf(TimeoutError);
+    expect(sdk.takeErrors()).toHaveLength(1);
+  });
+
+  it("drops a message with a member at its top level that it does not know", async () => {
+    await using sdk = await sdkServer(() => {});
+    const known = { jsonrpc: "2.0", method: "notifications/initialized" };
+    const traced = { ...known, traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" };
+    sdk.webSocket.emit("message", Buffer.from(JSON.stringify(known)), false);
+    expect(sdk.takeErrors()).toEqual([]);
+    sdk.webSocket.emit("message", Buffer.from(JSON.stringify(traced)), false);
+    expect(sdk.takeErrors()).toHaveLength(1);
+  });
+
+  it("drops an answer whose result is null, which is what a handler without a result sends: the call waits on", async () => {
+    await using sdk = await sdkClient({ "tools/call": () => {} });
+    stopClocks();
+    const outcome = rejection(sdk.client.callTool({ name: "any" }, undefined, { timeout: 100 }));
+    const { id } = sdk.sent.at(-1);
+    await sdk.client.ping();
+    expect(answersTo(id, sdk.received)).toMatchObject([{ result: null }]);
+    expect(sdk.takeErrors()).toHaveLength(1);
+    vi.advanceTimersByTime(100);
+    expect(await outcome).toMatchObject({ code: -32001 });
+  });
+
+  it("drops an error whose id is null, by which malformed JSON is answered", async () => {
+    await using sdk = await sdkClient({});
+    sdk.webSocket.send("{}");
+    await sdk.client.ping();
+    expect(answersTo(null, sdk.received)).toMatchObject([{ error: { code: -32600 } }]);
+    expect(sdk.takeErrors()).toHaveLength(1);
+  });
+
+  it("loses a report of progress that is read together with the answer", async () => {
+    const [ours, theirs] = InMemoryTransport.createLinkedPair();
+    const client = new Client({ name: "sdk", version: "1" });
+    const errors: Error[] = [];
+    client.onerror = (error) => errors.push(error);
+    // No handshake: it is about two messages in one turn.
+    ours.onmessage = (message) => {
+      const { id, method } = message as { id: number; method: string };
+      const say = (rest: object): unknown => ours.send({ jsonrpc: "2.0", ...rest } as JSONRPCMessage);
+      if (method === "initialize") return say({ id, result: initialize({ protocolVersion: "2025-11-25" }) });
+      if (method !== "tools/call") return undefined;
+      say({ method: "notifications/progress", params: { progressToken: id, progress: 1 } });
+      return say({ id, result: DONE });
+    };
+    await client.connect(theirs);
+    const seen: unknown[] = [];
+    await client.request({ method: "tools/call", params: { name: "any" } }, CallToolResultSchema, {
+      onprogress: (report) => seen.push(report),
+    });
+    await client.close();
+    expect(seen).toEqual([]);
+    expect(errors.map(({ message }) => message)).toEqual([expect.stringContaining("unknown token")]);
+  });
+
+  it("does not stop its handler when request 0 is cancelled, and answers it", async () => {
+    const begun = gate();
+    const finish = gate();
+    const aborted: boolean[] = [];
+    await using sdk = await sdkClient(
+      {},
+      {
+        capabilities: { roots: {} },
+        prepare: (client) =>
+          client.setRequestHandler(ListRootsRequestSchema, async (_request, { signal }) => {
+            begun.resolve();
+            await finish.promise;
+            aborted.push(signal.aborted);
+            return { roots: [] };
+          }),
+      },
+    );
+    const say = (message: object): boolean =>
+      sdk.webSocket.emit("message", Buffer.from(JSON.stringify({ jsonrpc: "2.0", ...message })), false);
+    say({ id: 0, method: "roots/list" });
+    await begun.promise;
+    say({ method: "notifications/cancelled", params: { requestId: 0 } });
+    finish.resolve();
+    await sdk.client.ping();
+    expect(aborted).toEqual([false]);
+    expect(answersTo(0, sdk.sent)).toHaveLength(1);
+  });
+
+  it("rejects a call that is given up with code -32001, and not with the signal's reason", async () => {
+    await using sdk = await sdkClient({
+      "tools/call": async () => new Promise((resolve) => setImmediate(resolve, DONE)),
+    });
+    const reason = new Error("never mind");
+    const abort = new AbortController();
+    const outcome = rejection(sdk.client.callTool({ name: "any" }, undefined, { signal: abort.signal }));
+    abort.abort(reason);
+    expect(await outcome).toMatchObject({ code: -32001, message: expect.stringContaining("never mind") });
+    expect(await outcome).not.toBe(reason);
+  });
+
+  it("cancels a call that is answered already, when its signal aborts later; nothing comes of it here", async () => {
+    await using sdk = await sdkClient({ "tools/call": () => DONE });
+    const abort = new AbortController();
+    await sdk.client.callTool({ name: "any" }, undefined, { signal: abort.signal });
+    abort.abort();
+    expect(sdk.sent.at(-1)).toMatchObject({ method: "notifications/cancelled" });
+    await sdk.client.ping();
+  });
+
+  it("cancels initialize, which MCP forbids; our handler is not stopped and its answer is sent", async () => {
+    const finish = gate();
+    const aborted: boolean[] = [];
+    await using sdk = await sdkClient({
+      initialize: async (params, { id, signal }) => {
+        if (id !== 0) await finish.promise;
+        aborted.push(signal.aborted);
+        return initialize(params);
+      },
+    });
+    const abort = new AbortController();
+    const { params } = sdk.sent.find(({ method }) => method === "initialize");
+    const again = sdk.client.request({ method: "initialize", params }, InitializeResultSchema, {
+      signal: abort.signal,
+    });
+    const { id } = sdk.sent.at(-1);
+    abort.abort();
+    await rejection(again);
+    expect(sdk.sent.at(-1)).toMatchObject({ method: "notifications/cancelled", params: { requestId: id } });
+    // Answered after the cancel was read.
+    await sdk.client.ping();
+    finish.resolve();
+    await sdk.client.ping();
+    expect(aborted).toEqual([false, false]);
+    expect(answersTo(id, sdk.received)).toHaveLength(1);
+    expect(sdk.takeErrors()).toEqual([expect.stringContaining("unknown message ID")]);
+  });
+
+  it("sends no cancel when maxTotalTimeout ends a call, and looks at it only when a report comes", async () => {
+    const begun = gate<(value: unknown) => void>();
+    const stopped = gate();
+    await using sdk = await sdkClient({
+      "tools/call": async (_params, { progress, signal }) => {
+        begun.resolve(progress);
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        stopped.resolve();
+      },
+    });
+    stopClocks();
+    const outcome = rejection(
+      sdk.client.callTool({ name: "any" }, undefined, {
+        timeout: 1000,
+        maxTotalTimeout: 100,
+        resetTimeoutOnProgress: true,
+        onprogress: () => {},
+      }),
+    );
+    const progress = await begun.promise;
+    vi.advanceTimersByTime(500);
+    await sdk.client.ping();
+    progress(1);
+    expect(await outcome).toMatchObject({ code: -32001, data: { totalElapsed: 500 } });
+    await sdk.client.ping();
+    expect(sdk.sent.filter(({ method }) => method === "notifications/cancelled")).toEqual([]);
+    // Only the end of the connection stops the handler.
+    await sdk.client.close();
+    await stopped.promise;
+  });
+});

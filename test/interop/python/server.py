@@ -1,0 +1,79 @@
+"""Serves on a free port of this machine, which it prints; the commands of its standard input open gates and cut connections."""
+
+import asyncio
+
+import websockets
+from peer import Failure, Peer, commands, say
+
+gates = {}
+
+
+def gate(name):
+    return gates.setdefault(name, asyncio.get_running_loop().create_future())
+
+
+async def add(_peer, params):
+    return sum(params if isinstance(params, list) else params.values())
+
+
+async def echo(_peer, params):
+    return params
+
+
+async def attic(_peer, _params):
+    raise Failure({"code": 4711, "message": "no such room", "data": {"room": "attic"}})
+
+
+async def wait(_peer, params):
+    return await gate(params[0])
+
+
+async def note(_peer, params):
+    say(noted=params)
+
+
+async def ask(peer, params):
+    try:
+        return f"you said {await peer.call('confirm', params)}"
+    except Failure as failure:
+        return f"you failed with {failure.error['code']}"
+
+
+async def count(peer, params):
+    """Notifies as often as it is told, and then answers."""
+    for number in range(params["to"]):
+        await peer.notify("tick", [number])
+    return params["to"]
+
+
+async def twice(peer, _params):
+    """Calls its caller back by a batch."""
+    return [reply["result"] for reply in await peer.batch([["confirm", {"question": q}, True] for q in "ab"])]
+
+
+METHODS = dict(add=add, echo=echo, attic=attic, wait=wait, note=note, ask=ask, count=count, twice=twice)
+
+
+async def main():
+    sockets = set()
+
+    async def serve(socket):
+        sockets.add(socket)
+        try:
+            await Peer(socket, METHODS).run()
+        except websockets.ConnectionClosed:
+            pass
+        finally:
+            sockets.discard(socket)
+
+    async with websockets.serve(serve, "127.0.0.1", 0, max_size=2**24) as server:
+        say(port=server.sockets[0].getsockname()[1])
+        async for command in commands():
+            if "cut" in command:
+                for socket in sockets:
+                    socket.transport.abort()
+            else:
+                gate(command["open"]).set_result(command["value"])
+
+
+asyncio.run(main())

@@ -1,0 +1,113 @@
+/** Our client calls ganache 7.9.2, an Ethereum node with sloppy answers: none of its liberties harms a call. */
+import ganache from "ganache";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { connect, type AnyPeer } from "../../../src/node.js";
+import { SharedMessage } from "../../../src/core/transport.js";
+import { inspect, sendShared } from "../../../src/peer/peer.js";
+import { rejection } from "../../support/turns.js";
+import { Inbox } from "../support/inbox.js";
+
+const node = ganache.server({ logging: { quiet: true }, wallet: { totalAccounts: 1 } });
+let url: string;
+beforeAll(async () => {
+  await node.listen(0, "127.0.0.1");
+  url = `ws://127.0.0.1:${node.address().port}`;
+});
+afterAll(() => node.close());
+
+const CHAIN = "0x539";
+
+/** Opens a connection that asks for nothing of ours. */
+function open(methods = {}): Promise<AnyPeer> {
+  return connect(url, { link: "plain", methods });
+}
+
+describe("ganache", () => {
+  it("is spoken to plainly, though we offer our own subprotocol", async () => {
+    await using peer = await connect(url);
+    expect(await peer.request("eth_chainId")).toBe(CHAIN);
+    expect(await Promise.all([1, 2, 3].map(() => peer.request("eth_chainId", [])))).toEqual([CHAIN, CHAIN, CHAIN]);
+  });
+
+  it("fails our calls with its codes: -32700 for a method that it does not know", async () => {
+    await using peer = await open();
+    const unknown = await rejection(peer.request("nope", []));
+    expect(unknown).toMatchObject({ name: "RpcError", code: -32700, method: "nope" });
+    expect(unknown.message).toBe("The method nope does not exist/is not available");
+    expect(await rejection(peer.request("eth_getBalance", ["nonsense"]))).toMatchObject({ code: -32700 });
+    expect(await peer.request("eth_chainId", [])).toBe(CHAIN);
+  });
+
+  it("answers a notification with a result that names no call, which is counted and ignored", async () => {
+    await using peer = await open();
+    const errors = new Inbox();
+    peer.on("error", errors.push);
+    expect(peer.notify("eth_chainId", [])).toBe(true);
+    // It answers in order, so that answer came before this one.
+    expect(await peer.request("eth_chainId", [])).toBe(CHAIN);
+    expect(inspect(peer)).toMatchObject({ pending: 0, unmatched: 1, malformed: 0 });
+    expect(errors.all).toEqual([]);
+  });
+
+  it("answers our batches, and what it answers to the notifications in them is ignored", async () => {
+    await using peer = await open();
+    const batch = peer.batch();
+    const calls = [batch.request("eth_chainId", []), batch.request("nope", []), batch.request("eth_chainId", [])];
+    batch.notify("eth_chainId", []);
+    batch.send();
+    expect(await calls[0]).toBe(CHAIN);
+    expect(await rejection(calls[1]!)).toMatchObject({ code: -32700 });
+    expect(await calls[2]).toBe(CHAIN);
+    expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0 });
+  });
+
+  it("answers a batch of notifications, for which nobody waits", async () => {
+    await using peer = await open();
+    const batch = peer.batch();
+    batch.notify("eth_chainId", []);
+    batch.send();
+    expect(await peer.request("eth_chainId", [])).toBe(CHAIN);
+    expect(inspect(peer)).toMatchObject({ pending: 0, malformed: 0 });
+  });
+
+  it("answers `[]` with `[]`, which we answer once with -32600, and there it ends", async () => {
+    // Nothing of ours sends `[]`; a relay may.
+    const peer = await open();
+    const errors = new Inbox<any>();
+    peer.on("error", errors.push);
+    sendShared(peer, new SharedMessage("[]"), "close");
+    // What it makes of our refusal: an answer with id null, for it takes it for a call.
+    expect(await errors.next()).toMatchObject({ name: "RpcError", message: expect.stringContaining("undefined") });
+    expect(await peer.request("eth_chainId", [])).toBe(CHAIN);
+    expect(errors.all).toHaveLength(1);
+    expect(inspect(peer)).toMatchObject({ pending: 0, malformed: 1 });
+    await peer.close();
+  });
+
+  it("pushes the heads that we subscribe to, each to the subscription it names", async () => {
+    const pushed = new Inbox<{ subscription: string; result: { number: string } }>();
+    await using peer = await open({ eth_subscription: pushed.push });
+    const first = await peer.request("eth_subscribe", ["newHeads"]);
+    const second = await peer.request("eth_subscribe", ["newHeads"]);
+    const before = Number(await peer.request("eth_blockNumber", []));
+    await peer.request("evm_mine", []);
+    const heads = [await pushed.next(), await pushed.next()];
+    expect(heads.map(({ subscription }) => subscription).sort()).toEqual([first, second]);
+    expect(heads.map(({ result }) => Number(result.number))).toEqual([before + 1, before + 1]);
+    expect(await peer.request("eth_unsubscribe", [first])).toBe(true);
+    expect(await peer.request("eth_unsubscribe", [first])).toBe(false);
+    await peer.request("evm_mine", []);
+    expect(await pushed.next()).toMatchObject({ subscription: second });
+    expect(pushed.left).toEqual([]);
+  });
+
+  it("answers many calls at once", async () => {
+    await using peer = await open();
+    const calls = Array.from({ length: 200 }, (_, i) =>
+      peer.request(i % 2 ? "eth_chainId" : "eth_getBlockByNumber", i % 2 ? [] : ["0x0", false]),
+    );
+    const answers: any[] = await Promise.all(calls);
+    expect(answers.filter((answer) => answer === CHAIN)).toHaveLength(100);
+    expect(answers.filter((answer) => answer.number === "0x0")).toHaveLength(100);
+  });
+});

@@ -1,0 +1,832 @@
+import { once } from "node:events";
+import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
+import { connect as connectTcp, type Socket } from "node:net";
+import { describe, expect, it, vi } from "vitest";
+import { RpcError, serve, Subscriptions, type CloseInfo, type Server } from "../../src/node.js";
+import { bareHttp, portOf, readAnswer, type Answer } from "../support/network.js";
+import { failure, notification, request, result } from "../support/raw.js";
+import { gate, rejection, turn } from "../support/turns.js";
+
+const methods = { add: ([a, b]: [number, number]) => a + b };
+
+/** Sends a POST by `fetch`. */
+function post(server: { url: string }, message: unknown, headers: Record<string, string> = {}): Promise<Response> {
+  const body = typeof message === "string" || message instanceof Uint8Array ? message : JSON.stringify(message);
+  return fetch(server.url.replace("ws:", "http:"), {
+    method: "POST",
+    body: body as BodyInit,
+    headers: { "Content-Type": "application/json", ...headers },
+  });
+}
+
+/** The status of a response and its body, parsed. */
+async function read(response: Response): Promise<[status: number, body: unknown]> {
+  const text = await response.text();
+  const isJson = response.headers.get("content-type") === "application/json; charset=utf-8";
+  return [response.status, isJson ? JSON.parse(text) : text];
+}
+
+/** The text of a POST, with exactly these headers besides its length and what is needed. */
+function postText(url: string, body: string, headers: Record<string, string> = {}): string {
+  const { host, pathname } = new URL(url);
+  const lines = {
+    Host: host,
+    "Content-Type": "application/json",
+    ...("Transfer-Encoding" in headers ? {} : { "Content-Length": String(Buffer.byteLength(body)) }),
+    ...headers,
+  };
+  const text = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `POST ${pathname} HTTP/1.1\r\n${text.join("")}\r\n${body}`;
+}
+
+/** Opens a connection and writes to it. */
+async function write(url: string, text: string): Promise<Socket> {
+  const socket = connectTcp(portOf(url), "127.0.0.1");
+  await once(socket, "connect");
+  socket.write(text);
+  return socket;
+}
+
+/** Sends a POST byte by byte as given, and reads the answer to its end. */
+async function postRaw(url: string, body: string, headers: Record<string, string> = {}): Promise<Answer> {
+  return readAnswer(await write(url, postText(url, body, { Connection: "close", ...headers })));
+}
+
+/** Notes a server's refusals and errors. */
+function listen(server: Server): { refusals: string[]; errors: unknown[] } {
+  const refusals: string[] = [];
+  const errors: unknown[] = [];
+  server.on("refuse", ({ status, reason }) => refusals.push(`${status} ${reason}`));
+  server.on("error", (error) => errors.push(error));
+  return { refusals, errors };
+}
+
+describe("a POST", () => {
+  it("is answered with the reply, as JSON", async () => {
+    await using server = await serve({ port: 0, methods });
+    const response = await post(server, request(1, "add", [1, 2]));
+    expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(await read(response)).toEqual([200, result(1, 3)]);
+  });
+
+  it.each<[string, unknown, unknown]>([
+    ["an error", request("a", "nobody"), failure("a", -32601, "Method not found")],
+    ["a request with id null", request(null, "add", [1, 2]), result(null, 3)],
+    ["a message that is none", {}, failure(null, -32600, "Invalid Request")],
+    ["what is not JSON", "{bad", failure(null, -32700, "Parse error")],
+    ["an empty body", "", failure(null, -32700, "Parse error")],
+    ["what is not UTF-8", Buffer.of(0x22, 0xff, 0x22), failure(null, -32700, "Parse error")],
+    ["an empty batch", [], failure(null, -32600, "Invalid Request")],
+    [
+      "a batch",
+      [request(1, "add", [1, 2]), notification("add", [1, 2]), 7, request(2, "nobody")],
+      [result(1, 3), failure(null, -32600, "Invalid Request"), failure(2, -32601, "Method not found")],
+    ],
+  ])("of %s is answered with 200", async (_what, message, reply) => {
+    await using server = await serve({ port: 0, methods });
+    expect(await read(await post(server, message))).toEqual([200, reply]);
+  });
+
+  it.each<[string, unknown]>([
+    ["a notification", notification("add", [1, 2])],
+    ["a notification of what nobody serves", notification("nobody")],
+    ["a batch of notifications", [notification("add", [1, 2]), notification("later")]],
+    ["a response", result(1, 3)],
+    ["a batch of responses", [result(1, 3), failure(null, -32600, "Invalid Request")]],
+  ])("of %s is answered with 204 and nothing else", async (_what, message) => {
+    await using server = await serve({ port: 0, methods: { ...methods, later: turn } });
+    const response = await post(server, message);
+    expect(response.headers.get("content-type")).toBeNull();
+    expect(await read(response)).toEqual([204, ""]);
+  });
+
+  it("of a notification is answered while its handler runs, which is not aborted", async () => {
+    const open = gate();
+    const ended = gate<boolean>();
+    const log = async (_params: unknown, { signal }: { signal: AbortSignal }): Promise<void> => {
+      await open.promise;
+      ended.resolve(signal.aborted);
+    };
+    await using server = await serve({ port: 0, methods: { log } });
+    const answer = await postRaw(server.url, JSON.stringify(notification("log")));
+    expect(answer.status).toBe(204);
+    open.resolve();
+    expect(await ended.promise).toBe(false);
+  });
+
+  it("may come in chunks, cut within a character", async () => {
+    await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
+    const body = Buffer.from(JSON.stringify(request(1, "echo", ["张🏊"])));
+    const socket = await write(
+      server.url,
+      postText(server.url, "", { "Transfer-Encoding": "chunked", Connection: "close" }),
+    );
+    const answer = readAnswer(socket);
+    for (const byte of body) socket.write(Buffer.concat([Buffer.from("1\r\n"), Buffer.of(byte), Buffer.from("\r\n")]));
+    socket.write("0\r\n\r\n");
+    expect(JSON.parse((await answer).body)).toEqual(result(1, ["张🏊"]));
+  });
+
+  it.each(["application/json", "Application/JSON ; charset=UTF-8", 'application/json;v=1;charset="utf-8"'])(
+    "may be of type %s",
+    async (type) => {
+      await using server = await serve({ port: 0, methods });
+      expect((await postRaw(server.url, "{}", { "Content-Type": type, "Content-Encoding": "Identity" })).status).toBe(
+        200,
+      );
+    },
+  );
+
+  it("leaves its connection open for the next", async () => {
+    await using server = await serve({ port: 0, methods });
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const options = { agent, method: "POST", headers: { "Content-Type": "application/json" } };
+    for (const message of [request(1, "add", [1, 2]), notification("add", [1, 2]), request(2, "add", [3, 4])]) {
+      const sent = httpRequest(server.url.replace("ws:", "http:"), options);
+      sent.end(JSON.stringify(message));
+      const [response] = (await once(sent, "response")) as [IncomingMessage];
+      response.resume();
+      await once(response, "end");
+      expect(response.statusCode).toBe("id" in message ? 200 : 204);
+      expect(sent.reusedSocket).toBe(!("id" in message) || message.id === 2);
+    }
+    agent.destroy();
+  });
+
+  it("does not wait for another", async () => {
+    const open = gate<string>();
+    await using server = await serve({ port: 0, methods: { ...methods, slow: () => open.promise } });
+    const first = post(server, request(1, "slow"));
+    expect(await read(await post(server, request(1, "add", [1, 2])))).toEqual([200, result(1, 3)]);
+    open.resolve("done");
+    expect(await read(await first)).toEqual([200, result(1, "done")]);
+  });
+
+  it("is answered in its turn when many are pipelined, whichever is done first", async () => {
+    const warned: unknown[] = [];
+    const warn = (warning: Error): void => void warned.push(warning.message);
+    process.on("warning", warn);
+    const open = gate<string>();
+    const ran: number[] = [];
+    await using server = await serve({
+      port: 0,
+      methods: { slow: () => open.promise, quick: ([n]: [number]) => (ran.push(n), n) },
+    });
+    const numbers = Array.from({ length: 20 }, (_, n) => n + 1);
+    const all = [
+      postText(server.url, JSON.stringify(request(0, "slow"))),
+      ...numbers.map((n) => postText(server.url, JSON.stringify(request(n, "quick", [n])))),
+      postText(server.url, JSON.stringify(request(99, "quick", [99])), { Connection: "close" }),
+    ];
+    const socket = await write(server.url, all.join(""));
+    const text = socket.toArray();
+    await vi.waitFor(() => expect(ran).toHaveLength(21));
+    open.resolve("slow");
+    const bodies = String(Buffer.concat((await text) as Buffer[])).match(/^\{.*?\}(?=HTTP|$)/gm);
+    expect(bodies?.map((body) => (JSON.parse(body) as { id: number }).id)).toEqual([0, ...numbers, 99]);
+    await turn();
+    process.off("warning", warn);
+    expect(warned).toEqual([]);
+  });
+
+  it("offering to upgrade to HTTP/2, as Java's client does, is answered all the same", async () => {
+    await using server = await serve({ port: 0, path: "/rpc", methods });
+    const offer = { Connection: "Upgrade, HTTP2-Settings", Upgrade: "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAAB" };
+    const answer = await postRaw(server.url, JSON.stringify(request(1, "add", [1, 2])), offer);
+    expect(answer.status).toBe(200);
+    expect(JSON.parse(answer.body)).toEqual(result(1, 3));
+    const body = JSON.stringify(request(2, "add", [3, 4]));
+    const socket = await write(
+      server.url,
+      postText(server.url, "", { ...offer, "Content-Length": String(body.length) }),
+    );
+    const late = readAnswer(socket);
+    await turn();
+    socket.write(body);
+    expect(JSON.parse((await late).body)).toEqual(result(2, 7));
+  });
+
+  it("has a reply of its own bound: maxReplyBytes", async () => {
+    await using server = await serve({
+      port: 0,
+      limits: { maxReplyBytes: 100 },
+      methods: { long: () => "x".repeat(100) },
+    });
+    expect(await read(await post(server, request(1, "long")))).toMatchObject([200, { error: { code: -32008 } }]);
+  });
+});
+
+describe("a GET or HEAD", () => {
+  it.each(["GET", "HEAD"])("is answered as ever: %s with 426", async (method) => {
+    await using server = await serve({ port: 0, path: "/rpc", methods });
+    const { refusals } = listen(server);
+    for (const url of [server.url, server.url.replace("/rpc", "/other")]) {
+      const response = await fetch(url.replace("ws:", "http:"), { method });
+      expect(response.status).toBe(426);
+      expect(response.headers.get("upgrade")).toBe("websocket");
+      expect((await response.text()) === "").toBe(method === "HEAD");
+    }
+    expect(refusals).toEqual([]);
+  });
+});
+
+describe("what is not let in", () => {
+  const runIt = JSON.stringify(request(1, "run"));
+
+  it.each<[string, Record<string, string>, number, string]>([
+    ["a form's type", { "Content-Type": "text/plain" }, 415, '`Content-Type` is "text/plain", not "application/json"'],
+    ["no type", { "Content-Type": "" }, 415, '`Content-Type` is ""'],
+    ["a list of types", { "Content-Type": "application/json, text/plain" }, 415, "`Content-Type`"],
+    ["another charset", { "Content-Type": "application/json; charset=latin1" }, 415, "in UTF-8"],
+    ["a compressed body", { "Content-Encoding": "gzip" }, 415, '`Content-Encoding` is "gzip", not "identity"'],
+    ["another Host", { Host: "evil.example" }, 403, 'Host "evil.example" is not allowed'],
+    ["another Origin", { Origin: "https://evil.example" }, 403, 'Origin "https://evil.example" is not allowed'],
+    ["a sandboxed page", { Origin: "null" }, 403, 'Origin "null" is not allowed'],
+    ["a stranger", { Authorization: "nobody" }, 401, "authentication failed"],
+    ["a liar about its length", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`, 1048576"],
+  ])("is %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
+    let ran = 0;
+    await using server = await serve({
+      port: 0,
+      authenticate: (asking) => asking.headers.authorization !== "nobody",
+      methods: { run: () => ++ran },
+    });
+    const { refusals } = listen(server);
+    const socket = await write(server.url, postText(server.url, runIt, headers));
+    if (status === 413) socket.end();
+    const answer = await readAnswer(socket);
+    expect(answer).toMatchObject({ status, headers: { connection: "close" } });
+    if (status !== 413) expect(answer.body).toContain(reason);
+    expect(refusals).toEqual([expect.stringContaining(`${status} `)]);
+    expect(refusals[0]).toContain(reason);
+    expect(ran).toBe(0);
+  });
+
+  it.each(["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND"])("is %s, told what is allowed", async (method) => {
+    await using server = await serve({ port: 0, methods });
+    const { refusals } = listen(server);
+    const { host } = new URL(server.url);
+    const answer = await readAnswer(await write(server.url, `${method} / HTTP/1.1\r\nHost: ${host}\r\n\r\n`));
+    expect(answer).toMatchObject({ status: 405, headers: { allow: "GET, POST, OPTIONS" } });
+    expect(refusals).toEqual([`405 calls are made by POST, not by ${method}`]);
+  });
+
+  it("is another path, when one is given", async () => {
+    await using server = await serve({ port: 0, path: "/rpc", methods });
+    const { refusals } = listen(server);
+    const other = { url: server.url.replace("/rpc", "/other") };
+    expect((await post(other, request(1, "add", [1, 2]))).status).toBe(404);
+    expect(refusals).toEqual(['404 nothing is served at this path; `path` is "/rpc"']);
+    expect((await post({ url: `${server.url}?a=1` }, request(1, "add", [1, 2]))).status).toBe(200);
+  });
+
+  it("is whoever comes over maxConnections, until another is gone", async () => {
+    const open = gate<number>();
+    await using server = await serve({
+      port: 0,
+      limits: { maxConnections: 1 },
+      methods: { ...methods, wait: () => open.promise },
+    });
+    const { refusals } = listen(server);
+    const running = gate();
+    const first = post(server, request(1, "wait")).finally(running.resolve);
+    await vi.waitFor(async () => expect((await post(server, request(1, "add", [1, 2]))).status).toBe(503));
+    expect(refusals.at(-1)).toBe("503 `limits.maxConnections`, 1, is reached");
+    open.resolve(1);
+    expect(await read(await first)).toEqual([200, result(1, 1)]);
+    await vi.waitFor(async () => expect((await post(server, request(1, "add", [1, 2]))).status).toBe(200));
+  });
+
+  it("counts the handlers of notifications as a connection while they run", async () => {
+    const open = gate();
+    await using server = await serve({
+      port: 0,
+      limits: { maxConnections: 1 },
+      methods: { ...methods, work: () => open.promise },
+    });
+    expect((await post(server, notification("work"))).status).toBe(204);
+    expect((await post(server, request(1, "add", [1, 2]))).status).toBe(503);
+    open.resolve();
+    await vi.waitFor(async () => expect((await post(server, request(1, "add", [1, 2]))).status).toBe(200));
+  });
+
+  it("is a body that does not come in time", async () => {
+    await using server = await serve({ port: 0, limits: { handshakeTimeoutMs: 50 }, methods });
+    const { refusals } = listen(server);
+    const socket = await write(server.url, postText(server.url, "{", { "Content-Length": "100" }));
+    const answer = await readAnswer(socket);
+    expect(answer).toMatchObject({ status: 408, headers: { connection: "close" } });
+    expect(refusals).toEqual(["408 the request took longer than `limits.handshakeTimeoutMs`, 50"]);
+  });
+
+  it("is not a body that takes its time when handshakeTimeoutMs is Infinity", async () => {
+    await using server = await serve({ port: 0, limits: { handshakeTimeoutMs: Infinity }, methods });
+    const message = JSON.stringify(request(1, "add", [1, 2]));
+    const socket = await write(
+      server.url,
+      postText(server.url, "", { "Content-Length": String(message.length), Connection: "close" }),
+    );
+    const answer = readAnswer(socket);
+    await turn();
+    socket.write(message);
+    expect(JSON.parse((await answer).body)).toEqual(result(1, 3));
+  });
+
+  it("is somebody whose authenticate takes too long", async () => {
+    const late = gate<object>();
+    await using server = await serve({ port: 0, authenticate: () => late.promise, limits: { handshakeTimeoutMs: 20 } });
+    const response = await post(server, request(1, "add", [1, 2]));
+    expect(response.status).toBe(503);
+    expect(Number(response.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(await response.text()).toBe("authentication took longer than 20 ms\n");
+    late.resolve({});
+  });
+});
+
+describe("a message over maxMessageBytes", () => {
+  const tooLarge = failure(null, -32007, "Request is too large", { maxMessageBytes: 50 });
+  const limits = { maxMessageBytes: 50 };
+
+  it("is refused with 413 and an error, when it says how long it is and when it does not", async () => {
+    await using server = await serve({ port: 0, limits, methods });
+    const { refusals } = listen(server);
+    expect(await read(await post(server, " ".repeat(51)))).toEqual([413, tooLarge]);
+    const chunk = `33\r\n${" ".repeat(51)}\r\n`;
+    const socket = await write(server.url, postText(server.url, chunk, { "Transfer-Encoding": "chunked" }));
+    const answer = await new Promise<string>((resolve) => socket.once("data", (data) => resolve(String(data))));
+    expect(answer).toContain("HTTP/1.1 413 ");
+    expect(answer).toContain(JSON.stringify(tooLarge));
+    expect(refusals).toEqual(Array(2).fill("413 the message is longer than `limits.maxMessageBytes`, 50"));
+    socket.destroy();
+  });
+
+  it("may be exactly that long", async () => {
+    await using server = await serve({ port: 0, limits, methods });
+    expect((await post(server, " ".repeat(50))).status).toBe(200);
+    expect((await post(server, "张".repeat(16))).status).toBe(200);
+    expect((await post(server, "张".repeat(17))).status).toBe(413);
+  });
+
+  it("is answered although the client sends all of it first", async () => {
+    await using server = await serve({ port: 0, limits, methods });
+    for (let i = 0; i < 5; i++) expect((await post(server, " ".repeat(8 * 2 ** 20))).status).toBe(413);
+  });
+
+  it("that never ends is cut after a second", async () => {
+    await using server = await serve({ port: 0, limits, methods });
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const socket = await write(server.url, postText(server.url, "x", { "Content-Length": "1000000" }));
+      socket.on("error", () => {});
+      const ended = once(socket, "close");
+      await once(socket, "data");
+      await vi.advanceTimersByTimeAsync(999);
+      await turn();
+      expect(socket.readableEnded).toBe(false);
+      await vi.advanceTimersByTimeAsync(1);
+      socket.resume();
+      await ended;
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+});
+
+describe("a page of another origin", () => {
+  const origins = ["https://app.example"];
+  const Origin = "https://app.example";
+
+  it("that is allowed may send JSON and read the reply, also a refusal, without credentials", async () => {
+    let asked = 0;
+    await using server = await serve({ port: 0, origins, authenticate: () => ++asked === 1, methods });
+    const preflight = await fetch(server.url.replace("ws:", "http:"), {
+      method: "OPTIONS",
+      headers: {
+        Origin,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+      },
+    });
+    expect(preflight.status).toBe(204);
+    expect(Object.fromEntries(preflight.headers)).toMatchObject({
+      "access-control-allow-origin": Origin,
+      "access-control-allow-methods": "POST",
+      "access-control-allow-headers": "authorization,content-type",
+      vary: "Origin",
+    });
+    expect(asked).toBe(0);
+    const reply = await post(server, request(1, "add", [1, 2]), { Origin });
+    const refusal = await post(server, request(1, "add", [1, 2]), { Origin });
+    expect([reply.status, refusal.status]).toEqual([200, 401]);
+    for (const { headers } of [preflight, reply, refusal]) {
+      expect(headers.get("access-control-allow-origin")).toBe(Origin);
+      expect(headers.get("access-control-allow-credentials")).toBeNull();
+    }
+  });
+
+  it("that is not allowed is refused before it sends, and told nothing it may read", async () => {
+    await using server = await serve({ port: 0, origins, methods });
+    const { refusals } = listen(server);
+    for (const method of ["OPTIONS", "POST"]) {
+      const headers = { Origin: "https://evil.example" };
+      const response = await fetch(server.url.replace("ws:", "http:"), { method, headers });
+      expect(response.status).toBe(403);
+      expect(response.headers.get("access-control-allow-origin")).toBeNull();
+    }
+    expect(refusals).toHaveLength(2);
+  });
+
+  it("is any, where origins is *", async () => {
+    await using server = await serve({ port: 0, origins: "*", methods });
+    const response = await post(server, request(1, "add", [1, 2]), { Origin: "https://whoever.example" });
+    expect(response.headers.get("access-control-allow-origin")).toBe("https://whoever.example");
+    expect(await read(response)).toEqual([200, result(1, 3)]);
+  });
+});
+
+describe("the peer of a POST", () => {
+  it("has the data that authenticate answers, and the server in its context", async () => {
+    await using server = await serve({
+      port: 0,
+      authenticate: ({ headers }) => ({ user: headers.cookie }),
+      methods: { who: (_params, context) => [(context.peer.data as { user: string }).user, context.server === server] },
+    });
+    expect(await read(await post(server, request(1, "who"), { Cookie: "ada" }))).toEqual([
+      200,
+      result(1, ["ada", true]),
+    ]);
+  });
+
+  it("cannot be called back, and says why", async () => {
+    const why = "the call came by HTTP POST, and whoever made it cannot be called back";
+    const lost = gate<unknown[]>();
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async ask(_params, { peer }) {
+          const batch = peer.batch();
+          const batched = rejection(batch.request("confirm"));
+          const taken = batch.notify("toast");
+          batch.send();
+          const errors = [
+            await rejection(peer.request("confirm")),
+            await rejection(peer.remote.confirm()),
+            await batched,
+          ];
+          lost.resolve(errors);
+          return [peer.state, peer.notify("toast"), taken];
+        },
+      },
+    });
+    expect(await read(await post(server, request(1, "ask")))).toEqual([200, result(1, ["open", false, false])]);
+    for (const error of await lost.promise) {
+      expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause: { message: why } });
+    }
+  });
+
+  it("cannot be called back through around either", async () => {
+    const seen: string[] = [];
+    await using server = await serve({
+      port: 0,
+      around: ({ direction, method }, next) => (seen.push(`${direction} ${method}`), next()),
+      methods: {
+        ask: async (_params, { peer }) => [peer.notify("toast"), (await rejection(peer.request("it"))).outcome],
+      },
+    });
+    expect(await read(await post(server, request(1, "ask")))).toEqual([200, result(1, [false, "not-sent"])]);
+    expect(seen).toEqual(["incoming ask", "outgoing toast", "outgoing it"]);
+  });
+
+  it("is no member of a topic: adding it throws a TypeError that says so", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: { join: (_params, context) => void context.server.topic("den").add(context.peer) },
+    });
+    const { errors } = listen(server);
+    expect(await read(await post(server, request(1, "join")))).toEqual([200, failure(1, -32603, "Internal error")]);
+    expect(errors).toEqual([new TypeError("a topic takes peers that can be notified, and this one came by HTTP POST")]);
+    expect(server.topic("den").size).toBe(0);
+  });
+
+  it("is not among the server's peers, emits no peer event, and is closed when it is answered", async () => {
+    const closed = gate<CloseInfo>();
+    let peers = 0;
+    await using server = await serve({
+      port: 0,
+      methods: {
+        look(_params, context) {
+          void context.peer.closed.then(closed.resolve);
+          return [context.server.peers.size, context.server.peers.has(context.peer)];
+        },
+      },
+    });
+    server.on("peer", () => peers++);
+    expect(await read(await post(server, request(1, "look")))).toEqual([200, result(1, [0, false])]);
+    expect(await closed.promise).toEqual({ code: 1000, reason: "" });
+    expect(peers).toBe(0);
+  });
+
+  it("that its handler closes is answered with 500, and not by a silent cut that invites another try", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: { leave: (_params, { peer }) => peer.close(4001, "go away").then(() => "late") },
+    });
+    const response = await post(server, request(1, "leave"));
+    expect(await read(response)).toEqual([500, "go away; what was called may have run\n"]);
+  });
+
+  it("that sends more malformed messages than allowed is answered with 500", async () => {
+    await using server = await serve({ port: 0, limits: { maxMalformedPerMinute: 2 }, methods });
+    expect(await read(await post(server, [1, 2]))).toMatchObject([200, [{}, {}]]);
+    expect((await post(server, [1, 2, 3])).status).toBe(500);
+  });
+});
+
+describe("a feature that needs more than one reply", () => {
+  it("is a stream: all of it is the reply", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async *count([to]: [number]) {
+          for (let n = 1; n <= to; n++) {
+            // Slower than it is read, at times.
+            if (n % 100 === 0) await turn();
+            yield n;
+          }
+        },
+        async *empty() {},
+      },
+    });
+    const numbers = Array.from({ length: 20_000 }, (_, i) => i + 1);
+    expect(await read(await post(server, request(1, "count", [3])))).toEqual([200, result(1, { values: [1, 2, 3] })]);
+    expect(await read(await post(server, request(1, "count", [20_000])))).toEqual([
+      200,
+      result(1, { values: numbers }),
+    ]);
+    expect(await read(await post(server, [request(1, "count", [1]), request(2, "empty")]))).toEqual([
+      200,
+      [result(1, { values: [1] }), result(2, {})],
+    ]);
+  });
+
+  it("is a stream without an end: it is too large a reply, and its source is told to stop", async () => {
+    const stopped = gate<boolean>();
+    await using server = await serve({
+      port: 0,
+      limits: { maxReplyBytes: 100_000 },
+      methods: {
+        async *endless(_params: unknown, { signal }: { signal: AbortSignal }) {
+          try {
+            for (;;) yield "x".repeat(1000);
+          } finally {
+            stopped.resolve(signal.aborted);
+          }
+        },
+      },
+    });
+    expect(await read(await post(server, request(1, "endless")))).toEqual([
+      200,
+      failure(1, -32008, "Response is too large", { maxReplyBytes: 100_000 }),
+    ]);
+    expect(await stopped.promise).toBe(true);
+  });
+
+  it("is a stream that fails: the error is the reply", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async *failing() {
+          yield "x".repeat(70_000);
+          await turn();
+          throw new RpcError(7, "no more");
+        },
+      },
+    });
+    expect(await read(await post(server, request(1, "failing")))).toEqual([200, failure(1, 7, "no more")]);
+  });
+
+  it("is a stream whose client goes away: its source is told to stop", async () => {
+    const started = gate();
+    const stopped = gate<boolean>();
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async *slow(_params: unknown, { signal }: { signal: AbortSignal }) {
+          yield 1;
+          started.resolve();
+          await once(signal, "abort");
+          stopped.resolve(signal.aborted);
+        },
+      },
+    });
+    const socket = await write(server.url, postText(server.url, JSON.stringify(request(1, "slow"))));
+    await started.promise;
+    socket.destroy();
+    expect(await stopped.promise).toBe(true);
+  });
+
+  it("is a stream inside a result: that is refused, and the error event says why", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: { both: (_params, { peer }) => ({ log: peer.offer([1, 2]) }) },
+    });
+    const { errors } = listen(server);
+    expect(await read(await post(server, request(1, "both")))).toEqual([200, failure(1, -32603, "Internal error")]);
+    expect(errors).toEqual([expect.objectContaining({ message: "nobody could read a stream out of an answer" })]);
+  });
+
+  it("is progress: reporting it does nothing", async () => {
+    await using server = await serve({
+      port: 0,
+      methods: {
+        async work(_params, { progress }) {
+          progress(50);
+          await turn();
+          progress(100);
+          return "done";
+        },
+      },
+    });
+    expect(await read(await post(server, request(1, "work", { workDoneToken: 1 })))).toEqual([200, result(1, "done")]);
+  });
+
+  it("is a subscription: it is refused", async () => {
+    const heads = new Subscriptions({ method: "eth_subscription" });
+    await using server = await serve({
+      port: 0,
+      methods: { eth_subscribe: (_params, context) => heads.open(context).id },
+    });
+    expect(await read(await post(server, request(1, "eth_subscribe", ["newHeads"])))).toEqual([
+      200,
+      failure(1, -32601, "Notifications not supported"),
+    ]);
+    expect(heads.size).toBe(0);
+  });
+});
+
+describe("a client that goes away", () => {
+  it("aborts the signal of its handlers, and no longer counts", async () => {
+    const started = gate<{ signal: AbortSignal; closed: Promise<CloseInfo> }>();
+    await using server = await serve({
+      port: 0,
+      limits: { maxConnections: 1 },
+      methods: {
+        ...methods,
+        // Never ends: only the client's leaving does.
+        stuck: (_params, { signal, peer }) => new Promise(() => started.resolve({ signal, closed: peer.closed })),
+      },
+    });
+    const socket = await write(server.url, postText(server.url, JSON.stringify(request(1, "stuck"))));
+    const { signal, closed } = await started.promise;
+    expect(signal.aborted).toBe(false);
+    socket.destroy();
+    expect(await closed).toEqual({ code: 1006, reason: "the client is gone" });
+    expect(signal.aborted).toBe(true);
+    await vi.waitFor(async () => expect((await post(server, request(1, "add", [1, 2]))).status).toBe(200));
+  });
+
+  it("aborts those of pipelined requests that wait for their turn, too", async () => {
+    const signals: AbortSignal[] = [];
+    await using server = await serve({
+      port: 0,
+      methods: { stuck: (_params, { signal }) => new Promise(() => signals.push(signal)) },
+    });
+    const one = postText(server.url, JSON.stringify(request(1, "stuck")));
+    const socket = await write(server.url, one + one);
+    await vi.waitFor(() => expect(signals).toHaveLength(2));
+    socket.resetAndDestroy();
+    await vi.waitFor(() => expect(signals.map(({ aborted }) => aborted)).toEqual([true, true]));
+  });
+
+  it.each(["while it sends", "while authenticate runs"])("%s runs nothing, and no longer counts", async (when) => {
+    const asked = gate();
+    const gone = gate();
+    const open = gate<object>();
+    let ran = 0;
+    let count = 0;
+    await using server = await serve({
+      port: 0,
+      limits: { maxConnections: 1 },
+      authenticate: ({ socket: theirs }) => {
+        if (count++ > 0) return {};
+        asked.resolve();
+        theirs.once("close", () => gone.resolve());
+        return when === "while it sends" ? {} : open.promise;
+      },
+      methods: { ...methods, run: () => ++ran },
+    });
+    const text = postText(server.url, JSON.stringify(request(1, "run")));
+    const socket = await write(server.url, when === "while it sends" ? text.slice(0, -1) : text);
+    await asked.promise;
+    socket.destroy();
+    await gone.promise;
+    open.resolve({});
+    await vi.waitFor(async () => expect((await post(server, request(1, "add", [1, 2]))).status).toBe(200));
+    expect(ran).toBe(0);
+  });
+
+  it.each([
+    ["garbage", "\0\0\0\0"],
+    ["half a head", "POST / HTTP/1.1\r\nHost: x"],
+    ["two lengths", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
+    [
+      "a bad chunk",
+      "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+  ])("or sends %s, harms nobody", async (_what, text) => {
+    await using server = await serve({ port: 0, methods });
+    for (const end of ["destroy", "resetAndDestroy", "end"] as const) {
+      const socket = await write(server.url, text);
+      socket.on("error", () => {});
+      await turn();
+      socket[end]();
+      socket.resume();
+    }
+    expect(await read(await post(server, request(1, "add", [1, 2])))).toEqual([200, result(1, 3)]);
+  });
+});
+
+describe("server.close()", () => {
+  it("ends what runs: the signal aborts, and the client is told that it may have run", async () => {
+    const started = gate<AbortSignal>();
+    const server = await serve({
+      port: 0,
+      methods: { stuck: (_params, { signal }) => new Promise(() => started.resolve(signal)) },
+    });
+    const answer = post(server, request(1, "stuck"));
+    const signal = await started.promise;
+    const closing = server.close();
+    expect(signal.reason).toMatchObject({ message: "closed on this side with 1001 (the server is closing)" });
+    await closing;
+    expect(await read(await answer)).toEqual([500, "the server is closing; what was called may have run\n"]);
+  });
+
+  it("aborts the handlers of a notification that was answered already", async () => {
+    const started = gate<AbortSignal>();
+    const server = await serve({
+      port: 0,
+      methods: { work: (_params, { signal }) => new Promise(() => started.resolve(signal)) },
+    });
+    expect((await post(server, notification("work"))).status).toBe(204);
+    await server.close();
+    expect((await started.promise).aborted).toBe(true);
+  });
+
+  it.each(["whose authenticate runs", "whose body is on its way"])("refuses with 503 one %s", async (what) => {
+    const open = gate<object>();
+    const asked = gate();
+    let ran = 0;
+    const server = await serve({
+      port: 0,
+      authenticate: () => (asked.resolve(), what === "whose authenticate runs" ? open.promise : {}),
+      methods: { run: () => ++ran },
+    });
+    const { refusals } = listen(server);
+    const text = postText(server.url, JSON.stringify(request(1, "run")));
+    const socket = await write(server.url, what === "whose authenticate runs" ? text : text.slice(0, -1));
+    const answer = readAnswer(socket);
+    await asked.promise;
+    await turn();
+    const closing = server.close();
+    if (what !== "whose authenticate runs") socket.write("}");
+    open.resolve({});
+    await closing;
+    expect(await answer).toMatchObject({ status: 503, body: "the server is closing\n" });
+    expect(refusals).toEqual(["503 the server is closing"]);
+    expect(ran).toBe(0);
+  });
+
+  it("refuses with 503 whoever comes meanwhile or later", async () => {
+    await using http = await bareHttp();
+    const server = await serve({ noServer: true });
+    http.server.on("request", (asking, response) => server.handleRequest(asking, response));
+    await server.close();
+    const response = await post(http, request(1, "add", [1, 2]));
+    expect(await read(response)).toEqual([503, "the server is closing\n"]);
+    expect(Number(response.headers.get("retry-after"))).toBeGreaterThan(0);
+  });
+
+  it("cuts a client that does not take its reply after 5 s", async () => {
+    const long = "x".repeat(32 * 2 ** 20);
+    const server = await serve({
+      port: 0,
+      limits: { maxReplyBytes: 64 * 2 ** 20 },
+      methods: { long: () => long },
+    });
+    const socket = await write(server.url, postText(server.url, JSON.stringify(request(1, "long"))));
+    await once(socket, "readable");
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      let closed = false;
+      const closing = server.close().then(() => (closed = true));
+      await vi.advanceTimersByTimeAsync(4_900);
+      await turn();
+      expect(closed).toBe(false);
+      await vi.advanceTimersByTimeAsync(100);
+      await closing;
+    } finally {
+      vi.useRealTimers();
+      socket.destroy();
+    }
+  });
+});
