@@ -106,8 +106,8 @@ export class Child {
     this.#isEnding = true;
     // Whoever waits until its output is taken must not wait for ever.
     this.resume();
-    if (this.#hasExited) return;
-    this.#process?.stdin?.end();
+    if (this.#hasExited || this.#process?.pid === undefined) return;
+    this.#process.stdin?.end();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.#signal("SIGTERM");

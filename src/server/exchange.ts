@@ -43,14 +43,15 @@ export class Exchange {
     return this.#isAnswered;
   }
 
-  /** Whether there is nothing more to do: the response is given, or nobody is there to take it. */
+  /** Whether there is nothing more to do: the response is given, be it by somebody else, or nobody is there to take it. */
   get isOver(): boolean {
-    return this.#isAnswered || this.#isClosed;
+    return this.#isAnswered || this.#isClosed || this.#response.headersSent;
   }
 
-  /** Adds a header to the response to come. */
-  header(name: string, value: string): void {
-    this.#response.appendHeader(name, value);
+  /** Lets pages of that origin read the response to come, whatever the application has said about it. */
+  allow(origin: string): void {
+    this.#response.setHeader("Access-Control-Allow-Origin", origin);
+    this.#response.appendHeader("Vary", "Origin");
   }
 
   /** Answers. The connection stays open for more. */

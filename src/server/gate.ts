@@ -117,6 +117,8 @@ export class Gate {
 
   /** Decides an upgrade. Answers and ends what it refuses. Never throws or rejects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // An application may have thought about it for a while. Its end is told already, and would be waited for without end.
+    if (socket.destroyed) return;
     const refusal =
       checkHandshake(request) ?? this.checkRoom(request) ?? this.checkOrigin(request) ?? this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);

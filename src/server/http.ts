@@ -213,9 +213,7 @@ class OneShot implements Transport {
 /** Lets the page of an allowed origin read the response. Without credentials: cookies are not asked for. */
 function allowPage(exchange: Exchange): void {
   const { origin } = exchange.request.headers;
-  if (origin === undefined) return;
-  exchange.header("Access-Control-Allow-Origin", origin);
-  exchange.header("Vary", "Origin");
+  if (origin !== undefined) exchange.allow(origin);
 }
 
 /** A browser asks this before a page may send JSON to another origin. */

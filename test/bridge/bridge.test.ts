@@ -112,6 +112,11 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
   });
 });
 
+/** How many timers would keep this process alive. */
+function timers(): number {
+  return process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+}
+
 describe("the end of the command", () => {
   it("closes with 1000 when it exits with code 0", async () => {
     const pair = await bridged(["exit", "0", "1"]);
@@ -132,6 +137,14 @@ describe("the end of the command", () => {
     const reason = "the command could not be started: ENOENT";
     expect(await pair.closed).toEqual({ code: 1011, reason });
     expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
+  });
+
+  it("leaves no timer behind when it could not be started", async () => {
+    const before = timers();
+    const pair = await bridged([], { command: "/no/such/command", graceMs: 15_000 });
+    await pair.over;
+    await pair.closed;
+    expect(timers()).toBe(before);
   });
 
   it.each([
