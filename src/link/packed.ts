@@ -18,6 +18,9 @@ export const PACK_OVERHEAD_BYTES = 2;
  */
 export const PACK_LENGTH = 1024;
 
+/** With more than this unread, a ping is not answered. */
+const ROOM_FOR_PONGS = 64 * 1024;
+
 const HELLO = '{"hello":{}}';
 /** How a hello begins, whatever members a later version gives it. No JSON-RPC message of ours begins so. */
 const HELLO_START = '{"hello":';
@@ -118,17 +121,26 @@ export class PackedLink implements Transport {
     const frame = parse(text);
     if (Array.isArray(frame)) for (const message of frame) this.#receiver.dispatch(message);
     else if (typeof frame === "object" && frame !== null) this.#control(frame);
-    else this.#breakOff();
+    else this.#breakOff("neither a pack nor a control frame");
   }
 
   /** Answers a ping. What a later version adds is ignored. */
   #control(frame: object): void {
-    if ("ping" in frame) this.#socket.send(JSON.stringify({ pong: frame.ping }));
+    // Who asks and never reads is not answered without end; who reads hears of this side by what is on its way.
+    if (!("ping" in frame) || this.#socket.unsentBytes >= ROOM_FOR_PONGS) return;
+    let pong: string;
+    try {
+      pong = JSON.stringify({ pong: frame.ping });
+    } catch {
+      // `JSON.parse` takes any depth, `JSON.stringify` does not.
+      return this.#breakOff("a ping that cannot be answered");
+    }
+    this.#socket.send(pong);
   }
 
-  #breakOff(): void {
+  #breakOff(reason: string): void {
     this.#incoming = "over";
-    this.#socket.close(1002, "neither a pack nor a control frame");
+    this.#socket.close(1002, reason);
   }
 
   #flushAtEndOfTurn(): void {
