@@ -108,6 +108,7 @@ export class Server<
     this.#posts = new Posts(this.#gate, {
       ...both,
       maxMessageBytes,
+      maxUnsentBytes: this.#settings.limits.maxUnsentBytes,
       handshakeTimeoutMs: checked.gate.limits.handshakeTimeoutMs,
       accept: (transport, data) => this.#receive(transport, data as D),
     });

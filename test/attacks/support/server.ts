@@ -1,11 +1,12 @@
 /** A server to attack, and raw bytes to do it with. */
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { serve, type AnyPeer, type Server } from "../../../src/node.js";
 import type { AnyOptions } from "../../../src/core/settings.js";
 import type { GateOptions } from "../../../src/server/options.js";
 import type { Authenticate } from "../../../src/server/upgrade.js";
-import { sendUpgrade } from "../../support/network.js";
+import { portOf, sendUpgrade } from "../../support/network.js";
 
 type TargetOptions = Omit<GateOptions, "port"> &
   Pick<AnyOptions, "methods" | "schemas" | "dialect"> & { authenticate?: Authenticate };
@@ -18,6 +19,8 @@ export interface Target extends AsyncDisposable {
   readonly peers: AnyPeer[];
   /** What it emitted as `error`. */
   readonly errors: unknown[];
+  /** The TCP connections that it has, whatever is said over them. */
+  readonly sockets: ReadonlySet<Socket>;
   /** The next peer to come. */
   next(): Promise<AnyPeer>;
 }
@@ -29,14 +32,32 @@ export async function target(options: TargetOptions = {}): Promise<Target> {
   const errors: unknown[] = [];
   server.on("peer", (peer) => peers.push(peer));
   server.on("error", (error) => errors.push(error));
+  const { sockets, forget } = socketsOf(portOf(server.url));
   return {
     server,
     url: server.url,
     peers,
     errors,
+    sockets,
     next: () => new Promise((resolve) => server.once("peer", resolve)),
-    [Symbol.asyncDispose]: () => server.close(),
+    async [Symbol.asyncDispose]() {
+      forget();
+      await server.close();
+    },
   };
+}
+
+/** The connections that come to a port of this process, from now on. */
+function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
+  const sockets = new Set<Socket>();
+  const onSocket = (message: unknown): void => {
+    const { socket } = message as { socket: Socket };
+    if (socket.localPort !== port) return;
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  };
+  subscribe("net.server.socket", onSocket);
+  return { sockets, forget: () => void unsubscribe("net.server.socket", onSocket) };
 }
 
 /** The opcodes of RFC 6455, section 5.2. */
