@@ -7,6 +7,7 @@ import { WebSocket } from "ws";
 
 /** What is under way; `undefined` while nothing is. */
 let flood;
+let reading;
 
 const commands = {
   /**
@@ -37,6 +38,13 @@ const commands = {
     const { sent, opened, answers, closes } = flood;
     return { sent, opened, answers, closes };
   },
+
+  /** Opens `connections` that do nothing but read, and says when each has `bytes`, or that one has more. */
+  async read({ port, connections, text, bytes }) {
+    reading = Array.from({ length: connections }, () => readAll(port, text, bytes));
+    await Promise.all(reading.map(({ opened }) => opened));
+  },
+  allRead: () => Promise.all(reading.map(({ over }) => over)),
 
   /** Opens `count` TCP connections at once, writes `text` to each, and says how each was answered and ended. */
   async knock({ port, count: times, text, dribbles = false, hangsUp = false }) {
@@ -123,6 +131,32 @@ function answerTo(port, text, dribbles, hangsUp) {
       resolve(summary(answer));
     });
   });
+}
+
+/** Counts the bytes that come after the handshake's head, without keeping any. */
+function readAll(port, text, bytes) {
+  const opened = withResolvers();
+  const over = withResolvers();
+  let head = "";
+  let got = 0;
+  const take = (length, buffer) => {
+    if (head.endsWith("\r\n\r\n")) got += length;
+    else {
+      const chunk = buffer.toString("latin1", 0, length);
+      const end = chunk.indexOf("\r\n\r\n") + 4;
+      head += chunk.slice(0, end === 3 ? length : end);
+      if (end > 3) opened.resolve();
+      if (end > 3) got += length - end;
+    }
+    // One byte too many would be as wrong as one too few.
+    if (got >= bytes) setImmediate(() => over.resolve(got));
+    return true;
+  };
+  const socket = connectTcp({ port, host: "127.0.0.1", onread: { buffer: Buffer.alloc(256 * 1024), callback: take } });
+  socket.on("error", () => {});
+  socket.on("close", () => over.resolve(got));
+  socket.write(text);
+  return { opened: opened.promise, over: over.promise };
 }
 
 function summary(answer) {

@@ -44,6 +44,16 @@ export interface Knock {
   hangsUp?: boolean;
 }
 
+/** Connections that do nothing but read. */
+export interface Reading {
+  port: number;
+  connections: number;
+  /** The handshake that each writes. */
+  text: string;
+  /** How many bytes after the handshake are awaited. */
+  bytes: number;
+}
+
 /** An attacker. One thing at a time. */
 export interface Attacker extends AsyncDisposable {
   /** Begins a flood; resolves when all its connections are open. */
@@ -52,6 +62,10 @@ export interface Attacker extends AsyncDisposable {
   goOn(): Promise<void>;
   /** Ends the flood. */
   stop(): Promise<Damage>;
+  /** Opens connections that read; resolves when all are open. */
+  read(reading: Reading): Promise<void>;
+  /** Resolves when each of them has all bytes or is closed, with how many it has. */
+  allRead(): Promise<number[]>;
   /** Resolves when all connections are closed, with how many were answered how. */
   knock(knock: Knock): Promise<Record<string, number>>;
 }
@@ -73,6 +87,8 @@ export async function attacker(): Promise<Attacker> {
     pause: () => ask("pause"),
     goOn: () => ask("goOn"),
     stop: () => ask("stop"),
+    read: (reading) => ask("read", reading),
+    allRead: () => ask("allRead"),
     knock: (knock) => ask("knock", knock),
     async [Symbol.asyncDispose]() {
       child.kill("SIGKILL");

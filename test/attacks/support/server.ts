@@ -60,6 +60,20 @@ function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
   return { sockets, forget: () => void unsubscribe("net.server.socket", onSocket) };
 }
 
+/** The head of an upgrade request, with these lines more. */
+export function upgradeText(url: string, ...more: string[]): string {
+  const lines = [
+    "GET / HTTP/1.1",
+    `Host: ${new URL(url).host}`,
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    ...more,
+  ];
+  return `${lines.join("\r\n")}\r\n\r\n`;
+}
+
 /** The opcodes of RFC 6455, section 5.2. */
 export const CONTINUATION = 0;
 export const TEXT = 1;
