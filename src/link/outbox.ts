@@ -14,6 +14,9 @@ import type { Keeper, Session } from "./session.js";
  */
 export const PACK_LENGTH = 1024;
 
+/** With more than this unread, a ping is not answered. */
+const ROOM_FOR_PONGS = 64 * 1024;
+
 /** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
 export const DRAIN_CHECK_MS = 20;
 
@@ -95,6 +98,22 @@ export class Outbox implements Expiring {
   /** Tells the other side what has come. */
   ack(): void {
     this.say({ ack: this.session!.ack() });
+  }
+
+  /** Answers a ping; false for one whose value cannot be said again. */
+  pong(value: unknown): boolean {
+    // Who asks and never reads is not answered without end; who reads hears of this side by what is on its way.
+    if (this.socket === undefined || this.socket.unsentBytes >= ROOM_FOR_PONGS) return true;
+    let pong: string;
+    try {
+      pong = JSON.stringify({ pong: value });
+    } catch {
+      // `JSON.parse` takes any depth, `JSON.stringify` does not.
+      return false;
+    }
+    if (this.session?.owes) this.ack();
+    this.socket.send(pong);
+    return true;
   }
 
   /** The open pack leaves, or with a session but no socket goes into the log: its messages have their number. */

@@ -316,8 +316,7 @@ export class PackedLink implements Transport {
   }
 
   #pong(value: unknown): void {
-    if (this.session?.owes) this.#out.ack();
-    this.#out.say({ pong: value });
+    if (!this.#out.pong(value)) this.breakOff("a ping that cannot be answered");
   }
 
   #acked(count: unknown): void {

@@ -10,7 +10,7 @@ import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { cutReason } from "../core/transport.js";
 import { sayBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
-import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
+import { CLOSE_TIMEOUT_MS, pieceLimits } from "../sockets/ws.js";
 import type { GateSettings } from "./options.js";
 import {
   answerRefusal,
@@ -82,6 +82,7 @@ export class Gate {
       // Compression costs memory and CPU for each connection.
       perMessageDeflate: false,
       maxPayload: owner.maxFrameBytes,
+      ...pieceLimits(owner.maxFrameBytes),
       closeTimeout: CLOSE_TIMEOUT_MS,
       autoPong: owner.answersPings !== true,
       // Left to itself, `ws` agrees to any subprotocol it never heard of.

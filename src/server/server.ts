@@ -139,6 +139,7 @@ export class Server<
     this.#posts = new Posts(this.#gate, {
       ...both,
       maxMessageBytes,
+      maxUnsentBytes: this.#settings.limits.maxUnsentBytes,
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
       accept: (transport, data) => this.#receive(transport, (data as Admission | undefined)?.data as D),
     });

@@ -18,6 +18,20 @@ const ROOM_FOR_PONGS = 64 * 1024;
 const MOST_CORKED = 16 * 1024;
 
 /**
+ * In how many pieces a message may come, as options of `ws`, which keeps them until the last and closes with 1008 beyond.
+ * Its own bounds do not look at the length: a message of 16 KB could hold 1 GiB, because a fragment keeps the 64 KiB that
+ * it was read with. Fragments of 1 KiB and packets of 256 bytes are smaller than anybody's who means to send a long message.
+ */
+export function pieceLimits(maxFrameBytes: number): { maxFragments: number; maxBufferedChunks: number } {
+  return { maxFragments: pieces(maxFrameBytes, 1024), maxBufferedChunks: pieces(maxFrameBytes, 256) };
+}
+
+/** A short message may come in smaller ones. */
+function pieces(bytes: number, size: number): number {
+  return 128 + Math.ceil(bytes / size);
+}
+
+/**
  * A `ws` WebSocket whose small frames of one turn leave in two system calls: the first at once, so that a lone call waits
  * for nothing, the others together at the end of the turn. It listens at once: what comes before `start` is kept.
  *
@@ -161,6 +175,7 @@ function unmaskedTextFrame(text: string): Uint8Array {
 }
 
 const FAILURE_CODES: Readonly<Record<string, number>> = {
+  WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: 1009,
   WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: 1009,
   WS_ERR_TOO_MANY_BUFFERED_PARTS: 1008,
   WS_ERR_INVALID_UTF8: 1007,
