@@ -5,7 +5,7 @@ import type { Socket } from "../core/transport.js";
 import { helloOf, readBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
 import { textOf } from "../sockets/inbox.js";
-import { standardSocket, type StandardWebSocket } from "../sockets/standard.js";
+import { StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
 
 /** A connection that has opened. */
 export interface Opened {
@@ -163,7 +163,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
     throw new TypeError('this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"');
   }
   const webSocket = new WebSocket(url.href, protocols);
-  const socket = standardSocket(webSocket, maxMessageBytes);
+  const socket = new StandardSocket(webSocket, maxMessageBytes);
   const firstFrame = firstFrameOf(
     (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
     (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),

@@ -147,10 +147,14 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.#tell("resume");
   }
 
-  send(text: string, ticket?: Ticket): boolean {
+  send(text: string): boolean {
+    this.checkRoom();
+    return this.hand(text, undefined);
+  }
+
+  checkRoom(): void {
     const { maxUnsentBytes } = this.settings.limits;
     if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
-    return this.#hand(text, ticket, undefined);
   }
 
   /** Longest single answer, or all answers to a batch. */
@@ -177,13 +181,16 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
   sendShared(message: SharedMessage, whenSlow: WhenSlow): boolean {
-    if (whenSlow === "close") return this.send(message.text);
+    if (whenSlow === "close") {
+      this.counts.notificationsSent++;
+      return this.send(message.text);
+    }
     if (this.#unsentBytes > this.settings.limits.maxUnsentBytes / 2) {
       this.counts.dropped++;
       return false;
     }
     this.counts.notificationsSent++;
-    return this.#hand(message.text, undefined, message);
+    return this.hand(message.text, undefined, message);
   }
 
   /** What happened so far, and how full everything is. */
@@ -230,7 +237,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   /** A transport that throws breaks its promise; that must not reach whoever called, or stop a loop over many peers. */
-  #hand(text: string, ticket: Ticket | undefined, shared: SharedMessage | undefined): boolean {
+  hand(text: string, ticket: Ticket | undefined, shared?: SharedMessage): boolean {
     if (this.mute !== undefined) return false;
     try {
       if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text, ticket);

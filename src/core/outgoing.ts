@@ -22,8 +22,10 @@ export interface Line {
   readonly conventions: Conventions;
   /** What encodes streams, once one was offered. */
   readonly offering: Conventions | undefined;
+  /** Ends the connection when its other side reads too slowly. */
+  checkRoom(): void;
   /** Hands a text to the connection; false when it will not be sent. */
-  send(text: string, ticket?: Ticket): boolean;
+  hand(text: string, ticket: Ticket | undefined): boolean;
   /** Why the connection did not take a text. */
   refusal(text: string): Error;
   /** Why it never will, because of its length. */
@@ -142,9 +144,11 @@ export class Outgoing {
   }
 
   #pass(text: string, ticket: Ticket | undefined): boolean {
-    // Before the bytes leave: the connection may end inside send(), and then they may have been read.
+    // Should that end the connection, nothing was sent.
+    this.#line.checkRoom();
+    // Before the bytes leave: the connection may end inside, and then they may have been read.
     if (ticket !== undefined) ticket.sent = true;
-    return this.#line.send(text, ticket);
+    return this.#line.hand(text, ticket);
   }
 
   #notify(text: string, sink: Sink | undefined): boolean {

@@ -125,7 +125,8 @@ export class Gate {
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     const { verdict, leave } = this.enter(request);
     this.#sockets.add(socket);
-    socket.once("close", () => {
+    // Told once, and `once` costs three times as much memory.
+    socket.on("close", () => {
       this.#sockets.delete(socket);
       leave();
     });
