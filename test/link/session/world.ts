@@ -112,8 +112,8 @@ export class World {
   #isArriving = false;
   /** Whether both ends send a message whenever they are told something. */
   #isTalkative = false;
-  /** Whether the client leaves its socket while it takes the next message. */
-  #leavesInside = false;
+  /** What becomes of the client's socket while it takes the next message. */
+  #inside: "leave" | "lose" | undefined;
   #clientClosed: CloseInfo | undefined;
   #labels = 0;
   /** A socket that was filled, and the number of the last frame of then. */
@@ -157,7 +157,7 @@ export class World {
   async finish(how: number): Promise<void> {
     this.stall("client", false);
     this.stall("server", false);
-    this.#leavesInside = false;
+    this.#inside = undefined;
     await this.#settle();
     if (this.#isConnected()) this.#checkComplete();
     // What is lost is lost for a reason, so one more socket is enough, whatever came before.
@@ -263,9 +263,9 @@ export class World {
     this.#client.link.abandon("the test");
   }
 
-  /** The client leaves its socket in the middle of a pack, perhaps, whose rest has come all the same. */
-  leaveInside(): void {
-    this.#leavesInside = true;
+  /** The client leaves its socket in the middle of a pack, perhaps, whose rest has come all the same; or loses it for good. */
+  partInside(isLost: boolean): void {
+    this.#inside = isLost ? "lose" : "leave";
   }
 
   /** From now on what is told is answered at once, or no longer. */
@@ -705,9 +705,10 @@ export class World {
     if (end === undefined) return this.#check(false, `${label} came from nowhere`);
     this.#join(this.#pair, end);
     this.#gets(end.flow, label);
-    if (!this.#leavesInside) return;
-    this.#leavesInside = false;
-    this.abandon();
+    const inside = this.#inside;
+    this.#inside = undefined;
+    if (inside === "leave") this.abandon();
+    else if (inside === "lose") this.closeSocket("client", 1008);
   }
 
   #gets(flow: Flow, label: string): void {
@@ -871,7 +872,7 @@ const STEPS = {
   closeFinally: (world, a, b) => world.closeSocket(sideOf(a), FINAL[b % FINAL.length]!),
   closeInPassing: (world, a, b) => world.closeSocket(sideOf(a), PASSING[b % PASSING.length]!),
   abandon: (world) => world.abandon(),
-  leaveInside: (world) => world.leaveInside(),
+  partInside: (world, a) => world.partInside(a % 2 === 0),
   talk: (world) => world.talk(),
   reconnect: (world) => world.reconnect(),
   reconnectToHello: (world) => world.reconnectToHello(),
