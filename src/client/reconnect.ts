@@ -159,7 +159,7 @@ export class Reconnector implements SocketOwner, Expiring {
       // Of what was lost meanwhile another has begun.
       if (opening.isOver()) return;
       tell(this.#peer, "error", [error]);
-      this.#session.link.breakOff("`onOpen` failed", LEFT);
+      this.#session.link.expire(LEFT, "`onOpen` failed");
     }
   }
 

@@ -4,7 +4,7 @@
  */
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import type { SharedMessage, Socket, Ticket } from "../core/transport.js";
+import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic } from "../core/transport.js";
 import { Waiting } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
 
@@ -39,6 +39,8 @@ export class Outbox implements Expiring {
   #isBlocked = false;
   #isOver = false;
   #waiting: Waiting | undefined;
+  /** What went over the sockets before the present one. */
+  #past: Traffic | undefined;
 
   /** `overflowed` is told when more would wait than may; the message that was too much is not taken. */
   constructor(keeper: Keeper | undefined, overflowed: () => void) {
@@ -55,6 +57,19 @@ export class Outbox implements Expiring {
   get unsent(): number {
     const waiting = this.#isFlowing ? (this.#waiting?.length ?? 0) : 0;
     return (this.socket?.unsentBytes ?? 0) + this.#pack.length + waiting;
+  }
+
+  /** Of all sockets. */
+  get traffic(): Traffic | undefined {
+    return addTraffic(this.#past, this.socket?.traffic);
+  }
+
+  /** Lets go of the socket, and answers it. */
+  drop(): Socket | undefined {
+    const { socket } = this;
+    this.#past = this.traffic;
+    this.socket = undefined;
+    return socket;
   }
 
   /** The length of what is logged and of what waits. */
