@@ -48,8 +48,10 @@ export class Connection implements Receiver, Line, Host, Gate {
   readonly router: Router;
   /** Why nothing can be sent but answers, where that is so. */
   readonly answersOnly: Error | undefined;
-  /** Whether it waits for a socket, or for what is to be sent before everything else. */
+  /** From `suspend` to `resume`: it waits for a socket, or after a loss for what is to be sent before everything else. */
   isSuspended = false;
+  /** Whether it waits for a socket. */
+  #isDown = false;
   readonly #transport: Transport;
   readonly #succeed: Succeed;
   #conventions: Conventions | undefined;
@@ -66,7 +68,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.router = new Router(this, this.incoming, this.outgoing.pending, settings);
     if (settings.owner.opensFirst === true) this.outgoing.hold();
     if (lost !== undefined) {
-      this.isSuspended = true;
+      this.isSuspended = this.#isDown = true;
       this.onClosed = lost.onClosed;
     }
     transport.start(this);
@@ -121,12 +123,16 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   suspended(): void {
+    this.#isDown = true;
+    // It may wait already, for what is to be sent first.
+    if (this.isSuspended) return;
     this.isSuspended = true;
     this.#tell("suspend");
   }
 
   resumed(): void {
-    if (!this.outgoing.isHeld) this.#resume();
+    this.#isDown = false;
+    this.#resume();
   }
 
   lost(error: Error): void {
@@ -139,10 +145,11 @@ export class Connection implements Receiver, Line, Host, Gate {
   release(): void {
     if (this.ended !== undefined) return;
     this.outgoing.release();
-    if (this.isSuspended) this.#resume();
+    this.#resume();
   }
 
   #resume(): void {
+    if (!this.isSuspended || this.#isDown || this.outgoing.isHeld) return;
     this.isSuspended = false;
     this.#tell("resume");
   }
