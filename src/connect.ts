@@ -1,6 +1,7 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
-import { greet, isRefusal, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
+import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
+import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
@@ -111,10 +112,23 @@ async function openFirst(dial: (isResumable: boolean) => Dial, waits: boolean): 
     try {
       return await dial(false).connect(false);
     } catch (error) {
-      if (!waits || isRefusal(error)) throw error;
-      await new Promise((resolve) => setTimeout(resolve, backoff.nextDelayMs()));
+      if (!waits || isForGood(error)) throw error;
+      await wakeOrWait(backoff.nextDelayMs());
     }
   }
+}
+
+/** Waits so long, but no longer than until the network comes back, or the page is shown again. */
+function wakeOrWait(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const ended = (): void => {
+      clearTimeout(timer);
+      ignoreWake();
+      resolve();
+    };
+    const timer = setTimeout(ended, ms);
+    const ignoreWake = onWake(ended);
+  });
 }
 
 /** A peer that ends with its socket. */

@@ -48,9 +48,9 @@ export class Connection implements Receiver, Line, Host, Gate {
   readonly router: Router;
   /** Why nothing can be sent but answers, where that is so. */
   readonly answersOnly: Error | undefined;
-  /** Whether it waits for a socket, or for what is to be sent before everything else: between the events that tell so. */
+  /** From `suspend` to `resume`: it waits for a socket, or after a loss for what is to be sent before everything else. */
   isSuspended = false;
-  /** Whether its transport waits for a socket. */
+  /** Whether it waits for a socket. */
   #isDown = false;
   readonly #transport: Transport;
   readonly #succeed: Succeed;
@@ -124,6 +124,7 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   suspended(): void {
     this.#isDown = true;
+    // It may wait already, for what is to be sent first.
     if (this.isSuspended) return;
     this.isSuspended = true;
     this.#tell("suspend");
