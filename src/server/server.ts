@@ -107,7 +107,7 @@ export class Server<
     const { maxMessageBytes } = this.#settings.limits;
     const { limits } = checked.gate;
     this.#patienceMs = limits.handshakeTimeoutMs;
-    if (checked.sessionTtlMs !== undefined) {
+    if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
         limits: ownLimits(this.#settings.limits),
         ttlMs: checked.sessionTtlMs,
