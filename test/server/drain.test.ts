@@ -16,6 +16,18 @@ function post(url: string, message: object): Promise<Response> {
   return fetch(url.replace("ws:", "http:"), { method: "POST", headers, body: JSON.stringify(message) });
 }
 
+/** A server without sockets, with `count` clients in memory. */
+async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
+  const { promise, resolve } = gate();
+  const server = await serve<AnyMethods, AnyMethods, undefined>({ noServer: true, methods: { slow: () => promise } });
+  const clients = Array.from({ length: count }, () => {
+    const [here, there] = memorySockets(2 ** 20, 2 ** 20);
+    server.accept(plain(here, true), undefined);
+    return new Peer(plain(there, true), {}) as AnyPeer;
+  });
+  return { server, clients, open: resolve };
+}
+
 describe("server.drain(), while something runs", () => {
   it("refuses whoever comes, with 503 and when to come again", async () => {
     const open = gate();
@@ -226,18 +238,6 @@ describe("server.drain()", () => {
 
 describe("server.drain(), by the clock", () => {
   useFakeClock();
-
-  /** A server without sockets, with `count` clients in memory. */
-  async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
-    const { promise, resolve } = gate();
-    const server = await serve<AnyMethods, AnyMethods, undefined>({ noServer: true, methods: { slow: () => promise } });
-    const clients = Array.from({ length: count }, () => {
-      const [here, there] = memorySockets(2 ** 20, 2 ** 20);
-      server.accept(plain(here, true), undefined);
-      return new Peer(plain(there, true), {}) as AnyPeer;
-    });
-    return { server, clients, open: resolve };
-  }
 
   it("lets idle peers go first, some at a time, all within a second", async () => {
     const { server, clients, open } = await joined(400);

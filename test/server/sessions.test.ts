@@ -20,6 +20,14 @@ function pack(method: string, params: object): object[] {
   return [{ jsonrpc: "2.0", method, params }];
 }
 
+/** Lets in whoever has a cookie, and calls them what stands before the dot: `ada.1` and `ada.2` are both ada. */
+function named(): Promise<Serving<string>> {
+  return serving<string>({
+    authenticate: ({ headers }) => headers.cookie,
+    principal: (cookie) => cookie.split(".")[0]!,
+  });
+}
+
 describe("a client that comes back", () => {
   it("finds its peer, with its data, its topics and its place among the peers, and is no newcomer", async () => {
     const { server, url, cut } = await serving<{ user: string }>({
@@ -121,14 +129,6 @@ describe("a socket whose client says that it returns", () => {
 });
 
 describe("the principal", () => {
-  /** Lets in whoever has a cookie, and calls them what stands before the dot: `ada.1` and `ada.2` are both ada. */
-  function named(): Promise<Serving<string>> {
-    return serving<string>({
-      authenticate: ({ headers }) => headers.cookie,
-      principal: (cookie) => cookie.split(".")[0]!,
-    });
-  }
-
   it("resumes its own session, whatever else is said about it", async () => {
     const world = await named();
     const { peer, token } = await suspended(world, { cookie: "ada.1" });
@@ -183,7 +183,7 @@ describe("the principal", () => {
   });
 
   it("needs somebody to name", async () => {
-    await expect(serve({ port: 0, principal: () => "ada" } as never)).rejects.toThrow(
+    await expect(serve({ port: 0, principal: () => "ada" })).rejects.toThrow(
       new TypeError("`principal` names who `authenticate` lets in, and goes with it only"),
     );
     await expect(serve({ port: 0, authenticate: () => "ada", principal: "ada" } as never)).rejects.toThrow(
@@ -325,7 +325,7 @@ describe("session", () => {
     for (const session of [true, null, 5, "60000", [], { ttl: 5 }, ...times]) {
       for (const link of ["packed", "plain"] as const) {
         const outcome = await rejection(serve({ port: 0, link, session: session as never }));
-        expect(outcome, JSON.stringify(session)).toBeInstanceOf(TypeError);
+        expect([session, outcome]).toEqual([session, expect.any(TypeError)]);
         expect(outcome.message).toContain("session");
       }
     }

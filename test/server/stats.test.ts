@@ -128,8 +128,9 @@ describe("server.stats()", () => {
     await post(url, "{}", "text/plain");
     await fetch(url.replace("ws:", "http:"), { method: "PUT", body: "{}" });
     await post(url, `"${"x".repeat(1_000)}"`);
-    await using _client = await connect(url, { headers: { cookie: "1" } });
+    await using client = await connect(url, { headers: { cookie: "1" } });
     await upgrade(url);
+    expect(client.state).toBe("open");
     expect(world.server.stats().refused).toEqual({ 404: 1, 401: 2, 403: 1, 415: 1, 405: 1, 413: 1, 503: 1 });
   });
 
@@ -183,8 +184,8 @@ describe("server.stats()", () => {
     });
     const { server, url, cut } = world;
     let last = countsOf(server.stats());
-    let isOver = false;
-    onTestFinished(() => void (isOver = true));
+    const over = new AbortController();
+    onTestFinished(() => over.abort());
     const looks: string[] = [];
     const look = (): void => {
       const now = countsOf(server.stats());
@@ -193,7 +194,7 @@ describe("server.stats()", () => {
       last = now;
     };
     const watching = (async () => {
-      for (; !isOver; look()) await turn();
+      for (; !over.signal.aborted; look()) await turn();
     })();
     const client = await connect(url);
     await client.request("one");
@@ -222,7 +223,7 @@ describe("server.stats()", () => {
     await client.close();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
     await turn();
-    isOver = true;
+    over.abort();
     await watching;
     expect(looks).toEqual([]);
     expect(server.stats()).toMatchObject({ opened: 4, resumed: 1, refused: { 403: 1 } });
