@@ -1,13 +1,14 @@
 /** Going away without hurting anybody: who is idle leaves first, who is busy may finish, and all are told when to come back. */
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { expected } from "../core/errors.js";
 import { checkKnown, checkTimeout } from "../core/limits.js";
 import { endPeer, inspect, type AnyPeer } from "../peer/peer.js";
 
 /** How a server goes away. */
 export interface DrainOptions {
-  /** How long what runs may go on, in milliseconds; then it is closed all the same. Default 30,000. */
+  /** How long handlers that run may go on, in milliseconds; then their peers are closed all the same. Default 30,000; `Infinity` waits for ever. */
   timeoutMs?: number | undefined;
-  /** Over how long the clients spread their return, in milliseconds. Default 5,000. Told over `reciproc.v1`; others have a habit of their own. */
+  /** Over how long the clients spread their return, in milliseconds. Default 5,000, at most 2^31 - 1. Told over `reciproc.v1`; others have a habit of their own. */
   retryMs?: number | undefined;
 }
 
@@ -21,10 +22,12 @@ const LEAST_A_STEP = 10;
 export function checkDrain(options: DrainOptions = {}): Required<{ timeoutMs: number; retryMs: number }> {
   checkKnown("options", options, { timeoutMs: 0, retryMs: 0 });
   const { timeoutMs = 30_000, retryMs = 5_000 } = options;
-  return {
-    timeoutMs: Math.min(checkTimeout("timeoutMs", timeoutMs), LONGEST_DELAY_MS),
-    retryMs: Math.ceil(checkTimeout("retryMs", retryMs)),
-  };
+  checkTimeout("timeoutMs", timeoutMs);
+  // It crosses the wire, where no `Infinity` can be said, and a client may have timers like ours.
+  if (checkTimeout("retryMs", retryMs) > LONGEST_DELAY_MS) {
+    throw expected("retryMs", `a positive number of at most ${LONGEST_DELAY_MS}`, retryMs);
+  }
+  return { timeoutMs: Math.min(timeoutMs, LONGEST_DELAY_MS), retryMs: Math.ceil(retryMs) };
 }
 
 /**

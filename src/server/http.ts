@@ -49,6 +49,7 @@ export class Posts {
   readonly #owner: PostOwner;
   /** The peer of each request that is under way and let in, once there is one. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
+  #onEmpty: (() => void) | undefined;
 
   constructor(gate: Gate, owner: PostOwner) {
     this.#gate = gate;
@@ -75,11 +76,14 @@ export class Posts {
     }
   }
 
-  /** Resolves when every response has left, or `timeoutMs` are over. Never rejects. */
+  /** Resolves when nothing of any request runs, what was notified included, or `timeoutMs` are over. Never rejects. */
   async drain(timeoutMs: number): Promise<void> {
+    if (this.#open.size === 0) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise((resolve) => (timer = setTimeout(resolve, timeoutMs)));
-    await Promise.race([late, Promise.all([...this.#open.keys()].map(({ closed }) => closed))]);
+    await new Promise<void>((resolve) => {
+      this.#onEmpty = resolve;
+      timer = setTimeout(resolve, timeoutMs);
+    });
     clearTimeout(timer);
   }
 
@@ -109,6 +113,7 @@ export class Posts {
     await Promise.all([exchange.closed, peer?.closed]);
     this.#open.delete(exchange);
     leave();
+    if (this.#open.size === 0) this.#onEmpty?.();
   }
 
   /** Answers the peer that the request runs on; `undefined` when it is refused or its client is gone. */

@@ -141,7 +141,7 @@ export function checkOptions(
       limits: split.own,
     },
     heartbeat: checkHeartbeat(heartbeat),
-    sessionTtlMs: link === "plain" ? undefined : checkSession(session),
+    sessionTtlMs: checkSession(session),
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
     peer: { ...peer, limits: split.peers },
     // Each is checked where the settings of its peers are made.

@@ -107,7 +107,7 @@ export class Server<
     const { maxMessageBytes } = this.#settings.limits;
     const { limits } = checked.gate;
     this.#patienceMs = limits.handshakeTimeoutMs;
-    if (checked.sessionTtlMs !== undefined) {
+    if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
         limits: ownLimits(this.#settings.limits),
         ttlMs: checked.sessionTtlMs,
@@ -192,9 +192,10 @@ export class Server<
   }
 
   /**
-   * Goes away without hurting anybody: refuses whoever comes (503), closes each peer with 1001 when nothing of it runs, some at
-   * a time, tells its client when to come back, and then does what `close` does. What still runs after `timeoutMs` is closed
-   * all the same. Rejects with a `TypeError` for bad options, and then does nothing; a second call waits for the first.
+   * Goes away without hurting anybody: refuses whoever comes (503), closes each peer with 1001 when no handler of it runs, some
+   * at a time, tells its client when to come back, and then does what `close` does. What still runs after `timeoutMs` is closed
+   * all the same. Streams that are read and calls of this side's do not keep a peer; a suspended peer's client does not get
+   * what it missed. Rejects with a `TypeError` for bad options, and then does nothing; a second call waits for the first.
    */
   async drain(options?: DrainOptions): Promise<void> {
     const checked = checkDrain(options);

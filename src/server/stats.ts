@@ -14,13 +14,13 @@ export interface ServerStats extends Omit<PeerStats, keyof Counts>, Readonly<Cou
   readonly suspendedBytes: number;
   /** Topics that have members. */
   readonly topics: number;
-  /** Peers that there ever were, those of HTTP POSTs included. */
+  /** Peers that there ever were: connections, and POSTs that ran. */
   readonly opened: number;
   /** How often a session went on over another socket. */
   readonly resumed: number;
   /** How many upgrades and POSTs were refused, by HTTP status. */
   readonly refused: Readonly<Record<number, number>>;
-  /** How many peers ended, by close code. */
+  /** How many peers ended, by close code. That of a POST which was answered is 1000. */
   readonly closed: Readonly<Record<number, number>>;
 }
 

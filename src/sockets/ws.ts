@@ -142,8 +142,9 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
 
   /** Bytes that came in and went out, headers included; `undefined` before the connection is open. */
   get traffic(): Traffic | undefined {
-    const raw = this.#raw as Partial<NetSocket> | undefined;
-    return raw?.bytesRead === undefined ? undefined : { received: raw.bytesRead, sent: raw.bytesWritten ?? 0 };
+    const { bytesRead: received, bytesWritten = 0, writableLength = 0 } = (this.#raw ?? {}) as Partial<NetSocket>;
+    // Node counts as written what waits to be, and takes it back when the connection is cut.
+    return received === undefined ? undefined : { received, sent: bytesWritten - writableLength };
   }
 
   close(code = 1000, reason = ""): void {

@@ -1,0 +1,130 @@
+/** Proves that the code of docs/guides/metrics.md, as it stands, shows Prometheus what the guide says. */
+import { once } from "node:events";
+import type { Server as HttpServer } from "node:http";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Registry } from "prom-client";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import type { Peer, Server } from "../../src/node.js";
+import { clean, extract, folder } from "../readme/examples.js";
+import { rejection } from "../support/turns.js";
+
+let server: Server;
+let scraped: HttpServer;
+let peer: Peer;
+let registry: Registry;
+
+async function load<T>(name: string): Promise<T> {
+  return (await import(pathToFileURL(join(folder, name)).href)) as T;
+}
+
+beforeAll(async () => {
+  await extract("docs/guides/metrics.md");
+  ({ server, scraped } = await load<{ server: Server; scraped: HttpServer }>("metered-server.js"));
+  if (!scraped.listening) await once(scraped, "listening");
+  ({ peer, registry } = await load<{ peer: Peer; registry: Registry }>("metered-client.js"));
+});
+
+afterAll(async () => {
+  await peer.close();
+  await server.close();
+  scraped.closeAllConnections();
+  await new Promise((resolve) => scraped.close(resolve));
+  await clean();
+});
+
+/** The samples of an exposition, each as often as it stands there, and what its comments say. */
+function read(text: string): { samples: Record<string, number>; types: Record<string, string>; help: string[] } {
+  const lines = text.split("\n").filter((line) => line !== "");
+  const samples = lines.filter((line) => !line.startsWith("#")).map((line) => line.split(/ (?=\S+$)/));
+  const comments = lines.filter((line) => line.startsWith("# TYPE ")).map((line) => line.split(" ").slice(2));
+  expect(new Set(samples.map(([name]) => name)).size).toBe(samples.length);
+  return {
+    samples: Object.fromEntries(samples.map(([name, value]) => [name, Number(value)])) as Record<string, number>,
+    types: Object.fromEntries(comments) as Record<string, string>,
+    help: lines.filter((line) => line.startsWith("# HELP ")),
+  };
+}
+
+async function scrape(): Promise<string> {
+  const response = await fetch("http://127.0.0.1:4342/metrics");
+  expect(response.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
+  return response.text();
+}
+
+describe("the metrics guide", () => {
+  it("shows all of server.stats(), once each, as counters and gauges", async () => {
+    const { types, help } = read(await scrape());
+    const names = Object.keys(server.stats());
+    // And the one that the guide adds.
+    expect(Object.keys(types)).toHaveLength(names.length + 1);
+    expect(help).toHaveLength(names.length + 1);
+    expect(types).toMatchObject({
+      reciproc_server_peers: "gauge",
+      reciproc_server_unsent_bytes: "gauge",
+      reciproc_server_most_unsent_bytes: "gauge",
+      reciproc_server_requests_received_total: "counter",
+      reciproc_server_refused_total: "counter",
+      reciproc_server_bytes_sent_total: "counter",
+    });
+  });
+
+  it("shows what happened, each time it is asked and not added up twice", async () => {
+    expect(await peer.request("add", [1, 2])).toBe(3);
+    expect(await peer.request("add", [3, 4])).toBe(7);
+    await rejection(peer.request("subtract"));
+    const refused = await fetch(server.url.replace("ws:", "http:"), { method: "POST", body: "{}" });
+    expect(refused.status).toBe(415);
+    const { connect } = await load<typeof import("../../src/node.js")>("../../dist/node.js");
+    const other = await connect(server.url);
+    await other.close();
+    await vi.waitFor(() => expect(server.stats().peers).toBe(1));
+    const first = await scrape();
+    expect(first).toContain(
+      [
+        "# HELP reciproc_server_closed_total Peers that ended",
+        "# TYPE reciproc_server_closed_total counter",
+        'reciproc_server_closed_total{code="1000"} 1',
+        "",
+      ].join("\n"),
+    );
+    expect(read(first).samples).toMatchObject({
+      reciproc_server_peers: 1,
+      reciproc_server_suspended: 0,
+      reciproc_server_opened_total: 2,
+      reciproc_server_requests_received_total: 3,
+      reciproc_server_requests_sent_total: 0,
+      'reciproc_server_refused_total{status="415"}': 1,
+      reciproc_server_most_unsent_bytes: 0,
+    });
+    expect(read(first).samples["reciproc_server_bytes_received_total"]).toBeGreaterThan(200);
+    expect(await scrape()).toBe(first);
+    await peer.request("add", [5, 6]);
+    expect(read(await scrape()).samples["reciproc_server_requests_received_total"]).toBe(4);
+  });
+
+  it("shows one picture in a scrape, which is taken once", async () => {
+    const stats = vi.spyOn(server, "stats");
+    await scrape();
+    await scrape();
+    expect(stats).toHaveBeenCalledTimes(2);
+    stats.mockRestore();
+  });
+
+  it("shows all of a client's peer.stats()", async () => {
+    const text = await registry.metrics();
+    expect(Object.keys(read(text).types)).toHaveLength(Object.keys(peer.stats()).length);
+    expect(text).toContain(
+      "# HELP reciproc_client_requests_sent_total Requests of this side\n" +
+        "# TYPE reciproc_client_requests_sent_total counter\n" +
+        "reciproc_client_requests_sent_total 4\n",
+    );
+  });
+
+  it("shows the reader that is furthest behind", async () => {
+    const [behind] = server.peers;
+    vi.spyOn(behind!, "stats").mockReturnValue({ ...behind!.stats(), unsentBytes: 4_321 });
+    expect(await scrape()).toContain("\nreciproc_server_most_unsent_bytes 4321\n");
+    vi.restoreAllMocks();
+  });
+});

@@ -1,0 +1,156 @@
+/** A client of `reciproc.v1` that the test speaks for, frame by frame, and a server whose connections it can cut. */
+import { once } from "node:events";
+import type { Socket } from "node:net";
+import { onTestFinished } from "vitest";
+import { WebSocket } from "ws";
+import {
+  serve,
+  type AnyMethods,
+  type AnyPeer,
+  type PeerEvents,
+  type ServeOptions,
+  type Server,
+} from "../../src/node.js";
+import { bareHttp } from "../support/network.js";
+
+/** The limits of a client that takes and keeps what it likes. */
+const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
+
+/** One WebSocket of such a client. */
+export class ByHand {
+  readonly closed: Promise<{ code: number; reason: string }>;
+  readonly #webSocket: WebSocket;
+  readonly #frames: any[] = [];
+  #onFrame: (() => void) | undefined;
+
+  private constructor(webSocket: WebSocket) {
+    this.#webSocket = webSocket;
+    webSocket.on("message", (data: Buffer) => {
+      this.#frames.push(JSON.parse(data.toString()));
+      this.#onFrame?.();
+    });
+    webSocket.on("error", () => {});
+    this.closed = new Promise((resolve) =>
+      webSocket.on("close", (code, reason) => resolve({ code, reason: reason.toString() })),
+    );
+  }
+
+  /** Opens one. `returns`: it offers to resume a session. */
+  static async open(url: string, { returns = false, headers = {} } = {}): Promise<ByHand> {
+    const webSocket = new WebSocket(url, ["reciproc.v1", ...(returns ? ["reciproc.resume"] : [])], { headers });
+    onTestFinished(() => webSocket.terminate());
+    const byHand = new ByHand(webSocket);
+    await once(webSocket, "open");
+    return byHand;
+  }
+
+  /** Opens one, and a session on it. */
+  static async begin(url: string, headers = {}): Promise<{ byHand: ByHand; token: string }> {
+    const byHand = await ByHand.open(url, { headers });
+    return { byHand, token: await byHand.hello() };
+  }
+
+  /** Opens one that brings a session a new socket; answers what it was told. */
+  static async resume(
+    url: string,
+    token: string,
+    attempt: number,
+    headers = {},
+  ): Promise<{ byHand: ByHand; told: any }> {
+    const byHand = await ByHand.open(url, { returns: true, headers });
+    byHand.say({ resume: { token, received: 0, attempt } });
+    await byHand.next();
+    return { byHand, told: await byHand.next() };
+  }
+
+  /** Asks for a session, and says that its token came; answers that. */
+  async hello(): Promise<string> {
+    this.say({ hello: { session: true, limits: LIMITS } });
+    for (;;) {
+      const { session } = await this.next();
+      if (session === undefined) continue;
+      this.say({ ack: 0 });
+      // Answered behind the ack.
+      this.say({ ping: 1 });
+      await this.next();
+      return session.token as string;
+    }
+  }
+
+  say(frame: object): void {
+    this.#webSocket.send(JSON.stringify(frame));
+  }
+
+  /** The next frame, parsed. */
+  async next(): Promise<any> {
+    while (this.#frames.length === 0) await new Promise<void>((resolve) => (this.#onFrame = resolve));
+    return this.#frames.shift();
+  }
+
+  /** Goes without a word. */
+  cut(): void {
+    this.#webSocket.terminate();
+  }
+}
+
+/** A server on an HTTP server of its own. */
+export interface Serving<D> {
+  readonly server: Server<AnyMethods, AnyMethods, D>;
+  readonly url: string;
+  /** Cuts every connection there is. */
+  cut(): void;
+}
+
+type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">> & {
+  methods?: Record<string, (params: any, context: any) => unknown>;
+};
+
+/** Serves until the test is over. */
+export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
+  const http = await bareHttp();
+  const sockets = new Set<Socket>();
+  http.server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
+  });
+  const server = await serve<AnyMethods, AnyMethods, D>({
+    server: http.server,
+    ...options,
+  } as unknown as ServeOptions<AnyMethods, AnyMethods, D>);
+  onTestFinished(async () => {
+    for (const socket of sockets) socket.destroy();
+    await server.close();
+    await http[Symbol.asyncDispose]();
+  });
+  return {
+    server,
+    url: http.url,
+    cut: () => {
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+/** The next time a peer tells `event`. */
+export function told(peer: AnyPeer, event: keyof PeerEvents): Promise<void> {
+  return new Promise((resolve) => void peer.once(event, () => resolve()));
+}
+
+/** The next peer. */
+export function nextPeer<D>(server: Server<AnyMethods, AnyMethods, D>): Promise<AnyPeer> {
+  return new Promise((resolve) => void server.once("peer", resolve as never));
+}
+
+/** A session that waits for its client, which has `token`. */
+export async function suspended<D>(
+  { server, url }: Serving<D>,
+  headers = {},
+): Promise<{ peer: AnyPeer; token: string }> {
+  const coming = nextPeer(server);
+  const { byHand, token } = await ByHand.begin(url, headers);
+  const peer = await coming;
+  const gone = told(peer, "suspend");
+  byHand.cut();
+  await gone;
+  return { peer, token };
+}

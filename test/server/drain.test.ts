@@ -1,0 +1,338 @@
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { connect, serve, type AnyMethods, type AnyPeer, type Server } from "../../src/node.js";
+import { plain } from "../../src/link/plain.js";
+import { memorySockets } from "../../src/sockets/memory.js";
+import { Peer } from "../../src/peer/peer.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { portOf, upgrade } from "../support/network.js";
+import { gate, Outcomes, rejection, turn } from "../support/turns.js";
+import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
+
+const REASON = "the server is closing";
+
+/** Sends a POST. */
+function post(url: string, message: object): Promise<Response> {
+  const headers = { "Content-Type": "application/json" };
+  return fetch(url.replace("ws:", "http:"), { method: "POST", headers, body: JSON.stringify(message) });
+}
+
+/** A server without sockets, with `count` clients in memory. */
+async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
+  const { promise, resolve } = gate();
+  const server = await serve<AnyMethods, AnyMethods, undefined>({ noServer: true, methods: { slow: () => promise } });
+  const clients = Array.from({ length: count }, () => {
+    const [here, there] = memorySockets(2 ** 20, 2 ** 20);
+    server.accept(plain(here, true), undefined);
+    return new Peer(plain(there, true), {}) as AnyPeer;
+  });
+  return { server, clients, open: resolve };
+}
+
+describe("server.drain(), while something runs", () => {
+  it("refuses whoever comes, with 503 and when to come again", async () => {
+    const open = gate();
+    const begun = gate();
+    const { server, url } = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
+    await using client = await connect(url, { reconnect: false });
+    const call = client.request("slow");
+    await begun.promise;
+    const drained = server.drain();
+    const upgraded = await upgrade(url);
+    const posted = await post(url, { jsonrpc: "2.0", id: 1, method: "slow" });
+    expect([upgraded.status, posted.status]).toEqual([503, 503]);
+    for (const after of [upgraded.headers["retry-after"], posted.headers.get("retry-after")]) {
+      expect(Number(after)).toBeGreaterThan(0);
+    }
+    // A page is not shown a status.
+    for (const returns of [false, true]) {
+      const byHand = await ByHand.open(url, { returns });
+      expect(await byHand.next()).toEqual({ bye: { code: 4503, reason: REASON } });
+      expect((await byHand.closed).code).toBe(4503);
+    }
+    expect(server.stats().refused).toEqual({ 503: 4 });
+    open.resolve();
+    expect(await call).toBeNull();
+    await drained;
+  });
+
+  it("lets it finish, and its answer arrives before the close", async () => {
+    const open = gate<string>();
+    const begun = gate();
+    const { server, url } = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
+    await using client = await connect(url, { reconnect: false });
+    const outcomes = new Outcomes().watch("answer", client.request("slow")).watch("closed", client.closed);
+    await begun.promise;
+    const drained = server.drain();
+    // Still served: it may be what the handler waits for.
+    expect(await rejection(client.request("no-such-method"))).toMatchObject({ code: -32601 });
+    expect(outcomes.names).toEqual([]);
+    open.resolve("done");
+    await drained;
+    await client.closed;
+    await turn();
+    expect(outcomes.list).toEqual([
+      { name: "answer", value: "done" },
+      { name: "closed", value: expect.objectContaining({ code: 1001, reason: REASON }) as unknown },
+    ]);
+  });
+
+  it("lets a POST finish, and what a POST has notified", async () => {
+    const open = gate();
+    const begun = [gate(), gate()];
+    let finished = 0;
+    const { server, url } = await serving({
+      methods: {
+        slow: async ([i]: [number], { signal }) => {
+          begun[i]!.resolve();
+          await open.promise;
+          expect(signal.aborted).toBe(false);
+          finished++;
+          return i;
+        },
+      },
+    });
+    const asked = post(url, { jsonrpc: "2.0", id: 1, method: "slow", params: [0] });
+    const notified = post(url, { jsonrpc: "2.0", method: "slow", params: [1] });
+    await Promise.all(begun.map(({ promise }) => promise));
+    // Answered before it has run.
+    expect((await notified).status).toBe(204);
+    let isDrained = false;
+    const drained = server.drain().then(() => (isDrained = true));
+    expect((await upgrade(url)).status).toBe(503);
+    expect({ isDrained, running: server.stats().running }).toEqual({ isDrained: false, running: 2 });
+    open.resolve();
+    expect(await (await asked).json()).toEqual({ jsonrpc: "2.0", id: 1, result: 0 });
+    await drained;
+    expect(finished).toBe(2);
+  });
+
+  it("gives a POST up at the deadline, and says that it may have run", async () => {
+    const begun = gate();
+    const { server, url } = await serving({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
+    const asked = post(url, { jsonrpc: "2.0", id: 1, method: "stuck" });
+    await begun.promise;
+    await server.drain({ timeoutMs: 50 });
+    const answer = await asked;
+    expect(answer.status).toBe(500);
+    expect(await answer.text()).toContain("may have run");
+  });
+});
+
+describe("server.drain()", () => {
+  it("says bye, with when to come back, to whoever understands it", async () => {
+    for (const session of [undefined, false] as const) {
+      const { server, url } = await serving({ session });
+      const coming = nextPeer(server);
+      const byHand = await ByHand.open(url);
+      await byHand.next();
+      byHand.say({ hello: {} });
+      byHand.say({ ping: 1 });
+      await byHand.next();
+      await coming;
+      const drained = server.drain({ retryMs: 1_234.5 });
+      expect(await byHand.next()).toEqual({ bye: { code: 1001, reason: REASON, retryMs: 1_235 } });
+      expect(await byHand.closed).toEqual({ code: 1001, reason: REASON });
+      await drained;
+    }
+  });
+
+  it("spreads the return over 5 s unless it is said otherwise", async () => {
+    const { server, url } = await serving();
+    const coming = nextPeer(server);
+    const { byHand } = await ByHand.begin(url);
+    await coming;
+    const drained = server.drain();
+    expect(await byHand.next()).toEqual({ bye: { code: 1001, reason: REASON, retryMs: 5_000 } });
+    await drained;
+  });
+
+  it("brings its clients to the next server on the same port, which they are told as a loss", async () => {
+    const methods = { add: ([a, b]: [number, number]) => a + b };
+    const first = await serve({ port: 0, methods: { ...methods, slow: () => new Promise(() => {}) } });
+    await using client = await connect(first.url);
+    expect(await client.request("add", [1, 2])).toBe(3);
+    const events: string[] = [];
+    for (const event of ["suspend", "lost", "resume", "close"] as const) client.on(event, () => events.push(event));
+    const back = told(client, "resume");
+    const stuck = rejection(client.request("slow"));
+    const port = portOf(first.url);
+    await first.drain({ retryMs: 200, timeoutMs: 100 });
+    await using second = await serve({ port, methods });
+    expect(await stuck).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+    await back;
+    expect(await client.request("add", [3, 4])).toBe(7);
+    expect(events).toEqual(["suspend", "lost", "resume"]);
+    expect(second.peers.size).toBe(1);
+  });
+
+  it("is not tried again by those it has let go, while others still finish", async () => {
+    const random = vi.spyOn(Math, "random").mockReturnValue(0.99);
+    onTestFinished(() => random.mockRestore());
+    const open = gate();
+    const begun = gate();
+    const { server, url } = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
+    await using idle = await connect(url);
+    // Its session is open, as the answer shows.
+    await rejection(idle.request("no-such-method"));
+    const { byHand: busy } = await ByHand.begin(url);
+    busy.say([{ jsonrpc: "2.0", id: 1, method: "slow" }]);
+    await begun.promise;
+    const lost = told(idle, "lost");
+    const drained = server.drain({ retryMs: 60_000 });
+    await lost;
+    // A client that came at once would be here before these.
+    for (let i = 0; i < 3; i++) expect((await upgrade(url)).status).toBe(503);
+    open.resolve();
+    await drained;
+    expect(server.stats().refused).toEqual({ 503: 3 });
+  });
+
+  it("ends suspended peers of which nothing runs, and waits for the handlers of the others", async () => {
+    const open = gate();
+    const begun = gate();
+    const world = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
+    const { server, url } = world;
+    const idle = await suspended(world);
+    const coming = nextPeer(server);
+    const { byHand } = await ByHand.begin(url);
+    const busy = await coming;
+    byHand.say([{ jsonrpc: "2.0", id: 1, method: "slow" }]);
+    await begun.promise;
+    const gone = told(busy, "suspend");
+    byHand.cut();
+    await gone;
+    const drained = server.drain();
+    expect((await idle.peer.closed).code).toBe(1001);
+    expect(busy.state).toBe("suspended");
+    open.resolve();
+    expect((await busy.closed).code).toBe(1001);
+    await drained;
+  });
+
+  it("closes the socket of a client that has not said whose session it returns to", async () => {
+    const { server, url } = await serving();
+    const undecided = await ByHand.open(url, { returns: true });
+    await server.drain();
+    expect((await undecided.closed).code).toBe(1001);
+  });
+
+  it.each<[string, unknown]>([
+    ["timeoutMs", { timeoutMs: 0 }],
+    ["timeoutMs", { timeoutMs: NaN }],
+    ["timeoutMs", { timeoutMs: "5" }],
+    ["retryMs", { retryMs: -1 }],
+    ["retryMs", { retryMs: Infinity }],
+    ["retryMs", { retryMs: 2 ** 31 }],
+    ["timeout", { timeout: 5 }],
+    ["options", null],
+    ["options", 5],
+  ])("rejects for a bad %s, and goes on: %j", async (name, options) => {
+    await using server = await serve({ port: 0, methods: { one: () => 1 } });
+    const error = await rejection(server.drain(options as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toContain(`\`${name}\``.replace("`options`", "options"));
+    await using client = await connect(server.url);
+    expect(await client.request("one")).toBe(1);
+  });
+});
+
+describe("server.drain(), by the clock", () => {
+  useFakeClock();
+
+  it("lets idle peers go first, some at a time, all within a second", async () => {
+    const { server, clients, open } = await joined(400);
+    const busy = clients.slice(0, 5).map((client) => client.request("slow"));
+    await turn();
+    let isDrained = false;
+    const drained = server.drain().then(() => (isDrained = true));
+    expect(server.peers.size).toBe(390);
+    await pass(25);
+    expect(server.peers.size).toBe(380);
+    await pass(500);
+    expect(server.peers.size).toBe(180);
+    await pass(475);
+    expect(server.peers.size).toBe(5);
+    await pass(10_000);
+    expect({ isDrained, size: server.peers.size }).toEqual({ isDrained: false, size: 5 });
+    open();
+    await Promise.all(busy);
+    await pass(25);
+    await drained;
+  });
+
+  it("takes large steps where there are many", async () => {
+    const { server } = await joined(2_000);
+    const drained = server.drain();
+    expect(server.peers.size).toBe(1_950);
+    await pass(1_000);
+    expect(server.peers.size).toBe(0);
+    await drained;
+  });
+
+  it("closes at the deadline what still runs, and aborts it", async () => {
+    const { server, clients } = await joined(2);
+    const call = rejection(clients[0]!.request("slow"));
+    await turn();
+    const [peer] = server.peers;
+    const drained = server.drain({ timeoutMs: 1_000 });
+    expect(server.peers.size).toBe(1);
+    await pass(975);
+    expect(server.peers.size).toBe(1);
+    await pass(25);
+    await drained;
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    expect(await peer!.closed).toMatchObject({ code: 1001, reason: REASON });
+  });
+
+  it("waits for 30 s unless it is said otherwise, and for ever when it is told so", async () => {
+    for (const [options, isOver] of [
+      [undefined, true],
+      [{ timeoutMs: Infinity }, false],
+    ] as const) {
+      const { server, clients } = await joined(1);
+      const call = rejection(clients[0]!.request("slow", [], { timeoutMs: Infinity }));
+      await turn();
+      const drained = server.drain(options);
+      await pass(29_950);
+      expect(server.peers.size).toBe(1);
+      await pass(50);
+      expect(server.peers.size === 0).toBe(isOver);
+      await server.close();
+      await pass(25);
+      await Promise.all([drained, call]);
+    }
+  });
+
+  it("is one thing, however often it is called: a second call waits for the first", async () => {
+    const { server, clients } = await joined(1);
+    const call = rejection(clients[0]!.request("slow"));
+    await turn();
+    const order: string[] = [];
+    const first = server.drain({ timeoutMs: 1_000 }).then(() => order.push("first"));
+    const second = server.drain({ timeoutMs: 1 }).then(() => order.push("second"));
+    expect(await rejection(server.drain({ timeoutMs: 0 }))).toBeInstanceOf(TypeError);
+    await pass(500);
+    expect(order).toEqual([]);
+    await pass(500);
+    await Promise.all([first, second, call]);
+    expect(order).toEqual(["first", "second"]);
+  });
+
+  it("is cut short by close()", async () => {
+    const { server, clients } = await joined(1);
+    const call = rejection(clients[0]!.request("slow"));
+    await turn();
+    const drained = server.drain();
+    await server.close();
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    await pass(25);
+    await drained;
+  });
+
+  it("has nothing left to do after close()", async () => {
+    const { server } = await joined(3);
+    await server.close();
+    await server.drain();
+    expect(server.peers.size).toBe(0);
+  });
+});

@@ -1,0 +1,442 @@
+/** Sessions as a server keeps them, over real WebSockets. What their frames must be is tested in `test/link/session`. */
+import { createHash } from "node:crypto";
+import { describe, expect, it } from "vitest";
+import { connect, serve, type AnyPeer } from "../../src/node.js";
+import { upgrade } from "../support/network.js";
+import { gate, rejection } from "../support/turns.js";
+import { ByHand, nextPeer, serving, suspended, told, type Serving } from "./by-hand.js";
+import { stringsIn } from "./reachable.js";
+
+const REFUSED = { resumed: { refused: "unknown-session" } };
+const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
+
+/** Resolves when the server knows that the client has its token: the answer to the first call comes behind that, the second goes behind the ack. */
+async function settled(client: AnyPeer): Promise<void> {
+  for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
+}
+
+/** A notification as it comes in a pack. */
+function pack(method: string, params: object): object[] {
+  return [{ jsonrpc: "2.0", method, params }];
+}
+
+/** Lets in whoever has a cookie, and calls them what stands before the dot: `ada.1` and `ada.2` are both ada. */
+function named(): Promise<Serving<string>> {
+  return serving<string>({
+    authenticate: ({ headers }) => headers.cookie,
+    principal: (cookie) => cookie.split(".")[0]!,
+  });
+}
+
+describe("a client that comes back", () => {
+  it("finds its peer, with its data, its topics and its place among the peers, and is no newcomer", async () => {
+    const { server, url, cut } = await serving<{ user: string }>({
+      authenticate: ({ headers }) => ({ user: String(headers.cookie) }),
+      methods: { who: (_params, { peer }) => (peer.data as { user: string }).user },
+    });
+    let newcomers = 0;
+    server.on("peer", () => newcomers++);
+    const coming = nextPeer(server);
+    await using client = await connect(url, { headers: { cookie: "ada" } });
+    await settled(client);
+    const peer = await coming;
+    const data = peer.data;
+    server.topic("room").add(peer);
+    const [back, resumed] = [told(client, "resume"), told(peer, "resume")];
+    let lost = 0;
+    client.on("lost", () => lost++);
+    cut();
+    await Promise.all([back, resumed]);
+    expect([...server.peers]).toEqual([peer]);
+    expect([...server.topic("room")]).toEqual([peer]);
+    expect(peer.data).toBe(data);
+    expect(await client.request("who")).toBe("ada");
+    expect({ newcomers, lost, state: peer.state }).toEqual({ newcomers: 1, lost: 0, state: "open" });
+    expect(server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1, suspended: 0 });
+  });
+
+  it("is answered what it asked before, by the handler that ran all along", async () => {
+    const open = gate<string>();
+    const begun = gate();
+    let runs = 0;
+    const { url, cut } = await serving({ methods: { slow: () => (runs++, begun.resolve(), open.promise) } });
+    await using client = await connect(url);
+    await settled(client);
+    const call = client.request("slow");
+    await begun.promise;
+    const back = told(client, "resume");
+    cut();
+    await back;
+    open.resolve("done");
+    expect(await call).toBe("done");
+    expect(runs).toBe(1);
+  });
+
+  it("gets what its topics and everybody were told meanwhile, in order", async () => {
+    const world = await serving();
+    const { server, url } = world;
+    const { peer, token } = await suspended(world);
+    server.topic("room").add(peer);
+    server.topic("room").notify("said", { n: 1 });
+    server.peers.notify("said", { n: 2 });
+    expect(peer.notify("said", { n: 3 })).toBe(true);
+    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
+    expect(answer).toEqual(RESUMED);
+    const said: { params: unknown }[] = [];
+    while (said.length < 3) said.push(...(await byHand.next()));
+    expect(said.map(({ params }) => params)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
+  });
+
+  it("takes the place of its old socket, which is closed, though the server thinks that alive", async () => {
+    const { server, url } = await serving();
+    const coming = nextPeer(server);
+    const { byHand: old, token } = await ByHand.begin(url);
+    const peer = await coming;
+    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
+    expect(answer).toEqual(RESUMED);
+    expect(await old.closed).toMatchObject({ code: 4000 });
+    peer.notify("here", {});
+    expect(await byHand.next()).toEqual(pack("here", {}));
+    expect([...server.peers]).toEqual([peer]);
+  });
+
+  it("begins anew on the same socket when its session is gone, as a new peer", async () => {
+    const { server, url } = await serving();
+    const coming = nextPeer(server);
+    const { byHand, told: answer } = await ByHand.resume(url, "never-given", 1);
+    expect(answer).toEqual(REFUSED);
+    expect(server.peers.size).toBe(0);
+    await byHand.hello();
+    const peer = await coming;
+    peer.notify("welcome", {});
+    expect(await byHand.next()).toEqual(pack("welcome", {}));
+  });
+});
+
+describe("a socket whose client says that it returns", () => {
+  it("makes no peer, and is closed when it says nothing for handshakeTimeoutMs", async () => {
+    const { server, url } = await serving({ limits: { handshakeTimeoutMs: 100 } });
+    const mute = await ByHand.open(url, { returns: true });
+    expect(await mute.closed).toEqual({ code: 4000, reason: "neither `resume` nor a hello came in time" });
+    expect(server.stats()).toMatchObject({ opened: 0, peers: 0 });
+  });
+
+  it("counts as a connection meanwhile", async () => {
+    const { url } = await serving({ limits: { maxConnections: 1 } });
+    await ByHand.open(url, { returns: true });
+    expect((await upgrade(url)).status).toBe(503);
+  });
+});
+
+describe("the principal", () => {
+  it("resumes its own session, whatever else is said about it", async () => {
+    const world = await named();
+    const { peer, token } = await suspended(world, { cookie: "ada.1" });
+    expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.2" })).told).toEqual(RESUMED);
+    // What it was let in with stays.
+    expect(peer.data).toBe("ada.1");
+  });
+
+  it("resumes nobody else's, though it has the token, and leaves that session alone", async () => {
+    const world = await named();
+    const { peer, token } = await suspended(world, { cookie: "ada.1" });
+    const { byHand, told: answer } = await ByHand.resume(world.url, token, 5, { cookie: "eve.1" });
+    expect(answer).toEqual(REFUSED);
+    expect(peer.state).toBe("suspended");
+    // Nor has its attempt counted.
+    expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.1" })).told).toEqual(RESUMED);
+    // Eve may begin a session of her own.
+    await byHand.hello();
+    expect(world.server.peers.size).toBe(2);
+  });
+
+  it.each<[string, () => string, unknown]>([
+    [
+      "throws",
+      () => {
+        throw new Error("no name");
+      },
+      new Error("no name"),
+    ],
+    [
+      "is a number",
+      () => 7 as never,
+      new TypeError("Expected `principal` to be a function to a string, got `7` (number)"),
+    ],
+    ["is missing", () => undefined as never, expect.any(TypeError)],
+    ["is a promise", () => Promise.resolve("ada") as never, expect.any(TypeError)],
+  ])("refuses with 401, and tells why as an error, when it %s", async (_what, principal, error) => {
+    const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
+    const errors: unknown[] = [];
+    server.on("error", (one) => errors.push(one));
+    expect((await upgrade(url)).status).toBe(401);
+    expect(errors).toEqual([error]);
+    expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 1 } });
+  });
+
+  it("is asked for a POST, too: who has no name is not let in", async () => {
+    const { url } = await serving<string>({ authenticate: () => "ada", principal: () => 7 as never });
+    const headers = { "Content-Type": "application/json" };
+    const body = '{"jsonrpc":"2.0","id":1,"method":"x"}';
+    const response = await fetch(url.replace("ws:", "http:"), { method: "POST", headers, body });
+    expect(response.status).toBe(401);
+  });
+
+  it("needs somebody to name", async () => {
+    await expect(serve({ port: 0, principal: () => "ada" })).rejects.toThrow(
+      new TypeError("`principal` names who `authenticate` lets in, and goes with it only"),
+    );
+    await expect(serve({ port: 0, authenticate: () => "ada", principal: "ada" } as never)).rejects.toThrow(
+      "Expected `principal` to be a function",
+    );
+  });
+});
+
+describe("authenticate", () => {
+  it("is asked anew each time, and a client it no longer lets in has ended", async () => {
+    let asked = 0;
+    let isBanned = false;
+    const { server, url, cut } = await serving<object>({ authenticate: () => (asked++, isBanned ? null : {}) });
+    const coming = nextPeer(server);
+    await using client = await connect(url);
+    await settled(client);
+    const peer = await coming;
+    const back = told(client, "resume");
+    cut();
+    await back;
+    expect(asked).toBe(2);
+    isBanned = true;
+    const call = rejection(client.request("never"));
+    cut();
+    expect(await client.closed).toMatchObject({ code: 4401 });
+    expect(await call).toMatchObject({ outcome: expect.stringMatching(/^(not-sent|unknown)$/) as string });
+    expect(asked).toBe(3);
+    // Its session waits, untouched, for somebody who is let in.
+    expect(peer.state).toBe("suspended");
+    expect(server.stats()).toMatchObject({ peers: 1, suspended: 1, refused: { 401: 1 } });
+  });
+});
+
+describe("a token", () => {
+  it("resumes once: when the next one is confirmed, whoever shows it is told of no session", async () => {
+    const world = await serving();
+    const { peer, token } = await suspended(world);
+    const { byHand, told: answer } = await ByHand.resume(world.url, token, 1);
+    byHand.say({ ack: 0 });
+    byHand.say({ ping: 1 });
+    await byHand.next();
+    expect((await ByHand.resume(world.url, token, 9)).told).toEqual(REFUSED);
+    expect(peer.state).toBe("open");
+    // The thief has closed nothing: the session's own socket still speaks.
+    byHand.say({ ping: 2 });
+    expect(await byHand.next()).toEqual({ pong: 2 });
+    byHand.cut();
+    const { token: next } = (answer as { resumed: { token: string } }).resumed;
+    expect((await ByHand.resume(world.url, next, 2)).told).toEqual(RESUMED);
+  });
+
+  it("shown with an attempt that has been closes that socket and nothing else", async () => {
+    const world = await serving();
+    const { peer, token } = await suspended(world);
+    const { byHand } = await ByHand.resume(world.url, token, 2);
+    for (const attempt of [1, 2]) {
+      const late = await ByHand.open(world.url, { returns: true });
+      late.say({ resume: { token, received: 0, attempt } });
+      expect(await late.closed).toMatchObject({ code: 4000 });
+    }
+    expect(peer.state).toBe("open");
+    byHand.say({ ping: 1 });
+    expect(await byHand.next()).toEqual({ pong: 1 });
+  });
+
+  it("of a session that is over resumes nothing", async () => {
+    const world = await serving();
+    const { peer, token } = await suspended(world);
+    await peer.close();
+    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
+  });
+
+  it("is kept as a hash and nothing else", async () => {
+    const world = await serving();
+    const { token } = await suspended(world);
+    const { told: answer } = await ByHand.resume(world.url, token, 1);
+    const { token: next } = (answer as { resumed: { token: string } }).resumed;
+    const all = stringsIn(world.server);
+    for (const secret of [token, next]) {
+      const hash = createHash("sha256").update(secret).digest("base64");
+      // That the hash is found shows that the token would be.
+      expect(all.filter((text) => text.includes(hash)).length).toBeGreaterThan(0);
+      expect(all.filter((text) => text.includes(secret))).toEqual([]);
+    }
+  });
+});
+
+describe("session", () => {
+  it("says how long a peer waits for its client; then it has ended, and the client begins anew", async () => {
+    const world = await serving({ session: { ttlMs: 50 } });
+    const coming = nextPeer(world.server);
+    const { byHand, token } = await ByHand.begin(world.url);
+    const peer = await coming;
+    const call = rejection(peer.request("never"));
+    byHand.cut();
+    expect(await peer.closed).toEqual({ code: 1006, reason: "the session was not resumed within 50 ms" });
+    expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+    expect(world.server.stats()).toMatchObject({ peers: 0, suspended: 0, suspendedBytes: 0, closed: { 1006: 1 } });
+    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
+  });
+
+  it("is told to the client, 60 s unless it is said otherwise", async () => {
+    for (const [session, ttlMs] of [
+      [undefined, 60_000],
+      [{}, 60_000],
+      [{ ttlMs: 1_234 }, 1_234],
+    ] as const) {
+      const { url } = await serving({ session });
+      const byHand = await ByHand.open(url);
+      expect(await byHand.next()).toEqual({ hello: { session: true } });
+      byHand.say({ hello: { session: true, limits: { maxMessageBytes: 1, logFrames: 1, logLength: 1 } } });
+      expect(await byHand.next()).toMatchObject({ session: { ttlMs } });
+    }
+  });
+
+  it("is none where it is false: a peer ends with its socket", async () => {
+    const { server, url } = await serving({ session: false });
+    const coming = nextPeer(server);
+    const byHand = await ByHand.open(url);
+    expect(await byHand.next()).toEqual({ hello: {} });
+    byHand.say({ hello: { session: true, limits: { maxMessageBytes: 1, logFrames: 1, logLength: 1 } } });
+    byHand.say({ ping: 1 });
+    expect(await byHand.next()).toEqual({ pong: 1 });
+    byHand.cut();
+    expect((await (await coming).closed).code).toBe(1006);
+    expect(server.stats().suspended).toBe(0);
+  });
+
+  it("is not found by who says that it returns where there is none: it is a newcomer", async () => {
+    const { server, url } = await serving({ session: false });
+    const coming = nextPeer(server);
+    const byHand = await ByHand.open(url, { returns: true });
+    expect(await byHand.next()).toEqual({ hello: {} });
+    expect((await coming).state).toBe("open");
+  });
+
+  it("may be nothing else, with any link", async () => {
+    const times = [0, -1, 1.5, "5", Infinity, null].map((ttlMs) => ({ ttlMs }));
+    for (const session of [true, null, 5, "60000", [], { ttl: 5 }, ...times]) {
+      for (const link of ["packed", "plain"] as const) {
+        const outcome = await rejection(serve({ port: 0, link, session: session as never }));
+        expect([session, outcome]).toEqual([session, expect.any(TypeError)]);
+        expect(outcome.message).toContain("session");
+      }
+    }
+  });
+});
+
+describe("suspended sessions", () => {
+  it("of one principal are as many as maxSuspendedPerPrincipal; beyond that its oldest ends", async () => {
+    const world = await serving<string>({
+      authenticate: ({ headers }) => headers.cookie,
+      principal: (cookie) => cookie,
+      limits: { maxSuspendedPerPrincipal: 2 },
+    });
+    const other = await suspended(world, { cookie: "eve" });
+    const first = await suspended(world, { cookie: "ada" });
+    const second = await suspended(world, { cookie: "ada" });
+    const third = await suspended(world, { cookie: "ada" });
+    expect((await first.peer.closed).code).toBe(1013);
+    expect([other, second, third].map(({ peer }) => peer.state)).toEqual(["suspended", "suspended", "suspended"]);
+    expect(world.server.stats()).toMatchObject({ suspended: 3, closed: { 1013: 1 } });
+  });
+
+  it("hold maxSuspendedBytes together; beyond that the one that holds most ends", async () => {
+    const world = await serving({ limits: { maxSuspendedBytes: 10_000 } });
+    const small = await suspended(world);
+    const large = await suspended(world);
+    small.peer.notify("n", ["x".repeat(3_000)]);
+    large.peer.notify("n", ["x".repeat(6_000)]);
+    expect(world.server.stats().suspendedBytes).toBeGreaterThan(9_000);
+    small.peer.notify("n", ["x".repeat(2_000)]);
+    expect((await large.peer.closed).code).toBe(1013);
+    expect(small.peer.state).toBe("suspended");
+    const { suspended: left, suspendedBytes } = world.server.stats();
+    expect(left).toBe(1);
+    expect(suspendedBytes).toBeGreaterThan(5_000);
+    expect(suspendedBytes).toBeLessThan(10_000);
+  });
+
+  it("hold no more than half of maxUnsentBytes each: what is too much ends one, which tells the truth", async () => {
+    const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
+    const { server, url } = world;
+    const { peer, token } = await suspended(world);
+    server.topic("room").add(peer);
+    const call = rejection(peer.request("never"));
+    const line = "x".repeat(1_000);
+    let sent = 0;
+    while (server.topic("room").size > 0 && sent < 100) {
+      sent++;
+      server.topic("room").notify("said", { line });
+      await Promise.resolve();
+    }
+    // What was kept was bounded.
+    expect(sent).toBeGreaterThan(10);
+    expect(sent).toBeLessThan(25);
+    expect((await peer.closed).code).toBe(1013);
+    expect(await call).toMatchObject({ outcome: "not-sent" });
+    expect((await ByHand.resume(url, token, 1)).told).toEqual(REFUSED);
+  });
+
+  it("count as connections: a newcomer is refused, and who returns gets in", async () => {
+    const world = await serving({ limits: { maxConnections: 2 }, session: { ttlMs: 60_000 } });
+    const { server, url } = world;
+    const one = await suspended(world);
+    const two = await suspended(world);
+    expect((await upgrade(url)).status).toBe(503);
+    const newcomer = await ByHand.open(url);
+    expect(await newcomer.next()).toMatchObject({ bye: { code: 4503 } });
+    expect((await ByHand.resume(url, one.token, 1)).told).toEqual(RESUMED);
+    expect((await upgrade(url)).status).toBe(503);
+    expect(server.stats()).toMatchObject({ peers: 2, suspended: 1, refused: { 503: 3 } });
+    // The place of one that is over is free.
+    await two.peer.close();
+    expect((await upgrade(url)).status).toBe(101);
+  });
+});
+
+describe("server.close()", () => {
+  it("ends suspended peers and whoever has not said whose session it is, at once", async () => {
+    const aborted = gate<unknown>();
+    const begun = gate();
+    const world = await serving({
+      methods: {
+        slow: (_params, { signal }) =>
+          new Promise<void>((resolve) => {
+            signal.addEventListener("abort", () => (aborted.resolve(signal.reason), resolve()));
+            begun.resolve();
+          }),
+      },
+    });
+    const { server, url } = world;
+    const coming = nextPeer(server);
+    const { byHand, token } = await ByHand.begin(url);
+    const peer = await coming;
+    byHand.say([{ jsonrpc: "2.0", id: 1, method: "slow" }]);
+    await begun.promise;
+    const gone = told(peer, "suspend");
+    byHand.cut();
+    await gone;
+    const call = rejection(peer.request("never"));
+    const undecided = await ByHand.open(url, { returns: true });
+    const before = performance.now();
+    await server.close();
+    // A socket that does not answer is cut after 5 s, a session lasts for 60.
+    expect(performance.now() - before).toBeLessThan(4_000);
+    expect(await peer.closed).toEqual({ code: 1001, reason: "the server is closing" });
+    expect(await call).toMatchObject({ outcome: "not-sent" });
+    expect(await undecided.closed).toEqual({ code: 1001, reason: "the server is closing" });
+    await aborted.promise;
+    expect(server.stats()).toMatchObject({ peers: 0, suspended: 0, suspendedBytes: 0, running: 0, pending: 0 });
+    expect(
+      stringsIn(server).filter((text) => text.includes(createHash("sha256").update(token).digest("base64"))),
+    ).toEqual([]);
+  });
+});

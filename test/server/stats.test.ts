@@ -1,0 +1,254 @@
+import { once } from "node:events";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { connect, Peer, serve, type ServerStats } from "../../src/node.js";
+import { stranger, upgrade } from "../support/network.js";
+import { gate, rejection, turn } from "../support/turns.js";
+import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
+
+const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
+
+/** Every count of `stats` by name, those by status and code included, and no gauge. */
+function countsOf(stats: ServerStats): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const [name, value] of Object.entries(stats) as [string, number | Record<number, number>][]) {
+    if (typeof value === "object") for (const [key, each] of Object.entries(value)) counts.set(`${name} ${key}`, each);
+    else if (!GAUGES.includes(name)) counts.set(name, value);
+  }
+  return counts;
+}
+
+function post(url: string, body: string, type = "application/json"): Promise<Response> {
+  return fetch(url.replace("ws:", "http:"), { method: "POST", headers: { "Content-Type": type }, body });
+}
+
+const EMPTY: ServerStats = {
+  peers: 0,
+  suspended: 0,
+  suspendedBytes: 0,
+  topics: 0,
+  requestsSent: 0,
+  notificationsSent: 0,
+  requestsReceived: 0,
+  notificationsReceived: 0,
+  refusedBusy: 0,
+  refusedRate: 0,
+  malformed: 0,
+  unmatched: 0,
+  dropped: 0,
+  pending: 0,
+  running: 0,
+  streams: 0,
+  unsentBytes: 0,
+  bytesReceived: 0,
+  bytesSent: 0,
+  opened: 0,
+  resumed: 0,
+  refused: {},
+  closed: {},
+};
+
+describe("server.stats()", () => {
+  it("is all zeros at first", async () => {
+    await using server = await serve({ port: 0 });
+    expect(server.stats()).toEqual(EMPTY);
+  });
+
+  it("sums the peers that are open, those that have ended, and POSTs", async () => {
+    const { server, url } = await serving({
+      methods: { one: () => 1, ask: (_p, { peer }) => peer.request("confirm") },
+    });
+    const methods = { confirm: () => true };
+    const first = await connect(url, { methods });
+    const second = await connect(url, { methods });
+    for (const client of [first, second]) {
+      await client.request("one");
+      await client.request("ask");
+      client.notify("one");
+    }
+    await first.close();
+    await post(url, '[{"jsonrpc":"2.0","id":1,"method":"one"},{"jsonrpc":"2.0","method":"one"}, 5]');
+    await second.request("one");
+    await vi.waitFor(() => expect(server.stats().peers).toBe(1));
+    expect(server.stats()).toMatchObject({
+      peers: 1,
+      opened: 3,
+      requestsReceived: 6,
+      notificationsReceived: 3,
+      requestsSent: 2,
+      malformed: 1,
+      closed: { 1000: 2 },
+    });
+    await second.close();
+    await vi.waitFor(() => expect(server.stats().peers).toBe(0));
+    expect(server.stats()).toMatchObject({ opened: 3, requestsReceived: 6, requestsSent: 2, closed: { 1000: 3 } });
+  });
+
+  it("says how full it is", async () => {
+    const open = gate();
+    const { server, url } = await serving({
+      methods: {
+        slow: () => open.promise,
+        async *tail() {
+          yield 1;
+          await open.promise;
+        },
+      },
+    });
+    const coming = nextPeer(server);
+    await using client = await connect(url, { methods: { never: () => new Promise(() => {}) } });
+    const peer = await coming;
+    server.topic("a").add(peer);
+    server.topic("b").add(peer);
+    const slow = client.request("slow");
+    const stream = client.stream("tail")[Symbol.asyncIterator]();
+    await stream.next();
+    const never = rejection(peer.request("never"));
+    expect(server.stats()).toMatchObject({ peers: 1, topics: 2, running: 1, streams: 1, pending: 1 });
+    open.resolve();
+    await slow;
+    await stream.next();
+    server.topic("a").delete(peer);
+    expect(server.stats()).toMatchObject({ topics: 1, running: 0, streams: 0, pending: 1 });
+    await client.close();
+    await never;
+    await vi.waitFor(() => expect(server.stats()).toMatchObject({ peers: 0, topics: 0, pending: 0 }));
+  });
+
+  it("counts refusals by status, whatever was asked", async () => {
+    const world = await serving<object>({
+      path: "/rpc",
+      limits: { maxConnections: 1, maxMessageBytes: 1_000 },
+      authenticate: ({ headers }) => (headers.cookie === undefined ? null : {}),
+    });
+    const url = `${world.url}/rpc`;
+    await upgrade(`${world.url}/elsewhere`);
+    await upgrade(url);
+    await upgrade(url);
+    await upgrade(url, { Origin: "https://example.org" });
+    await post(url, "{}", "text/plain");
+    await fetch(url.replace("ws:", "http:"), { method: "PUT", body: "{}" });
+    await post(url, `"${"x".repeat(1_000)}"`);
+    await using client = await connect(url, { headers: { cookie: "1" } });
+    await upgrade(url);
+    expect(client.state).toBe("open");
+    expect(world.server.stats().refused).toEqual({ 404: 1, 401: 2, 403: 1, 415: 1, 405: 1, 413: 1, 503: 1 });
+  });
+
+  it("counts ends by close code, and what goes on over another socket as resumed and not as opened", async () => {
+    const world = await serving({ limits: { maxMalformedPerMinute: 1 } });
+    const { server, url } = world;
+    const { peer, token } = await suspended(world);
+    expect(server.stats()).toMatchObject({ peers: 1, suspended: 1, opened: 1, resumed: 0, closed: {} });
+    peer.notify("n", { text: "x".repeat(1_000) });
+    expect(server.stats().suspendedBytes).toBeGreaterThan(1_000);
+    const { byHand } = await ByHand.resume(url, token, 1);
+    expect(server.stats()).toMatchObject({ peers: 1, suspended: 0, suspendedBytes: 0, opened: 1, resumed: 1 });
+    byHand.say([1, 2]);
+    await peer.closed;
+    using plain = await stranger(url);
+    plain.webSocket.close(4_321);
+    await plain.closed;
+    using cut = await stranger(url);
+    cut.webSocket.terminate();
+    await vi.waitFor(() => expect(server.stats().peers).toBe(0));
+    expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
+  });
+
+  it("counts the bytes of every socket, those of one that was followed by another included", async () => {
+    const world = await serving({ methods: { length: ([text]: [string]) => text.length } });
+    const { server, url, cut } = world;
+    await using client = await connect(url);
+    const text = "x".repeat(10_000);
+    await client.request("length", [text]);
+    await client.request("length", [text]);
+    const before = server.stats();
+    expect(before.bytesReceived).toBeGreaterThan(20_000);
+    expect(before.bytesReceived).toBeLessThan(22_000);
+    expect(before.bytesSent).toBeLessThan(2_000);
+    const back = told(client, "resume");
+    cut();
+    await back;
+    await client.request("length", [text]);
+    const { bytesReceived, bytesSent } = server.stats();
+    expect(bytesReceived).toBeGreaterThan(before.bytesReceived + 10_000);
+    expect(bytesSent).toBeGreaterThan(before.bytesSent);
+    await client.close();
+    await vi.waitFor(() => expect(server.stats().peers).toBe(0));
+    expect(server.stats().bytesReceived).toBeGreaterThanOrEqual(bytesReceived);
+  });
+
+  it("never goes backwards, whatever happens", async () => {
+    const world = await serving({
+      methods: { one: () => 1, slow: ([ms]: [number]) => new Promise((resolve) => setTimeout(resolve, ms)) },
+      limits: { maxUnsentBytes: 2 ** 20, maxInFlight: 2, maxMalformedPerMinute: 3 },
+    });
+    const { server, url, cut } = world;
+    let last = countsOf(server.stats());
+    const over = new AbortController();
+    onTestFinished(() => over.abort());
+    const looks: string[] = [];
+    const look = (): void => {
+      const now = countsOf(server.stats());
+      for (const [name, count] of last)
+        if (!((now.get(name) ?? -1) >= count)) looks.push(`${name} ${count} -> ${now.get(name)}`);
+      last = now;
+    };
+    const watching = (async () => {
+      for (; !over.signal.aborted; look()) await turn();
+    })();
+    const client = await connect(url);
+    await client.request("one");
+    await client.request("one");
+    // A reader that stops, with much of what it was sent still here when its connection is cut.
+    const coming = nextPeer(server);
+    using deaf = await stranger(url);
+    deaf.webSocket.pause();
+    const slow = await coming;
+    while (slow.stats().unsentBytes < 2 ** 19) {
+      slow.notify("n", ["x".repeat(2 ** 16)]);
+      await turn();
+    }
+    look();
+    const back = told(client, "resume");
+    cut();
+    await Promise.all([back, slow.closed]);
+    look();
+    for (let i = 0; i < 5; i++) void client.request("slow", [1]).catch(() => {});
+    await post(url, '{"jsonrpc":"2.0","id":1,"method":"one"}');
+    using noise = await stranger(url);
+    for (let i = 0; i < 5; i++) noise.webSocket.send("nonsense");
+    await once(noise.webSocket, "close");
+    await upgrade(url, { Origin: "https://example.org" });
+    await client.request("one").catch(() => {});
+    await client.close();
+    await vi.waitFor(() => expect(server.stats().peers).toBe(0));
+    await turn();
+    over.abort();
+    await watching;
+    expect(looks).toEqual([]);
+    expect(server.stats()).toMatchObject({ opened: 4, resumed: 1, refused: { 403: 1 } });
+  });
+
+  it("costs nothing while messages flow: peers are looked at when somebody asks, and once each", async () => {
+    const { server, url } = await serving({ methods: { one: () => 1 } });
+    await using client = await connect(url);
+    await using other = await connect(url);
+    await other.request("one");
+    const asked = vi.spyOn(Peer.prototype, "stats");
+    onTestFinished(() => asked.mockRestore());
+    for (let i = 0; i < 50; i++) await client.request("one");
+    expect(asked).not.toHaveBeenCalled();
+    expect(server.stats().requestsReceived).toBe(51);
+    expect(asked).toHaveBeenCalledTimes(2);
+  });
+
+  it("is a picture: what it answered does not change afterwards", async () => {
+    const { server, url } = await serving();
+    const stats = server.stats();
+    await upgrade(url, { Origin: "https://example.org" });
+    using client = await stranger(url);
+    client.webSocket.close();
+    await vi.waitFor(() => expect(server.stats().closed).not.toEqual({}));
+    expect(stats).toEqual(EMPTY);
+  });
+});
