@@ -16,22 +16,24 @@ export async function startWire(url: string): Promise<Wire> {
   const ends = new Set<Socket>();
   let isCut = false;
   const server = createServer((near) => {
-    if (isCut) return void near.resetAndDestroy();
-    const far = connect(Number(new URL(url).port), "127.0.0.1");
-    for (const [end, other] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      ends.add(end);
-      end.pipe(other);
-      // One that is reset resets the other by this.
-      end.on("error", () => {});
-      end.on("close", () => {
-        ends.delete(end);
-        other.destroy();
-      });
+    if (isCut) {
+      near.resetAndDestroy();
+      return;
     }
+    const far = connect(Number(new URL(url).port), "127.0.0.1");
+    carry(near, far);
+    carry(far, near);
   });
+  const carry = (from: Socket, to: Socket): void => {
+    ends.add(from);
+    from.pipe(to);
+    // The close that follows is what counts.
+    from.on("error", () => {});
+    from.on("close", () => {
+      ends.delete(from);
+      to.destroy();
+    });
+  };
   const open = await listening(server);
   return {
     url: `http://localhost:${(server.address() as AddressInfo).port}`,
