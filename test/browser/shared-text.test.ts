@@ -107,8 +107,10 @@ describe("the editor's text", () => {
   it("begins anew with a server that does, and is not there twice", async () => {
     const first = await startDemo();
     const { page } = await visitEditor(browser, first.url, "Ada");
+    const bo = await visitEditor(browser, first.url, "Bo");
     await goTo(page, "display: grid");
     await page.keyboard.type(" /* of the first life */");
+    await line(bo.page, "of the first life").waitFor();
     await first.kill("SIGTERM");
     await page.getByText("Reconnecting", { exact: true }).waitFor();
     expect(await textOf(page)).toContain("of the first life");
@@ -116,11 +118,13 @@ describe("the editor's text", () => {
     await page.keyboard.type(" /* of no life */");
     await using second = await startDemo({ PORT: new URL(first.url).port });
     expect(second.url).toBe(first.url);
-    await expect.poll(() => textOf(page), { timeout: 15_000 }).not.toContain("life */");
-    await ready(page, "css");
-    await expect.poll(() => squiggles(page)).toEqual(["colr"]);
-    const bo = await visitEditor(browser, second.url, "Bo");
-    expect(await textOf(page)).toBe(await textOf(bo.page));
+    for (const each of [page, bo.page]) {
+      await expect.poll(() => textOf(each), { timeout: 15_000 }).not.toContain("life */");
+      await ready(each, "css");
+      await expect.poll(() => squiggles(each)).toEqual(["colr"]);
+      expect(await each.locator("#notice").textContent()).toContain("Here is what it has now");
+    }
+    expect(await same(page, bo.page)).toBe(true);
     await goTo(page, "display: grid");
     await page.keyboard.type(" /* of the second */");
     await line(bo.page, "display: grid; /* of the second */").waitFor();
