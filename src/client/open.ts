@@ -104,13 +104,22 @@ export class Dial implements Expiring {
   /** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
   async #admit(opened: Opened, isKnown: boolean): Promise<Admitted> {
     if (opened.protocol !== PROTOCOL) return { ...opened, hello: undefined };
-    const frame = await (isKnown ? opened.firstFrame : this.#soon(opened.firstFrame));
+    const frame = await (isKnown ? this.#first(opened.firstFrame) : this.#soon(opened.firstFrame));
     const bye = frame === undefined ? undefined : readBye(frame);
     if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
     const cause = new Error(`the server said ${frame}`);
     // 4401 is HTTP's 401, told to a browser that cannot see it.
     const status = bye.code > 4000 ? bye.code - 4000 : undefined;
     throw new ConnectError(publicUrl(this.url), bye.reason, { status, cause });
+  }
+
+  /** The frame, of a server that is known to speak first. */
+  async #first(frame: Promise<string>): Promise<string> {
+    try {
+      return await frame;
+    } catch (cause) {
+      throw new ConnectError(publicUrl(this.url), "it was lost before the server said anything", { cause });
+    }
   }
 
   /** The frame, unless it does not come soon, or at all. */

@@ -1,7 +1,11 @@
 /** A client of a server with sessions: what it goes on with when its socket is cut, and what it is told when its server begins anew. */
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
 import { expect, it } from "vitest";
+import { WebSocketServer } from "ws";
 import { ConnectionLostError, type AnyPeer } from "../../src/index.js";
 import { serve, type Server } from "../../src/node.js";
+import { bareHttp } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 import { confirmed, describeClients, event, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
@@ -70,6 +74,26 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     expect(told).toEqual(["suspend", "resume"]);
     expect(world.peers).toHaveLength(1);
     expect(world.relay.accepted).toBe(2);
+  });
+
+  it("tries again when the next one is lost between its 101 and its first frame", async () => {
+    await using http = await bareHttp();
+    await using server = await serve<any, any>({ server: http.server, methods: { echo: (params: unknown) => params } });
+    await using relay = await Relay.to(http.url);
+    await using peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    // It agrees to the first subprotocol that is offered, and says nothing.
+    const mute = new WebSocketServer({ noServer: true });
+    http.server.prependOnceListener("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      mute.handleUpgrade(request, socket, head, () => socket.destroy());
+    });
+    const back = event(peer, "resume");
+    relay.cut();
+    await back;
+    expect(await peer.request("echo", [1])).toEqual([1]);
+    expect(told).toEqual(["suspend", "resume"]);
+    expect(relay.accepted).toBe(3);
+    expect(server.peers.size).toBe(1);
   });
 
   it("loses no call and no notification of either side, has none twice, and keeps their order", async () => {
