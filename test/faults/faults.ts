@@ -1,0 +1,478 @@
+/** What can happen to a connection, from a cut at some byte to a thief with a token. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Line, Side } from "./proxy.js";
+import { intrude, replay, type Intrusion } from "./thief.js";
+import { closeFrame, textFrame } from "./units.js";
+import { CLIENT_NAME } from "./traffic.js";
+import type { World } from "./world.js";
+import type { WireSession } from "./wiretap.js";
+import { excuse, type End } from "./oracle.js";
+
+interface Fault {
+  /** Whether only a heartbeat finds it. */
+  readonly needsHeartbeat?: boolean;
+  /** Resolves when it has happened. */
+  happen(world: World): Promise<unknown>;
+}
+
+/** How often each is drawn. The last ones end the session, and with it what was under way. */
+export const FAULT_WEIGHTS = {
+  cut: 12,
+  reset: 8,
+  end: 4,
+  cutInHandshake: 6,
+  freeze: 4,
+  freezeAndCut: 4,
+  lag: 3,
+  takeOver: 6,
+  serverLearnsFirst: 3,
+  silence: 4,
+  loseAnswer: 4,
+  loseAck: 4,
+  lateResume: 4,
+  refuse: 3,
+  closeInPassing: 4,
+  playAgain: 2,
+  stealFromLive: 2,
+  stealWhileAway: 2,
+  stealAsAnother: 2,
+  stealWithOld: 2,
+  stealForGood: 0.4,
+  closeForGood: 0.5,
+  poison: 0.5,
+  sendAway: 0.4,
+  loseFirstAck: 0.5,
+  restart: 0.4,
+  crash: 0.4,
+};
+
+export type FaultKind = keyof typeof FAULT_WEIGHTS;
+
+const PASSING = [undefined, 1000, 1001, 1011, 1012, 3000, 4000, 4999];
+const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013];
+const HOSTILE = ["[1,", '"text"', "1", '{"ack":-1}', '{"ack":9007199254740991}'];
+
+/** All of them. */
+export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
+  cut: { happen: async (world) => (await atByte(world)).cut() },
+  reset: { happen: async (world) => (await atByte(world)).reset() },
+  end: { happen: async (world) => (await atByte(world)).end() },
+  /** Once, or several times in a row. */
+  cutInHandshake: {
+    async happen(world) {
+      world.proxy.newest?.cut();
+      for (let left = 1 + world.random.below(3); left > 0; left--) {
+        const side = sideOf(world);
+        const bytes = world.random.below(side === "client" ? 300 : 700);
+        let isCut = false;
+        const cut = (line: Line): void => {
+          isCut = true;
+          line.cut();
+        };
+        onNextLine(world, (line) => {
+          line.to(side).stopAfter(bytes, () => cut(line));
+          // Too few may come for that.
+          setTimeout(cut, STILL_MS, line);
+        });
+        await world.until("the client comes again, and is cut", () => isCut);
+      }
+    },
+  },
+  /** One direction stands still for a while. */
+  freeze: {
+    async happen(world) {
+      const side = sideOf(world);
+      const line = await atByte(world, side);
+      await sleep(world.random.below(25));
+      line.to(side).thaw();
+    },
+  },
+  freezeAndCut: {
+    async happen(world) {
+      const line = await atByte(world);
+      await sleep(world.random.below(20));
+      line.reset();
+    },
+  },
+  lag: {
+    async happen(world) {
+      const flow = (await settled(world)).to(sideOf(world));
+      flow.lag(1 + world.random.below(3));
+      await sleep(20);
+      flow.lag(0);
+    },
+  },
+  /** The client comes back while the server thinks that it is there still, and what it said last comes after that. */
+  takeOver: {
+    async happen(world) {
+      const line = await settled(world);
+      const { current } = world;
+      line.toServer.freeze();
+      await sleep(world.random.below(10));
+      line.drop("client");
+      await unlessLost(world, current, "the client comes back", () => hasLeft(world, line));
+      line.toServer.thaw();
+      const isClosed = (): boolean => world.tap.of(line).isClosedByServer || !line.has("server");
+      await unlessLost(world, current, "the server closes the socket that was taken over", isClosed);
+      await sleep(1);
+      line.drop("server");
+    },
+  },
+  serverLearnsFirst: {
+    async happen(world) {
+      const line = await settled(world);
+      line.toClient.freeze();
+      await sleep(world.random.below(5));
+      line.drop("server");
+      await sleep(world.random.below(20));
+      line.drop("client");
+    },
+  },
+  /** Nothing is heard, and nobody says why; the client gives the socket up, and then hears what it held. */
+  silence: {
+    needsHeartbeat: true,
+    async happen(world) {
+      const line = await settled(world);
+      const { current } = world;
+      line.toServer.freeze();
+      line.toClient.freeze();
+      await unlessLost(world, current, "the client comes back", () => hasLeft(world, line));
+      line.toServer.thaw();
+      line.toClient.thaw();
+      await sleep(2);
+      line.cut();
+    },
+  },
+  /** The server let the client go on, and the client never learnt of it. */
+  loseAnswer: {
+    async happen(world) {
+      const line = await settled(world);
+      const { current } = world;
+      let isLost = false;
+      onNextLine(world, (next) => {
+        next.toClient.gate = ({ control }) => {
+          if (control === undefined || !("resumed" in control)) return;
+          isLost = true;
+          next.reset();
+        };
+      });
+      line.cut();
+      await unlessLost(world, current, "`resumed` is lost", () => isLost);
+    },
+  },
+  /** The client was let go on, and the server does not know that it knows. */
+  loseAck: {
+    async happen(world) {
+      const line = await settled(world);
+      const { current } = world;
+      let isLost = false;
+      onNextLine(world, (next) => {
+        next.toServer.gate = () => {
+          if (!world.tap.of(next).isResumed) return;
+          isLost = true;
+          next.cut();
+        };
+      });
+      line.cut();
+      await unlessLost(world, current, "the ack of `resumed` is lost", () => isLost);
+    },
+  },
+  /** A `resume` comes when the client has gone on by a later one already, and before its first ack. */
+  lateResume: {
+    async happen(world) {
+      const line = await settled(world);
+      const { current } = world;
+      let first: Line | undefined;
+      let second: Line | undefined;
+      onNextLine(world, (early) => {
+        early.toServer.gate = ({ control }) => {
+          if (control === undefined || !("resume" in control)) return;
+          first = hold(early);
+          onNextLine(world, (later) => {
+            later.toServer.gate = () => {
+              if (world.tap.of(later).isResumed) second = hold(later);
+            };
+          });
+          early.drop("client");
+        };
+      });
+      line.cut();
+      await unlessLost(world, current, "a later `resume` is answered", () => second !== undefined);
+      first?.toServer.thaw();
+      const isRefused = (): boolean => first === undefined || isTurnedAway(world, first);
+      await unlessLost(world, current, "the late `resume` is refused", isRefused);
+      second?.toServer.thaw();
+      first?.drop("server");
+    },
+  },
+  /** The server cannot be reached for some tries. */
+  refuse: {
+    async happen(world) {
+      world.proxy.refusals = 1 + world.random.below(3);
+      world.proxy.newest?.cut();
+      await world.until("the client has tried", () => world.proxy.refusals === 0);
+    },
+  },
+  /** Something between the two closes it, in a way after which coming back is worth it. */
+  closeInPassing: {
+    async happen(world) {
+      const side = sideOf(world);
+      (await settled(world)).forge(side, closeFrame(world.random.pick(PASSING), side === "server"));
+    },
+  },
+  /** What a client said when it came back, byte for byte. */
+  playAgain: {
+    async happen(world) {
+      const { resumed } = world.tap;
+      if (resumed.length === 0) return;
+      const answers = await replay(world.port, world.random.pick(resumed).said);
+      if (answers.some((answer) => isAccepted(answer))) world.oracle.fail("a `resume` was taken twice");
+    },
+  },
+  /** A second socket, with the token of a client that is there: the newer evicts the older, and is evicted in turn. */
+  stealFromLive: {
+    async happen(world) {
+      const line = await settled(world);
+      const { current } = world;
+      line.toServer.freeze();
+      const { session } = world.tap.of(line);
+      const intrusion = await intrude(world.port, CLIENT_NAME, stolen(session!));
+      expectAccepted(world, session!, intrusion);
+      let code: number | undefined;
+      void intrusion.closed.then((closed) => (code = closed));
+      line.toServer.thaw();
+      await unlessLost(world, current, "the client evicts the thief", () => code !== undefined && hasLeft(world, line));
+      if (code !== 4000 && !current.isOver) world.oracle.fail(`the thief was evicted with ${code}`);
+      intrusion.webSocket.terminate();
+    },
+  },
+  stealWhileAway: {
+    async happen(world) {
+      const { session, end } = await whileAway(world, async (away) => {
+        const intrusion = await intrude(world.port, CLIENT_NAME, stolen(away));
+        expectAccepted(world, away, intrusion);
+        await sleep(world.random.below(5));
+        intrusion.webSocket.terminate();
+      });
+      const goesOn = (): boolean => world.isFlowing && world.tap.newest === session;
+      await unlessLost(world, end, "the client goes on", goesOn);
+    },
+  },
+  /** Who the thief is decides, too; and whoever he is, it is none of the session's business. */
+  stealAsAnother: {
+    async happen(world) {
+      const { session } = world.tap.of(await settled(world));
+      const intrusion = await intrude(world.port, "bob", stolen(session!));
+      if (intrusion.token !== undefined) world.oracle.fail("another principal was given the session");
+      intrusion.webSocket.terminate();
+    },
+  },
+  /** A token that was replaced: its successor was confirmed, or given anew. */
+  stealWithOld: {
+    async happen(world) {
+      const { session } = world.tap.of(await settled(world));
+      const { tokens, shown, received, attempt } = session!;
+      const old = tokens.slice(0, -1).filter((token) => token !== shown);
+      if (shown === undefined || old.length === 0) return;
+      const token = world.random.chance(0.5) ? old.at(-1)! : world.random.pick(old);
+      const intrusion = await intrude(world.port, CLIENT_NAME, { token, received, attempt: attempt + 1_000 });
+      if (intrusion.token !== undefined) world.oracle.fail("a token was accepted that had been replaced");
+      intrusion.webSocket.terminate();
+    },
+  },
+  /** A thief who acks is the one who knows the token: the client has to begin anew, and is told so. */
+  stealForGood: {
+    async happen(world) {
+      await settled(world);
+      await world.demandLoss("its token was stolen", () =>
+        whileAway(world, async (session) => {
+          const { token, webSocket } = await intrude(world.port, CLIENT_NAME, stolen(session));
+          if (token === undefined) return world.oracle.fail("the newest token was not accepted");
+          webSocket.send(JSON.stringify({ ack: session.received }));
+          await pong(webSocket);
+          webSocket.terminate();
+        }),
+      );
+    },
+  },
+  closeForGood: {
+    async happen(world) {
+      const side = sideOf(world);
+      const line = await settled(world);
+      const code = world.random.pick(FINAL);
+      await world.demandLoss(`closed with ${code}`, () => line.forge(side, closeFrame(code, side === "server")));
+    },
+  },
+  poison: {
+    async happen(world) {
+      const side = sideOf(world);
+      const line = await settled(world);
+      const text = world.random.pick(HOSTILE);
+      await world.demandLoss(`poisoned with ${text}`, () => line.slipIn(side, textFrame(text, side === "server")));
+    },
+  },
+  /** Without having closed for good: a client that is told 4001 begins anew. */
+  sendAway: {
+    async happen(world) {
+      await settled(world);
+      await world.until("the server knows the client", () => world.serverPeer !== undefined);
+      const { current, serverPeer } = world;
+      const { other } = current;
+      await world.demandLoss("the server sent it away", () => void serverPeer!.close(4001, "begin anew"));
+      if (other?.isOver !== true) world.oracle.fail("a server's peer that is closed goes on");
+    },
+  },
+  /** A session whose token was never acked. */
+  loseFirstAck: {
+    async happen(world) {
+      await settled(world);
+      let isLost = false;
+      onNextLine(world, (line) => {
+        line.toServer.gate = ({ control }) => {
+          if (control === undefined || !("ack" in control)) return;
+          isLost = true;
+          line.reset();
+        };
+      });
+      await FAULTS.sendAway.happen(world);
+      await world.until("the first ack is lost", () => isLost);
+    },
+  },
+  /** The server is closed and another one begins, on the same port. */
+  restart: {
+    async happen(world) {
+      await settled(world);
+      await world.demandLoss("the server was restarted", async () => {
+        excuseAll(world, "the server was restarted");
+        await world.server.close();
+        await world.serve();
+      });
+    },
+  },
+  /** The server dies, with whatever it had not sent, and another one begins. */
+  crash: {
+    async happen(world) {
+      await settled(world);
+      await world.demandLoss("the server crashed", async () => {
+        excuseAll(world, "the server crashed");
+        world.proxy.refusals = Infinity;
+        for (const line of world.proxy.lines) line.reset();
+        await world.server.close();
+        await world.serve();
+        world.proxy.refusals = 0;
+      });
+    },
+  },
+};
+
+/** After so long a connection is hurt at whatever byte it is. */
+const STILL_MS = 15;
+
+function sideOf(world: World): Side {
+  return world.random.chance(0.5) ? "client" : "server";
+}
+
+/** Waits until some direction of a connection has passed on some number of bytes, and stands still there. */
+async function atByte(world: World, side = sideOf(world)): Promise<Line> {
+  const { random } = world;
+  const bytes = random.chance(0.3) ? random.below(40) : random.below(3_000);
+  for (;;) {
+    await world.until("there is a connection", () => world.proxy.newest !== undefined);
+    const line = world.proxy.newest!;
+    const flow = line.to(side);
+    let isReached: boolean | undefined;
+    flow.stopAfter(bytes, () => (isReached = true));
+    // So many may never come.
+    const patience = performance.now() + STILL_MS;
+    await world.until("so many bytes have passed", () => {
+      if (!line.isWhole) isReached ??= false;
+      else if (performance.now() > patience) isReached = true;
+      return isReached !== undefined;
+    });
+    flow.freeze();
+    if (line.isWhole) return line;
+    flow.goOn();
+  }
+}
+
+/** A line on which a session flows, to the knowledge of both ends. */
+async function settled(world: World): Promise<Line> {
+  await world.until("messages flow", () => world.isFlowing);
+  return world.proxy.newest!;
+}
+
+/** Calls `hurt` with the next connection, as it comes. */
+function onNextLine(world: World, hurt: (line: Line) => void): void {
+  world.tap.onOpened = (line) => {
+    world.tap.onOpened = undefined;
+    hurt(line);
+  };
+}
+
+/** Whether the client's session flows on another line. */
+function hasLeft(world: World, old: Line): boolean {
+  return world.isFlowing && world.proxy.newest !== old;
+}
+
+/** What comes from the client stays here. */
+function hold(line: Line): Line {
+  line.toServer.gate = undefined;
+  line.toServer.freeze();
+  return line;
+}
+
+/** Whether the server will not let the client go on here. */
+function isTurnedAway(world: World, line: Line): boolean {
+  const { isClosedByServer, isRefused } = world.tap.of(line);
+  return isClosedByServer || isRefused || !line.has("server");
+}
+
+/** Waits for what may never come when the session that the client was in is over, for a reason. */
+async function unlessLost(world: World, session: End, what: string, holds: () => boolean): Promise<void> {
+  await world.until(`${what}, or the session is lost`, () => holds() || session.isOver);
+  world.tap.onOpened = undefined;
+}
+
+/** What a thief shows: the client's token, and a count that the client said itself. */
+function stolen({ held, received, attempt }: WireSession): { token: string; received: number; attempt: number } {
+  return { token: held!, received, attempt: attempt + 1 };
+}
+
+function expectAccepted(world: World, session: WireSession, { token }: Intrusion): void {
+  if (token !== undefined) world.tap.given(session, token);
+  else if (world.current.reason === undefined) world.oracle.fail("the newest token was not accepted");
+}
+
+function isAccepted(answer: object): boolean {
+  return "resumed" in answer && "token" in (answer.resumed as object);
+}
+
+/** Keeps the client away while something is done with its session. */
+async function whileAway(
+  world: World,
+  act: (session: WireSession) => Promise<unknown>,
+): Promise<{ session: WireSession; end: End }> {
+  const line = await settled(world);
+  const { current: end } = world;
+  const session = world.tap.of(line).session!;
+  world.proxy.refusals = Infinity;
+  line.cut();
+  await act(session);
+  world.proxy.refusals = 0;
+  return { session, end };
+}
+
+/** Resolves when the server has read what was sent before. */
+async function pong(socket: Intrusion["webSocket"]): Promise<void> {
+  await new Promise<void>((resolve) => {
+    socket.on("message", (data: Buffer) => {
+      if (data.toString() === '{"pong":7}') resolve();
+    });
+    socket.once("close", () => resolve());
+    socket.send('{"ping":7}');
+  });
+}
+
+function excuseAll(world: World, reason: string): void {
+  for (const end of world.oracle.ends) if (!end.isOver) excuse(end, reason);
+}

@@ -1,0 +1,59 @@
+/**
+ * Real peers, whose connections are hurt in every way that a network has and some that a thief has. By `RECIPROC_FAULT_SEED`
+ * one seed alone; `RECIPROC_FAULT_MINUTES`, `_MESSAGES` and `_CUTS` make it longer (`npm run faults`).
+ */
+import { expect, it, vi } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { connect, RpcError, serve } from "../../src/node.js";
+import { inspect } from "../../src/peer/peer.js";
+import { FAULT_WEIGHTS, type FaultKind } from "./faults.js";
+import { explore, sumOf } from "./explore.js";
+
+/** A client that is cut fifty times within seconds would mostly wait. */
+const LONGEST_WAIT_MS = 8;
+vi.mock(import("../../src/link/backoff.js"), async (original) => {
+  const { Backoff } = await original();
+  return {
+    Backoff: class extends Backoff {
+      override nextDelayMs(): number {
+        return Math.min(super.nextDelayMs(), LONGEST_WAIT_MS);
+      }
+    },
+  };
+});
+
+const seed = process.env["RECIPROC_FAULT_SEED"];
+const minutes = process.env["RECIPROC_FAULT_MINUTES"];
+const messages = Number(process.env["RECIPROC_FAULT_MESSAGES"] ?? 2_000);
+const cuts = Number(process.env["RECIPROC_FAULT_CUTS"] ?? 50);
+
+const SEEDS = 200;
+/** What a seed does depends on time as well: alone it is played some times over. */
+const TIMES = 10;
+const MOST_MINUTES = 5;
+
+const row =
+  seed !== undefined
+    ? {
+        name: `seed ${seed}, ${TIMES} times`,
+        seeds: Array.from({ length: TIMES }, () => Number(seed)),
+        minutes: Infinity,
+      }
+    : minutes !== undefined
+      ? { name: `${minutes} minutes of seeds`, seeds: undefined, minutes: Number(minutes) }
+      : { name: `${SEEDS} seeds`, seeds: Array.from({ length: SEEDS }, (_, i) => i + 1), minutes: Infinity };
+
+it(
+  `tells the truth about every call, and delivers in order and once: ${row.name} of ${cuts} cuts and ${messages} messages`,
+  { timeout: (row.minutes === Infinity ? MOST_MINUTES : row.minutes + MOST_MINUTES) * 60_000 },
+  async () => {
+    const { figures, failures } = await explore({ connect, serve, RpcError, inspect }, { ...row, messages, cuts });
+    const { faults, ...sum } = sumOf(figures);
+    process.stdout.write(`${figures.length} seeds: ${JSON.stringify(sum)}\nfaults: ${JSON.stringify(faults)}\n`);
+    expect(failures.join("\n")).toBe("");
+    expect(countDeadlines().waiting).toBe(0);
+    // What is never drawn proves nothing.
+    const kinds = Object.keys(FAULT_WEIGHTS) as FaultKind[];
+    if (seed === undefined) expect(kinds.filter((kind) => faults[kind] === undefined)).toEqual([]);
+  },
+);

@@ -1,0 +1,233 @@
+/** What both sides of a world say to each other: methods that tell the oracle who ran, and calls whose outcome it judges. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { CallOptions } from "../../src/core/contract.js";
+import type { AnyPeer } from "../../src/peer/peer.js";
+import type { Build } from "./build.js";
+import { ABORTED, FAILURE, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
+import type { Random } from "./random.js";
+
+/** What every message holds: in which session it was sent, and its name. */
+interface Said {
+  from: number;
+  label: string;
+  /** How long to take, or how much to yield. */
+  n?: number;
+  padding?: string;
+}
+
+type Context = { peer: AnyPeer; signal: AbortSignal };
+
+/** How often each kind is drawn. */
+const WEIGHTS = { echo: 30, slow: 6, fail: 3, hang: 3, late: 4, aborted: 3, note: 34, batch: 4, stream: 2, long: 0.3 };
+
+/** Who the client says it is. */
+export const CLIENT_NAME = "ann";
+/** Longest message that either side takes. */
+export const MAX_MESSAGE_BYTES = 65_536;
+
+/** One who may speak: an end, and the peer that is there now. */
+export interface Speaker {
+  readonly end: End;
+  readonly peer: AnyPeer;
+}
+
+/** The messages of one world. */
+export class Traffic {
+  /** Messages so far; the members of a batch count each. */
+  sent = 0;
+  /** Streams that are open in a handler. */
+  streams = 0;
+  readonly #hanging = new Map<End, number>();
+  readonly #build: Build;
+  readonly #oracle: Oracle;
+  readonly #random: Random;
+  #labels = 0;
+
+  constructor(build: Build, oracle: Oracle, random: Random) {
+    this.#build = build;
+    this.#oracle = oracle;
+    this.#random = random;
+  }
+
+  /** The handlers of one side. `at` answers which end a message has come to. */
+  methods(at: (context: Context) => End): Record<string, (said: Said, context: Context) => unknown> {
+    const arrives = ({ from, label }: Said, context: Context): void => this.#oracle.arrives(from, at(context), label);
+    const runs = (said: Said, context: Context): void => {
+      arrives(said, context);
+      this.#oracle.runs(said.label);
+    };
+    return {
+      echo: (said, context) => (runs(said, context), said.label),
+      slow: async (said, context) => {
+        runs(said, context);
+        await sleep(said.n);
+        return said.label;
+      },
+      fail: (said, context) => {
+        runs(said, context);
+        throw new this.#build.RpcError(FAILURE, "as it was asked to", said.label);
+      },
+      hang: async (said, context) => {
+        runs(said, context);
+        await this.#hang(at(context), context.signal);
+        return said.label;
+      },
+      note: arrives,
+      told: ({ label }, context) => this.#oracle.arrivesFromTopic(at(context), label),
+      count: (said) => {
+        this.#oracle.runs(said.label);
+        return this.#counting(said.n ?? 0);
+      },
+    };
+  }
+
+  /** Handlers that wait for their caller to give up. */
+  hanging(end?: End): number {
+    if (end !== undefined) return this.#hanging.get(end) ?? 0;
+    return [...this.#hanging.values()].reduce((sum, count) => sum + count, 0);
+  }
+
+  /** One message, of whatever kind. */
+  say(speaker: Speaker): void {
+    const kind = this.#random.weighted(WEIGHTS);
+    if (kind === "note") this.note(speaker);
+    else if (kind === "batch") this.#batch(speaker);
+    else if (kind === "stream") void this.#stream(speaker);
+    else if (kind === "hang") void this.#call(speaker, "hang", 0, this.#givenUp());
+    else if (kind === "aborted") void this.#call(speaker, "echo", 0, this.#givenUp());
+    else if (kind === "late") void this.#call(speaker, "slow", this.#random.below(20), this.#late());
+    else if (kind === "fail") void this.#call(speaker, "fail", 0, undefined, { fails: true });
+    else if (kind === "long") void this.#tooLong(speaker);
+    else void this.#call(speaker, kind, this.#random.below(8));
+  }
+
+  /** A notification. */
+  note({ end, peer }: Speaker): void {
+    const said = this.#said(end);
+    this.#oracle.notifies(end, said.label);
+    if (!peer.notify("note", said)) this.#oracle.refused(end, said.label);
+  }
+
+  /** A call that is answered at once. Resolves when it is settled. */
+  echo(speaker: Speaker): Promise<void> {
+    return this.#call(speaker, "echo", 0);
+  }
+
+  /** A name for a message of a topic. */
+  topicLabel(): string {
+    this.sent++;
+    return `topic ${++this.#labels}`;
+  }
+
+  #said(end: End, n = 0): Said {
+    this.sent++;
+    const long = this.#random.next();
+    const length =
+      long < 0.9 ? this.#random.below(60) : long < 0.99 ? this.#random.below(2500) : this.#random.below(12_000);
+    return { from: end.index, label: `${end.side} ${++this.#labels}`, n, padding: "x".repeat(length) };
+  }
+
+  #call(
+    { end, peer }: Speaker,
+    method: string,
+    n: number,
+    options?: CallOptions,
+    expects: Expectation = { mayGiveUp: options !== undefined },
+  ): Promise<void> {
+    const said = this.#said(end, n);
+    const call = this.#oracle.calls(end, said.label, expects);
+    return this.#judge(call, peer.request(method, said, options));
+  }
+
+  async #judge(call: Call, answer: Promise<unknown>): Promise<void> {
+    try {
+      this.#oracle.fulfilled(call, (await answer) === call.label);
+    } catch (error) {
+      this.#oracle.rejected(call, error);
+    }
+  }
+
+  /** Whose caller loses interest, after a while or within the turn. */
+  #givenUp(): CallOptions {
+    const controller = new AbortController();
+    const abort = (): void => controller.abort(Object.assign(new Error("given up"), { code: ABORTED }));
+    if (this.#random.chance(0.2)) queueMicrotask(abort);
+    else setTimeout(abort, this.#random.below(25));
+    return { signal: controller.signal };
+  }
+
+  #late(): CallOptions {
+    return { timeoutMs: 1 + this.#random.below(20) };
+  }
+
+  /** Longer than the other side takes: refused here, once the other side has said what it takes. */
+  #tooLong(speaker: Speaker): Promise<void> | void {
+    const { end, peer } = speaker;
+    if (!end.isProven) return this.note(speaker);
+    const said = { ...this.#said(end), padding: "x".repeat(MAX_MESSAGE_BYTES) };
+    const call = this.#oracle.calls(end, said.label, { isTooLong: true });
+    return this.#judge(call, peer.request("echo", said));
+  }
+
+  #batch({ end, peer }: Speaker): void {
+    const batch = peer.batch();
+    for (let left = 1 + this.#random.below(4); left > 0; left--) {
+      const said = this.#said(end);
+      if (this.#random.chance(0.4)) {
+        this.#oracle.notifies(end, said.label);
+        batch.notify("note", said);
+      } else {
+        const call = this.#oracle.calls(end, said.label, {});
+        void this.#judge(call, batch.request("echo", said));
+      }
+    }
+    batch.send();
+  }
+
+  /** Reads a stream, to its end or not. */
+  async #stream({ end, peer }: Speaker): Promise<void> {
+    const length = this.#random.below(200);
+    const most = this.#random.chance(0.7) ? Infinity : this.#random.below(length);
+    const said = this.#said(end, length);
+    // Called when reading begins, which is a little later.
+    const call = this.#oracle.calls(end, said.label, { mayGiveUp: most < length }, false);
+    let read = 0;
+    try {
+      for await (const value of peer.stream("count", said)) {
+        if (value !== read) this.#oracle.fail(`a stream yields ${value} where ${read} was due`);
+        if (++read > most) break;
+      }
+      if (read <= most && read !== length) this.#oracle.fail(`a stream of ${length} ended after ${read}`);
+      this.#oracle.fulfilled(call, true);
+    } catch (error) {
+      const { code, method } = error as { code?: unknown; method?: string };
+      // That it has run shows in the call that failed: one for more of it.
+      const isUnderWay = code === "CONNECTION_LOST" && method !== "count";
+      this.#oracle.rejected(call, isUnderWay ? { code, outcome: "unknown" } : error);
+    }
+  }
+
+  async *#counting(length: number): AsyncGenerator<number> {
+    this.streams++;
+    try {
+      for (let i = 0; i < length; i++) {
+        if (i % 16 === 15) await sleep(0);
+        yield i;
+      }
+    } finally {
+      this.streams--;
+    }
+  }
+
+  #hang(end: End, signal: AbortSignal): Promise<void> {
+    this.#hanging.set(end, this.hanging(end) + 1);
+    return new Promise((resolve) => {
+      const done = (): void => {
+        this.#hanging.set(end, this.hanging(end) - 1);
+        resolve();
+      };
+      if (signal.aborted) done();
+      else signal.addEventListener("abort", done);
+    });
+  }
+}

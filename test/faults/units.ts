@@ -1,0 +1,91 @@
+/** The bytes of one direction of a WebSocket connection, cut where its HTTP head and its frames end (RFC 6455, section 5.2). */
+
+/** A head or a frame, whole. */
+export interface Unit {
+  readonly bytes: Buffer;
+  /** What the session says for itself, by the name of its only member; `undefined` for data, and for what is no text. */
+  readonly control: Record<string, unknown> | undefined;
+}
+
+const TEXT = 0x1;
+const OPENING_BRACE = 0x7b;
+
+/** Takes bytes as they come, and answers the units that they complete. */
+export class Units {
+  #rest: Buffer = Buffer.alloc(0);
+  #isHead = true;
+  /** What follows is no WebSocket: the upgrade was refused. */
+  #isRaw = false;
+
+  take(chunk: Buffer): Unit[] {
+    this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    const units: Unit[] = [];
+    for (let unit = this.#next(); unit !== undefined; unit = this.#next()) units.push(unit);
+    return units;
+  }
+
+  #next(): Unit | undefined {
+    const rest = this.#rest;
+    const end = this.#isRaw ? rest.length : this.#isHead ? headEnd(rest) : frameEnd(rest);
+    if (end === 0 || end > rest.length) return undefined;
+    const bytes = rest.subarray(0, end);
+    this.#rest = rest.subarray(end);
+    if (!this.#isHead && !this.#isRaw) return { bytes, control: controlOf(bytes) };
+    this.#isHead = false;
+    this.#isRaw ||= bytes.subarray(0, 5).toString() === "HTTP/" && bytes.subarray(9, 12).toString() !== "101";
+    return { bytes, control: undefined };
+  }
+}
+
+/** Where the head ends; beyond what is there when it does not yet. */
+function headEnd(bytes: Buffer): number {
+  const at = bytes.indexOf("\r\n\r\n");
+  return at < 0 ? Infinity : at + 4;
+}
+
+function frameEnd(bytes: Buffer): number {
+  const { start, length } = payloadOf(bytes);
+  return start + length;
+}
+
+/** Where the payload stands; beyond what is there when that cannot be read yet. */
+function payloadOf(bytes: Buffer): { start: number; length: number } {
+  if (bytes.length < 2) return { start: Infinity, length: 0 };
+  const short = bytes[1]! & 0x7f;
+  const header = (short < 126 ? 2 : short === 126 ? 4 : 10) + ((bytes[1]! & 0x80) === 0 ? 0 : 4);
+  if (bytes.length < header) return { start: Infinity, length: 0 };
+  const length = short < 126 ? short : short === 126 ? bytes.readUInt16BE(2) : Number(bytes.readBigUInt64BE(2));
+  return { start: header, length };
+}
+
+/** Only what begins like a control frame is unmasked and read. */
+function controlOf(frame: Buffer): Record<string, unknown> | undefined {
+  const { start, length } = payloadOf(frame);
+  const mask = (frame[1]! & 0x80) === 0 ? undefined : frame.subarray(start - 4, start);
+  if ((frame[0]! & 0xf) !== TEXT || length === 0 || (frame[start]! ^ (mask?.[0] ?? 0)) !== OPENING_BRACE)
+    return undefined;
+  const payload = Buffer.from(frame.subarray(start));
+  if (mask !== undefined) for (let i = 0; i < length; i++) payload[i]! ^= mask[i & 3]!;
+  const value = JSON.parse(payload.toString()) as Record<string, unknown>;
+  return "jsonrpc" in value ? undefined : value;
+}
+
+/** A frame as a server sends it, or, `masked`, as a client does: with a mask of zeros, which changes nothing. */
+export function frameOf(opcode: number, payload: Buffer, masked: boolean): Buffer {
+  // A test has no longer ones to forge.
+  if (payload.length > 125) throw new RangeError("longer frames have a longer header");
+  const header = [0x80 | opcode, (masked ? 0x80 : 0) | payload.length, ...(masked ? [0, 0, 0, 0] : [])];
+  return Buffer.concat([Buffer.from(header), payload]);
+}
+
+/** A text frame. */
+export function textFrame(text: string, masked: boolean): Buffer {
+  return frameOf(TEXT, Buffer.from(text), masked);
+}
+
+/** A close frame; `undefined` for one without a code. */
+export function closeFrame(code: number | undefined, masked: boolean): Buffer {
+  const payload = Buffer.alloc(code === undefined ? 0 : 2);
+  if (code !== undefined) payload.writeUInt16BE(code);
+  return frameOf(0x8, payload, masked);
+}

@@ -1,0 +1,168 @@
+/** What the proxy knows of the sessions that pass through it, and the rules whose breach stands on the wire itself. */
+import type { Line, Side, Watcher } from "./proxy.js";
+import type { Unit } from "./units.js";
+
+/** A session as it is seen from between its ends. */
+export interface WireSession {
+  /** In the order the server gave them. */
+  readonly tokens: string[];
+  /** The newest token that was passed on to the client. */
+  held: string | undefined;
+  /** The token that the client showed last, and was let in with. */
+  shown: string | undefined;
+  /** The highest attempt that came from the client. */
+  attempt: number;
+  /** How many frames of the server's the client said last it has. */
+  received: number;
+  /** Whether an ack was passed on to the server. */
+  isAcked: boolean;
+}
+
+/** What is known of one line. */
+export interface WireLine {
+  session: WireSession | undefined;
+  /** The upgrade and what came from the client, for whoever plays it again. */
+  readonly said: Buffer[];
+  /** `"asking"`: the client said `resume`, and the answer has not been passed on. `"answered"`: it has, and nothing came since. */
+  state: "opening" | "asking" | "answered" | "open";
+  /** The token that the client showed here. */
+  shown: string | undefined;
+  /** Whether the server has said that it closes it. */
+  isClosedByServer: boolean;
+  /** Whether the server let the client go on with its session here. */
+  isResumed: boolean;
+  /** Or told it that there is no such session. */
+  isRefused: boolean;
+}
+
+/** So many lines are kept for whoever plays them again. */
+const MOST_KEPT = 4;
+/** How a text frame and a close begin. */
+const TEXT = 0x81;
+const CLOSE = 0x88;
+
+/** Watches a proxy. */
+export class Wiretap implements Watcher {
+  readonly #byToken = new Map<string, WireSession>();
+  readonly #lines = new WeakMap<Line, WireLine>();
+  readonly #breach: (what: string) => void;
+  /** The session that a client was let into last. */
+  newest: WireSession | undefined;
+  /** Lines on which a session went on. */
+  readonly resumed: WireLine[] = [];
+  /** Told of each new line. */
+  onOpened: ((line: Line) => void) | undefined;
+  /** Told when a line was let go on, or a session was opened on it, and the client can know. */
+  onFlows: ((line: Line) => void) | undefined;
+
+  constructor(breach: (what: string) => void) {
+    this.#breach = breach;
+  }
+
+  /** Whether a session flows on a line, and both ends agree on its token. */
+  isSettled(line: Line): boolean {
+    const { session, state, isResumed } = this.of(line);
+    return session?.isAcked === true && (isResumed ? state === "open" : true);
+  }
+
+  /** What is known of a line. */
+  of(line: Line): WireLine {
+    let known = this.#lines.get(line);
+    if (known === undefined) {
+      known = {
+        session: undefined,
+        said: [],
+        state: "opening",
+        isResumed: false,
+        isRefused: false,
+        shown: undefined,
+        isClosedByServer: false,
+      };
+      this.#lines.set(line, known);
+    }
+    return known;
+  }
+
+  /** For whoever reads that something is missing. */
+  describe(line: Line): string {
+    const { state, session, isResumed } = this.of(line);
+    return `a line that is ${state}${isResumed ? ", resumed" : ""}, ${session?.tokens.length ?? "no"} tokens, attempt ${session?.attempt ?? "none"}`;
+  }
+
+  opened(line: Line): void {
+    this.onOpened?.(line);
+  }
+
+  arrived(line: Line, to: Side, unit: Unit): void {
+    const known = this.of(line);
+    if (to === "server") this.#fromClient(known, unit);
+    else this.#fromServer(known, unit);
+  }
+
+  forwarded(line: Line, to: Side, { control }: Unit): void {
+    const known = this.of(line);
+    const { session } = known;
+    if (control === undefined) return;
+    if (to === "server" && "ack" in control && session !== undefined) session.isAcked = true;
+    if (to === "server") return;
+    const { token } = (control["session"] ?? control["resumed"] ?? {}) as { token?: string };
+    if ("resumed" in control) known.state = token === undefined ? "opening" : "answered";
+    if (token === undefined || session === undefined) return;
+    session.held = token;
+    this.newest = session;
+    this.onFlows?.(line);
+  }
+
+  #fromClient(known: WireLine, { bytes, control }: Unit): void {
+    known.said.push(bytes);
+    // Pings, pongs and closes are the WebSocket's own.
+    const isText = bytes[0] === TEXT;
+    if (known.state === "asking" && isText) this.#breach("a returning client sent something before `resumed`");
+    if (known.state === "answered" && isText) {
+      if (control === undefined || !("ack" in control)) this.#breach("the first frame after `resumed` was no ack");
+      known.state = "open";
+    }
+    if (control === undefined) return;
+    if ("resume" in control)
+      this.#asks(known, control["resume"] as { token: string; received: number; attempt: number });
+    if ("ack" in control && known.session !== undefined) known.session.received = control["ack"] as number;
+  }
+
+  #asks(known: WireLine, { token, received, attempt }: { token: string; received: number; attempt: number }): void {
+    known.state = "asking";
+    const session = this.#byToken.get(token);
+    if (session === undefined) return this.#breach("a client showed a token that no server gave");
+    if (attempt <= session.attempt) this.#breach("the attempts of a session do not grow");
+    session.attempt = attempt;
+    session.received = received;
+    known.session = session;
+    known.shown = token;
+  }
+
+  #fromServer(known: WireLine, { bytes, control }: Unit): void {
+    known.isClosedByServer ||= bytes[0] === CLOSE;
+    if (control === undefined) return;
+    if ("session" in control) {
+      const { token } = control["session"] as { token: string };
+      known.session = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isAcked: false };
+      this.given(known.session, token);
+    } else if ("resumed" in control) {
+      const { token } = control["resumed"] as { token?: string };
+      known.isRefused = token === undefined;
+      if (token === undefined || known.session === undefined) return void (known.session = undefined);
+      known.session.shown = known.shown;
+      known.isResumed = true;
+      this.resumed.push(known);
+      if (this.resumed.length > MOST_KEPT) this.resumed.shift();
+      this.given(known.session, token);
+    }
+  }
+
+  /** Notes a token that was given to whoever, a thief included. */
+  /** Notes a token that was given, to the client or to a thief. */
+  given(session: WireSession, token: string): void {
+    if (this.#byToken.has(token)) this.#breach("a token was given twice");
+    this.#byToken.set(token, session);
+    session.tokens.push(token);
+  }
+}

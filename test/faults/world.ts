@@ -1,0 +1,322 @@
+/** A real client and a real server, over a proxy that hurts them, watched by the oracle. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { IncomingMessage } from "node:http";
+import type { Server } from "../../src/server/server.js";
+import type { AnyPeer } from "../../src/peer/peer.js";
+import type { Build } from "./build.js";
+import { ENDINGS, type EndingKind } from "./endings.js";
+import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
+import { excuse, Oracle, prove, type End, type Tally } from "./oracle.js";
+import { Proxy } from "./proxy.js";
+import { Random } from "./random.js";
+import { CLIENT_NAME, MAX_MESSAGE_BYTES, Traffic, type Speaker } from "./traffic.js";
+import { Wiretap } from "./wiretap.js";
+
+/** What one world goes through. */
+export interface Plan {
+  readonly seed: number;
+  readonly messages: number;
+  /** How often the client loses its socket. */
+  readonly cuts: number;
+  /** How long anything that must happen may take, in milliseconds. */
+  readonly patienceMs: number;
+  /** Faults and endings that are drawn; all, where it is not given. */
+  readonly faults?: readonly FaultKind[] | undefined;
+  readonly endings?: readonly EndingKind[] | undefined;
+}
+
+/** What happened in a world. */
+export interface Figures extends Tally {
+  messages: number;
+  cuts: number;
+  /** How often each fault was done. */
+  faults: Partial<Record<FaultKind, number>>;
+}
+
+const TTL_MS = 60_000;
+const SHORT_TTL_MS = 700;
+const HEARTBEAT = { intervalMs: 60, deadAfterMs: 120 };
+
+/** Plays one world to its end. Rejects with a `Breach` when a rule was broken. */
+export async function play(build: Build, plan: Plan): Promise<Figures> {
+  const world = new World(build, plan);
+  try {
+    await world.play();
+  } finally {
+    await world.dispose();
+  }
+  if (world.oracle.breach !== undefined) throw world.oracle.breach;
+  return world.figures();
+}
+
+export class World {
+  readonly plan: Plan;
+  readonly random: Random;
+  readonly oracle: Oracle;
+  readonly tap: Wiretap;
+  readonly traffic: Traffic;
+  readonly ttlMs: number;
+  readonly hasHeartbeat: boolean;
+  proxy!: Proxy;
+  client!: AnyPeer;
+  server!: Server;
+  /** The port of the server, which a restarted one takes over. */
+  port = 0;
+  /** The client's end of the session that it is in. */
+  current!: End;
+  readonly #build: Build;
+  readonly #ending: EndingKind;
+  readonly #serverEnds = new Map<AnyPeer, End>();
+  readonly #done: Partial<Record<FaultKind, number>> = {};
+  /** The last faults. */
+  #recent: FaultKind[] = [];
+  #cuts = 0;
+
+  constructor(build: Build, plan: Plan) {
+    this.#build = build;
+    this.plan = plan;
+    this.random = new Random(plan.seed);
+    this.#ending = this.random.pick(plan.endings ?? (Object.keys(ENDINGS) as EndingKind[]));
+    this.ttlMs = ENDINGS[this.#ending].waits ? SHORT_TTL_MS : TTL_MS;
+    this.hasHeartbeat = this.random.chance(0.3);
+    this.oracle = new Oracle(this.ttlMs);
+    this.tap = new Wiretap(this.oracle.fail);
+    this.traffic = new Traffic(build, this.oracle, this.random);
+  }
+
+  figures(): Figures {
+    return { ...this.oracle.tally, messages: this.traffic.sent, cuts: this.#cuts, faults: this.#done };
+  }
+
+  async play(): Promise<void> {
+    await this.#begin();
+    while (this.#cuts < this.plan.cuts) await this.#step();
+    while (this.traffic.sent < this.plan.messages) await this.#burst();
+    await this.quiet();
+    await ENDINGS[this.#ending].end(this);
+    await this.server.close();
+    await this.until("everything is over", () => this.oracle.ends.every(({ isOver }) => isOver));
+    this.#checkEmpty();
+    this.oracle.finish();
+  }
+
+  /** Ends all that still goes on, in whatever state a breach has left it. */
+  async dispose(): Promise<void> {
+    for (const end of this.oracle.ends) excuse(end, "the world ends");
+    await this.proxy?.close();
+    const closed = [this.client?.close(), this.server?.close()];
+    await Promise.race([Promise.allSettled(closed), sleep(this.plan.patienceMs, undefined, { ref: false })]);
+  }
+
+  /** Serves on the port that was served on before. */
+  async serve(): Promise<void> {
+    this.server = await this.#build.serve({
+      port: this.port,
+      methods: this.traffic.methods(({ peer }) => this.#serverEnds.get(peer)!) as never,
+      authenticate: ({ headers }: IncomingMessage) => headers.authorization,
+      principal: (name: string) => name,
+      limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
+      session: { ttlMs: this.ttlMs },
+      heartbeat: this.hasHeartbeat ? { intervalMs: 300, deadAfterMs: 2_000 } : false,
+    } as never);
+    this.port = Number(new URL(this.server.url).port);
+    this.server.on("peer", (peer, request) => this.#welcome(peer, request));
+    this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
+  }
+
+  /** The server's peer of the session that the client is in; `undefined` while that is not known. */
+  get serverPeer(): AnyPeer | undefined {
+    for (const [peer, end] of this.#serverEnds) if (end === this.current.other) return peer;
+    return undefined;
+  }
+
+  /** Waits until `holds`, and throws the breach that was found meanwhile. */
+  async until(what: string, holds: () => boolean): Promise<void> {
+    const start = performance.now();
+    while (!holds()) {
+      this.#check();
+      if (performance.now() - start > this.plan.patienceMs)
+        this.oracle.fail(`it did not come to be that ${what}${this.#situation()}`);
+      await sleep(1);
+    }
+    this.#check();
+  }
+
+  /** The session that the client is in must be over, and soon. */
+  async demandLoss(why: string, cause: () => unknown): Promise<void> {
+    const { current } = this;
+    excuse(current, why);
+    await cause();
+    await this.until(`the client loses its session: ${why}`, () => current.isOver);
+  }
+
+  /** Whether the client has a session, and it flows. */
+  get isFlowing(): boolean {
+    const { newest } = this.proxy;
+    return this.client.state === "open" && newest !== undefined && this.tap.isSettled(newest);
+  }
+
+  /** Waits until all is said and answered. */
+  async quiet(): Promise<void> {
+    await this.until("messages flow", () => this.isFlowing && this.current.other !== undefined);
+    await this.until("all calls are settled and all messages have arrived", () => this.#isQuiet());
+  }
+
+  async #begin(): Promise<void> {
+    await this.serve();
+    this.proxy = await Proxy.listen(() => this.port, this.tap);
+    this.client = await this.#build.connect(`ws://127.0.0.1:${this.proxy.port}`, {
+      methods: this.traffic.methods(() => this.current) as never,
+      headers: { authorization: CLIENT_NAME },
+      limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
+      heartbeat: this.hasHeartbeat ? HEARTBEAT : false,
+    } as never);
+    this.current = this.oracle.begin("client");
+    this.client.on("suspend", () => {
+      this.#cuts++;
+      this.oracle.suspended(this.current);
+    });
+    this.client.on("resume", () => this.oracle.resumed(this.current));
+    this.client.on("lost", (error) => this.#lost(error));
+    this.client.on("close", ({ code, reason }) => this.oracle.over(this.current, `closed with ${code} ${reason}`));
+    this.client.on("error", (error) => this.oracle.fail(`the client reports ${String(error)}`));
+    await this.#prove(this.current);
+  }
+
+  #lost(error: Error): void {
+    const { suspendedAt } = this.current;
+    this.oracle.over(this.current, error.message);
+    this.current = this.oracle.begin("client");
+    this.current.suspendedAt = suspendedAt;
+    void this.#prove(this.current);
+  }
+
+  #welcome(peer: AnyPeer, { socket }: IncomingMessage): void {
+    const end = this.oracle.begin("server");
+    this.#serverEnds.set(peer, end);
+    const line = [...this.proxy.lines].find(({ serverPort }) => serverPort === socket.remotePort);
+    peer.on("suspend", () => {
+      this.oracle.suspended(end);
+      if (line !== undefined && this.tap.of(line).session?.isAcked !== true)
+        this.oracle.fail("a session was suspended whose token was never acked");
+    });
+    peer.on("resume", () => this.oracle.resumed(end));
+    peer.on("close", ({ code, reason }) => this.oracle.over(end, `closed with ${code} ${reason}`));
+    // First, so that the client knows which of the server's ends it hears.
+    this.traffic.note({ end, peer });
+    this.server.topic("all").add(peer);
+  }
+
+  /** Two calls, one after the other: that the second is answered shows that the server has the ack of the session's token. */
+  async #prove(end: End): Promise<void> {
+    for (let i = 0; i < 2 && !end.isOver; i++) await this.traffic.echo({ end, peer: this.client });
+    if (!end.isOver) prove(end);
+  }
+
+  /** One fault, amid messages. */
+  async #step(): Promise<void> {
+    const kind = this.#draw();
+    this.#recent = [...this.#recent.slice(-4), kind];
+    this.#done[kind] = (this.#done[kind] ?? 0) + 1;
+    await this.#during(`${kind} happens`, FAULTS[kind].happen(this));
+    for (let bursts = this.random.below(4); bursts > 0 && this.#mayTalk; bursts--) await this.#burst();
+    // By turns the next hits a session that flows, and one that is about to.
+    if (this.random.chance(0.7))
+      await this.#during(
+        "messages flow again",
+        this.until("messages flow again", () => this.isFlowing),
+      );
+  }
+
+  #draw(): FaultKind {
+    const { faults = Object.keys(FAULTS) as FaultKind[] } = this.plan;
+    const possible = faults.filter((kind) => this.hasHeartbeat || !FAULTS[kind].needsHeartbeat);
+    return this.random.weighted(
+      Object.fromEntries(possible.map((kind) => [kind, FAULT_WEIGHTS[kind]])) as Record<FaultKind, number>,
+    );
+  }
+
+  /** Talks until `event` has come. */
+  async #during(what: string, event: Promise<unknown>): Promise<void> {
+    let isOver = false;
+    const done = event.finally(() => (isOver = true));
+    done.catch(() => {});
+    const start = performance.now();
+    while (!isOver) {
+      if (this.#mayTalk) await this.#burst();
+      else await sleep(1);
+      if (performance.now() - start > 2 * this.plan.patienceMs)
+        this.oracle.fail(`it did not come to be that ${what}${this.#situation()}`);
+      this.#check();
+    }
+    await done;
+  }
+
+  /** Whether as much was not said as is due for the cuts that were. */
+  get #mayTalk(): boolean {
+    const { messages, cuts } = this.plan;
+    return this.traffic.sent < (messages * (this.#cuts + 1)) / cuts;
+  }
+
+  /** A few messages of one turn, from either side. */
+  async #burst(): Promise<void> {
+    const speaker = this.#speaker();
+    for (let left = 1 + this.random.below(6); left > 0; left--) {
+      if (speaker.end.side === "server" && this.random.chance(0.15)) this.#tell();
+      else this.traffic.say(speaker);
+    }
+    if (this.random.chance(0.3)) await sleep(this.random.below(3));
+    else await new Promise((resolve) => setImmediate(resolve));
+    this.#check();
+  }
+
+  #speaker(): Speaker {
+    const peer = this.serverPeer;
+    if (peer === undefined || peer.state === "closed" || this.random.chance(0.5))
+      return { end: this.current, peer: this.client };
+    return { end: this.#serverEnds.get(peer)!, peer };
+  }
+
+  /** One message to all of a topic. */
+  #tell(): void {
+    const label = this.traffic.topicLabel();
+    for (const peer of this.server.topic("all")) this.oracle.notifies(this.#serverEnds.get(peer)!, label);
+    this.server.topic("all").notify("told", { label });
+  }
+
+  #isQuiet(): boolean {
+    const { current, oracle, traffic } = this;
+    const peer = this.serverPeer;
+    if (current.other === undefined || peer === undefined) return false;
+    const waits = [this.client, peer].some((one) => this.#build.inspect(one).pending > 0);
+    return (
+      !waits &&
+      oracle.isComplete(current) &&
+      oracle.isComplete(current.other) &&
+      traffic.hanging(current) === 0 &&
+      traffic.hanging(current.other) === 0
+    );
+  }
+
+  #checkEmpty(): void {
+    const { hanging, streams } = { hanging: this.traffic.hanging(), streams: this.traffic.streams };
+    if (hanging > 0) this.oracle.fail(`${hanging} handlers were not told that nobody waits`);
+    if (streams > 0) this.oracle.fail(`${streams} streams were not ended`);
+    for (const peer of [this.client, ...this.#serverEnds.keys()]) {
+      const { pending, openBatches, progress, streams: served, malformed } = this.#build.inspect(peer);
+      const left = { pending, openBatches, progress, served, malformed };
+      if (Object.values(left).some((count) => count > 0)) this.oracle.fail(`a closed peer has ${JSON.stringify(left)}`);
+    }
+  }
+
+  /** For whoever reads that something is missing. */
+  #situation(): string {
+    const { newest } = this.proxy ?? {};
+    const line = newest === undefined ? "no connection" : this.tap.describe(newest);
+    return ` (the client is ${this.client?.state}, ${this.oracle.due(this.current)}, ${this.traffic.sent} messages, ${this.#cuts} cuts, ${line}; faults: ${this.#recent.join(", ")}; losses: ${this.oracle.losses.slice(-3).join("; ")})`;
+  }
+
+  #check(): void {
+    if (this.oracle.breach !== undefined) throw this.oracle.breach;
+  }
+}

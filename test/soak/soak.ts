@@ -1,0 +1,287 @@
+/**
+ * A mixed session for an hour: cursors, calls both ways and broadcasts, over a proxy that cuts connections at random. Writes
+ * what came of it each minute, so that a run which is stopped early has said how far it came.
+ *
+ *     npm run soak -- [--minutes 60] [--peers 30] [--hz 60] [--seed 1] [--out FILE]
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+import os from "node:os";
+import { dirname } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { connect, serve, type Server } from "../../src/node.js";
+import type { AnyPeer } from "../../src/peer/peer.js";
+import { Proxy, type Line } from "../faults/proxy.js";
+import { Random } from "../faults/random.js";
+import { Latencies } from "./latencies.js";
+
+/** So many peers see each other's cursors. */
+const ROOM_SIZE = 5;
+/** Calls of each peer to the server, and of the server to each peer. */
+const CALLS_A_SECOND = 1;
+/** Broadcasts to each room. */
+const BROADCASTS_A_SECOND = 5;
+/** How long a connection lasts on average before something happens to it. */
+const CUT_AFTER_MS = 20_000;
+const MINUTE_MS = 60_000;
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: "string", default: "60" },
+    peers: { type: "string", default: "30" },
+    hz: { type: "string", default: "60" },
+    seed: { type: "string", default: "1" },
+    out: { type: "string", default: "docs/soak.json" },
+  },
+});
+const minutes = Number(values.minutes);
+const peerCount = Number(values.peers);
+const hz = Number(values.hz);
+const random = new Random(Number(values.seed));
+
+/** What is counted. `broken`: something that must never be. */
+const figures = {
+  calls: 0,
+  settled: { result: 0, "not-sent": 0, unknown: 0, other: 0 },
+  notifications: { sent: 0, arrived: 0 },
+  broadcasts: { sent: 0, arrived: 0 },
+  cuts: {} as Record<string, number>,
+  suspends: 0,
+  resumes: 0,
+  lost: 0,
+  broken: [] as string[],
+};
+/** Of all calls, and of those beside whose socket nothing happened while they waited. */
+const latencies = { all: new Latencies(), undisturbed: new Latencies() };
+const heapMiB: number[] = [];
+const startedAt = performance.now();
+
+function broken(what: string): void {
+  if (figures.broken.push(what) > 100) figures.broken.length = 100;
+}
+
+/** What each side has said and heard, by number. */
+interface Counters {
+  room: string;
+  heard: number;
+  told: number;
+  seen: number;
+}
+
+class Client {
+  readonly peer: AnyPeer;
+  said = 0;
+  /** The number of the last broadcast. */
+  seen = 0;
+  /** How often its socket was lost. */
+  losses = 0;
+
+  constructor(peer: AnyPeer) {
+    this.peer = peer;
+    peer.on("suspend", () => {
+      this.losses++;
+      figures.suspends++;
+    });
+    peer.on("resume", () => void figures.resumes++);
+    peer.on("lost", (error) => {
+      figures.lost++;
+      broken(`a session was lost: ${error.message}`);
+    });
+    peer.on("error", (error) => broken(`a client reports ${String(error)}`));
+  }
+
+  moves(): void {
+    const at = { n: ++this.said, x: random.below(2000), y: random.below(1200) };
+    if (this.peer.notify("moved", at)) figures.notifications.sent++;
+    else broken("a notification was not taken");
+  }
+
+  saw({ n }: { n: number }): void {
+    figures.broadcasts.arrived++;
+    if (n !== this.seen + 1) broken(`broadcast ${n} came after ${this.seen}`);
+    this.seen = n;
+  }
+}
+
+const state = new Map<AnyPeer, Counters>();
+const calledBy = new Map<AnyPeer, Set<number>>();
+
+/** Runs once for each number. */
+function echo({ n }: { n: number }, { peer }: { peer: AnyPeer }): number {
+  const ran = calledBy.get(peer) ?? new Set();
+  calledBy.set(peer, ran.add(n));
+  return n;
+}
+
+async function startServer(): Promise<Server> {
+  const server = await serve({
+    port: 0,
+    methods: {
+      join: ({ room }: { room: string }, { peer }: { peer: AnyPeer }) => {
+        state.set(peer, { room, heard: 0, told: 0, seen: 0 });
+        server.topic(room).add(peer);
+        return server.topic(room).size;
+      },
+      moved: ({ n }: { n: number }, { peer }: { peer: AnyPeer }) => {
+        const counters = state.get(peer)!;
+        figures.notifications.arrived++;
+        if (n !== counters.heard + 1) broken(`notification ${n} came after ${counters.heard}`);
+        counters.heard = n;
+      },
+      echo,
+    },
+  } as never);
+  server.on("error", (error) => broken(`the server reports ${String(error)}`));
+  return server as Server;
+}
+
+/** Calls, and counts how it was settled. */
+async function call(peer: AnyPeer, disturbances: () => number): Promise<void> {
+  const n = ++figures.calls;
+  const before = disturbances();
+  const start = performance.now();
+  try {
+    if ((await peer.request("echo", { n })) !== n) broken(`call ${n} has the result of another`);
+    figures.settled.result++;
+  } catch (error) {
+    const { outcome } = error as { outcome?: "not-sent" | "unknown" };
+    figures.settled[outcome ?? "other"]++;
+    if (outcome === undefined) broken(`call ${n} was rejected: ${String(error)}`);
+  }
+  const took = performance.now() - start;
+  latencies.all.add(took);
+  if (disturbances() === before) latencies.undisturbed.add(took);
+}
+
+/** What happens to connections. */
+const HURTS: Record<string, (line: Line) => unknown> = {
+  cut: (line) => line.cut(),
+  reset: (line) => line.reset(),
+  end: (line) => line.end(),
+  cutAtByte: (line) => line.toClient.stopAfter(random.below(2000), () => line.cut()),
+  resetAtByte: (line) => line.toServer.stopAfter(random.below(2000), () => line.reset()),
+  async freeze(line) {
+    line.toServer.freeze();
+    await sleep(random.below(3000));
+    line.toServer.thaw();
+  },
+  async freezeAndCut(line) {
+    line.toClient.freeze();
+    await sleep(random.below(3000));
+    line.cut();
+  },
+  /** The client comes back while the server thinks it is there still. */
+  async halfOpen(line) {
+    line.toServer.freeze();
+    await sleep(random.below(50));
+    line.drop("client");
+    await sleep(1000);
+    line.toServer.thaw();
+    await sleep(100);
+    line.drop("server");
+  },
+};
+
+const collectGarbage = (globalThis as { gc?: () => void }).gc;
+
+async function heapInUse(): Promise<number> {
+  for (let i = 0; i < 3; i++) {
+    collectGarbage?.();
+    await sleep(10);
+  }
+  return Number((process.memoryUsage().heapUsed / 2 ** 20).toFixed(1));
+}
+
+function write(isWhole: boolean): void {
+  const { user, system } = process.cpuUsage();
+  const ranMs = performance.now() - startedAt;
+  const cpus = os.cpus();
+  const report = {
+    machine: `${cpus.length} x ${cpus[0]?.model.trim()}, Node ${process.versions.node}`,
+    at: new Date().toISOString(),
+    minutes: Number((ranMs / MINUTE_MS).toFixed(1)),
+    isWhole,
+    load: { peers: peerCount, hz, callsASecond: CALLS_A_SECOND, broadcastsASecond: BROADCASTS_A_SECOND },
+    cpuShare: Number(((user + system) / 1000 / ranMs).toFixed(3)),
+    ...figures,
+    cutsInAll: Object.values(figures.cuts).reduce((sum, count) => sum + count, 0),
+    latencyMs: { all: latencies.all.summary(), undisturbed: latencies.undisturbed.summary() },
+    heapMiB,
+  };
+  mkdirSync(dirname(values.out), { recursive: true });
+  writeFileSync(values.out, `${JSON.stringify(report, null, 2)}\n`);
+}
+
+const server = await startServer();
+const proxy = await Proxy.listen(() => Number(new URL(server.url).port));
+const clients = await Promise.all(
+  Array.from({ length: peerCount }, async (_, index) => {
+    const methods = { board: (at: { n: number }) => client.saw(at), echo };
+    const peer: AnyPeer = await connect(`ws://127.0.0.1:${proxy.port}`, { methods } as never);
+    const client: Client = new Client(peer);
+    await peer.request("join", { room: `room ${Math.floor(index / ROOM_SIZE)}` });
+    return client;
+  }),
+);
+const rooms = [...new Set([...state.values()].map(({ room }) => room))];
+const told = new Map(rooms.map((room) => [room, 0]));
+heapMiB.push(await heapInUse());
+write(false);
+
+const timers = [
+  setInterval(() => {
+    for (const client of clients) client.moves();
+  }, 1000 / hz),
+  setInterval(() => {
+    for (const room of rooms) {
+      const n = told.get(room)! + 1;
+      told.set(room, n);
+      figures.broadcasts.sent += server.topic(room).size;
+      server.topic(room).notify("board", { n, at: [random.below(2000), random.below(1200)] });
+    }
+  }, 1000 / BROADCASTS_A_SECOND),
+  setInterval(
+    () => {
+      const client = random.pick(clients);
+      void call(client.peer, () => client.losses);
+      const [peer] = [...state.keys()].slice(random.below(state.size));
+      void call(peer!, () => figures.suspends);
+    },
+    1000 / (CALLS_A_SECOND * peerCount),
+  ),
+  setInterval(() => {
+    const line = random.pick([...proxy.lines]);
+    if (line === undefined || !line.isWhole) return;
+    const kind = random.pick(Object.keys(HURTS));
+    figures.cuts[kind] = (figures.cuts[kind] ?? 0) + 1;
+    void HURTS[kind]!(line);
+  }, CUT_AFTER_MS / peerCount),
+];
+
+let isStopped = false;
+process.once("SIGTERM", () => (isStopped = true));
+process.once("SIGINT", () => (isStopped = true));
+for (let minute = 0; minute < minutes && !isStopped; minute++) {
+  for (let second = 0; second < 60 && !isStopped; second++) await sleep(1000);
+  // Each number is known to have run once by now, or never will.
+  calledBy.clear();
+  heapMiB.push(await heapInUse());
+  write(false);
+}
+for (const timer of timers) clearInterval(timer);
+
+/** Everything arrives when nothing hurts any more. */
+const patience = performance.now() + 90_000;
+const isQuiet = (): boolean =>
+  figures.notifications.sent === figures.notifications.arrived &&
+  figures.broadcasts.sent === figures.broadcasts.arrived &&
+  figures.calls === Object.values(figures.settled).reduce((sum, count) => sum + count, 0);
+while (!isQuiet() && performance.now() < patience) await sleep(50);
+if (!isQuiet()) broken("something was never delivered, or never settled");
+await Promise.all(clients.map(({ peer }) => peer.close()));
+await server.close();
+await proxy.close();
+heapMiB.push(await heapInUse());
+write(!isStopped);
+process.stdout.write(`${figures.broken.length === 0 ? "nothing broke" : figures.broken.join("\n")}\n`);
+process.exitCode = figures.broken.length === 0 ? 0 : 1;
