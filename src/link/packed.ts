@@ -18,6 +18,7 @@ import {
   type Transport,
 } from "../core/transport.js";
 import { byeOf, HELLO, isCount, isHello, LEFT, member, parse, type SessionLimits } from "./frames.js";
+import { Attached } from "./attached.js";
 import { Outbox } from "./outbox.js";
 import { isFinal, lossOf, Session, type Keeper } from "./session.js";
 
@@ -57,7 +58,7 @@ export class PackedLink implements Transport {
   constructor(socket: Socket | undefined, role: "client" | "server", isGreeted = false, keeper?: Keeper) {
     this.#role = role;
     this.#keeper = keeper;
-    this.#out = new Outbox(keeper, () => this.#overflow());
+    this.#out = new Outbox(keeper, this);
     if (socket !== undefined) {
       const handler = this.attach(socket);
       this.#startFirst = () => socket.start(handler);
@@ -147,14 +148,15 @@ export class PackedLink implements Transport {
     this.#out.packs = this.#role === "server";
     this.#incoming = "unsettled";
     socket.maxFrameBytes += PACK_OVERHEAD_BYTES;
-    return {
-      frame: (text) => {
-        if (this.#out.socket === socket) this.#take(text);
-      },
-      closed: (info) => {
-        if (this.#out.socket === socket) this.#lose(info);
-      },
-    };
+    return new Attached(this, socket);
+  }
+
+  frameFrom(socket: Socket, text: string): void {
+    if (this.#out.socket === socket) this.#take(text);
+  }
+
+  closedFrom(socket: Socket, info: CloseInfo): void {
+    if (this.#out.socket === socket) this.#lose(info);
   }
 
   /** Gives the socket up for dead: what follows is as if it had been lost. */
@@ -337,7 +339,7 @@ export class PackedLink implements Transport {
   }
 
   /** More would wait than may. Before there is a fresh session, the message is refused and nothing else. */
-  #overflow(): void {
+  overflow(): void {
     if (this.session === undefined || this.#end !== undefined) return;
     this.expire(1013, "more waits to be sent than `waitingLength` allows");
   }

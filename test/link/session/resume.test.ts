@@ -75,7 +75,7 @@ describe("a client that comes back", () => {
     await microtasks();
     expect(client.sent).toEqual([resume("secret-1", 1, 1)]);
     await rig.settle();
-    expect(client.sent.slice(1)).toEqual(['{"ack":1}', '[{"n":"c2"}]', '[{"n":"c3"},{"n":"c4"}]']);
+    expect(client.sent.slice(1)).toEqual(['{"ack":1}', '[{"n":"c2"}]', '[{"n":"c3"}]', '[{"n":"c4"}]']);
     await rig.close();
   });
 
