@@ -1,18 +1,17 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
 import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
-import { onWake } from "./client/watch.js";
+import { onWake, watchUntil } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
-import { checkHeartbeat, Heartbeat, type HeartbeatOptions, type HeartbeatTimes, type Pulse } from "./core/heartbeat.js";
+import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
 import { checkHandler, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
-import type { Receiver, Socket, Ticket, Traffic, Transport } from "./core/transport.js";
+import type { Receiver, Ticket, Traffic, Transport } from "./core/transport.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
 import { PackedLink, PROTOCOL } from "./link/packed.js";
-import { plain } from "./link/plain.js";
 import { ownLimits } from "./link/session.js";
 import type { Caller } from "./peer/caller.js";
 import { Peer, type AnyPeer, type Context, type Options } from "./peer/peer.js";
@@ -137,12 +136,10 @@ function peerOfOne<C extends Contract<C>, S extends Contract<S>>(
   settings: Settings,
   heartbeat: HeartbeatTimes | undefined,
 ): Peer<C, S> {
-  const link = protocol === PROTOCOL ? new PackedLink(socket, "client", hello !== undefined) : plain(socket);
+  const link = new PackedLink(socket, "client", hello !== undefined);
+  if (protocol !== PROTOCOL) link.flowPlainly();
   const peer = new Peer<C, S>(new StartedLater(link), settings as never);
-  if (heartbeat !== undefined && isPulse(socket)) {
-    const beat = new Heartbeat(socket, heartbeat);
-    void peer.closed.then(() => beat.stop());
-  }
+  if (heartbeat !== undefined) watchUntil(peer.closed, link, heartbeat);
   return peer;
 }
 
@@ -167,10 +164,6 @@ async function greetFirst(peer: AnyPeer, onOpen: OnOpen): Promise<void> {
     void peer.close(1000, "`onOpen` failed");
     throw error;
   }
-}
-
-function isPulse(socket: Socket): socket is Socket & Pulse {
-  return socket.ping !== undefined && socket.giveUp !== undefined && socket.heardAt !== undefined;
 }
 
 /** Whether another socket is tried also where there is no session. */

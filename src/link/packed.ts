@@ -227,12 +227,17 @@ export class PackedLink implements Transport {
     this.#flow();
   }
 
-  /** The session is over, and a fresh connection begins on the present socket. */
-  renew(reason: string): void {
+  /** The session is over, and a fresh connection begins on the present socket; false where none does, because nobody wants it. */
+  renew(reason: string): boolean {
     this.#out.forget();
     if (this.#incoming === "resuming") this.#incoming = "packed";
-    if (this.#receiver.lost === undefined) this.breakOff(reason, 1000);
-    else this.#receiver.lost(new Error(reason));
+    if (this.#receiver.lost === undefined) {
+      this.breakOff(reason, 1000);
+      return false;
+    }
+    this.#receiver.lost(new Error(reason));
+    // It may have been closed inside that call.
+    return !this.#isClosed;
   }
 
   /** Lets messages leave plainly: whoever is at the present socket knows nothing else. */

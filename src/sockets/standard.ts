@@ -20,7 +20,11 @@ const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1002: 4400, 10
 export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: number): Socket {
   const inbox = new Inbox(maxMessageBytes, () => webSocket.close(sendable(1009), "message is too large"));
   webSocket.binaryType = "arraybuffer";
-  webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => inbox.frame(textOf(data)));
+  let heardAt = performance.now();
+  webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => {
+    heardAt = performance.now();
+    inbox.frame(textOf(data));
+  });
   webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
     inbox.end({ code, reason }),
   );
@@ -44,6 +48,9 @@ export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: nu
     },
     set maxFrameBytes(bytes) {
       inbox.maxFrameBytes = bytes;
+    },
+    get heardAt() {
+      return heardAt;
     },
     get unsentBytes() {
       return webSocket.bufferedAmount;
