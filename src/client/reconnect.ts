@@ -27,6 +27,9 @@ export interface ReconnectPlan {
   dial(isResumable: boolean): Dial;
 }
 
+/** Waits are multiples of this: deadlines of equal length share a queue, and many clients of a process many of them. */
+const STEP_MS = 10;
+
 /** A status by which a server says that it will not have this client. */
 const REFUSALS = new Set<number | undefined>([401, 403]);
 
@@ -123,8 +126,7 @@ export class Reconnector implements SocketOwner, Expiring {
   #retry(windowMs?: number): void {
     if (this.#isOver || this.#dial !== undefined || this.#delayMs !== undefined) return;
     const delayMs = this.#backoff.nextDelayMs();
-    // Deadlines of equal length share a queue.
-    this.#delayMs = Math.round(windowMs === undefined ? delayMs : Math.random() * windowMs);
+    this.#delayMs = Math.round((windowMs === undefined ? delayMs : Math.random() * windowMs) / STEP_MS) * STEP_MS;
     setDeadline(this, this.#delayMs);
   }
 
