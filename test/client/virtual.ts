@@ -1,7 +1,7 @@
 /** A network in memory, for tests in which time matters: the runtime's WebSocket, and servers of ours and of others at its other end. */
 import { vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
-import type { CloseInfo, SharedFrame, Socket, SocketHandler, Transport } from "../../src/core/transport.js";
+import type { CloseInfo, SharedFrame, Socket, Transport } from "../../src/core/transport.js";
 import { RESUME_OFFER } from "../../src/link/frames.js";
 import { PROTOCOL } from "../../src/link/packed.js";
 import { plain } from "../../src/link/plain.js";
@@ -39,7 +39,7 @@ export class Line {
   /** While it is, nothing arrives, and no end is told: the cable is pulled. */
   isFrozen = false;
   readonly #network: VirtualNetwork;
-  #far: Inbox | undefined;
+  #far: FarSocket | undefined;
   isOver = false;
   #underWay: (() => void)[] = [];
 
@@ -52,10 +52,8 @@ export class Line {
   /** Lets the client in. Answers the server's end, which receives from when it is started. */
   accept(protocol: string): Socket {
     this.#later(() => this.near.opened(protocol));
-    // As every socket does: what comes before it is started is kept.
-    const inbox = new Inbox(2 ** 20, () => {});
-    this.#far = inbox;
-    return new FarSocket(this, inbox, (arrive) => this.#later(arrive));
+    this.#far = new FarSocket(this, (arrive) => this.#later(arrive));
+    return this.#far;
   }
 
   /** As a port on which nobody listens. */
@@ -110,26 +108,20 @@ export class Line {
 }
 
 /** The server's end of a line. */
-class FarSocket implements Socket {
-  maxFrameBytes = 2 ** 20;
+class FarSocket extends Inbox implements Socket {
   readonly unsentBytes = 0;
   readonly #line: Line;
-  readonly #inbox: Inbox;
   readonly #later: (arrive: () => void) => void;
   #isClosed = false;
 
-  constructor(line: Line, inbox: Inbox, later: (arrive: () => void) => void) {
+  constructor(line: Line, later: (arrive: () => void) => void) {
+    super(2 ** 20);
     this.#line = line;
-    this.#inbox = inbox;
     this.#later = later;
   }
 
   get open(): boolean {
     return !this.#isClosed && !this.#line.isOver;
-  }
-
-  start(handler: SocketHandler): void {
-    this.#inbox.start(handler);
   }
 
   send(frame: string): boolean {
