@@ -28,14 +28,19 @@ describe("a frame that claims to be giant", () => {
 
   it("again and again holds up nobody else and keeps nothing", async () => {
     await using attack = await attacker();
-    await using on = await target();
+    await using on = await target({ limits: { maxMessageBytes: 64 * 1024 } });
     const damage = await expectKept(SLACK, async () => {
-      const done = await floodBeside(attack, { url: on.url, texts: [" ".repeat(MIB + 1)], burst: 1, everyMs: 75 });
+      const done = await floodBeside(attack, {
+        url: on.url,
+        texts: [" ".repeat(64 * 1024 + 3)],
+        burst: 1,
+        everyMs: 20,
+      });
       await Promise.all(on.peers.splice(0).map((peer) => peer.closed));
       return done;
     });
     expect(Object.keys(damage.closes)).toEqual(["1009"]);
-    expect(damage.opened).toBeGreaterThan(5);
+    expect(damage.opened).toBeGreaterThan(2);
   });
 });
 
@@ -167,7 +172,7 @@ describe("pings without end from somebody who never reads", () => {
       reads: false,
     });
     expect(damage).toMatchObject({ opened: 1, closes: {} });
-    expect(damage.sent).toBeGreaterThan(1000);
+    expect(damage.sent).toBeGreaterThan(300);
   });
 });
 
