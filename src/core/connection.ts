@@ -27,7 +27,7 @@ import {
 export type WhenSlow = "drop" | "close";
 
 /** Makes the connection of a peer that goes on where `lost` is over. */
-export type Succeed = (lost: Connection) => void;
+export type Succeed = (lost: Connection) => Connection;
 
 /** What a peer sits on. */
 export class Connection implements Receiver, Line, Host, Gate {
@@ -48,8 +48,10 @@ export class Connection implements Receiver, Line, Host, Gate {
   readonly router: Router;
   /** Why nothing can be sent but answers, where that is so. */
   readonly answersOnly: Error | undefined;
-  /** Whether it waits for a socket, or for what is to be sent before everything else. */
+  /** Whether it waits for a socket, or for what is to be sent before everything else: between the events that tell so. */
   isSuspended = false;
+  /** Whether its transport waits for a socket. */
+  #isDown = false;
   readonly #transport: Transport;
   readonly #succeed: Succeed;
   #conventions: Conventions | undefined;
@@ -66,7 +68,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.router = new Router(this, this.incoming, this.outgoing.pending, settings);
     if (settings.owner.opensFirst === true) this.outgoing.hold();
     if (lost !== undefined) {
-      this.isSuspended = true;
+      this.isSuspended = this.#isDown = true;
       this.onClosed = lost.onClosed;
     }
     transport.start(this);
@@ -121,28 +123,33 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   suspended(): void {
+    this.#isDown = true;
+    if (this.isSuspended) return;
     this.isSuspended = true;
     this.#tell("suspend");
   }
 
   resumed(): void {
-    if (!this.outgoing.isHeld) this.#resume();
+    this.#isDown = false;
+    this.#resume();
   }
 
   lost(error: Error): void {
+    // First: who hears of the loss, a handler that aborts for it too, has the peer as it goes on, and can close it.
+    const next = this.#succeed(this);
     this.#settle(error);
-    this.#succeed(this);
-    this.#tell("lost", error);
+    if (next.ended === undefined) this.#tell("lost", error);
   }
 
   /** What was to be sent before everything else is sent. */
   release(): void {
     if (this.ended !== undefined) return;
     this.outgoing.release();
-    if (this.isSuspended) this.#resume();
+    this.#resume();
   }
 
   #resume(): void {
+    if (!this.isSuspended || this.#isDown || this.outgoing.isHeld) return;
     this.isSuspended = false;
     this.#tell("resume");
   }

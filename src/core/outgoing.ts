@@ -76,11 +76,12 @@ export class Outgoing {
 
   /** Sends what was held, and holds no more. */
   release(): void {
-    const held = this.#held;
-    this.#held = undefined;
-    for (const [ticket, text] of held ?? []) {
+    // What is sent meanwhile is held too, and leaves behind the rest.
+    for (const [ticket, text] of this.#held ?? []) {
+      this.#held!.remove(ticket);
       if (!this.#pass(text, ticket)) this.#refused(text, ticket);
     }
+    this.#held = undefined;
   }
 
   /** Takes back a call that waits. */
@@ -149,17 +150,19 @@ export class Outgoing {
 
   #notify(text: string, sink: Sink | undefined): boolean {
     if (this.deliver(text, undefined, sink)) return true;
-    this.#reportLong(text);
+    this.reportLong(text);
     return false;
   }
 
   /** What was held is not taken after all. */
   #refused(text: string, ticket: Ticket): void {
     if (ticket instanceof PendingCall) this.failUnsent(ticket, text);
-    else this.#reportLong(text);
+    else if (ticket instanceof BatchTicket) ticket.fail(this, text);
+    else this.reportLong(text);
   }
 
-  #reportLong(text: string): void {
+  /** A text without a caller is not sent: where it never can be, somebody should know. */
+  reportLong(text: string): void {
     const error = this.#line.tooLong(text);
     if (error !== undefined) this.#line.report(error);
   }
@@ -255,8 +258,8 @@ export class OutgoingBatch implements Sink {
     const calls = new Set(live.flatMap(({ call }) => call ?? []));
     if (calls.size > 0) pending.openBatch(calls);
     const batch = `[${live.map(({ text }) => text).join(",")}]`;
-    if (this.#out.deliver(batch, new BatchTicket(calls), undefined)) return;
-    for (const call of calls) this.#out.failUnsent(call, batch);
+    const ticket = new BatchTicket(calls);
+    if (!this.#out.deliver(batch, ticket, undefined)) ticket.fail(this.#out, batch);
   }
 
   /** Takes an encoded message. An `around` that let the batch leave without its call is not punished for it: the call follows alone. */
@@ -286,6 +289,12 @@ class BatchTicket implements Ticket {
 
   set sent(value: boolean) {
     for (const call of this.#calls) call.sent = value;
+  }
+
+  /** The batch, `text`, was not taken. */
+  fail(out: Outgoing, text: string): void {
+    if (this.#calls.size === 0) out.reportLong(text);
+    for (const call of this.#calls) out.failUnsent(call, text);
   }
 }
 
