@@ -23,6 +23,8 @@ const LIMITS: OwnLimits[] = [
 export const WORLD_TTL_MS = 60_000;
 const WAITING_COST = 64;
 const PATIENCE_MS = 10_000;
+/** So many of the newest sockets are where things happen. */
+const NEWEST = 3;
 const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4413, 4499];
 const PASSING = [1000, 1001, 1005, 1006, 1011, 1012, 3000, 4000, 4399, 4500];
@@ -75,7 +77,8 @@ interface Line {
   /** The pair whose hello or `resume` was said on it. */
   pair: Pair | undefined;
   server: ServerEnd | undefined;
-  clientFrames: number;
+  /** Whether the client has said anything on it. */
+  hasSpoken: boolean;
   /** Whether the client may send whatever it likes. */
   isAnswered: boolean;
   /** Whether the client's next frame must be an ack. */
@@ -112,10 +115,10 @@ export class World {
   #isArriving = false;
   /** Whether both ends send a message whenever they are told something. */
   #isTalkative = false;
-  /** Whether the client leaves its socket while it takes the next message. */
-  #leavesInside = false;
+  /** What becomes of the client's socket while it takes the next message. */
+  #inside: "leave" | "lose" | undefined;
   #clientClosed: CloseInfo | undefined;
-  #labels = 0;
+  readonly #labels = { client: 0, server: 0 };
   /** A socket that was filled, and the number of the last frame of then. */
   #stalled: { socket: WireSocket; session: Session; last: number } | undefined;
   /** While an end is closed by will it sends all it has. */
@@ -146,8 +149,13 @@ export class World {
   }
 
   /** Takes one step, and checks everything. */
-  async step({ kind, a, b }: Step): Promise<void> {
-    STEPS[kind](this, a, b);
+  step({ kind, a, b }: Step): Promise<void> {
+    return this.perform((world) => STEPS[kind](world, a, b));
+  }
+
+  /** Lets something happen, and checks everything. */
+  async perform(act: (world: World) => void): Promise<void> {
+    act(this);
     await microtasks();
     this.#checkBounds();
     this.#throwBreach();
@@ -157,7 +165,7 @@ export class World {
   async finish(how: number): Promise<void> {
     this.stall("client", false);
     this.stall("server", false);
-    this.#leavesInside = false;
+    this.#inside = undefined;
     await this.#settle();
     if (this.#isConnected()) this.#checkComplete();
     // What is lost is lost for a reason, so one more socket is enough, whatever came before.
@@ -186,7 +194,7 @@ export class World {
     for (let i = 0; i < count; i++) {
       const { link, flow, pair, isOver } = this.#end(side);
       if (isOver) return;
-      const label = `${side}-${this.#labels++}`;
+      const label = `${side}-${this.#labels[side]++}`;
       const text = JSON.stringify({ label, x: "x".repeat(size) });
       const waits = flow.sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + WAITING_COST), 0);
       if (waits + text.length > this.#limits.waitingLength && link.session !== undefined) giveReason(pair, "full");
@@ -235,6 +243,58 @@ export class World {
     for (let i = 0; i < count; i++) if (!wire[to].deliver()) return;
   }
 
+  /** Where the next of what is under way can arrive: what is on its way to a socket that the client has left matters to nobody. */
+  get arrivals(): [to: Side, which: number][] {
+    const toServer = this.#lines.flatMap(({ wire }, i): [Side, number][] =>
+      wire.server.isDue && i < NEWEST ? [["server", i]] : [],
+    );
+    return this.#clientLine?.wire.client.isDue ? [["client", 0], ...toServer] : toServer;
+  }
+
+  /** Which ends of sockets can be cut, those that their link has. */
+  get cuttable(): [side: Side, which: number][] {
+    const ends: [Side, Line | undefined][] = [
+      ["client", this.#clientLine],
+      ["server", this.#server().line],
+    ];
+    return ends.flatMap(([side, line]): [Side, number][] => {
+      if (line === undefined || line.wire[side].isOver) return [];
+      return [[side, this.#lines.indexOf(line)]];
+    });
+  }
+
+  get hasSocket(): boolean {
+    return this.#client.link.hasSocket;
+  }
+
+  /** Everything that what happens next can depend on, and the oracle's verdict on it. */
+  get state(): object {
+    return {
+      client: this.#client,
+      sessions: this.#sessions,
+      servers: this.#servers,
+      // What the others hold cannot come any more, or matters to nobody.
+      lines: this.#lines.filter((line) => line === this.#clientLine || line.wire.server.isDue),
+      never: this.#never,
+      pair: this.#pair,
+      clientLine: this.#clientLine,
+      isClientDown: this.#isClientDown,
+      clientSuspendedAt: this.#clientSuspendedAt,
+      clientClosed: this.#clientClosed,
+      labels: this.#labels,
+    };
+  }
+
+  /** Ends everything at once, so that nothing of it is left in the process. */
+  discard(): void {
+    this.#client.link.close();
+    for (const { link } of this.#servers) link.close();
+    for (const { wire } of this.#lines) {
+      wire.client.cut();
+      wire.server.cut();
+    }
+  }
+
   deliverAll(which: number): void {
     const { wire } = this.#line(which);
     // As many as may be under way, and not until there are none: each may make another.
@@ -263,9 +323,9 @@ export class World {
     this.#client.link.abandon("the test");
   }
 
-  /** The client leaves its socket in the middle of a pack, perhaps, whose rest has come all the same. */
-  leaveInside(): void {
-    this.#leavesInside = true;
+  /** The client leaves its socket in the middle of a pack, perhaps, whose rest has come all the same; or loses it for good. */
+  partInside(isLost: boolean): void {
+    this.#inside = isLost ? "lose" : "leave";
   }
 
   /** From now on what is told is answered at once, or no longer. */
@@ -286,7 +346,7 @@ export class World {
   reconnectToHello(): void {
     this.reconnect();
     const line = this.#clientLine;
-    if (line !== undefined && line.clientFrames === 0) line.wire.client.deliver();
+    if (line !== undefined && !line.hasSpoken) line.wire.client.deliver();
   }
 
   /** The client gives one `resume` up for another, and the first arrives when the second was answered. */
@@ -392,7 +452,7 @@ export class World {
   lieInResumed(which: number): void {
     this.reconnectToHello();
     const line = this.#clientLine;
-    if (line === undefined || line.isAnswered || line.clientFrames === 0 || !line.wire.client.open) return;
+    if (line === undefined || line.isAnswered || !line.hasSpoken || !line.wire.client.open) return;
     const session = this.#client.link.session!;
     const counts = session.log.acked > 0 ? [session.next + 99, session.log.acked - 1] : [session.next + 99];
     this.#pair.reason ??= "lied to";
@@ -406,7 +466,7 @@ export class World {
   dataBeforeResumed(): void {
     this.reconnectToHello();
     const line = this.#clientLine;
-    if (line === undefined || line.isAnswered || line.clientFrames === 0 || !line.wire.client.open) return;
+    if (line === undefined || line.isAnswered || !line.hasSpoken || !line.wire.client.open) return;
     this.#pair.reason ??= "answered with data";
     line.wire.client.inject('[{"label":"before"}]');
     this.#check(line.wire.client.closedWith?.code === 1002, "data before `resumed` was not closed with 1002");
@@ -451,7 +511,7 @@ export class World {
 
   /** The newest are where things happen; those before them still hold what was under way. */
   #line(which: number): Line {
-    return this.#lines[which % Math.min(this.#lines.length, 3)]!;
+    return this.#lines[which % Math.min(this.#lines.length, NEWEST)]!;
   }
 
   /** The line that a side's link is on, open. */
@@ -476,7 +536,7 @@ export class World {
       isOurs: false,
       pair: undefined,
       server: undefined,
-      clientFrames: 0,
+      hasSpoken: false,
       isAnswered: !returns,
       owesAck: false,
       dismissed: new Set(),
@@ -527,14 +587,14 @@ export class World {
     if (typeof frame !== "string") return this.#check(false, "the client sent what is no frame");
     if (this.#client?.link.session !== undefined) this.#checkWater(line.wire.client, frame);
     if (!line.isOurs) return;
-    line.clientFrames++;
     if (frame.startsWith('{"resume"')) this.#resumes.push(frame);
     this.#check(
       !line.owesAck || frame.startsWith('{"ack"'),
       `the client, which owes an ack of its token, says ${frame}`,
     );
     line.owesAck = false;
-    const isFirst = line.clientFrames === 1 && /^\{"(resume|hello)"/.test(frame);
+    const isFirst = !line.hasSpoken && /^\{"(resume|hello)"/.test(frame);
+    line.hasSpoken = true;
     this.#check(line.isAnswered || isFirst, `${frame} before \`resumed\``);
     if (!frame.startsWith('{"hello"')) return;
     line.isAnswered = true;
@@ -705,9 +765,10 @@ export class World {
     if (end === undefined) return this.#check(false, `${label} came from nowhere`);
     this.#join(this.#pair, end);
     this.#gets(end.flow, label);
-    if (!this.#leavesInside) return;
-    this.#leavesInside = false;
-    this.abandon();
+    const inside = this.#inside;
+    this.#inside = undefined;
+    if (inside === "leave") this.abandon();
+    else if (inside === "lose") this.closeSocket("client", 1008);
   }
 
   #gets(flow: Flow, label: string): void {
@@ -871,7 +932,7 @@ const STEPS = {
   closeFinally: (world, a, b) => world.closeSocket(sideOf(a), FINAL[b % FINAL.length]!),
   closeInPassing: (world, a, b) => world.closeSocket(sideOf(a), PASSING[b % PASSING.length]!),
   abandon: (world) => world.abandon(),
-  leaveInside: (world) => world.leaveInside(),
+  partInside: (world, a) => world.partInside(a % 2 === 0),
   talk: (world) => world.talk(),
   reconnect: (world) => world.reconnect(),
   reconnectToHello: (world) => world.reconnectToHello(),
