@@ -402,6 +402,18 @@ export class World {
     if (old.length > 0) this.#tryToken(old[which % old.length]!, "alice");
   }
 
+  /** Who says that it returns says neither `resume` nor a hello, or after a refusal anything but a hello. */
+  breakIn(which: number, isRefused: boolean): void {
+    const token = this.#pair.tokens.at(-1) ?? "x";
+    const frames = ['[{"label":"in"}]', '{"ack":0}', '{"ping":1}', "x", resumeOf(token)];
+    const socket = this.#impostor("alice");
+    const line = this.#lines[0]!;
+    if (isRefused) socket.inject(resumeOf("wrong"));
+    const frame = frames[which % (isRefused ? frames.length : frames.length - 1)]!;
+    socket.inject(frame);
+    this.#check(socket.closedWith?.code === 1002 && line.server === undefined, `${frame} was taken from who returns`);
+  }
+
   /** What cannot be read comes in. */
   poison(side: Side): void {
     const line = this.#sessionLine(side);
@@ -440,7 +452,7 @@ export class World {
     this.#pair.reason ??= "lied to";
     const socket = this.#impostor("alice");
     const received = counts[which % counts.length]!;
-    socket.inject(JSON.stringify({ resume: { token, received, attempt: 2 ** 40 } }));
+    socket.inject(resumeOf(token, received));
     this.#check(socket.sent.includes(REFUSED), `${received} was taken for a count of frames`);
     this.#check(
       !this.#sessions.find(`#${token.slice(7)}`, "alice"),
@@ -578,7 +590,7 @@ export class World {
     const end = this.#server();
     const before = end.line;
     const socket = this.#impostor(principal);
-    socket.inject(JSON.stringify({ resume: { token, received: 0, attempt: 2 ** 40 } }));
+    socket.inject(resumeOf(token));
     this.#check(socket.sent.includes(REFUSED), `${principal} resumed by ${token}`);
     this.#check(end.line === before, "whoever was refused took the session's socket");
   }
@@ -905,6 +917,11 @@ function hashOf(token: string): string {
   return `hash of ${token.length} and ${token.slice(7)}`;
 }
 
+/** A `resume` that is no late one. */
+function resumeOf(token: string, received = 0): string {
+  return JSON.stringify({ resume: { token, received, attempt: 2 ** 40 } });
+}
+
 function newPair(): Pair {
   const flow = { sent: [], got: 0 };
   return { flow, server: undefined, reason: undefined, hasToken: false, isAcked: false, tokens: [], confirmed: -1 };
@@ -948,6 +965,7 @@ const STEPS = {
   resumeTwice: (world) => world.resumeTwice(),
   steal: (world) => world.steal(),
   reuse: (world, a) => world.reuse(a),
+  breakIn: (world, a, b) => world.breakIn(a, b % 2 === 0),
   poison: (world, a) => world.poison(sideOf(a)),
   lie: (world, a, b) => world.lie(sideOf(a), b),
   lieInResume: (world, a) => (world.deliverAll(0), world.lieInResume(a)),
