@@ -30,14 +30,14 @@ export class Mutator {
     }
   }
 
-  /** The modules with `change` made, or as they are. */
-  async modules(change?: Change): Promise<Modules> {
+  /** The modules with `change` made, or as they are; `isOpen`: with everything that is private in them open to the test. */
+  async modules(change?: Change, isOpen = false): Promise<Modules> {
     // Under that name, so that the test runner leaves them to Node, which is faster.
     const root = join(this.folder, "node_modules", String(++this.#count));
     for (const folder of FOLDERS) mkdirSync(join(root, folder), { recursive: true });
     for (const [path, built] of this.#built) {
       const text = change !== undefined && path === `link/${change.file}` ? build(mutate(change)) : built;
-      writeFileSync(join(root, path.replace(/\.ts$/, ".js")), text);
+      writeFileSync(join(root, path.replace(/\.ts$/, ".js")), isOpen ? text.replace(/#(?=[a-z])/g, "_") : text);
     }
     writeFileSync(join(root, "package.json"), '{"type":"module"}');
     const load = async (file: string): Promise<any> => import(pathToFileURL(join(root, "link", file)).href);
