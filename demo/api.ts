@@ -11,6 +11,8 @@ export interface Profile {
 /** Somebody who is here. */
 export interface Person extends Profile {
   id: string;
+  /** Whether their connection is lost, and may yet come back. */
+  isAway: boolean;
 }
 
 /** A line on the board. Places are fractions of the board's width and height, so that every window shows the same picture. */
@@ -91,8 +93,8 @@ export interface Welcome {
 
 /** What the server serves. */
 export interface ServerApi {
-  /** Comes first. From then on everything that happens is pushed. */
-  join(params: Profile): Welcome;
+  /** Comes first. Before it is answered comes `welcome`, and from then on everything that happens is pushed. */
+  join(params: Profile): void;
   rename(params: Profile): void;
   /** Begins stroke number `stroke` of this person, or makes it longer. */
   draw(params: { stroke: number; size: number; points: number[] }): void;
@@ -109,10 +111,14 @@ export interface ServerApi {
   edit(params: { document: DocumentName; version: number; page: string; changes: Change[] }): void;
   /** Tells where this person is, in the document as it was at `version`. */
   point(params: Selection & { document: DocumentName; version: number }): void;
+  /** Cuts the network under the page that asks, for three seconds. The answer is under way by then: it comes afterwards. */
+  cut(): void;
 }
 
 /** What each page serves. */
 export interface ClientApi {
+  /** All there is. A notification, so that it and what is pushed later are taken in the order in which they were sent. */
+  welcome(params: Welcome): void;
   /** Asks the person: may the board be cleared? Whoever does not answer within `timeoutMs` has not agreed. */
   vote(params: { by: string; timeoutMs: number }): boolean;
   /** Answered at once: the server measures the round trip. */

@@ -2,7 +2,7 @@
  * Language servers behind WebSockets: `/lsp/css` and `/lsp/json`. Whoever connects gets a process of their own, so that one
  * which dies, or is slow, is one person's alone, and a session is what the protocol means by it: one client, one server.
  */
-import type { Server } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
 import { createRequire } from "node:module";
 import { inspect } from "node:util";
 import type { WebSocket } from "ws";
@@ -10,6 +10,7 @@ import type * as bridgeModule from "../dist/bridge/bridge.js";
 import type * as gateModule from "../dist/server/gate.js";
 import type * as optionsModule from "../dist/server/options.js";
 import type { Language } from "./lsp.js";
+import type { Network } from "./network.js";
 
 /** What the command `reciproc bridge` is made of. The package does not export it, so it is imported by its place. */
 const { bridge } = (await inner("bridge/bridge.js")) as typeof bridgeModule;
@@ -30,9 +31,10 @@ export class LanguageServers {
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
 
-  constructor(server: Server) {
+  constructor(server: Server, network: Network) {
+    const authenticate = async (request: IncomingMessage): Promise<object> => ({ page: await network.carry(request) });
     this.#gates = LANGUAGES.map((language) => {
-      const { gate } = checkOptions({ server, path: `/lsp/${language}` });
+      const { gate } = checkOptions({ server, path: `/lsp/${language}`, authenticate });
       return new Gate(gate, {
         maxFrameBytes: MAX_FRAME_BYTES,
         chooseProtocol: () => undefined,

@@ -2,7 +2,7 @@
  * One board, and an editor, that everybody who opens the page shares. `npm run demo` starts it.
  *
  * Environment: PORT (3000; the next free one when it is taken, 0 for any), HOST (127.0.0.1: this machine only),
- * VOTE_TIMEOUT_MS (10000).
+ * VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000).
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -13,11 +13,14 @@ import { SharedDocument } from "./documents.js";
 import { serveFile } from "./files.js";
 import { schemas } from "./schemas.js";
 import { LanguageServers } from "./languages.js";
+import { Network } from "./network.js";
 import { Strokes } from "./strokes.js";
 import { texts } from "./texts.js";
 
 /** `peer.data`: who sits behind a connection. */
 interface Seat {
+  /** The name of their page on the network. */
+  page: string;
   /** `undefined` until they join. */
   profile: Profile | undefined;
   roundTripMs: number | undefined;
@@ -25,6 +28,8 @@ interface Seat {
 type Member = Peer<ServerApi, ClientApi, Seat>;
 
 const VOTE_TIMEOUT_MS = Number(process.env["VOTE_TIMEOUT_MS"] ?? 10_000);
+const SESSION_TTL_MS = Number(process.env["SESSION_TTL_MS"] ?? 60_000);
+const CUT_MS = 3000;
 const MOST_LINES = 100;
 
 const strokes = new Strokes();
@@ -38,13 +43,20 @@ let voting = false;
 
 const http = createServer((request, response) => void serveFile(request, response));
 
-const languages = new LanguageServers(http);
+const network = new Network();
+const languages = new LanguageServers(http, network);
 const server = await serve<ServerApi, ClientApi, Seat>({
   server: http,
   path: "/rpc",
   // The longest message is a full document, pasted: in JSON a character takes six bytes at worst.
   limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
-  authenticate: () => ({ profile: undefined, roundTripMs: undefined }),
+  // How long those who were cut off are waited for.
+  session: { ttlMs: SESSION_TTL_MS },
+  authenticate: async (request) => ({
+    page: await network.carry(request),
+    profile: undefined,
+    roundTripMs: undefined,
+  }),
   schemas,
 
   /** Every call passes here, in both directions. */
@@ -59,8 +71,14 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     join(profile, { peer }) {
       peer.data.profile = profile;
       board.add(peer);
+      peer.notify("welcome", {
+        you: peer.id,
+        people: everybody(),
+        strokes: strokes.all(),
+        chat,
+        voteTimeoutMs: VOTE_TIMEOUT_MS,
+      });
       pushPeople();
-      return { you: peer.id, people: everybody(), strokes: strokes.all(), chat, voteTimeoutMs: VOTE_TIMEOUT_MS };
     },
     rename(profile, { peer }) {
       peer.data.profile = profile;
@@ -117,6 +135,9 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       for (const other of Object.values(documents)) if (other !== documents[document]) other.leave(peer.id);
       pushToEditors("pointed", caret, { except: peer });
     },
+    cut(_params, { peer }) {
+      network.cut(peer.data.page, CUT_MS);
+    },
   },
 });
 
@@ -124,7 +145,11 @@ const server = await serve<ServerApi, ClientApi, Seat>({
 const board: Topic<ServerApi, ClientApi, Seat> = server.topic("board");
 /** Everybody who has opened a document. */
 const editor: typeof board = server.topic("editor");
-server.on("peer", (peer) => peer.on("close", () => leave(peer)));
+server.on("peer", (peer) => {
+  peer.on("suspend", pushPeople);
+  peer.on("resume", pushPeople);
+  peer.on("close", () => leave(peer));
+});
 server.on("error", (error) => process.stderr.write(`${inspect(error)}\n`));
 
 /** Notifies everybody of a topic. `around` does not see these: they are encoded once, not once for each peer. */
@@ -148,7 +173,7 @@ function pushPeople(): void {
 }
 
 function everybody(): Person[] {
-  return [...board].map((peer) => ({ id: peer.id, ...profileOf(peer) }));
+  return [...board].map((peer) => ({ id: peer.id, ...profileOf(peer), isAway: peer.state === "suspended" }));
 }
 
 function profileOf(peer: Member): Profile {
@@ -182,7 +207,8 @@ async function ask(voter: Member, by: string, signal: AbortSignal): Promise<Answ
 
 /** Measures every round trip by a call, and tells everybody. */
 setInterval(() => {
-  for (const peer of board) void measure(peer);
+  // Of those who are away the answer would tell how long they were.
+  for (const peer of board) if (peer.state === "open") void measure(peer);
   const roundTrips = [...board].flatMap(({ id, data: { roundTripMs: ms } }) => (ms === undefined ? [] : { id, ms }));
   push("stats", { perSecond: messages, roundTrips });
   messages = 0;

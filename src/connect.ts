@@ -1,12 +1,13 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
-import { greet, isRefusal, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
+import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
+import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
-import { checkHeartbeat, Heartbeat, type HeartbeatOptions, type HeartbeatTimes, type Pulse } from "./core/heartbeat.js";
+import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
 import { checkHandler, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
-import type { Receiver, Socket, Ticket, Traffic, Transport } from "./core/transport.js";
+import type { Receiver, Ticket, Traffic, Transport } from "./core/transport.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
@@ -111,10 +112,23 @@ async function openFirst(dial: (isResumable: boolean) => Dial, waits: boolean): 
     try {
       return await dial(false).connect(false);
     } catch (error) {
-      if (!waits || isRefusal(error)) throw error;
-      await new Promise((resolve) => setTimeout(resolve, backoff.nextDelayMs()));
+      if (!waits || isForGood(error)) throw error;
+      await wakeOrWait(backoff.nextDelayMs());
     }
   }
+}
+
+/** Waits so long, but no longer than until the network comes back, or the page is shown again. */
+function wakeOrWait(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const ended = (): void => {
+      clearTimeout(timer);
+      ignoreWake();
+      resolve();
+    };
+    const timer = setTimeout(ended, ms);
+    const ignoreWake = onWake(ended);
+  });
 }
 
 /** A peer that ends with its socket. */
@@ -124,12 +138,8 @@ function peerOfOne<C extends Contract<C>, S extends Contract<S>>(
   heartbeat: HeartbeatTimes | undefined,
 ): Peer<C, S> {
   const link = protocol === PROTOCOL ? new PackedLink(socket, "client", hello !== undefined) : plain(socket);
-  const peer = new Peer<C, S>(new StartedLater(link), settings as never);
-  if (heartbeat !== undefined && isPulse(socket)) {
-    const beat = new Heartbeat(socket, heartbeat);
-    void peer.closed.then(() => beat.stop());
-  }
-  return peer;
+  if (heartbeat !== undefined) socket.watch?.(heartbeat);
+  return new Peer<C, S>(new StartedLater(link), settings as never);
 }
 
 /** A peer that is brought another socket when it has lost one. */
@@ -153,10 +163,6 @@ async function greetFirst(peer: AnyPeer, onOpen: OnOpen): Promise<void> {
     void peer.close(1000, "`onOpen` failed");
     throw error;
   }
-}
-
-function isPulse(socket: Socket): socket is Socket & Pulse {
-  return socket.ping !== undefined && socket.giveUp !== undefined && socket.heardAt !== undefined;
 }
 
 /** Whether another socket is tried also where there is no session. */

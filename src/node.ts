@@ -10,7 +10,7 @@ import { checkKnown } from "./core/limits.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
 import type { AnyOptions } from "./core/settings.js";
 import { PACK_OVERHEAD_BYTES } from "./link/packed.js";
-import { CLOSE_TIMEOUT_MS, WsSocket } from "./sockets/ws.js";
+import { CLOSE_TIMEOUT_MS, pieceLimits, WsSocket } from "./sockets/ws.js";
 
 /** How to connect from Node. */
 export interface NodeConnectOptions<S extends Contract<S> = any> extends ConnectOptions<S> {
@@ -65,6 +65,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
     ...options,
     perMessageDeflate: false,
     maxPayload: maxMessageBytes + PACK_OVERHEAD_BYTES,
+    ...pieceLimits(maxMessageBytes),
     closeTimeout: CLOSE_TIMEOUT_MS,
     // Answered with a bound (sockets/ws.ts).
     autoPong: false,

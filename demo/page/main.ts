@@ -1,42 +1,49 @@
 /** The page: connects, says who it is, and ties each part to the messages it lives on. */
-import { connect, RpcError, type Context, type Handlers, type Peer } from "reciproc";
-import type { ClientApi, ServerApi } from "../api.js";
+import { connect, type Context, type Handlers, type Peer } from "reciproc";
+import type { ClientApi, Person, ServerApi, Stroke } from "../api.js";
 import * as board from "./board.js";
 import { curve } from "./chart.js";
 import * as chat from "./chat.js";
 import { byId } from "./dom.js";
-import { complain } from "./notice.js";
+import { complain, show } from "./notice.js";
 import * as people from "./people.js";
 import * as pen from "./pen.js";
 import * as profile from "./profile.js";
 import * as reactions from "./reactions.js";
 import * as rooms from "./rooms.js";
+import * as status from "./status.js";
 import * as tabs from "./tabs.js";
 import * as traffic from "./traffic.js";
 import * as vote from "./vote.js";
+import { wire } from "./wire.js";
 
 const parts = byId("parts", HTMLElement);
-const status = byId("status", HTMLElement);
-const alarm = byId("lost", HTMLElement);
-const reconnect = byId("reconnect", HTMLButtonElement);
+const alarm = byId("ended", HTMLElement);
 const showRate = curve("rate", 20, (perSecond) => `${perSecond}/s`);
 const showTrip = curve("trip", 2, (ms) => `${ms.toFixed(1)} ms`);
 
-/** The newest connection. Until there is one the parts are inert, and none of them uses it. */
+/** Goes on from one connection to the next. Until it is there the parts are inert, and none of them uses it. */
 let peer!: Peer<ClientApi, ServerApi>;
 /** Once somebody has gone there. */
 let editor: rooms.Editor | undefined;
 let you = "";
 let voteTimeoutMs = 0;
+/** What was drawn here since the connection broke. It waits with the session; should that be lost, it has not arrived. */
+let waiting: pen.Piece[] = [];
 
 /** What the server may call here. */
 const methods: Handlers<ClientApi, Context> = {
+  welcome(now) {
+    if (you !== "") show("The server did not know this page any more. Here is what it has now.");
+    ({ you, voteTimeoutMs } = now);
+    board.load(now.strokes);
+    for (const piece of waiting) board.extend(strokeOf(piece));
+    chat.load(now.chat);
+    meet(now.people);
+  },
   vote: (params, { signal }) => vote.ask(params, signal),
   ping: () => {},
-  people({ people: now }) {
-    people.show(now, you);
-    editor?.meet(now);
-  },
+  people: ({ people: now }) => meet(now),
   drew: board.extend,
   erased: ({ strokes }) => board.erase(strokes),
   moved: people.move,
@@ -56,60 +63,74 @@ const methods: Handlers<ClientApi, Context> = {
   },
 };
 
-/** Connects and joins: when the page opens, and at each reconnect. Until the welcome the page keeps what it shows. */
+/**
+ * Connects, for good: what is lost is brought back by the session, and where there is none any more, by beginning again. Then
+ * `onOpen` asks for all there is, before anything else is sent.
+ */
 async function enter(): Promise<void> {
-  status.textContent = "Connecting";
-  reconnect.disabled = true;
   try {
-    const opened = await connect<ServerApi, ClientApi>("/rpc", { around: traffic.around, methods });
-    const welcome = await opened.request("join", profile.read()).catch((error: unknown) => {
-      void opened.close();
-      throw error;
+    peer = await connect<ServerApi, ClientApi>(wire("/rpc"), {
+      around: traffic.around,
+      methods,
+      reconnect: { initial: true },
+      onOpen: (server) => server.request("join", profile.read()),
     });
-    peer = opened;
-    ({ you, voteTimeoutMs } = welcome);
-    board.load(welcome.strokes);
-    chat.load(welcome.chat);
-    people.show(welcome.people, you);
-    editor?.enter(peer, you, welcome.people);
-    setOnline(true);
-    void opened.closed.then(({ code, reason }) => lost(ending(code, reason)));
   } catch (error) {
-    if (error instanceof RpcError) lost(`The server did not let you in: ${error.message}`);
-    else lost("The server cannot be reached. Try again in a moment.");
-  } finally {
-    reconnect.disabled = false;
+    const why = error instanceof Error ? error.message : String(error);
+    return ended(`The server did not let you in: ${why}`);
   }
+  peer.on("suspend", () => {
+    waiting = [];
+    status.show("reconnecting");
+  });
+  peer.on("lost", () => {
+    for (const piece of waiting) peer.notify("draw", piece);
+    editor?.enter(peer);
+  });
+  peer.on("resume", () => {
+    status.show("back");
+    editor?.back();
+  });
+  void peer.closed.then(({ code, reason }) => {
+    ended(
+      `The connection ended (${[code, reason].filter(Boolean).join(" ")}). What you see is what was there until then.`,
+    );
+  });
+  parts.inert = false;
+  editor?.enter(peer);
+  status.show("live");
 }
 
-function ending(code: number, reason: string): string {
-  const how = code === 1001 ? "The server was stopped" : "The connection ended";
-  return `${how} (${[code, reason].filter(Boolean).join(" ")}). What you see is what was there until then.`;
-}
-
-function lost(why: string): void {
+function ended(why: string): void {
   byId("why", HTMLElement).textContent = why;
-  setOnline(false);
+  parts.inert = true;
+  alarm.hidden = false;
+  status.show("closed");
 }
 
-function setOnline(online: boolean): void {
-  status.textContent = online ? "Live" : "Offline";
-  parts.inert = !online;
-  alarm.hidden = online;
-  document.documentElement.classList.toggle("offline", !online);
+function meet(now: readonly Person[]): void {
+  people.show(now, you);
+  editor?.meet(now, you);
+}
+
+function strokeOf({ stroke, ...line }: pen.Piece): Stroke {
+  return { ...line, id: `${you}/${stroke}`, color: profile.read().color };
 }
 
 tabs.start();
 rooms.start((loaded) => {
   editor = loaded;
-  if (!parts.inert) editor.enter(peer, you, people.here());
+  editor.meet(people.here(), you);
+  if (!parts.inert) editor.enter(peer);
 });
 pen.start(
-  ({ stroke, ...line }) => {
-    board.extend({ ...line, id: `${you}/${stroke}`, color: profile.read().color });
-    peer.notify("draw", { stroke, ...line });
+  (piece) => {
+    board.extend(strokeOf(piece));
+    if (peer.state === "suspended") waiting.push(piece);
+    peer.notify("draw", piece);
   },
-  (place) => peer.notify("move", place),
+  // Where a pointer was while nobody could see it, nobody wants to know afterwards.
+  (place) => void (peer.state === "open" && peer.notify("move", place)),
 );
 chat.onSay((text) => peer.request("say", { text }));
 reactions.onReact((emoji) => peer.notify("react", { emoji }));
@@ -120,5 +141,9 @@ byId("clear", HTMLButtonElement).addEventListener("click", () => {
   const stop = vote.wait(voteTimeoutMs);
   void peer.request("clear").catch(complain).finally(stop);
 });
-reconnect.addEventListener("click", () => void enter());
+status.onCut(() => void peer.request("cut").catch(complain));
+byId("reload", HTMLButtonElement).addEventListener("click", () => location.reload());
+// A page that goes says so; one that does not is waited for. From the browser's cache it comes back without its connection.
+addEventListener("pagehide", () => void (parts.inert || peer.close()));
+addEventListener("pageshow", ({ persisted }) => void (persisted && location.reload()));
 void enter();

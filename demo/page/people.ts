@@ -15,8 +15,9 @@ export function show(now: readonly Person[], you: string): void {
   people = now;
   count.textContent = `${people.length} here`;
   list.replaceChildren(
-    ...people.map(({ id, name, color }) => {
-      const item = element("li", "person");
+    ...people.map(({ id, name, color, isAway }) => {
+      const item = element("li", isAway ? "person away" : "person");
+      if (isAway) item.title = `${name} is reconnecting`;
       item.style.setProperty("--c", `var(--${color})`);
       item.dataset["id"] = id;
       item.append(element("span", "dot"), element("span", "name", id === you ? `${name} (you)` : name));
@@ -73,7 +74,8 @@ function appear(person: Person): HTMLElement {
   return cursor;
 }
 
-function dress(cursor: HTMLElement, { name, color }: Person): void {
+function dress(cursor: HTMLElement, { name, color, isAway }: Person): void {
+  if (isAway) cursor.classList.add("idle");
   cursor.style.setProperty("--c", `var(--${color})`);
   cursor.querySelector(".name")!.textContent = name;
 }

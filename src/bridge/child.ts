@@ -111,7 +111,7 @@ export class Child {
     this.#isEnding = true;
     // Whoever waits until its output is taken must not wait for ever.
     this.resume();
-    if (this.#hasExited) return;
+    if (this.#hasExited || this.#process?.pid === undefined) return;
     this.endInput();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {

@@ -1,11 +1,11 @@
 /** Opening a connection: the offer, the time it may take, and the server's first frame, which says whether it lets us in. */
-import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import type { Socket } from "../core/transport.js";
 import { helloOf, readBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
 import { textOf } from "../sockets/inbox.js";
-import { standardSocket, type StandardWebSocket } from "../sockets/standard.js";
+import { StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
 
 /** A connection that has opened. */
 export interface Opened {
@@ -39,14 +39,18 @@ export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => O
 const FIRST_FRAME_WAIT_MS = 250;
 
 /** One try to connect, of a client that knows where to. */
-export class Dial {
+export class Dial implements Expiring {
+  deadline = 0;
   readonly url: URL;
   readonly #offer: readonly string[];
   readonly #timeoutMs: number;
   readonly #open: (protocols: string[]) => Opening;
   /** The opening that is under way, or was last. */
   #opening: Opening | undefined;
-  #isLate = false;
+  /** Rejects when the try is given up, whatever it waits for. */
+  readonly #abandoned: Promise<never>;
+  #reject!: (error: ConnectError) => void;
+  #isAbandoned = false;
 
   /** `open` is given the subprotocols to offer: `offer`, or none. */
   constructor(url: URL, offer: readonly string[], timeoutMs: number, open: (protocols: string[]) => Opening) {
@@ -54,6 +58,8 @@ export class Dial {
     this.#offer = offer;
     this.#timeoutMs = timeoutMs;
     this.#open = open;
+    this.#abandoned = new Promise((_resolve, reject) => (this.#reject = reject));
+    this.#abandoned.catch(() => {});
   }
 
   /**
@@ -61,26 +67,23 @@ export class Dial {
    * server has said hello before. Then it is not tried without the offer, and its hello is waited for. Rejects with `ConnectError`.
    */
   async connect(isKnown: boolean): Promise<Admitted> {
-    const admitted = this.#connect(isKnown);
-    if (this.#timeoutMs === Infinity) return admitted;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<never>((_resolve, reject) => {
-      const giveUp = (): void => {
-        this.#isLate = true;
-        reject(new ConnectError(publicUrl(this.url), `not open within ${this.#timeoutMs} ms`));
-        this.abandon();
-      };
-      timer = setTimeout(giveUp, Math.min(this.#timeoutMs, LONGEST_DELAY_MS));
-    });
+    setDeadline(this, this.#timeoutMs);
     try {
-      return await Promise.race([admitted, late]);
+      return await Promise.race([this.#connect(isKnown), this.#abandoned]);
     } finally {
-      clearTimeout(timer);
+      clearDeadline(this, this.#timeoutMs);
     }
   }
 
-  /** Gives up what is under way. */
-  abandon(): void {
+  expire(): void {
+    this.abandon(`not open within ${this.#timeoutMs} ms`);
+  }
+
+  /** Gives up what is under way: `connect` rejects at once. */
+  abandon(reason: string): void {
+    this.#isAbandoned = true;
+    clearDeadline(this, this.#timeoutMs);
+    this.#reject(new ConnectError(publicUrl(this.url), reason));
     this.#opening?.abandon();
   }
 
@@ -88,38 +91,39 @@ export class Dial {
     const [...offer] = this.#offer;
     const first = (this.#opening = this.#open(offer));
     try {
-      return await admit(this.url, await first.opened, isKnown);
+      return await this.#admit(await first.opened, isKnown);
     } catch (error) {
       // One that opened and was then refused is still open here; for any other this does nothing.
       first.abandon();
-      if (this.#isLate || isKnown || offer.length === 0 || !first.offerMayBeWhy()) throw error;
+      if (this.#isAbandoned || isKnown || offer.length === 0 || !first.offerMayBeWhy()) throw error;
       this.#opening = this.#open([]);
       return { ...(await this.#opening.opened), hello: undefined };
     }
   }
-}
 
-/** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
-async function admit(url: URL, opened: Opened, isKnown: boolean): Promise<Admitted> {
-  if (opened.protocol !== PROTOCOL) return { ...opened, hello: undefined };
-  const frame = await (isKnown ? opened.firstFrame : soon(opened.firstFrame));
-  const bye = frame === undefined ? undefined : readBye(frame);
-  if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
-  const cause = new Error(`the server said ${frame}`);
-  // 4401 is HTTP's 401, told to a browser that cannot see it.
-  throw new ConnectError(publicUrl(url), bye.reason, { status: bye.code - 4000, cause });
-}
+  /** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
+  async #admit(opened: Opened, isKnown: boolean): Promise<Admitted> {
+    if (opened.protocol !== PROTOCOL) return { ...opened, hello: undefined };
+    const frame = await (isKnown ? opened.firstFrame : this.#soon(opened.firstFrame));
+    const bye = frame === undefined ? undefined : readBye(frame);
+    if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
+    const cause = new Error(`the server said ${frame}`);
+    // 4401 is HTTP's 401, told to a browser that cannot see it.
+    const status = bye.code > 4000 ? bye.code - 4000 : undefined;
+    throw new ConnectError(publicUrl(this.url), bye.reason, { status, cause });
+  }
 
-/** The frame, unless it does not come soon, or at all. */
-async function soon(frame: Promise<string>): Promise<string | undefined> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), FIRST_FRAME_WAIT_MS);
-  });
-  try {
-    return await Promise.race([frame.catch(() => undefined), late]);
-  } finally {
-    clearTimeout(timer);
+  /** The frame, unless it does not come soon, or at all. */
+  async #soon(frame: Promise<string>): Promise<string | undefined> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), FIRST_FRAME_WAIT_MS);
+    });
+    try {
+      return await Promise.race([frame.catch(() => undefined), late, this.#abandoned]);
+    } finally {
+      clearTimeout(timer);
+    }
   }
 }
 
@@ -163,7 +167,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
     throw new TypeError('this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"');
   }
   const webSocket = new WebSocket(url.href, protocols);
-  const socket = standardSocket(webSocket, maxMessageBytes);
+  const socket = new StandardSocket(webSocket, maxMessageBytes);
   const firstFrame = firstFrameOf(
     (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
     (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),

@@ -30,9 +30,9 @@ export interface ReconnectPlan {
 /** A status by which a server says that it will not have this client. */
 const REFUSALS = new Set<number | undefined>([401, 403]);
 
-/** Whether a try failed for good. */
-export function isRefusal(error: unknown): error is ConnectError {
-  return error instanceof ConnectError && REFUSALS.has(error.status);
+/** Whether a try failed for good: the server refused it, or it was never made, because the runtime would not. */
+export function isForGood(error: unknown): boolean {
+  return !(error instanceof ConnectError) || REFUSALS.has(error.status);
 }
 
 /** Sends what the other side must hear first, and then whatever waits. Rejects as `onOpen` does. */
@@ -122,7 +122,9 @@ export class Reconnector implements SocketOwner, Expiring {
   /** Tries when it is time to; `windowMs`: at any time up to then. */
   #retry(windowMs?: number): void {
     if (this.#isOver || this.#dial !== undefined || this.#delayMs !== undefined) return;
-    this.#delayMs = windowMs === undefined ? this.#backoff.nextDelayMs() : Math.random() * windowMs;
+    const delayMs = this.#backoff.nextDelayMs();
+    // Deadlines of equal length share a queue.
+    this.#delayMs = Math.round(windowMs === undefined ? delayMs : Math.random() * windowMs);
     setDeadline(this, this.#delayMs);
   }
 
@@ -135,7 +137,7 @@ export class Reconnector implements SocketOwner, Expiring {
     } catch (error) {
       this.#dial = undefined;
       if (this.#isOver) return;
-      if (isRefusal(error)) this.#refused(error);
+      if (isForGood(error)) this.#failed(error as Error);
       else this.#retry();
     }
   }
@@ -146,9 +148,11 @@ export class Reconnector implements SocketOwner, Expiring {
     this.#session.attach(socket, hello !== undefined);
   }
 
-  /** The server will not have it any more. */
-  #refused(error: ConnectError): void {
-    this.#session.link.expire(4000 + error.status!, error.message, error);
+  /** There is no way back. */
+  #failed(error: Error): void {
+    const code = error instanceof ConnectError ? 4000 + error.status! : 1006;
+    this.#session.link.expire(code, error.message, error);
+    this.#isOver = true;
   }
 
   async #greetAgain(onOpen: OnOpen): Promise<void> {
@@ -159,7 +163,7 @@ export class Reconnector implements SocketOwner, Expiring {
       // Of what was lost meanwhile another has begun.
       if (opening.isOver()) return;
       tell(this.#peer, "error", [error]);
-      this.#session.link.breakOff("`onOpen` failed", LEFT);
+      this.#session.link.expire(LEFT, "`onOpen` failed");
     }
   }
 
@@ -175,7 +179,7 @@ export class Reconnector implements SocketOwner, Expiring {
     this.#down();
     this.#ignoreWake?.();
     if (this.#delayMs !== undefined) clearDeadline(this, this.#delayMs);
-    this.#dial?.abandon();
+    this.#dial?.abandon("nobody waits for it");
   }
 }
 

@@ -27,7 +27,7 @@ import {
 export type WhenSlow = "drop" | "close";
 
 /** Makes the connection of a peer that goes on where `lost` is over. */
-export type Succeed = (lost: Connection) => void;
+export type Succeed = (lost: Connection) => Connection;
 
 /** What a peer sits on. */
 export class Connection implements Receiver, Line, Host, Gate {
@@ -48,8 +48,10 @@ export class Connection implements Receiver, Line, Host, Gate {
   readonly router: Router;
   /** Why nothing can be sent but answers, where that is so. */
   readonly answersOnly: Error | undefined;
-  /** Whether it waits for a socket, or for what is to be sent before everything else. */
+  /** From `suspend` to `resume`: it waits for a socket, or after a loss for what is to be sent before everything else. */
   isSuspended = false;
+  /** Whether it waits for a socket. */
+  #isDown = false;
   readonly #transport: Transport;
   readonly #succeed: Succeed;
   #conventions: Conventions | undefined;
@@ -66,7 +68,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.router = new Router(this, this.incoming, this.outgoing.pending, settings);
     if (settings.owner.opensFirst === true) this.outgoing.hold();
     if (lost !== undefined) {
-      this.isSuspended = true;
+      this.isSuspended = this.#isDown = true;
       this.onClosed = lost.onClosed;
     }
     transport.start(this);
@@ -121,36 +123,46 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   suspended(): void {
+    this.#isDown = true;
+    // It may wait already, for what is to be sent first.
+    if (this.isSuspended) return;
     this.isSuspended = true;
     this.#tell("suspend");
   }
 
   resumed(): void {
-    if (!this.outgoing.isHeld) this.#resume();
+    this.#isDown = false;
+    this.#resume();
   }
 
   lost(error: Error): void {
+    // First: who hears of the loss, a handler that aborts for it too, has the peer as it goes on, and can close it.
+    const next = this.#succeed(this);
     this.#settle(error);
-    this.#succeed(this);
-    this.#tell("lost", error);
+    if (next.ended === undefined) this.#tell("lost", error);
   }
 
   /** What was to be sent before everything else is sent. */
   release(): void {
     if (this.ended !== undefined) return;
     this.outgoing.release();
-    if (this.isSuspended) this.#resume();
+    this.#resume();
   }
 
   #resume(): void {
+    if (!this.isSuspended || this.#isDown || this.outgoing.isHeld) return;
     this.isSuspended = false;
     this.#tell("resume");
   }
 
-  send(text: string, ticket?: Ticket): boolean {
+  send(text: string): boolean {
+    this.checkRoom();
+    return this.hand(text, undefined);
+  }
+
+  checkRoom(): void {
     const { maxUnsentBytes } = this.settings.limits;
     if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
-    return this.#hand(text, ticket, undefined);
   }
 
   /** Longest single answer, or all answers to a batch. */
@@ -177,13 +189,16 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
   sendShared(message: SharedMessage, whenSlow: WhenSlow): boolean {
-    if (whenSlow === "close") return this.send(message.text);
+    if (whenSlow === "close") {
+      this.counts.notificationsSent++;
+      return this.send(message.text);
+    }
     if (this.#unsentBytes > this.settings.limits.maxUnsentBytes / 2) {
       this.counts.dropped++;
       return false;
     }
     this.counts.notificationsSent++;
-    return this.#hand(message.text, undefined, message);
+    return this.hand(message.text, undefined, message);
   }
 
   /** What happened so far, and how full everything is. */
@@ -230,7 +245,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   /** A transport that throws breaks its promise; that must not reach whoever called, or stop a loop over many peers. */
-  #hand(text: string, ticket: Ticket | undefined, shared: SharedMessage | undefined): boolean {
+  hand(text: string, ticket: Ticket | undefined, shared?: SharedMessage): boolean {
     if (this.mute !== undefined) return false;
     try {
       if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text, ticket);

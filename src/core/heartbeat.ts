@@ -2,11 +2,14 @@
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { expected } from "./errors.js";
 import { checkKnown, checkTimeout } from "./limits.js";
+import type { Traffic } from "./transport.js";
 
 /** What can be asked whether it lives. */
 export interface Pulse {
   /** When anything was last heard of it, by `performance.now()`. */
   readonly heardAt: number;
+  /** Bytes that came so far, where they are counted. */
+  readonly traffic?: Traffic | undefined;
   /** Asks for a sign of life. */
   ping(): void;
   /** Gives it up: no sign came. */
@@ -53,11 +56,16 @@ export class Heartbeat implements Expiring {
   readonly #times: HeartbeatTimes;
   #delayMs: number;
   #askedAt: number | undefined;
+  #lookedAt = performance.now();
+  #received: number | undefined;
+  /** When a part of a message was last found to have come. */
+  #partAt = -Infinity;
 
   /** Begins. `random`, from 0 to 1, says when within the first interval: many that begin together do not ask together. */
   constructor(pulse: Pulse, times: HeartbeatTimes, random = Math.random()) {
     this.#pulse = pulse;
     this.#times = times;
+    this.#received = pulse.traffic?.received;
     // Few different delays: deadlines of equal length share a queue.
     this.#delayMs = (times.intervalMs / LOOKS) * (1 + Math.floor(random * LOOKS));
     setDeadline(this, this.#delayMs);
@@ -71,8 +79,8 @@ export class Heartbeat implements Expiring {
   /** One look. */
   expire(): void {
     const { intervalMs, deadAfterMs } = this.#times;
-    const { heardAt } = this.#pulse;
     const now = performance.now();
+    const heardAt = this.#lastHeard(now);
     if (this.#askedAt !== undefined && heardAt >= this.#askedAt) this.#askedAt = undefined;
     if (this.#askedAt === undefined) {
       if (now - heardAt >= intervalMs) {
@@ -84,5 +92,17 @@ export class Heartbeat implements Expiring {
     }
     this.#delayMs = intervalMs / LOOKS;
     setDeadline(this, this.#delayMs);
+  }
+
+  /**
+   * When anything was last heard. A message that takes long tells nothing before it is complete, and no answer to a ping can
+   * overtake it: its bytes are a sign of life, noticed at the look after them.
+   */
+  #lastHeard(now: number): number {
+    const { heardAt, traffic } = this.#pulse;
+    if (traffic?.received !== this.#received && heardAt < this.#lookedAt) this.#partAt = now;
+    this.#received = traffic?.received;
+    this.#lookedAt = now;
+    return Math.max(heardAt, this.#partAt);
   }
 }

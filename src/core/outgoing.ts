@@ -22,8 +22,10 @@ export interface Line {
   readonly conventions: Conventions;
   /** What encodes streams, once one was offered. */
   readonly offering: Conventions | undefined;
+  /** Ends the connection when its other side reads too slowly. */
+  checkRoom(): void;
   /** Hands a text to the connection; false when it will not be sent. */
-  send(text: string, ticket?: Ticket): boolean;
+  hand(text: string, ticket: Ticket | undefined): boolean;
   /** Why the connection did not take a text. */
   refusal(text: string): Error;
   /** Why it never will, because of its length. */
@@ -76,11 +78,12 @@ export class Outgoing {
 
   /** Sends what was held, and holds no more. */
   release(): void {
-    const held = this.#held;
-    this.#held = undefined;
-    for (const [ticket, text] of held ?? []) {
+    // What is sent meanwhile is held too, and leaves behind the rest.
+    for (const [ticket, text] of this.#held ?? []) {
+      this.#held!.remove(ticket);
       if (!this.#pass(text, ticket)) this.#refused(text, ticket);
     }
+    this.#held = undefined;
   }
 
   /** Takes back a call that waits. */
@@ -142,24 +145,28 @@ export class Outgoing {
   }
 
   #pass(text: string, ticket: Ticket | undefined): boolean {
-    // Before the bytes leave: the connection may end inside send(), and then they may have been read.
+    // Should that end the connection, nothing was sent.
+    this.#line.checkRoom();
+    // Before the bytes leave: the connection may end inside, and then they may have been read.
     if (ticket !== undefined) ticket.sent = true;
-    return this.#line.send(text, ticket);
+    return this.#line.hand(text, ticket);
   }
 
   #notify(text: string, sink: Sink | undefined): boolean {
     if (this.deliver(text, undefined, sink)) return true;
-    this.#reportLong(text);
+    this.reportLong(text);
     return false;
   }
 
   /** What was held is not taken after all. */
   #refused(text: string, ticket: Ticket): void {
     if (ticket instanceof PendingCall) this.failUnsent(ticket, text);
-    else this.#reportLong(text);
+    else if (ticket instanceof BatchTicket) ticket.fail(this, text);
+    else this.reportLong(text);
   }
 
-  #reportLong(text: string): void {
+  /** A text without a caller is not sent: where it never can be, somebody should know. */
+  reportLong(text: string): void {
     const error = this.#line.tooLong(text);
     if (error !== undefined) this.#line.report(error);
   }
@@ -255,8 +262,8 @@ export class OutgoingBatch implements Sink {
     const calls = new Set(live.flatMap(({ call }) => call ?? []));
     if (calls.size > 0) pending.openBatch(calls);
     const batch = `[${live.map(({ text }) => text).join(",")}]`;
-    if (this.#out.deliver(batch, new BatchTicket(calls), undefined)) return;
-    for (const call of calls) this.#out.failUnsent(call, batch);
+    const ticket = new BatchTicket(calls);
+    if (!this.#out.deliver(batch, ticket, undefined)) ticket.fail(this.#out, batch);
   }
 
   /** Takes an encoded message. An `around` that let the batch leave without its call is not punished for it: the call follows alone. */
@@ -286,6 +293,12 @@ class BatchTicket implements Ticket {
 
   set sent(value: boolean) {
     for (const call of this.#calls) call.sent = value;
+  }
+
+  /** The batch, `text`, was not taken. */
+  fail(out: Outgoing, text: string): void {
+    if (this.#calls.size === 0) out.reportLong(text);
+    for (const call of this.#calls) out.failUnsent(call, text);
   }
 }
 

@@ -19,17 +19,21 @@ export interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
+/** A schema may find a mistake in each of 500,000 entries, and to tell of all would be a reply many times the request. */
+const MOST_ISSUES = 100;
+
 /** Whether `value` has the shape of a Standard Schema. Some are functions (arktype). */
 export function isSchema(value: unknown): value is StandardSchema {
   if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
   return typeof (value as Partial<StandardSchema>)["~standard"]?.validate === "function";
 }
 
-/** Calls `accept` with the params as the schema returns them, or throws -32602 with its issues. Stays synchronous where the schema is. */
+/** Calls `accept` with the params as the schema returns them, or throws -32602 with the first 100 of its issues. Stays synchronous where the schema is. */
 export function validate(schema: StandardSchema, params: unknown, accept: (params: unknown) => unknown): unknown {
   const judge = (result: SchemaResult<unknown>): unknown => {
     if (result.issues === undefined) return accept(result.value);
-    throw new RpcError(ErrorCode.InvalidParams, "Invalid params", { issues: result.issues.map(plain) });
+    const issues = result.issues.slice(0, MOST_ISSUES).map(plain);
+    throw new RpcError(ErrorCode.InvalidParams, "Invalid params", { issues });
   };
   const result = schema["~standard"].validate(params);
   return isThenable(result) ? Promise.resolve(result).then(judge) : judge(result);

@@ -3,6 +3,8 @@
  * frames and is what a link turns into a transport.
  */
 
+import type { HeartbeatTimes } from "./heartbeat.js";
+
 /** How a connection ended: a WebSocket close code and reason (RFC 6455, section 7.4), and the error behind it where one is known. */
 export interface CloseInfo {
   code: number;
@@ -143,8 +145,8 @@ export interface Socket {
   readonly unsentBytes: number;
   /** Asks for a sign of life, where the carrier has a way. */
   ping?(): void;
-  /** Cuts the connection without a close, where the carrier has a way. */
-  giveUp?(reason: string): void;
+  /** Asks for such signs from now on, and cuts the connection when none comes. */
+  watch?(times: HeartbeatTimes): void;
   /** When anything last came, such a sign included, by `performance.now()`; where the carrier notes it. */
   readonly heardAt?: number;
   /** Bytes that came and went so far, where the carrier counts them. */

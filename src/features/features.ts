@@ -16,6 +16,9 @@ export function controlsOf({ cancel, progress }: Dialect): ReadonlySet<string> {
   return new Set([cancel.method, progress.method, NEXT, ABORT]);
 }
 
+/** A progress token longer than this asks for nothing; in characters. */
+const LONGEST_TOKEN = 1024;
+
 /** What a connection has beyond JSON-RPC 2.0. */
 export class Features implements Conventions {
   readonly #connection: Connection;
@@ -61,6 +64,8 @@ export class Features implements Conventions {
     const { progress } = this.#dialect;
     const token = progress.tokenIn(params);
     if (token === undefined || context.id === undefined) return () => {};
+    // Each report repeats it: a long one would make a short call cost its length many times.
+    if (typeof token === "string" && token.length > LONGEST_TOKEN) return () => {};
     return (value) => {
       if (CallContext.isAnswered(context) || CallContext.abortReason(context) !== undefined) return;
       this.#connection.send(encodeNotification(progress.method, progress.params(token, value)));

@@ -18,14 +18,20 @@ export interface Portion {
 }
 
 type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
-type AnyIterator = AsyncIterator<unknown> | Iterator<unknown>;
+
+/** What is asked of a stream of Node. */
+interface NodeStream {
+  readonly pipe: unknown;
+  destroy(): void;
+  on(event: "error", listener: (error: unknown) => void): unknown;
+}
 
 /** One iterable that the other side reads. */
 export class Producer {
   readonly #source: AnyIterable;
   readonly #maxBytes: number;
   readonly #failed: (error: unknown) => void;
-  #iterator: AnyIterator | undefined;
+  #iterator: AsyncIterator<unknown> | undefined;
   /** Values that wait to be asked for, as JSON. */
   #ready: string[] = [];
   #length = 0;
@@ -41,6 +47,8 @@ export class Producer {
     this.#source = source;
     this.#maxBytes = maxBytes;
     this.#failed = failed;
+    // A stream of Node tells errors by itself, also while nobody reads it; without a listener they would end the process.
+    if (isNodeStream(source)) source.on("error", (error) => this.#sourceFailed(error));
   }
 
   /**
@@ -62,8 +70,12 @@ export class Producer {
 
   /** Nobody reads on: what waits is dropped, and the source may clean up. Who asks is told that it is over, or `error`. */
   stop(reason: unknown, error?: RpcError): void {
-    if (this.#end !== undefined) return;
     this.#reason = reason;
+    if (this.#end !== undefined) {
+      // It failed, and nobody came to ask.
+      if ("error" in this.#end) this.#failedLate(this.#end.error);
+      return;
+    }
     this.#ready = [];
     this.#finish(error === undefined ? {} : { error });
     void this.#close();
@@ -83,9 +95,15 @@ export class Producer {
       }
     } catch (error) {
       if (this.#end === undefined) this.#finish({ error });
-      else this.#failedLate(error);
+      else this.#iteratorFailedLate(error);
     }
     this.#isReading = false;
+  }
+
+  /** While its iterator waits, that fails too. */
+  #sourceFailed(error: unknown): void {
+    if (this.#end !== undefined) this.#failedLate(error);
+    else if (!this.#isReading) this.#finish({ error });
   }
 
   #keep(value: unknown): void {
@@ -114,13 +132,17 @@ export class Producer {
       if (isNodeStream(this.#source)) this.#source.destroy();
       else await (this.#iterator ??= iteratorOf(this.#source)).return?.();
     } catch (error) {
-      this.#failedLate(error);
+      this.#iteratorFailedLate(error);
     }
   }
 
+  /** A Node stream that is destroyed fails its iterator, and tells of errors by itself. */
+  #iteratorFailedLate(error: unknown): void {
+    if (!isNodeStream(this.#source)) this.#failedLate(error);
+  }
+
   #failedLate(error: unknown): void {
-    // A Node stream that is destroyed fails its iterator, and tells of errors by itself.
-    if (!isAbort(error, this.#reason) && !isNodeStream(this.#source)) this.#failed(error);
+    if (!isAbort(error, this.#reason)) this.#failed(error);
   }
 
   /** Something came, or the end did: true; or nothing for so long. */
@@ -159,12 +181,17 @@ export class Producer {
   }
 }
 
-function iteratorOf(source: AnyIterable): AnyIterator {
-  return Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : source[Symbol.iterator]();
+function iteratorOf(source: AnyIterable): AsyncIterator<unknown> {
+  return Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : awaited(source);
+}
+
+/** As `for await` has it: what a plain iterable yields may be promised. */
+async function* awaited(source: Iterable<unknown>): AsyncGenerator<unknown> {
+  yield* source;
 }
 
 /** Its iterator cannot be ended while it waits, nor before it was begun: the stream itself can. */
-function isNodeStream(source: object): source is { pipe: unknown; destroy(): void } {
-  const { pipe, destroy } = source as { pipe?: unknown; destroy?: unknown };
-  return typeof pipe === "function" && typeof destroy === "function";
+function isNodeStream(source: object): source is NodeStream {
+  const { pipe, destroy, on } = source as Partial<NodeStream>;
+  return typeof pipe === "function" && typeof destroy === "function" && typeof on === "function";
 }

@@ -29,6 +29,8 @@ interface Served {
   readonly context: CallContext | undefined;
   /** Whether it is the whole answer: then the call's signal lives as long as it does. */
   readonly isWhole: boolean;
+  /** Whether the other side was told the token. Until then it names nothing: who guesses it must not end the call. */
+  isTold: boolean;
   /** Whether an answer to `next` is owed: one at a time. */
   isAsked: boolean;
 }
@@ -122,14 +124,16 @@ export class Streams {
   /** Serves what a handler returned, and answers the JSON that stands for it: with the values that are ready soon. */
   async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
     const token = this.#serve(source, context, true);
+    const served = this.#served.get(token)!;
     // Whoever cannot ask for more is given all of it.
     const isAll = this.#connection.answersOnly !== undefined;
-    const portion = isAll ? this.#takeAll(token) : this.#take(token, FIRST_VALUE_WAIT_MS);
+    const portion = isAll ? this.#takeAll(token, served) : this.#take(token, served, FIRST_VALUE_WAIT_MS);
     const { values, isLast } = await portion.finally(() => {
       // Cancelled meanwhile. How the source took that is not the answer.
       const unread = whyUnread(context);
       if (unread !== undefined) throw unread.reason;
     });
+    served.isTold = true;
     const rest = values === "" ? "" : `"values":[${values}]`;
     if (isLast) return `{${rest}}`;
     return `{"token":${token}${rest && `,${rest}`}}`;
@@ -138,9 +142,11 @@ export class Streams {
   /** Answers `next`. */
   async next(id: Id, params: unknown, slot: Slot | undefined): Promise<void> {
     const { incoming } = this.#connection;
-    const token = member(params, "token", 0) as number;
+    const [token, served] = this.#told(params);
     try {
-      const { values, isLast } = await this.#take(token, Infinity);
+      if (served === undefined) throw noSuchStream("No such stream");
+      if (served.isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
+      const { values, isLast } = await this.#take(token, served, Infinity);
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
       if (!incoming.reply(id, text, slot)) this.#stop(token, new Error("values of this stream did not fit"));
     } catch (error) {
@@ -150,8 +156,8 @@ export class Streams {
 
   /** The other side reads no further. */
   abort(params: unknown): void {
-    const token = member(params, "token", 0) as number;
-    this.#stop(token, abortError("nobody reads the stream any more"), true);
+    const [token, served] = this.#told(params);
+    if (served !== undefined) this.#stop(token, abortError("nobody reads the stream any more"), true);
   }
 
   /** Nobody waits for the answers to these calls: what was in them may be on its way, but nobody will read it. */
@@ -191,15 +197,12 @@ export class Streams {
       throw refusal.reason;
     }
     const token = ++this.#lastToken;
-    this.#served.set(token, { producer, context, isWhole, isAsked: false });
+    this.#served.set(token, { producer, context, isWhole, isTold: !isWhole, isAsked: false });
     return token;
   }
 
   /** What the stream yields next; nothing, when nothing comes within `waitMs`. */
-  async #take(token: number, waitMs: number): Promise<Portion> {
-    const served = this.#served.get(token);
-    if (served === undefined) throw noSuchStream("No such stream");
-    if (served.isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
+  async #take(token: number, served: Served, waitMs: number): Promise<Portion> {
     served.isAsked = true;
     try {
       const portion = await served.producer.take(waitMs);
@@ -214,16 +217,23 @@ export class Streams {
   }
 
   /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
-  async #takeAll(token: number): Promise<Portion> {
+  async #takeAll(token: number, served: Served): Promise<Portion> {
     const { maxReplyBytes } = this.#connection;
     const all: string[] = [];
     for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
-      const portion = await this.#take(token, Infinity);
+      const portion = await this.#take(token, served, Infinity);
       if (portion.values !== "") all.push(portion.values);
       length += portion.values.length;
       isLast = portion.isLast;
     }
     return { values: all.join(","), isLast: true };
+  }
+
+  /** The stream that a control message is about, as far as the other side can know of it. */
+  #told(params: unknown): [token: number, served: Served | undefined] {
+    const token = member(params, "token", 0) as number;
+    const served = this.#served.get(token);
+    return [token, served?.isTold === true ? served : undefined];
   }
 
   #stopAll(tokens: readonly number[], reason: unknown): void {

@@ -62,10 +62,7 @@ export class ClientSession implements Keeper, Expiring {
    */
   attach(socket: Socket, isGreeted: boolean): void {
     const handler = this.link.attach(socket);
-    if (!isGreeted) {
-      if (this.isResumable) this.#lose("the server knows no sessions any more");
-      this.#flowPlainly();
-    }
+    if (!isGreeted && this.#letGo("the server knows no sessions any more")) this.#flowPlainly();
     socket.start(handler);
   }
 
@@ -78,7 +75,7 @@ export class ClientSession implements Keeper, Expiring {
     this.wasGreeted = true;
     const isOffered = wantsSession(hello);
     if (this.isResumable && isOffered) return this.#ask();
-    if (this.isResumable) this.#lose("the server takes no sessions any more");
+    if (!this.#letGo("the server takes no sessions any more")) return;
     if (isOffered) return this.#want();
     this.link.greet();
     this.#owner.flows(true);
@@ -164,14 +161,14 @@ export class ClientSession implements Keeper, Expiring {
 
   /** Goes on without it, on the same socket. */
   #refused(): void {
-    this.#lose("the server has no such session any more");
-    this.#want();
+    if (this.#letGo("the server has no such session any more")) this.#want();
   }
 
-  /** The session is over, and the present socket is not. */
-  #lose(reason: string): void {
+  /** The session, where there is one, is over; whether the present socket is not. */
+  #letGo(reason: string): boolean {
+    if (!this.isResumable) return true;
     this.drop();
-    this.link.renew(reason);
+    return this.link.renew(reason);
   }
 
   /** The session is no longer without a socket, or no longer there. */

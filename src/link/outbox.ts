@@ -4,7 +4,7 @@
  */
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import type { SharedMessage, Socket, Ticket } from "../core/transport.js";
+import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic } from "../core/transport.js";
 import { Waiting } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
 
@@ -13,6 +13,9 @@ import type { Keeper, Session } from "./session.js";
  * fell to half the speed of one frame a message (docs/PERFORMANCE.md).
  */
 export const PACK_LENGTH = 1024;
+
+/** With more than this unread, a ping is not answered. */
+const ROOM_FOR_PONGS = 64 * 1024;
 
 /** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
 export const DRAIN_CHECK_MS = 20;
@@ -36,6 +39,8 @@ export class Outbox implements Expiring {
   #isBlocked = false;
   #isOver = false;
   #waiting: Waiting | undefined;
+  /** What went over the sockets before the present one. */
+  #past: Traffic | undefined;
 
   /** `overflowed` is told when more would wait than may; the message that was too much is not taken. */
   constructor(keeper: Keeper | undefined, overflowed: () => void) {
@@ -52,6 +57,19 @@ export class Outbox implements Expiring {
   get unsent(): number {
     const waiting = this.#isFlowing ? (this.#waiting?.length ?? 0) : 0;
     return (this.socket?.unsentBytes ?? 0) + this.#pack.length + waiting;
+  }
+
+  /** Of all sockets. */
+  get traffic(): Traffic | undefined {
+    return addTraffic(this.#past, this.socket?.traffic);
+  }
+
+  /** Lets go of the socket, and answers it. */
+  drop(): Socket | undefined {
+    const { socket } = this;
+    this.#past = this.traffic;
+    this.socket = undefined;
+    return socket;
   }
 
   /** The length of what is logged and of what waits. */
@@ -95,6 +113,22 @@ export class Outbox implements Expiring {
   /** Tells the other side what has come. */
   ack(): void {
     this.say({ ack: this.session!.ack() });
+  }
+
+  /** Answers a ping; false for one whose value cannot be said again. */
+  pong(value: unknown): boolean {
+    // Who asks and never reads is not answered without end; who reads hears of this side by what is on its way.
+    if (this.socket === undefined || this.socket.unsentBytes >= ROOM_FOR_PONGS) return true;
+    let pong: string;
+    try {
+      pong = JSON.stringify({ pong: value });
+    } catch {
+      // `JSON.parse` takes any depth, `JSON.stringify` does not.
+      return false;
+    }
+    if (this.session?.owes) this.ack();
+    this.socket.send(pong);
+    return true;
   }
 
   /** The open pack leaves, or with a session but no socket goes into the log: its messages have their number. */

@@ -8,7 +8,6 @@
  * none, nothing is counted, and the link ends with its socket.
  */
 import {
-  addTraffic,
   type CloseInfo,
   type Receiver,
   type SharedMessage,
@@ -44,8 +43,6 @@ export class PackedLink implements Transport {
   #receiver!: Receiver;
   #startFirst: (() => void) | undefined;
   #incoming: Incoming = "unsettled";
-  /** What went over the sockets before the present one. */
-  #past: Traffic | undefined;
   /** Whether the receiver was told that the session is suspended. */
   #isSuspended = false;
   /** Why it is over, when that is known before its socket is closed. */
@@ -76,7 +73,7 @@ export class PackedLink implements Transport {
 
   /** Of all sockets. */
   get traffic(): Traffic | undefined {
-    return addTraffic(this.#past, this.#out.socket?.traffic);
+    return this.#out.traffic;
   }
 
   /** Who said hello is one of us, or speaks as we do. */
@@ -227,12 +224,13 @@ export class PackedLink implements Transport {
     this.#flow();
   }
 
-  /** The session is over, and a fresh connection begins on the present socket. */
-  renew(reason: string): void {
+  /** The session is over; whether a fresh connection begins on the present socket. */
+  renew(reason: string): boolean {
     this.#out.forget();
     if (this.#incoming === "resuming") this.#incoming = "packed";
     if (this.#receiver.lost === undefined) this.breakOff(reason, 1000);
     else this.#receiver.lost(new Error(reason));
+    return !this.#isClosed && this.#incoming !== "over";
   }
 
   /** Lets messages leave plainly: whoever is at the present socket knows nothing else. */
@@ -293,9 +291,12 @@ export class PackedLink implements Transport {
 
   #takePack(messages: unknown[], length: number): void {
     if (this.session?.takes(length)) this.#out.ack();
-    // One that is lost while it takes these hands over to another, and they are not for that one.
     const receiver = this.#receiver;
-    for (const message of messages) receiver.dispatch(message);
+    for (const message of messages) {
+      receiver.dispatch(message);
+      // One that is lost while it takes these hands over to another, and they are not for that one.
+      if (this.#receiver !== receiver || this.#incoming === "over") return;
+    }
   }
 
   /** What a returning client may be told; anything else would belong to no session. */
@@ -316,8 +317,7 @@ export class PackedLink implements Transport {
   }
 
   #pong(value: unknown): void {
-    if (this.session?.owes) this.#out.ack();
-    this.#out.say({ pong: value });
+    if (!this.#out.pong(value)) this.breakOff("a ping that cannot be answered");
   }
 
   #acked(count: unknown): void {
@@ -344,19 +344,12 @@ export class PackedLink implements Transport {
 
   /** Leaves the socket without a word: what it still brings is not read. */
   #leave(reason: string): void {
-    const { socket } = this.#out;
-    this.#drop();
-    socket?.close(LEFT, reason);
-  }
-
-  #drop(): void {
-    this.#past = this.traffic;
-    this.#out.socket = undefined;
+    this.#out.drop()?.close(LEFT, reason);
   }
 
   /** The socket is closed. */
   #lose(info: CloseInfo): void {
-    this.#drop();
+    this.#out.drop();
     if (this.#isClosed) return this.#tellEnd(info);
     this.#out.halt();
     const isOver = this.#end !== undefined || isFinal(info.code) || this.#keeper?.suspend() !== true;
@@ -374,7 +367,7 @@ export class PackedLink implements Transport {
   /** Lets messages leave: first what the other side has not, and what the receiver sends when it hears of it behind that. */
   #flow(): void {
     this.#out.flow();
-    if (!this.#isSuspended) return;
+    if (!this.#isSuspended || this.#isClosed) return;
     this.#isSuspended = false;
     this.#receiver.resumed?.();
   }
@@ -386,6 +379,8 @@ export class PackedLink implements Transport {
     this.#end = undefined;
     if (this.#receiver.lost !== undefined && this.#keeper?.over(info)) {
       this.#suspend();
+      // Once more: what the receiver sent when it heard of it is of the connection that is lost.
+      this.#out.forget();
       if (!this.#isClosed) this.#receiver.lost(lossOf(info));
       return;
     }

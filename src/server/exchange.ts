@@ -14,25 +14,33 @@ export type Failure = "too large" | "too late" | "lost";
 /** How long what still comes of a body that nobody reads is dropped, before the connection is cut. */
 const LINGER_MS = 1000;
 
+/** So many parts of a body are joined to one: a part of one byte costs two hundred. */
+const MOST_PARTS = 1024;
+
 /** A request under way. */
 export class Exchange {
   readonly request: IncomingMessage;
   /** Resolves when the response has left, or the client. */
   readonly closed: Promise<void>;
   readonly #response: ServerResponse;
+  readonly #line: Line;
+  /** How long the response is that was given. */
+  #length = 0;
   #isAnswered = false;
   #isClosed = false;
 
   constructor(request: IncomingMessage, response: ServerResponse) {
     this.request = request;
     this.#response = response;
+    this.#line = lineOf(request.socket);
     this.closed = new Promise((resolve) => {
       const end = (): void => {
-        forget();
+        this.#line.whenClosed.delete(end);
+        if (!this.#isClosed) this.#line.unsentBytes -= this.#length;
         this.#isClosed = true;
         resolve();
       };
-      const forget = whenClosed(request.socket, end);
+      this.#line.whenClosed.add(end);
       response.once("close", end);
       if (request.socket.destroyed) end();
     });
@@ -43,14 +51,20 @@ export class Exchange {
     return this.#isAnswered;
   }
 
-  /** Whether there is nothing more to do: the response is given, or nobody is there to take it. */
+  /** Whether there is nothing more to do: the response is given, be it by somebody else, or nobody is there to take it. */
   get isOver(): boolean {
-    return this.#isAnswered || this.#isClosed;
+    return this.#isAnswered || this.#isClosed || this.#response.headersSent;
   }
 
-  /** Adds a header to the response to come. */
-  header(name: string, value: string): void {
-    this.#response.appendHeader(name, value);
+  /** Lets pages of that origin read the response to come, whatever the application has said about it. */
+  allow(origin: string): void {
+    this.#response.setHeader("Access-Control-Allow-Origin", origin);
+    this.#response.appendHeader("Vary", "Origin");
+  }
+
+  /** Bytes of responses that wait to be read by this connection's client, pipelined ones included. */
+  get unsentBytes(): number {
+    return this.#line.unsentBytes;
   }
 
   /** Answers. The connection stays open for more. */
@@ -81,8 +95,9 @@ export class Exchange {
   #begin(status: number, headers: OutgoingHttpHeaders, body: string | undefined): boolean {
     if (this.isOver) return false;
     this.#isAnswered = true;
-    const length = body === undefined ? {} : { "Content-Length": Buffer.byteLength(body) };
-    this.#response.writeHead(status, { ...headers, ...length });
+    this.#length = body === undefined ? 0 : Buffer.byteLength(body);
+    this.#line.unsentBytes += this.#length;
+    this.#response.writeHead(status, { ...headers, ...(body !== undefined && { "Content-Length": this.#length }) });
     return true;
   }
 
@@ -117,6 +132,7 @@ function textOf(bytes: Buffer): Body {
 function gather(request: IncomingMessage, maxBytes: number, timeoutMs: number): Promise<Body | Failure> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
+    let joined = 0;
     let bytes = 0;
     const end = (body: Body | Failure): void => {
       clearTimeout(timer);
@@ -127,8 +143,9 @@ function gather(request: IncomingMessage, maxBytes: number, timeoutMs: number): 
       // It is a string where the application has set an encoding.
       const part = typeof chunk === "string" ? Buffer.from(chunk) : chunk;
       bytes += part.length;
-      if (bytes > maxBytes) end("too large");
-      else chunks.push(part);
+      if (bytes > maxBytes) return end("too large");
+      chunks.push(part);
+      if (chunks.length - joined >= MOST_PARTS) chunks.push(Buffer.concat(chunks.splice(joined++)));
     };
     const timer =
       timeoutMs === Infinity ? undefined : setTimeout(end, Math.min(timeoutMs, LONGEST_DELAY_MS), "too late");
@@ -140,19 +157,23 @@ function gather(request: IncomingMessage, maxBytes: number, timeoutMs: number): 
   });
 }
 
-/** Whom to tell when a connection is closed. Pipelined requests share one, and a listener each would be too many for Node. */
-const waiting = new WeakMap<Socket, Set<() => void>>();
+/** What the requests of one connection share: many may be pipelined. */
+interface Line {
+  /** Whom to tell when it is closed: a listener of each on the socket would be too many for Node. */
+  readonly whenClosed: Set<() => void>;
+  /** Bytes of responses that were given and have not left. */
+  unsentBytes: number;
+}
 
-/** Calls `tell` when the socket is closed; answers the undo. */
-function whenClosed(socket: Socket, tell: () => void): () => void {
-  const known = waiting.get(socket);
-  const all = known ?? new Set();
-  if (known === undefined) {
-    waiting.set(socket, all);
-    socket.once("close", () => {
-      for (const each of all) each();
-    });
-  }
-  all.add(tell);
-  return () => void all.delete(tell);
+const lines = new WeakMap<Socket, Line>();
+
+function lineOf(socket: Socket): Line {
+  const known = lines.get(socket);
+  if (known !== undefined) return known;
+  const line: Line = { whenClosed: new Set(), unsentBytes: 0 };
+  lines.set(socket, line);
+  socket.once("close", () => {
+    for (const tell of line.whenClosed) tell();
+  });
+  return line;
 }

@@ -10,7 +10,7 @@ import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { cutReason } from "../core/transport.js";
 import { sayBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
-import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
+import { CLOSE_TIMEOUT_MS, pieceLimits } from "../sockets/ws.js";
 import type { GateSettings } from "./options.js";
 import {
   answerRefusal,
@@ -82,6 +82,7 @@ export class Gate {
       // Compression costs memory and CPU for each connection.
       perMessageDeflate: false,
       maxPayload: owner.maxFrameBytes,
+      ...pieceLimits(owner.maxFrameBytes),
       closeTimeout: CLOSE_TIMEOUT_MS,
       autoPong: owner.answersPings !== true,
       // Left to itself, `ws` agrees to any subprotocol it never heard of.
@@ -117,12 +118,15 @@ export class Gate {
 
   /** Decides an upgrade. Answers and ends what it refuses. Never throws or rejects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // An application may have thought about it for a while. Its end is told already, and would be waited for without end.
+    if (socket.destroyed) return;
     const refusal =
       checkHandshake(request) ?? this.checkRoom(request) ?? this.checkOrigin(request) ?? this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     const { verdict, leave } = this.enter(request);
     this.#sockets.add(socket);
-    socket.once("close", () => {
+    // Told once, and `once` costs three times as much memory.
+    socket.on("close", () => {
       this.#sockets.delete(socket);
       leave();
     });

@@ -16,6 +16,8 @@ import { answerUpgradeRequired, type Refusal, type Verdict } from "./upgrade.js"
 export interface PostOwner {
   /** Longest body, in bytes. */
   readonly maxMessageBytes: number;
+  /** Most bytes of replies that wait to be read by one connection; the next reply cuts it. */
+  readonly maxUnsentBytes: number;
   /** How long a request may take to arrive and to be let in, in milliseconds. */
   readonly handshakeTimeoutMs: number;
   /** Makes the peer of one request. */
@@ -127,7 +129,7 @@ export class Posts {
   }
 
   #run(exchange: Exchange, body: Body, data: unknown): AnyPeer {
-    const transport = new OneShot(exchange);
+    const transport = new OneShot(exchange, this.#owner.maxUnsentBytes);
     const peer = this.#owner.accept(transport, data);
     this.#open.set(exchange, peer);
     transport.hand(body, peer);
@@ -161,13 +163,15 @@ const NO_CALLS = new Error("the call came by HTTP POST, and whoever made it cann
 class OneShot implements Transport {
   readonly answersOnly = NO_CALLS;
   readonly #exchange: Exchange;
+  readonly #maxUnsentBytes: number;
   #receiver!: Receiver;
   #peer!: AnyPeer;
   #isReplied = false;
   #isEnded = false;
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: Exchange, maxUnsentBytes: number) {
     this.#exchange = exchange;
+    this.#maxUnsentBytes = maxUnsentBytes;
   }
 
   start(receiver: Receiver): void {
@@ -202,7 +206,9 @@ class OneShot implements Transport {
   }
 
   #reply(text: string | undefined): void {
-    if (text === undefined) this.#exchange.answer(204, {});
+    // Of pipelined requests, each fits the limits, and nobody need read a reply to send the next.
+    if (this.#exchange.unsentBytes > this.#maxUnsentBytes) this.#exchange.cut();
+    else if (text === undefined) this.#exchange.answer(204, {});
     else this.#exchange.answer(200, JSON_TEXT, text);
     this.#isReplied = true;
     this.idle();
@@ -218,9 +224,7 @@ class OneShot implements Transport {
 /** Lets the page of an allowed origin read the response. Without credentials: cookies are not asked for. */
 function allowPage(exchange: Exchange): void {
   const { origin } = exchange.request.headers;
-  if (origin === undefined) return;
-  exchange.header("Access-Control-Allow-Origin", origin);
-  exchange.header("Vary", "Origin");
+  if (origin !== undefined) exchange.allow(origin);
 }
 
 /** A browser asks this before a page may send JSON to another origin. */

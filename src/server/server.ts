@@ -9,7 +9,7 @@ import { CallContext } from "../core/context.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { Owner, Settings } from "../core/settings.js";
 import type { Dialect } from "../core/dialect.js";
-import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
+import type { HeartbeatTimes } from "../core/heartbeat.js";
 import { tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import { RESUME_OFFER } from "../link/frames.js";
@@ -139,6 +139,7 @@ export class Server<
     this.#posts = new Posts(this.#gate, {
       ...both,
       maxMessageBytes,
+      maxUnsentBytes: this.#settings.limits.maxUnsentBytes,
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
       accept: (transport, data) => this.#receive(transport, (data as Admission | undefined)?.data as D),
     });
@@ -249,7 +250,8 @@ export class Server<
   }
 
   #welcome(webSocket: WebSocket, who: Admission | undefined, request: IncomingMessage, protocol: string): void {
-    const socket = this.#watched(webSocket, request);
+    const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
+    if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
     const settings = this.#settingsFor(request);
     const accept = (link: Transport): void => {
       const peer = this.#accept(link, who?.data as D, settings);
@@ -260,16 +262,6 @@ export class Server<
     else if (sessions === undefined) accept(new PackedLink(socket, "server"));
     else if (returns(request)) sessions.admit(socket, who?.principal, this.#patienceMs, accept);
     else accept(sessions.link(socket, who?.principal));
-  }
-
-  /** The socket of a WebSocket, which is asked for signs of life. */
-  #watched(webSocket: WebSocket, request: IncomingMessage): WsSocket {
-    const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
-    if (this.#heartbeat !== undefined) {
-      const heartbeat = new Heartbeat(socket, this.#heartbeat);
-      webSocket.once("close", () => heartbeat.stop());
-    }
-    return socket;
   }
 
   /** By the first dialect that a client offers, also where it gets a link of ours and not that subprotocol. */

@@ -2,21 +2,20 @@
 import { exceeds } from "../core/codec.js";
 import type { CloseInfo, SocketHandler } from "../core/transport.js";
 
-/** The incoming half of a socket. */
-export class Inbox {
+/** The incoming half of every socket. */
+export abstract class Inbox {
   /** Longest frame that is handed over, in bytes of UTF-8. */
   maxFrameBytes: number;
-  readonly #onTooLarge: () => void;
   #handler: SocketHandler | undefined;
   /** What came before `start`. */
   #held: (string | CloseInfo)[] | undefined = [];
   #shut = false;
 
-  /** `onTooLarge` is to close the socket; nothing more is handed over then but the end. */
-  constructor(maxFrameBytes: number, onTooLarge: () => void) {
+  constructor(maxFrameBytes: number) {
     this.maxFrameBytes = maxFrameBytes;
-    this.#onTooLarge = onTooLarge;
   }
+
+  abstract close(code?: number, reason?: string): void;
 
   /** Hands over what was held, in a microtask, and from then on what comes. */
   start(handler: SocketHandler): void {
@@ -29,8 +28,9 @@ export class Inbox {
   frame(text: string): void {
     if (this.#shut) return;
     if (exceeds(text, this.maxFrameBytes)) {
+      // Nothing more is handed over but the end.
       this.#shut = true;
-      this.#onTooLarge();
+      this.close(1009, "message is too large");
     } else if (this.#held === undefined) this.#handler!.frame(text);
     else this.#held.push(text);
   }

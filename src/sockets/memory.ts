@@ -1,5 +1,5 @@
 /** Two sockets joined in memory. Frames arrive in a microtask, as those of a network arrive later: never inside `send`. */
-import type { CloseInfo, SharedFrame, Socket, SocketHandler } from "../core/transport.js";
+import type { CloseInfo, SharedFrame, Socket } from "../core/transport.js";
 import { Inbox } from "./inbox.js";
 
 /** Makes two sockets, each of which receives what the other sends. Closing either closes both, after what was sent before. */
@@ -11,29 +11,12 @@ export function memorySockets(maxMessageBytesA: number, maxMessageBytesB: number
   return [a, b];
 }
 
-class MemorySocket implements Socket {
+class MemorySocket extends Inbox implements Socket {
   other!: MemorySocket;
   /** Memory takes everything at once. */
   readonly unsentBytes = 0;
-  readonly #inbox: Inbox;
   readonly #underWay: (string | CloseInfo)[] = [];
   #open = true;
-
-  constructor(maxMessageBytes: number) {
-    this.#inbox = new Inbox(maxMessageBytes, () => this.close(1009, "message is too large"));
-  }
-
-  get maxFrameBytes(): number {
-    return this.#inbox.maxFrameBytes;
-  }
-
-  set maxFrameBytes(bytes: number) {
-    this.#inbox.maxFrameBytes = bytes;
-  }
-
-  start(handler: SocketHandler): void {
-    this.#inbox.start(handler);
-  }
 
   send(frame: string): boolean {
     if (!this.#open) return false;
@@ -62,8 +45,8 @@ class MemorySocket implements Socket {
 
   #deliver(): void {
     for (const item of this.#underWay) {
-      if (typeof item === "string") this.#inbox.frame(item);
-      else this.#inbox.end(item);
+      if (typeof item === "string") this.frame(item);
+      else this.end(item);
     }
     this.#underWay.length = 0;
   }

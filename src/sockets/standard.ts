@@ -1,5 +1,5 @@
 /** A socket over the standard WebSocket of browsers, workers, Deno, Bun and Node 22. */
-import type { Socket } from "../core/transport.js";
+import type { SharedFrame, Socket } from "../core/transport.js";
 import { Inbox, textOf } from "./inbox.js";
 
 /** The part of the standard WebSocket that is used here. */
@@ -17,38 +17,42 @@ const OPEN = 1;
 const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1002: 4400, 1008: 4400, 1009: 4413 };
 
 /** Wraps a WebSocket that is open or opening. It listens at once: what comes before `start` is kept. */
-export function standardSocket(webSocket: StandardWebSocket, maxMessageBytes: number): Socket {
-  const inbox = new Inbox(maxMessageBytes, () => webSocket.close(sendable(1009), "message is too large"));
-  webSocket.binaryType = "arraybuffer";
-  webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => inbox.frame(textOf(data)));
-  webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
-    inbox.end({ code, reason }),
-  );
-  // It says nothing, and "close" follows. But the WebSocket of `ws`, made global, throws when nobody listens.
-  webSocket.addEventListener("error", () => {});
-  const send = (frame: string): boolean => {
-    if (webSocket.readyState !== OPEN) return false;
-    webSocket.send(frame);
+export class StandardSocket extends Inbox implements Socket {
+  readonly #webSocket: StandardWebSocket;
+
+  constructor(webSocket: StandardWebSocket, maxFrameBytes: number) {
+    super(maxFrameBytes);
+    this.#webSocket = webSocket;
+    webSocket.binaryType = "arraybuffer";
+    webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => this.frame(textOf(data)));
+    webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
+      this.end({ code, reason }),
+    );
+    // It says nothing, and "close" follows. But the WebSocket of `ws`, made global, throws when nobody listens.
+    webSocket.addEventListener("error", () => {});
+  }
+
+  get open(): boolean {
+    return this.#webSocket.readyState === OPEN;
+  }
+
+  get unsentBytes(): number {
+    return this.#webSocket.bufferedAmount;
+  }
+
+  send(frame: string): boolean {
+    if (!this.open) return false;
+    this.#webSocket.send(frame);
     return true;
-  };
-  return {
-    start: (handler) => inbox.start(handler),
-    send,
-    sendShared: ({ text }) => send(text),
-    get open() {
-      return webSocket.readyState === OPEN;
-    },
-    close: (code, reason) => webSocket.close(sendable(code), reason),
-    get maxFrameBytes() {
-      return inbox.maxFrameBytes;
-    },
-    set maxFrameBytes(bytes) {
-      inbox.maxFrameBytes = bytes;
-    },
-    get unsentBytes() {
-      return webSocket.bufferedAmount;
-    },
-  };
+  }
+
+  sendShared({ text }: SharedFrame): boolean {
+    return this.send(text);
+  }
+
+  close(code?: number, reason?: string): void {
+    this.#webSocket.close(sendable(code), reason);
+  }
 }
 
 /**

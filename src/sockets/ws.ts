@@ -1,10 +1,10 @@
 /** A socket over the `ws` package: Node's, on both sides. */
 import type { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { WebSocket } from "ws";
-import type { SharedFrame, Socket, SocketHandler, Traffic } from "../core/transport.js";
+import type { RawData, WebSocket } from "ws";
+import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
 import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
-import type { Pulse } from "../core/heartbeat.js";
+import { Heartbeat, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 
 /** How long the other side may take to answer a close before the socket is destroyed. */
@@ -18,17 +18,37 @@ const ROOM_FOR_PONGS = 64 * 1024;
 const MOST_CORKED = 16 * 1024;
 
 /**
+ * In how many pieces a message may come, as options of `ws`, which keeps them until the last and closes with 1008 beyond.
+ * Its own bounds do not look at the length: a message of 16 KB could hold 1 GiB, because a fragment keeps the 64 KiB that
+ * it was read with. Fragments of 1 KiB and packets of 256 bytes are smaller than anybody's who means to send a long message.
+ */
+export function pieceLimits(maxFrameBytes: number): { maxFragments: number; maxBufferedChunks: number } {
+  return { maxFragments: pieces(maxFrameBytes, 1024), maxBufferedChunks: pieces(maxFrameBytes, 256) };
+}
+
+/** A short message may come in smaller ones. */
+function pieces(bytes: number, size: number): number {
+  return 128 + Math.ceil(bytes / size);
+}
+
+const OWNER = Symbol("socket");
+
+/** A WebSocket that has its socket at hand. */
+interface Owned extends WebSocket {
+  [OWNER]: WsSocket;
+}
+
+/**
  * A `ws` WebSocket whose small frames of one turn leave in two system calls: the first at once, so that a lone call waits
  * for nothing, the others together at the end of the turn. It listens at once: what comes before `start` is kept.
  *
  * For that it corks the connection's own socket, which the public `upgrade` events of Node and of `ws` hand out. Corks nest,
  * so `ws` may cork each frame inside. `ws` never has a fragmented or asynchronous send under way, because none is made here.
  */
-export class WsSocket implements Socket, TurnEnd, Pulse {
+export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   /** When a frame of any kind last came. */
   heardAt = performance.now();
   readonly #webSocket: WebSocket;
-  readonly #inbox: Inbox;
   /** A server's frames are not masked, so their bytes can be shared. */
   readonly #isServer: boolean;
   #raw: Duplex | undefined;
@@ -38,29 +58,49 @@ export class WsSocket implements Socket, TurnEnd, Pulse {
   #isCorked = false;
   #corkedLength = 0;
 
+  #heartbeat: Heartbeat | undefined;
+
   /** `raw` is the socket of a server's upgrade request; a client's comes with its answer. */
   constructor(webSocket: WebSocket, maxFrameBytes: number, raw?: Duplex) {
+    // `maxPayload` stops a longer message before it is gathered; what comes here fits.
+    super(maxFrameBytes);
     this.#webSocket = webSocket;
     this.#isServer = raw !== undefined;
     this.#raw = raw;
-    // `maxPayload` stops a longer message before it is gathered; what comes here fits.
-    this.#inbox = new Inbox(maxFrameBytes, () => this.close(1009));
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket));
-    webSocket.on("message", (data: Buffer, isBinary: boolean) => {
-      this.heardAt = performance.now();
-      this.#inbox.frame(isBinary ? decodeFrame(data) : data.toString());
-    });
-    webSocket.on("ping", (data: Buffer) => {
-      this.heardAt = performance.now();
-      // `ws` itself would answer without end somebody who asks and never reads.
-      if (this.unsentBytes < ROOM_FOR_PONGS && this.open) webSocket.pong(data);
-    });
-    webSocket.on("pong", () => (this.heardAt = performance.now()));
-    // Always followed by "close".
-    webSocket.on("error", (cause: Error) => (this.#error ??= cause));
-    webSocket.on("close", (code: number, reason: Buffer) =>
-      this.#inbox.end({ code: failureCode(this.#error) ?? code, reason: reason.toString(), error: this.#error }),
-    );
+    (webSocket as Owned)[OWNER] = this;
+    // The same functions for all: closures of its own are dear where thousands are idle.
+    webSocket.on("message", onMessage);
+    webSocket.on("ping", onPing);
+    webSocket.on("pong", onPong);
+    webSocket.on("error", onError);
+    webSocket.on("close", onClose);
+  }
+
+  /** A frame came: a message, a pong. */
+  heard(): void {
+    this.heardAt = performance.now();
+  }
+
+  /** A ping came. `ws` itself would answer without end somebody who asks and never reads. */
+  pinged(data: Buffer): void {
+    this.heard();
+    if (this.unsentBytes < ROOM_FOR_PONGS && this.open) this.#webSocket.pong(data);
+  }
+
+  /** Always followed by `closed`. */
+  failed(cause: Error): void {
+    this.#error ??= cause;
+  }
+
+  closed(code: number, reason: string): void {
+    this.#heartbeat?.stop();
+    this.end({ code: failureCode(this.#error) ?? code, reason, error: this.#error });
+  }
+
+  /** From now on, until it is closed, the other side is asked for signs of life. */
+  watch(times: HeartbeatTimes): void {
+    this.#heartbeat = new Heartbeat(this, times);
   }
 
   get open(): boolean {
@@ -69,18 +109,6 @@ export class WsSocket implements Socket, TurnEnd, Pulse {
 
   get unsentBytes(): number {
     return this.#webSocket.bufferedAmount;
-  }
-
-  get maxFrameBytes(): number {
-    return this.#inbox.maxFrameBytes;
-  }
-
-  set maxFrameBytes(bytes: number) {
-    this.#inbox.maxFrameBytes = bytes;
-  }
-
-  start(handler: SocketHandler): void {
-    this.#inbox.start(handler);
   }
 
   send(frame: string): boolean {
@@ -148,6 +176,32 @@ export class WsSocket implements Socket, TurnEnd, Pulse {
   }
 }
 
+function ownerOf(webSocket: WebSocket): WsSocket {
+  return (webSocket as Owned)[OWNER];
+}
+
+function onMessage(this: WebSocket, data: RawData, isBinary: boolean): void {
+  const owner = ownerOf(this);
+  owner.heard();
+  owner.frame(isBinary ? decodeFrame(data as Buffer) : (data as Buffer).toString());
+}
+
+function onPing(this: WebSocket, data: Buffer): void {
+  ownerOf(this).pinged(data);
+}
+
+function onPong(this: WebSocket): void {
+  ownerOf(this).heard();
+}
+
+function onError(this: WebSocket, cause: Error): void {
+  ownerOf(this).failed(cause);
+}
+
+function onClose(this: WebSocket, code: number, reason: Buffer): void {
+  ownerOf(this).closed(code, reason.toString());
+}
+
 /** RFC 6455, section 5.2: FIN and opcode 1, no mask, the length in 1, 3 or 9 bytes, the text. */
 function unmaskedTextFrame(text: string): Uint8Array {
   const length = Buffer.byteLength(text);
@@ -162,6 +216,7 @@ function unmaskedTextFrame(text: string): Uint8Array {
 }
 
 const FAILURE_CODES: Readonly<Record<string, number>> = {
+  WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: 1009,
   WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: 1009,
   WS_ERR_TOO_MANY_BUFFERED_PARTS: 1008,
   WS_ERR_INVALID_UTF8: 1007,

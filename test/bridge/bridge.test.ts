@@ -113,6 +113,11 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
   });
 });
 
+/** How many timers would keep this process alive. */
+function timers(): number {
+  return process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+}
+
 describe("the end of the command", () => {
   it("closes with 1000 when it exits with code 0", async () => {
     const pair = await bridged(["exit", "0", "1"]);
@@ -133,6 +138,14 @@ describe("the end of the command", () => {
     const reason = "the command could not be started: ENOENT";
     expect(await pair.closed).toEqual({ code: 1011, reason });
     expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
+  });
+
+  it("leaves no timer behind when it could not be started", async () => {
+    const before = timers();
+    const pair = await bridged([], { command: "/no/such/command", graceMs: 15_000 });
+    await pair.over;
+    await pair.closed;
+    expect(timers()).toBe(before);
   });
 
   it.each([
@@ -355,6 +368,16 @@ describe("draining a bridge", () => {
     expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(pair.received.at(-1)).toBe('{"got":3}');
     expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false, exitCode: 3 });
+  });
+
+  it("leaves no timer behind", async () => {
+    const before = timers();
+    const controller = new AbortController();
+    const pair = await bridged(["thorough"], { drain: controller.signal });
+    await pair.greeting();
+    controller.abort();
+    await pair.over;
+    expect(timers()).toBeLessThanOrEqual(before);
   });
 
   it("ends a command that goes on when the time is up, and not before", async () => {

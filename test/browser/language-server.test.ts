@@ -70,7 +70,8 @@ describe("the language server in the editor", () => {
     const sent: { id?: number; method: string; params: { id?: number } }[] = [];
     page.on("websocket", (webSocket) =>
       webSocket.on("framesent", ({ payload }) => {
-        if (webSocket.url().endsWith("/lsp/css")) sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
+        if (new URL(webSocket.url()).pathname === "/lsp/css")
+          sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
       }),
     );
     await page.getByRole("tab", { name: "Editor" }).click();

@@ -78,6 +78,25 @@ describe("a heartbeat", () => {
     heartbeat.stop();
   });
 
+  it("takes the bytes of a message that is long in coming for a sign of life, until they cease", async () => {
+    const patient = new Patient();
+    patient.answers = false;
+    const traffic = { received: 100, sent: 0 };
+    const heartbeat = new Heartbeat(Object.assign(patient, { traffic }), TIMES, 0);
+    for (let i = 0; i < 40; i++) {
+      traffic.received += 1000;
+      await pass(5_000);
+    }
+    expect(patient.asked).toEqual([]);
+    await pass(24_999);
+    expect(patient.asked).toHaveLength(0);
+    await pass(1);
+    expect(patient.asked).toHaveLength(1);
+    await pass(20_000);
+    expect(patient.givenUp).toEqual(["nothing was heard for 45000 ms"]);
+    heartbeat.stop();
+  });
+
   it("gives nobody up for the passing of time alone: after a sleep it asks first", async () => {
     const patient = new Patient();
     const heartbeat = new Heartbeat(patient, TIMES, 0);

@@ -36,6 +36,7 @@ describe("a stream that is offered", () => {
     ["a generator", () => (function* () { yield 1; yield 2; })()],
     ["an async generator", () => (async function* () { yield 1; yield 2; })()],
     ["a Node stream", () => Readable.from([1, 2])],
+    ["promises", () => [Promise.resolve(1), Promise.resolve(2)]],
   ])("may be made of %s", async (_name, make) => {
     const raw = rawPeer();
     const call = raw.peer.request("m", [raw.peer.offer(make())]);

@@ -68,11 +68,13 @@ describe("$/enumerator/abort", () => {
     expect(raw.errors).toEqual([]);
   });
 
-  it("before the first reply takes the call for cancelled", async () => {
+  it.each([undefined, mcp])("is ignored before the first reply has told the token", async (dialect) => {
     const source = new Fed();
-    const raw = tailing(source);
-    expect(await answersTo(raw, request(1, "tail"), abort(1))).toEqual([failure(1, -32800, "Request cancelled")]);
-    expect(source.returned).toBe(1);
+    const raw = tailing(source, { dialect });
+    expect(await answersTo(raw, request(1, "tail"), abort(1))).toEqual([]);
+    source.give(1).finish();
+    await turn();
+    expect(raw.messages()).toEqual([result(1, { values: [1] })]);
     expectEmpty(raw.peer);
   });
 
@@ -109,6 +111,10 @@ const failing = (error: unknown): AsyncIterable<unknown> => ({
     },
   }),
 });
+
+function failingReadable(): Readable {
+  return new Readable({ read() {}, objectMode: true, destroy: (_error, done) => done(new Error("on destroy")) });
+}
 
 describe("a source that fails", () => {
   it.each<[string, unknown, object, number]>([
@@ -162,6 +168,45 @@ describe("a source that fails", () => {
     expect(raw.errors).toHaveLength(errors);
     expectEmpty(raw.peer);
   }); // prettier-ignore
+
+  it("while nobody asks is told as `error`, when nobody came to ask", async () => {
+    const source = new Fed().give(1);
+    const raw = tailing(source);
+    await feed(raw, request(1, "tail"));
+    source.fail(new Error("disk"));
+    await turn();
+    expect(raw.errors).toEqual([]);
+    await feed(raw, abort(1));
+    expect(raw.errors).toEqual([new Error("disk")]);
+    expectEmpty(raw.peer);
+  });
+
+  it.each(["a result", "params"])(
+    "though nobody has begun to read it, a Node stream in %s, harms nobody else",
+    async (where) => {
+      const source = new Readable({ read() {} });
+      const raw = rawPeer({ methods: { get: (_params, { peer }: Context) => [peer.offer(source)] } });
+      if (where === "a result") await feed(raw, request(1, "get"));
+      else raw.peer.request("put", [raw.peer.offer(source)]).catch(() => {});
+      // Without a listener, its error would be thrown at the process.
+      source.destroy(new Error("no such file"));
+      await turn();
+      expect(raw.errors).toEqual([]);
+      expect(await answersTo(raw, next(2, 1))).toEqual([failure(2, -32603, "Internal error")]);
+      expect(raw.errors).toEqual([new Error("no such file")]);
+      await raw.peer.close();
+      expectEmpty(raw.peer);
+    },
+  );
+
+  it("while it is ended is told as `error`, a Node stream too, once", async () => {
+    const [waiting, idle] = [failingReadable(), failingReadable()];
+    const raw = rawPeer({ methods: { get: (_params, { peer }: Context) => [peer.offer(waiting), peer.offer(idle)] } });
+    await feed(raw, request(1, "get"), next(2, 1));
+    await feed(raw, abort(1), abort(2));
+    expect(raw.errors).toEqual([new Error("on destroy"), new Error("on destroy")]);
+    expectEmpty(raw.peer);
+  });
 
   it("while it is ended is told as `error`, unless that is the abort", async () => {
     const errors = [new Error("on return"), new DOMException("stopped", "AbortError")];

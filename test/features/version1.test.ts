@@ -111,6 +111,26 @@ describe("a request of version 1.0", () => {
     ]);
   });
 
+  it.each([",", '","error":', '\\",\\"error\\":{', "\u2028"])("is answered in kind under the id %j", async (id) => {
+    const raw = serving();
+    const tricky = [{ a: 1, error: 2, result: 3 }];
+    expect(await answersTo(raw, call1(id, "echo", tricky), call1(id, "fail", tricky))).toEqual([
+      answer1(id, tricky),
+      failure1(id, 7, "no", { why: [1] }),
+    ]);
+  });
+
+  it("is answered, however deep its result is: that is not encoded twice", async () => {
+    const raw = serving();
+    // Near where `JSON.stringify` gives up, which depends on how much of the stack is in use.
+    let depth = 1000;
+    while (isEncodable(depth) && depth < 20_000) depth += 10;
+    for (let i = depth - 100; i < depth + 100; i++) raw.feed(`{"id":${i},"method":"later","params":${nested(i)}}`);
+    await turn();
+    expect(raw.sent).toHaveLength(200);
+    raw.errors.length = 0;
+  });
+
   it("can be cancelled, and is answered in kind", async () => {
     const raw = serving({ dialect: lsp });
     const cancel = { method: "$/cancelRequest", params: [1], id: null };
@@ -128,6 +148,19 @@ describe("a request of version 1.0", () => {
     expectEmpty(raw.peer);
   });
 });
+
+function nested(depth: number): string {
+  return "[".repeat(depth) + "]".repeat(depth);
+}
+
+function isEncodable(depth: number): boolean {
+  try {
+    JSON.stringify(JSON.parse(nested(depth)));
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 describe("a notification of version 1.0", () => {
   it.each([

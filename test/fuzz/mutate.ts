@@ -26,9 +26,12 @@ const PIECES = [
 /** Makes frames out of one stream of random numbers. */
 export class Mutator {
   readonly #random: () => number;
+  readonly #make: ((mutator: Mutator) => unknown) | undefined;
 
-  constructor(random: () => number) {
+  /** `make`: a message to begin with, where calls of what `served.ts` serves will not do. */
+  constructor(random: () => number, make?: (mutator: Mutator) => unknown) {
     this.#random = random;
+    this.#make = make;
   }
 
   /** A whole number below `end`. */
@@ -60,7 +63,13 @@ export class Mutator {
     return Array.from({ length: this.below(10) === 0 ? this.below(40) : this.below(5) }, () => this.#message());
   }
 
+  /** A value that is odd wherever it stands. */
+  odd(): unknown {
+    return this.pick(ODD);
+  }
+
   #message(): unknown {
+    if (this.#make !== undefined) return this.#make(this);
     const id = this.pick([1, 2, 3, 4, 5, "1", "", 0, null, -1, 1.5, this.below(1e6)]);
     switch (this.below(8)) {
       case 0:

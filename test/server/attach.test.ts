@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
 import { bareHttp, listening, readAnswer, sendUpgrade, upgrade } from "../support/network.js";
-import { rejection } from "../support/turns.js";
+import { gate, rejection } from "../support/turns.js";
 
 const methods = { where: () => "reciproc" };
 
@@ -115,6 +115,28 @@ describe("serve without a server of its own", () => {
     expect((await upgrade(`${http.url}/other`)).status).toBe(404);
     // The address is this machine's: the rules against DNS rebinding hold here too.
     expect((await upgrade(`${http.url}/rpc`, { Host: "evil.example" })).status).toBe(403);
+  });
+
+  it("does not count, nor wait for, who hung up before the application handed it over", async () => {
+    await using http = await bareHttp();
+    const server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods });
+    const first = gate();
+    http.server.once("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      socket.on("error", () => {});
+      socket.once("close", () => {
+        server.handleUpgrade(request, socket, head);
+        first.resolve();
+      });
+      client.resetAndDestroy();
+    });
+    const client = await sendUpgrade(http.url);
+    await first.promise;
+    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+      server.handleUpgrade(request, socket, head),
+    );
+    await using peer = await connect(http.url);
+    expect(await peer.request("where")).toBe("reciproc");
+    await server.close();
   });
 
   it("refuses what is handed over after close() with 503", async () => {

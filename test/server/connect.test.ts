@@ -1,10 +1,11 @@
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { TLSSocket } from "node:tls";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, connect, serve } from "../../src/node.js";
 import { listening, portOf } from "../support/network.js";
@@ -195,7 +196,25 @@ describe("over TLS", () => {
     await using byHttps = await connect(server.url.replace("wss:", "https:"), { tls: { ca: cert } });
     expect(await byHttps.request("m")).toBe("secure");
   });
+
+  it("`tls` gives the server a certificate of this side, without which a server that wants one refuses", async () => {
+    const [own, theirs] = [selfSigned(), selfSigned()];
+    await using https = await listening(createTlsServer({ ...own, ca: theirs.cert, requestCert: true }));
+    await using server = await serve({
+      server: https.server,
+      authenticate: nameOf,
+      methods: { m: (_p, { peer }) => peer.data },
+    });
+    await using peer = await connect(server.url, { tls: { ca: own.cert, ...theirs } });
+    expect(await peer.request("m")).toBe("localhost");
+    expect(await rejection(connect(server.url, { tls: { ca: own.cert } }))).toMatchObject({ name: "ConnectError" });
+  });
 });
+
+/** Whose certificate a client gave. */
+function nameOf({ socket }: IncomingMessage): unknown {
+  return (socket as TLSSocket).getPeerCertificate().subject.CN;
+}
 
 /** A certificate for 127.0.0.1, made on the spot by the `openssl` program. */
 function selfSigned(): { key: string; cert: string } {

@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import { describe, expect, it } from "vitest";
 import { connect, serve, type Server } from "../../src/node.js";
 import { bareHttp, listening } from "../support/network.js";
+import { gate, turn } from "../support/turns.js";
 
 const methods = { add: ([a, b]: [number, number]) => a + b };
 const CALL = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}';
@@ -197,5 +198,47 @@ describe("handleRequest", () => {
     const page = await fetch(http.url.replace("ws:", "http:"), { headers: { Connection: "close" } });
     expect(await page.text()).toBe("mine");
     expect(thrown).toEqual([]);
+  });
+
+  it("leaves alone what is answered while its handler runs, as a middleware for timeouts does", async () => {
+    const begun = gate();
+    const open = gate();
+    const slow = async (): Promise<void> => {
+      begun.resolve();
+      await open.promise;
+    };
+    await using server = await serve({ noServer: true, methods: { slow } });
+    const errors: unknown[] = [];
+    server.on("error", (error) => errors.push(error));
+    await using http = await listening(
+      createServer((request, response) => {
+        server.handleRequest(request, response);
+        void begun.promise.then(async () => {
+          response.writeHead(503);
+          response.write("too");
+          open.resolve();
+          await turn();
+          response.end(" late");
+        });
+      }),
+    );
+    expect(await post(http, "/", CALL.replace("add", "slow"))).toEqual([503, "too late"]);
+    expect(errors).toEqual([]);
+  });
+
+  it("names one origin that may read the response, though the application has named one as well", async () => {
+    await using server = await serve({ noServer: true, origins: ["https://example.org"], methods });
+    await using http = await listening(
+      createServer((request, response) => {
+        response.setHeader("Access-Control-Allow-Origin", "*");
+        response.setHeader("Vary", "Accept");
+        server.handleRequest(request, response);
+      }),
+    );
+    const headers = { "Content-Type": "application/json", Origin: "https://example.org", Connection: "close" };
+    const response = await fetch(http.url.replace("ws:", "http:"), { method: "POST", headers, body: CALL });
+    expect(response.headers.get("access-control-allow-origin")).toBe("https://example.org");
+    expect(response.headers.get("vary")).toBe("Accept, Origin");
+    expect(await response.text()).toBe(reply(3)[1]);
   });
 });

@@ -131,6 +131,29 @@ describe("a peer that does not answer pings", () => {
     socket.destroy();
   });
 
+  it("stays while a message of it comes, however slowly", async () => {
+    await using server = await serve({
+      port: 0,
+      heartbeat: { intervalMs: 100, deadAfterMs: 200 },
+      methods: { length: ([text]: [string]) => text.length },
+    });
+    const socket = await sendUpgrade(server.url);
+    const text = Buffer.from(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "length", params: ["x".repeat(1000)] }));
+    const header = Buffer.alloc(8);
+    // A masked text frame, whose mask changes nothing.
+    header.writeUInt16BE(0x81fe);
+    header.writeUInt16BE(text.length, 2);
+    socket.write(header);
+    const received: Buffer[] = [];
+    socket.on("data", (chunk: Buffer) => received.push(chunk));
+    for (let i = 0; i < text.length; i += 100) {
+      socket.write(text.subarray(i, i + 100));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    await vi.waitFor(() => expect(Buffer.concat(received).toString("latin1")).toContain('"result":1000'));
+    socket.destroy();
+  });
+
   it("stays where the heartbeat is off, and one that answers stays", async () => {
     await using off = await serve({ port: 0, heartbeat: false });
     await using on = await serve({ port: 0, heartbeat: { intervalMs: 20, deadAfterMs: 40 } });

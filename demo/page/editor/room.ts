@@ -106,13 +106,14 @@ function write(into: HTMLElement, text: string): void {
 
 const panel = byId("file", HTMLElement);
 const files = [...byId("files", HTMLElement).querySelectorAll("button")].map((tab) => new OpenFile(tab, panel));
-let you = "";
 
-/** Opens every file over a new connection, and starts the language server of the one that is shown. */
-export function enter(server: Peer<ClientApi, ServerApi>, id: string, people: readonly Person[]): void {
-  you = id;
-  meet(people);
+/** Opens every file: at first, and over each new connection. */
+export function enter(server: Peer<ClientApi, ServerApi>): void {
   for (const { shared } of files) void shared.join(server);
+}
+
+/** The network is back: the language server of the file that is shown begins anew, if it is gone. */
+export function back(): void {
   if (shown().isShown) void shown().session.start();
 }
 
@@ -126,8 +127,8 @@ export function pointed(caret: Caret): void {
   for (const { shared } of files) shared.point(caret);
 }
 
-/** Takes who is here now. */
-export function meet(people: readonly Person[]): void {
+/** Takes who is here now, `you` among them. */
+export function meet(people: readonly Person[], you: string): void {
   const others = new Map(people.filter(({ id }) => id !== you).map((person) => [person.id, person]));
   for (const { shared } of files) shared.meet(others);
 }

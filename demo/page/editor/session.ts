@@ -17,6 +17,7 @@ import type {
   TextChange,
 } from "../../lsp.js";
 import { around } from "../traffic.js";
+import { wire } from "../wire.js";
 import { positionAt } from "./positions.js";
 import { schema } from "./schema.js";
 
@@ -130,7 +131,7 @@ export class LanguageSession {
   }
 
   #connect(): Promise<Peer<LanguageClient, LanguageServer>> {
-    return connect<LanguageServer, LanguageClient>(`/lsp/${this.#editor.language}`, {
+    return connect<LanguageServer, LanguageClient>(wire(`/lsp/${this.#editor.language}`), {
       link: "plain",
       dialect: lsp,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },

@@ -28,8 +28,8 @@ export class SharedText {
   /** Whoever takes changes; `undefined` while the text is not up to date. */
   #server: Server | undefined;
   #life: string | undefined;
-  /** The connection over which the text is being opened, and whether changes came meanwhile. */
-  #opening: Server | undefined;
+  /** Stands for the newest time that the text is being opened. And whether changes came meanwhile. */
+  #opening: symbol | undefined;
   #isBehind = false;
   #isSending = false;
   /** Where the others believe this person to be. */
@@ -44,21 +44,24 @@ export class SharedText {
     this.view = new EditorView({ parent, state: this.#state("", 0, true) });
   }
 
-  /** Opens the text over a new connection: goes on where it was when the server knows that place, and begins anew otherwise. */
+  /**
+   * Opens the text, at first and whenever a connection was lost with all that was in it: goes on where it was when the server
+   * knows that place, and begins anew otherwise. Until then nothing is sent, which would be for a text that may be another.
+   */
   async join(server: Server): Promise<void> {
     this.#server = this.#told = undefined;
-    this.#opening = server;
+    const opening = (this.#opening = Symbol("opening"));
     try {
       do {
         this.#isBehind = false;
         const { document } = this;
         const since = this.#life === undefined ? undefined : { life: this.#life, version: this.#version };
         const opened = await server.request("open", { document, since });
-        if (this.#opening !== server) return;
+        if (this.#opening !== opening) return;
         this.#take(opened);
       } while (this.#isBehind);
     } catch (error) {
-      // One that has ended says so elsewhere, and the next one will open the text.
+      // When the connection is lost, the text is opened once more over the next one.
       if (error instanceof RpcError) complain(error);
       return;
     }
@@ -157,7 +160,9 @@ export class SharedText {
       while (this.#server === server && sendableUpdates(this.view.state).length > 0) {
         const updates = sendableUpdates(this.view.state).slice(0, MOST_CHANGES);
         const changes = updates.map((update) => update.changes.toJSON() as Change);
-        await server.request("edit", { document: this.document, version: this.#version, page: PAGE, changes });
+        const edit = { document: this.document, version: this.#version, page: PAGE, changes };
+        // As long as the session lasts: it brings the answer, however late.
+        await server.request("edit", edit, { timeoutMs: Infinity });
       }
     } catch (error) {
       if (error instanceof RpcError) this.#refused(error, server);

@@ -16,10 +16,15 @@ describe("a close (rule 6)", () => {
     rig.client.link.send(message(1));
     rig.cut({ code, reason: "why" });
     expect(rig.client.isResumable).toBe(false);
-    expect(rig.told.notices).toEqual([{ lost: `the session ended with ${code} (why)` }]);
+    const lost = ["suspended", { lost: `the session ended with ${code} (why)` }];
+    expect(rig.told.notices).toEqual(lost);
     expect(rig.owner).toEqual(["over"]);
     expect(rig.server.told.notices).toEqual([{ closed: { code, reason: "why" } }]);
     expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.told.notices).toEqual([...lost, "resumed"]);
+    expect(rig.owner).toEqual(["over", "fresh"]);
     await rig.close();
   });
 
@@ -57,7 +62,7 @@ describe("what cannot be read", () => {
     await rig.settle();
     expect(rig.server.told.messages).toEqual([]);
     expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
-    expect(rig.told.notices).toMatchObject([{ lost: expect.stringContaining("1002") }]);
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1002") }]);
     await rig.close();
   });
 
@@ -103,7 +108,7 @@ describe("bye (rule 6)", () => {
     rig.wire.client.deliver();
     expect(rig.client.isResumable).toBe(false);
     rig.wire.client.cut();
-    expect(rig.told.notices).toEqual([{ lost: "the session ended with 1001 (going away)" }]);
+    expect(rig.told.notices).toEqual(["suspended", { lost: "the session ended with 1001 (going away)" }]);
     await rig.close();
   });
 
@@ -144,13 +149,15 @@ describe("bye (rule 6)", () => {
     await rig.close();
   });
 
-  it("ends nothing where there is no session", async () => {
+  it("is the last also where there is no session, and the end that is told", async () => {
     const rig = new Rig();
     rig.wire.client.deliver();
     rig.wire.server.inject('{"hello":{}}');
-    rig.wire.server.inject('{"bye":{"code":1000,"reason":""}}');
+    rig.wire.server.inject('{"bye":{"code":4001,"reason":"enough"}}');
     rig.wire.server.inject('[{"n":1}]');
-    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(rig.server.told.messages).toEqual([]);
+    rig.wire.server.cut();
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
     await rig.close();
   });
 });
@@ -343,7 +350,7 @@ describe("a client that is told unknown-session (rule 8)", () => {
     rig.server.link.close();
     rig.reconnect();
     await rig.settle();
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the server has no such session any more" }]);
+    expect(rig.told.notices).toEqual(["suspended", { lost: "the server has no such session any more" }, "resumed"]);
     expect(rig.owner).toEqual(["suspended", "fresh"]);
     rig.client.link.send(message("fresh"));
     rig.server.link.send(message("answer"));
@@ -367,8 +374,10 @@ describe("a client that is told unknown-session (rule 8)", () => {
     rig.server.link.close();
     rig.reconnect();
     await rig.settle();
-    expect(rig.told.notices).toMatchObject(["suspended", { closed: { code: 1000 } }]);
+    const closed = { code: 1000, reason: "the server has no such session any more" };
+    expect(rig.told.notices).toEqual(["suspended", { closed }]);
     expect(rig.owner).toEqual(["suspended"]);
+    expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual(["resume"]);
     await rig.close();
   });
 
@@ -391,7 +400,7 @@ describe("a fresh connection on the same link", () => {
   it("takes what was sent while there was none, in order", async () => {
     const rig = await Rig.live();
     rig.cut({ code: 1008, reason: "" });
-    expect(rig.told.notices).toHaveLength(1);
+    expect(rig.told.notices).toHaveLength(2);
     for (let i = 1; i <= 3; i++) expect(rig.client.link.send(message(i))).toBe(true);
     rig.reconnect();
     await rig.settle();
@@ -406,7 +415,7 @@ describe("a fresh connection on the same link", () => {
     let taken = 0;
     while (rig.client.link.send(message(taken, 4000))) taken++;
     expect(taken).toBe(9);
-    expect(rig.told.notices).toHaveLength(1);
+    expect(rig.told.notices).toHaveLength(2);
     rig.reconnect();
     await rig.settle();
     expect(numbers(rig.server.told)).toHaveLength(9);
@@ -418,7 +427,12 @@ describe("a fresh connection on the same link", () => {
     rig.cut({ code: 1008, reason: "" });
     rig.client.link.send(message(1));
     rig.reconnect().client.cut();
-    expect(rig.told.notices).toHaveLength(2);
+    // Nothing flowed in between: it was suspended all the while.
+    expect(rig.told.notices).toMatchObject([
+      "suspended",
+      { lost: expect.stringContaining("1008") },
+      { lost: expect.stringContaining("1006") },
+    ]);
     expect(rig.client.link.held).toBe(0);
     rig.reconnect();
     await rig.settle();
@@ -444,7 +458,7 @@ describe("a session whose token was never acked (rule 9)", () => {
     rig.wire.client.deliver();
     rig.client.link.send(message(1));
     rig.wire.client.cut();
-    expect(rig.told.notices).toMatchObject([{ lost: expect.any(String) }]);
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
     await rig.close();
   });
 

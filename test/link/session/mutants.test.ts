@@ -56,7 +56,7 @@ const MUTANTS: [what: string, file: string, find: string, replace: string][] = [
     "if (this.#out.socket === socket) this.#lose(info);",
     "this.#lose(info);",
   ],
-  ["2: the old socket is closed", "packed.ts", "socket?.close(LEFT, reason);", ""],
+  ["2: the old socket is closed", "packed.ts", "this.#out.drop()?.close(LEFT, reason);", "this.#out.drop();"],
   [
     "2: the old socket is left before `received` is read",
     "sessions.ts",
@@ -185,7 +185,7 @@ const MUTANTS: [what: string, file: string, find: string, replace: string][] = [
   [
     "7: nothing is numbered above high water",
     "outbox.ts",
-    "const isFull = this.socket!.unsentBytes >= HIGH_WATER_BYTES;",
+    "const isFull = this.socket!.unsentBytes >= this.#keeper!.limits.highWaterBytes;",
     "const isFull = false;",
   ],
   ["7: a full socket is looked at again", "outbox.ts", "    if (isFull) setDeadline(this, DRAIN_CHECK_MS);", ""],
@@ -230,14 +230,45 @@ const MUTANTS: [what: string, file: string, find: string, replace: string][] = [
   [
     "8: a client that is refused begins anew",
     "client.ts",
-    '    this.#lose("the server has no such session any more");\n    this.#want();',
-    '    this.#lose("the server has no such session any more");',
+    'if (this.#letGo("the server has no such session any more")) this.#want();',
+    'this.#letGo("the server has no such session any more");',
   ],
   [
     "8: what is of a lost session is never sent on",
     "packed.ts",
-    "    this.#out.forget();\n    this.#isSuspended = false;\n    if (this.#incoming",
-    "    this.#isSuspended = false;\n    if (this.#incoming",
+    "    this.#out.forget();\n    if (this.#incoming",
+    "    if (this.#incoming",
+  ],
+  [
+    "8: what is sent while a loss is told is never sent on",
+    "packed.ts",
+    "      this.#out.forget();\n      if (!this.#isClosed) this.#receiver.lost(",
+    "      if (!this.#isClosed) this.#receiver.lost(",
+  ],
+  [
+    "8: who loses its connection was told that it is suspended",
+    "packed.ts",
+    "      this.#suspend();\n      // Once more",
+    "      // Once more",
+  ],
+  ["8: who goes on is told that messages flow", "packed.ts", "    this.#receiver.resumed?.();", ""],
+  [
+    "8: who goes on is told so only where it was suspended",
+    "packed.ts",
+    "if (!this.#isSuspended || this.#isClosed) return;",
+    "if (this.#receiver === undefined || this.#isClosed) return;",
+  ],
+  [
+    "8: a loss in the middle of a pack keeps the rest from the connection that is over",
+    "packed.ts",
+    'if (this.#receiver !== receiver || this.#incoming === "over") return;',
+    "",
+  ],
+  [
+    "8: a loss in the middle of a pack keeps the rest from the connection that goes on",
+    "packed.ts",
+    'receiver.dispatch(message);\n      // One that is lost while it takes these hands over to another, and they are not for that one.\n      if (this.#receiver !== receiver || this.#incoming === "over") return;',
+    "this.#receiver.dispatch(message);",
   ],
   [
     "9: a session whose token was never acked ends with its socket",

@@ -11,10 +11,10 @@ useFakeClock();
 const owner = { suspended: () => {}, flows: () => {}, over: () => false };
 
 /** A client whose server is the test. */
-function clientAlone(hello?: unknown): { wire: Wire; client: ClientSession; told: Told } {
+function clientAlone(first?: { hello: unknown } | "plain"): { wire: Wire; client: ClientSession; told: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
-  const client = new ClientSession(wire.client, LIMITS, owner, hello);
+  const client = new ClientSession(wire.client, LIMITS, owner, first);
   const told = new ToldLost();
   client.link.start(told);
   return { wire, client, told };
@@ -45,7 +45,7 @@ describe("a session", () => {
   });
 
   it("is asked for at once by a client that was made with the server's hello, which is not answered twice", async () => {
-    const { wire, client } = clientAlone({ session: true });
+    const { wire, client } = clientAlone({ hello: { session: true } });
     expect(controls(wire.client.sent)).toHaveLength(1);
     client.link.send(message(1));
     wire.server.send('{"hello":{"session":true}}');

@@ -2,14 +2,12 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { ConnectionLostError, Peer } from "../../../src/index.js";
 import { ClientSession } from "../../../src/link/client.js";
-import { SESSION_DEFAULTS } from "../../../src/link/session.js";
-import { Sessions, SESSIONS_DEFAULTS } from "../../../src/link/sessions.js";
+import { Sessions } from "../../../src/link/sessions.js";
 import type { Socket, SocketHandler } from "../../../src/core/transport.js";
 import { memorySockets } from "../../../src/sockets/memory.js";
 import { expectEmpty } from "../../support/pair.js";
 import { gate, rejection, turn } from "../../support/turns.js";
-
-const limits = { maxMessageBytes: 2 ** 20, ...SESSION_DEFAULTS };
+import { KEPT, PEER_LIMITS } from "./rig.js";
 
 /** Passes on what `socket` brings until it is cut: then both ends of it are lost, and nothing is told to the other. */
 function cuttable(socket: Socket): Socket & { cut(): void } {
@@ -50,7 +48,7 @@ function joined(
 } {
   let count = 0;
   const makeToken = (): string => `t${++count}`;
-  const sessions = new Sessions({ limits, ...SESSIONS_DEFAULTS, makeToken, hash: (token) => `#${token}` });
+  const sessions = new Sessions({ limits: PEER_LIMITS, ...KEPT, makeToken, hash: (token) => `#${token}` });
   let ends: { cut(): void }[] = [];
   const open = (): [Socket, Socket] => {
     const [a, b] = memorySockets(2 ** 20, 2 ** 20).map(cuttable) as [
@@ -62,7 +60,7 @@ function joined(
   };
   const [near, far] = open();
   const server: Peer = new Peer(sessions.link(near, undefined), { methods: serverMethods as never });
-  const half = new ClientSession(far, limits, { suspended() {}, flows() {}, over: () => false });
+  const half = new ClientSession(far, PEER_LIMITS, { suspended() {}, flows() {}, over: () => false });
   const client: Peer = new Peer(half.link, { methods: clientMethods as never });
   return {
     client,

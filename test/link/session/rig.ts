@@ -4,7 +4,8 @@ import { ClientSession } from "../../../src/link/client.js";
 import { countDeadlines } from "../../../src/core/deadlines.js";
 import type { PackedLink } from "../../../src/link/packed.js";
 import { Sessions, type SessionsOptions } from "../../../src/link/sessions.js";
-import type { OwnLimits } from "../../../src/link/session.js";
+import { ownLimits, type OwnLimits } from "../../../src/link/session.js";
+import { peerLimits } from "../../../src/core/limits.js";
 import type { CloseInfo, Receiver } from "../../../src/core/transport.js";
 import { microtasks, Wire } from "./wire.js";
 
@@ -60,10 +61,22 @@ export interface RigOptions {
   principal?: string;
   /** Whether the client's receiver can be told `lost`. Default true. */
   goesOn?: boolean;
+  /** Whether the client's owner brings another socket when a connection is over. Default true. */
+  comesBack?: boolean;
   modules?: Modules;
 }
 
-export const LIMITS: OwnLimits = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000, waitingLength: 40_000 };
+export const LIMITS: OwnLimits = {
+  maxMessageBytes: 5000,
+  logFrames: 16,
+  logLength: 20_000,
+  waitingLength: 40_000,
+  highWaterBytes: 2 ** 20,
+};
+/** Those of a peer that sets none. */
+export const PEER_LIMITS = ownLimits(peerLimits(undefined));
+/** How a server keeps sessions, where the test does not care. */
+export const KEPT = { ttlMs: 60_000, maxSuspendedPerPrincipal: 16, maxHeldLength: 2 ** 26 };
 /** What of them is said on the wire. */
 export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000 };
 export const PATIENCE_MS = 10_000;
@@ -78,6 +91,8 @@ export class Rig {
   readonly others: ClientSession[] = [];
   /** What the owner of the client's sockets was told. */
   readonly owner: string[] = [];
+  /** How each connection ended of which it was told. */
+  readonly ends: CloseInfo[] = [];
   /** Every token that was given. */
   readonly tokens: string[] = [];
   readonly #options: RigOptions;
@@ -88,22 +103,24 @@ export class Rig {
     this.#options = options;
     this.sessions = new modules.Sessions({
       limits,
-      ttlMs: 60_000,
+      ...KEPT,
       makeToken: () => {
         const token = `secret-${this.tokens.length + 1}`;
         this.tokens.push(token);
         return token;
       },
       hash: (token) => `#${token.slice(7)}`,
-      maxSuspendedPerPrincipal: 16,
-      maxHeldLength: 2 ** 20,
       ...sessions,
     });
     const wire = this.open(false);
     this.client = new modules.ClientSession(wire.client, limits, {
       suspended: () => this.owner.push("suspended"),
       flows: (isFresh) => this.owner.push(isFresh ? "fresh" : "resumed"),
-      over: () => this.owner.push("over") > 0,
+      over: (info) => {
+        this.owner.push("over");
+        this.ends.push(info);
+        return options.comesBack !== false;
+      },
     });
     this.told = options.goesOn === false ? new Told() : new ToldLost();
     this.client.link.start(this.told);

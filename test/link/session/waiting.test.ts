@@ -1,13 +1,13 @@
 /** Rule 7: what gets a number when, and what is kept. */
 import { describe, expect, it } from "vitest";
 import { SharedMessage, type Ticket } from "../../../src/core/transport.js";
-import { HIGH_WATER_BYTES } from "../../../src/link/outbox.js";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, message, numbers, packs, Rig } from "./rig.js";
+import { controls, LIMITS, message, numbers, packs, Rig } from "./rig.js";
 import { microtasks } from "./wire.js";
 
 useFakeClock();
 
+const { highWaterBytes: HIGH_WATER } = LIMITS;
 const newTicket = (): Ticket => ({ sent: true });
 
 describe("a message", () => {
@@ -95,7 +95,7 @@ describe("above high water", () => {
     const rig = await Rig.live();
     const { client } = rig.wire;
     rig.client.link.send(message(1));
-    client.unsentBytes = HIGH_WATER_BYTES;
+    client.unsentBytes = HIGH_WATER;
     await microtasks();
     const ticket = newTicket();
     rig.client.link.send(message(2), ticket);
@@ -105,7 +105,7 @@ describe("above high water", () => {
     expect(rig.client.link.session!.log.last).toBe(1);
     rig.pass(100);
     expect(ticket.sent).toBe(false);
-    client.unsentBytes = HIGH_WATER_BYTES - 1;
+    client.unsentBytes = HIGH_WATER - 1;
     rig.pass(20);
     await rig.settle();
     expect(ticket.sent).toBe(true);
@@ -115,7 +115,7 @@ describe("above high water", () => {
 
   it("control frames still leave", async () => {
     const rig = await Rig.live();
-    rig.wire.client.unsentBytes = HIGH_WATER_BYTES;
+    rig.wire.client.unsentBytes = HIGH_WATER;
     rig.wire.client.inject('{"ping":7}');
     expect(rig.wire.client.sent.at(-1)).toBe('{"pong":7}');
     await rig.close();
@@ -123,7 +123,7 @@ describe("above high water", () => {
 
   it("no timer runs while nothing waits, nor once the session is over", async () => {
     const rig = await Rig.live();
-    rig.wire.client.unsentBytes = HIGH_WATER_BYTES;
+    rig.wire.client.unsentBytes = HIGH_WATER;
     rig.client.link.send(message(1));
     await microtasks();
     rig.cut({ code: 1002, reason: "" });
@@ -184,14 +184,14 @@ describe("too much that waits", () => {
 
   it("ends a live session, at both ends", async () => {
     const rig = await Rig.live();
-    rig.wire.server.unsentBytes = HIGH_WATER_BYTES;
+    rig.wire.server.unsentBytes = HIGH_WATER;
     rig.server.link.send(message("first"));
     await microtasks();
     while (rig.server.link.send(message(1, 4000)));
     expect(rig.wire.server.closedWith).toMatchObject({ code: 1013 });
     await rig.settle();
     expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1013 } }]);
-    expect(rig.told.notices).toMatchObject([{ lost: expect.stringContaining("1013") }]);
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1013") }]);
     await rig.close();
   });
 

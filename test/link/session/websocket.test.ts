@@ -6,13 +6,11 @@ import { WebSocket, WebSocketServer } from "ws";
 import { ClientSession } from "../../../src/link/client.js";
 import { RESUME_OFFER } from "../../../src/link/frames.js";
 import { PROTOCOL } from "../../../src/link/packed.js";
-import { SESSION_DEFAULTS } from "../../../src/link/session.js";
-import { Sessions, SESSIONS_DEFAULTS } from "../../../src/link/sessions.js";
+import { Sessions } from "../../../src/link/sessions.js";
 import { WsSocket } from "../../../src/sockets/ws.js";
 import { bareHttp, type Listening } from "../../support/network.js";
-import { numbers, Told, ToldLost, type ServerSide } from "./rig.js";
+import { KEPT, numbers, PEER_LIMITS, Told, ToldLost, type ServerSide } from "./rig.js";
 
-const limits = { maxMessageBytes: 2 ** 20, ...SESSION_DEFAULTS };
 const COUNT = 4000;
 const CUTS = 25;
 
@@ -23,8 +21,8 @@ afterEach(() => http?.[Symbol.asyncDispose]());
 async function listen(): Promise<{ url: string; servers: ServerSide[]; connections: Set<TcpSocket> }> {
   http = await bareHttp();
   const sessions = new Sessions({
-    limits,
-    ...SESSIONS_DEFAULTS,
+    limits: PEER_LIMITS,
+    ...KEPT,
     makeToken: () => nanoid(22),
     hash: (token) => `#${token}`,
   });
@@ -40,7 +38,7 @@ async function listen(): Promise<{ url: string; servers: ServerSide[]; connectio
     connections.add(raw);
     raw.on("close", () => connections.delete(raw));
     upgrader.handleUpgrade(request, raw, head, (webSocket) => {
-      const socket = new WsSocket(webSocket, limits.maxMessageBytes, raw);
+      const socket = new WsSocket(webSocket, PEER_LIMITS.maxMessageBytes, raw);
       if (request.headers["sec-websocket-protocol"].includes(RESUME_OFFER))
         sessions.admit(socket, undefined, 5000, welcome);
       else welcome(sessions.link(socket, undefined));
@@ -51,7 +49,7 @@ async function listen(): Promise<{ url: string; servers: ServerSide[]; connectio
 
 function open(url: string, protocols: string[]): Promise<WsSocket> {
   const webSocket = new WebSocket(url, protocols);
-  const socket = new WsSocket(webSocket, limits.maxMessageBytes);
+  const socket = new WsSocket(webSocket, PEER_LIMITS.maxMessageBytes);
   return new Promise((resolve, reject) => {
     webSocket.on("open", () => resolve(socket));
     webSocket.on("error", reject);
@@ -68,7 +66,7 @@ it("carries everything both ways, in order and once, through cuts at any moment"
       () => setTimeout(comeBack, 5),
     );
   const owner = { suspended: comeBack, flows: () => {}, over: () => false };
-  client = new ClientSession(await open(url, [PROTOCOL]), limits, owner);
+  client = new ClientSession(await open(url, [PROTOCOL]), PEER_LIMITS, owner);
   client.link.start(told);
   const server = (): ServerSide => servers[0]!;
   let cuts = 0;

@@ -1,5 +1,5 @@
 /** Connections whose every frame waits until the test lets it arrive, and whose ends can be cut one by one. */
-import type { CloseInfo, SharedFrame, Socket, SocketHandler } from "../../../src/core/transport.js";
+import type { CloseInfo, SharedFrame, Socket, SocketHandler, Traffic } from "../../../src/core/transport.js";
 
 /** So many frames in a row mean that each makes another. */
 const MOST = 10_000;
@@ -13,6 +13,10 @@ export class WireSocket implements Socket {
   /** What `unsentBytes` answers: a test sets it to play a socket that takes no more. */
   unsentBytes = 0;
   open = true;
+  /** What a carrier may have or not: a test gives it. */
+  traffic?: Traffic;
+  heardAt?: number;
+  ping?: () => void;
   readonly underWay: Item[] = [];
   /** Everything that was sent from this end, delivered or not. */
   readonly sent: string[] = [];

@@ -16,13 +16,12 @@ export class Breach extends Error {}
 
 /** Logs that are bounded by their frames, by their length, and by both. */
 const LIMITS: OwnLimits[] = [
-  { maxMessageBytes: 1500, logFrames: 8, logLength: 3000, waitingLength: 6000 },
-  { maxMessageBytes: 1500, logFrames: 4, logLength: 2 ** 20, waitingLength: 6000 },
-  { maxMessageBytes: 1500, logFrames: 2 ** 20, logLength: 3000, waitingLength: 6000 },
+  { maxMessageBytes: 1500, logFrames: 8, logLength: 3000, waitingLength: 6000, highWaterBytes: 2 ** 20 },
+  { maxMessageBytes: 1500, logFrames: 4, logLength: 2 ** 20, waitingLength: 6000, highWaterBytes: 1 },
+  { maxMessageBytes: 1500, logFrames: 2 ** 20, logLength: 3000, waitingLength: 6000, highWaterBytes: 5000 },
 ];
 export const WORLD_TTL_MS = 60_000;
 const WAITING_COST = 64;
-const HIGH_WATER = 2 ** 20;
 const PATIENCE_MS = 10_000;
 const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4413, 4499];
@@ -105,7 +104,16 @@ export class World {
   readonly #tokens: string[] = [];
   #pair = newPair();
   #clientLine: Line | undefined;
+  /** Whether the client was told that nothing flows. */
+  #isClientDown = false;
+  /** Since when its session has had no socket. */
   #clientSuspendedAt: number | undefined;
+  /** Whether a frame arrives at the client's present socket, or did last. */
+  #isArriving = false;
+  /** Whether both ends send a message whenever they are told something. */
+  #isTalkative = false;
+  /** What becomes of the client's socket while it takes the next message. */
+  #inside: "leave" | "lose" | undefined;
   #clientClosed: CloseInfo | undefined;
   #labels = 0;
   /** A socket that was filled, and the number of the last frame of then. */
@@ -149,6 +157,7 @@ export class World {
   async finish(how: number): Promise<void> {
     this.stall("client", false);
     this.stall("server", false);
+    this.#inside = undefined;
     await this.#settle();
     if (this.#isConnected()) this.#checkComplete();
     // What is lost is lost for a reason, so one more socket is enough, whatever came before.
@@ -254,6 +263,16 @@ export class World {
     this.#client.link.abandon("the test");
   }
 
+  /** The client leaves its socket in the middle of a pack, perhaps, whose rest has come all the same; or loses it for good. */
+  partInside(isLost: boolean): void {
+    this.#inside = isLost ? "lose" : "leave";
+  }
+
+  /** From now on what is told is answered at once, or no longer. */
+  talk(): void {
+    this.#isTalkative = !this.#isTalkative;
+  }
+
   reconnect(): void {
     if (this.#client.link.hasSocket || this.#clientClosed !== undefined) return;
     const line = this.#open(this.#client.isResumable);
@@ -284,7 +303,7 @@ export class World {
   }
 
   stall(side: Side, isFull: boolean): void {
-    for (const { wire } of this.#lines) wire[side].unsentBytes = isFull ? HIGH_WATER : 0;
+    for (const { wire } of this.#lines) wire[side].unsentBytes = isFull ? this.#limits.highWaterBytes : 0;
     const socket = this.#present(side)?.wire[side];
     const { session } = this.#end(side).link;
     if (isFull && socket !== undefined && session !== undefined)
@@ -558,31 +577,54 @@ export class World {
 
   #arrivesAtClient(line: Line, frame: string): void {
     if (frame.startsWith('{"bye"')) line.dismissed.add("client");
-    if (line !== this.#clientLine) return;
+    this.#isArriving = line === this.#clientLine;
+    if (!this.#isArriving) return;
     if (frame.startsWith('{"resumed"')) line.isAnswered = true;
     if (frame.startsWith('{"session"')) line.pair!.hasToken = true;
     if (line.wire.client.open)
       line.owesAck ||= frame.startsWith('{"session"') || frame.startsWith('{"resumed":{"token"');
   }
 
+  /** One of each connection: when it is lost, another takes its place. */
   #clientReceiver(): Receiver {
+    let isOver = false;
+    const gets = (value: unknown): void => {
+      this.#check(!isOver, "a message came to a connection that is over");
+      this.#clientGets(value);
+    };
+    const tells = (what: string): void => {
+      this.#check(!isOver && this.#clientClosed === undefined, `${what} was told to a connection that is over`);
+    };
     return {
-      receive: (text) => this.#clientGets(JSON.parse(text)),
-      dispatch: (value) => this.#clientGets(value),
+      receive: (text) => gets(JSON.parse(text)),
+      dispatch: gets,
       suspended: () => {
-        this.#check(this.#clientSuspendedAt === undefined, "the client was suspended twice");
+        tells("suspended");
+        this.#check(!this.#isClientDown, "the client was suspended twice");
+        this.#isClientDown = true;
         this.#clientSuspendedAt = performance.now();
+        if (this.#isTalkative) this.send("client", 1, 10);
       },
       resumed: () => {
-        this.#check(this.#clientSuspendedAt !== undefined, "the client was resumed and not suspended");
+        tells("resumed");
+        this.#check(this.#isClientDown, "the client was resumed and not suspended");
+        this.#check(this.#clientLine?.isAnswered === true, "the client was resumed and nothing flows");
+        this.#isClientDown = false;
         this.#clientSuspendedAt = undefined;
+        if (this.#isTalkative) this.send("client", 1, 10);
       },
       lost: (error) => {
+        tells("lost");
+        this.#check(this.#isClientDown, "the client lost its connection and was not suspended");
+        isOver = true;
         this.#clientIsOver(error.message);
         this.#pair = newPair();
+        this.#client.link.start(this.#clientReceiver());
+        if (this.#isTalkative) this.send("client", 1, 10);
       },
       closed: (info) => {
-        this.#check(this.#clientClosed === undefined, "the client's end was told twice");
+        tells("the end");
+        isOver = true;
         this.#clientClosed = info;
         this.#clientIsOver(`closed with ${info.code}`);
       },
@@ -598,10 +640,12 @@ export class World {
         this.#check(end.pair?.isAcked === true, "a session was suspended whose token was never acked");
         end.suspendedAt = performance.now();
         end.line = undefined;
+        this.#serverTalks(end);
       },
       resumed: () => {
         this.#check(end.suspendedAt !== undefined, "the server was resumed and not suspended");
         end.suspendedAt = undefined;
+        this.#serverTalks(end);
       },
       closed: ({ code, reason }) => {
         this.#check(!end.isOver, "the server's end was told twice");
@@ -614,6 +658,10 @@ export class World {
         this.#check(pair.reason !== undefined, `the server gave a session up for no reason: ${code} ${reason}`);
       },
     };
+  }
+
+  #serverTalks(end: ServerEnd): void {
+    if (this.#isTalkative && end === this.#server()) this.send("server", 1, 10);
   }
 
   #clientIsOver(why: string): void {
@@ -642,6 +690,7 @@ export class World {
 
   #serverGets(end: ServerEnd, value: unknown): void {
     this.#check(!end.isOver, "a message came after the end");
+    this.#check(end.suspendedAt === undefined, "a message came while the server was suspended");
     const { label } = value as { label: string };
     // What was said before hello belongs to the pair whose hello follows.
     if (end.pair === undefined) this.#join(end.line?.pair, end);
@@ -650,12 +699,16 @@ export class World {
   }
 
   #clientGets(value: unknown): void {
-    this.#check(this.#clientClosed === undefined, "a message came after the end");
+    this.#check(!this.#isClientDown || this.#isArriving, "a message came while the client was suspended");
     const { label } = value as { label: string };
     const end = this.#pair.server ?? this.#clientLine?.server;
     if (end === undefined) return this.#check(false, `${label} came from nowhere`);
     this.#join(this.#pair, end);
     this.#gets(end.flow, label);
+    const inside = this.#inside;
+    this.#inside = undefined;
+    if (inside === "leave") this.abandon();
+    else if (inside === "lose") this.closeSocket("client", 1008);
   }
 
   #gets(flow: Flow, label: string): void {
@@ -667,7 +720,7 @@ export class World {
 
   #checkWater({ unsentBytes }: WireSocket, frame: string): void {
     if (frame.startsWith("[") && !this.#isClosing)
-      this.#check(unsentBytes < HIGH_WATER, "a frame left above high water");
+      this.#check(unsentBytes < this.#limits.highWaterBytes, "a frame left above high water");
   }
 
   #checkBounds(): void {
@@ -733,6 +786,7 @@ export class World {
     const there = server?.link.session;
     if (here === undefined || there === undefined)
       return this.#check(false, "the client did not find back to a session");
+    this.#check(!this.#isClientDown && server!.suspendedAt === undefined, "messages flow, and an end was not told so");
     for (const { sent, got } of [flow, server!.flow])
       this.#check(got === sent.length, `${sent[got]?.label} never arrived`);
     for (const [from, to] of [
@@ -818,6 +872,8 @@ const STEPS = {
   closeFinally: (world, a, b) => world.closeSocket(sideOf(a), FINAL[b % FINAL.length]!),
   closeInPassing: (world, a, b) => world.closeSocket(sideOf(a), PASSING[b % PASSING.length]!),
   abandon: (world) => world.abandon(),
+  partInside: (world, a) => world.partInside(a % 2 === 0),
+  talk: (world) => world.talk(),
   reconnect: (world) => world.reconnect(),
   reconnectToHello: (world) => world.reconnectToHello(),
   crossResumes: (world, a) => world.crossResumes(a % 2 === 0),

@@ -1,0 +1,121 @@
+/**
+ * Where a call's time goes: client and server of a call under `--cpu-prof`, their time by what it was spent on. Writes
+ * docs/profile.md. `--before REF` adds the state of the package at a commit, built from it: before and after in one run.
+ */
+import { execFileSync, fork } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { machine } from "./machine.js";
+import { median } from "./statistics.js";
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+const SIDE = fileURLToPath(new URL("profile-side.js", import.meta.url));
+const ROUNDS = 5;
+const SCENARIOS = [
+  { title: "one call at a time", inFlight: 1, calls: 20_000 },
+  { title: "64 calls in flight", inFlight: 64, calls: 100_000 },
+];
+/** What the time is spent on, first match first. */
+const PARTS = [
+  ["waiting for the other side", ({ functionName }) => functionName === "(idle)"],
+  ["garbage collection", ({ functionName }) => functionName === "(garbage collector)"],
+  ["the system calls that write and read", ({ functionName, url }) => url === "" && /^(write|read)/.test(functionName)],
+  ["native code of Node, JSON included", ({ url }) => url === ""],
+  ["Node's streams and events", ({ url }) => url.startsWith("node:")],
+  ["`ws`", ({ url }) => url.includes("/node_modules/ws/")],
+  ["this package", ({ url }) => url.includes("/dist/")],
+  ["the benchmark itself, and the rest", () => true],
+];
+
+/** The package as it was at a commit. */
+function checkout(ref) {
+  const folder = mkdtempSync(join(tmpdir(), "reciproc-profile-"));
+  const archive = execFileSync("git", ["-C", ROOT, "archive", ref], { maxBuffer: 2 ** 28 });
+  execFileSync("tar", ["-x", "-C", folder], { input: archive });
+  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  execFileSync("npx", ["tsc", "-p", "tsconfig.build.json"], { cwd: folder, stdio: "ignore" });
+  return folder;
+}
+
+/** Microseconds a call of each part, on both sides together. */
+async function profile(contender, scenario) {
+  const folder = mkdtempSync(join(tmpdir(), "reciproc-profile-"));
+  const start = (role, port) =>
+    fork(SIDE, [role, JSON.stringify({ ...contender, ...scenario, port })], {
+      execArgv: ["--cpu-prof", `--cpu-prof-dir=${join(folder, role)}`, "--cpu-prof-interval=200"],
+    });
+  const server = start("server");
+  const port = await messageOf(server);
+  const client = start("client", port);
+  const elapsedMs = await messageOf(client);
+  await new Promise((resolve) => client.once("exit", resolve));
+  server.send("stop");
+  await new Promise((resolve) => server.once("exit", resolve));
+  const parts = ["client", "server"].map((role) => read(join(folder, role), scenario.calls));
+  rmSync(folder, { recursive: true });
+  return { call: (elapsedMs * 1000) / scenario.calls, client: parts[0], server: parts[1] };
+}
+
+function messageOf(child) {
+  return new Promise((resolve, reject) => {
+    child.once("message", resolve);
+    child.once("exit", (code) => reject(new Error(`ended with ${code}`)));
+  });
+}
+
+function read(folder, calls) {
+  const [file] = readdirSync(folder);
+  const { nodes, samples, timeDeltas } = JSON.parse(readFileSync(join(folder, file), "utf8"));
+  const partOf = new Map(nodes.map(({ id, callFrame }) => [id, PARTS.findIndex(([, holds]) => holds(callFrame))]));
+  const spent = PARTS.map(() => 0);
+  for (const [i, sample] of samples.entries()) spent[partOf.get(sample)] += timeDeltas[i];
+  return spent.map((us) => us / calls);
+}
+
+function table(title, columns) {
+  const head = `| µs a call, client + server | ${columns.map(({ name }) => name).join(" | ")} |`;
+  const rows = PARTS.slice(1).map(([part], i) => {
+    const cells = columns.map(({ rounds }) => at(rounds, ({ client, server }) => client[i + 1] + server[i + 1]));
+    return `| ${part} | ${cells.join(" | ")} |`;
+  });
+  const whole = `| **a call takes** | ${columns.map(({ rounds }) => `**${at(rounds, ({ call }) => call)}**`).join(" | ")} |`;
+  return [`## ${title}`, "", head, `| --- |${" ---: |".repeat(columns.length)}`, ...rows, whole, ""].join("\n");
+}
+
+function at(rounds, pick) {
+  return median(rounds.map(pick)).toFixed(1);
+}
+
+const { values } = parseArgs({ options: { before: { type: "string" } } });
+const before = values.before === undefined ? undefined : checkout(values.before);
+const contenders = [
+  { name: "bare `ws`", kind: "bare", root: ROOT },
+  ...(before === undefined ? [] : [{ name: "before", kind: "as it was", root: before }]),
+  { name: "plain", kind: "plain", root: ROOT },
+  { name: "packed", kind: "packed", root: ROOT },
+];
+const sections = [];
+for (const scenario of SCENARIOS) {
+  const columns = contenders.map(({ name }) => ({ name, rounds: [] }));
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [i, contender] of contenders.entries()) columns[i].rounds.push(await profile(contender, scenario));
+  }
+  sections.push(table(scenario.title, columns));
+}
+if (before !== undefined) rmSync(before, { recursive: true });
+const { cpu, node } = machine();
+writeFileSync(
+  join(ROOT, "docs/profile.md"),
+  [
+    "# Where a call's time goes",
+    "",
+    `Medians of ${ROUNDS} runs under \`--cpu-prof\`, client and server in processes of their own, an echo of a short text. ${cpu}, Node ${node}. Written by \`npm --prefix bench run profile\`.`,
+    before === undefined
+      ? ""
+      : `\n"Before" is commit \`${values.before}\`: one frame and one write a message, one timer a call.\n`,
+    ...sections,
+  ].join("\n"),
+);

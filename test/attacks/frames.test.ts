@@ -1,0 +1,241 @@
+import { once } from "node:events";
+import { describe, expect, it, vi } from "vitest";
+import { WebSocket } from "ws";
+import { connect } from "../../src/node.js";
+import { inspect } from "../../src/peer/peer.js";
+import { stranger } from "../support/network.js";
+import { notification, request } from "../support/raw.js";
+import { attacker } from "./support/attacker.js";
+import { floodBeside } from "./support/bystander.js";
+import { expectKept, MIB } from "./support/memory.js";
+import { closeFrame, CONTINUATION, frame, frameHead, PING, PONG, rawSocket, target, TEXT } from "./support/server.js";
+
+const SLACK = 3 * MIB;
+const CALL = JSON.stringify(request(1, "here"));
+const PACKED = { "Sec-WebSocket-Protocol": "reciproc.v1" };
+
+describe("a frame that claims to be giant", () => {
+  it.each([MIB + 3, 2 ** 32, 2n ** 53n - 1n, 2n ** 62n])(
+    "of %d bytes closes with 1009 by its head alone: nothing of it is gathered",
+    async (length) => {
+      await using on = await target();
+      using raw = await rawSocket(on);
+      await raw.write(frameHead(TEXT, length));
+      expect((await closeFrame(raw.socket)).code).toBe(1009);
+      expect((await raw.peer.closed).code).toBe(1009);
+    },
+  );
+
+  it("again and again holds up nobody else and keeps nothing", async () => {
+    await using attack = await attacker();
+    await using on = await target();
+    const damage = await expectKept(SLACK, async () => {
+      const done = await floodBeside(attack, { url: on.url, texts: [" ".repeat(MIB + 1)], burst: 1, everyMs: 75 });
+      await Promise.all(on.peers.splice(0).map((peer) => peer.closed));
+      return done;
+    });
+    expect(Object.keys(damage.closes)).toEqual(["1009"]);
+    expect(damage.opened).toBeGreaterThan(5);
+  });
+});
+
+describe("a message in fragments", () => {
+  it("of one byte each is read as one, a thousand of them", async () => {
+    await using on = await target();
+    using raw = await rawSocket(on);
+    const text = CALL.padEnd(1000);
+    const parts = [...text].map((char, i) => frame(i === 0 ? TEXT : CONTINUATION, char, i === text.length - 1));
+    const answered = once(raw.socket, "data");
+    await raw.write(Buffer.concat(parts));
+    await answered;
+    await vi.waitFor(() => expect(raw.peer.stats().requestsReceived).toBe(1));
+  });
+
+  it("without end is closed with 1008, when there are more of them than a message of that length needs", async () => {
+    await using on = await target();
+    using raw = await rawSocket(on);
+    await raw.write(frame(TEXT, " ", false));
+    await raw.write(Buffer.concat(Array<Buffer>(2000).fill(frame(CONTINUATION, " ", false))));
+    expect((await closeFrame(raw.socket)).code).toBe(1008);
+    expect((await raw.peer.closed).code).toBe(1008);
+  });
+
+  it("with much else between them keeps no more than 64 KiB for each: 1008 comes before it is much", async () => {
+    await using on = await target();
+    using raw = await rawSocket(on);
+    const closed = closeFrame(raw.socket);
+    // A fragment is a part of what was read with it, and keeps all of that.
+    const filler = Buffer.concat(Array<Buffer>(600).fill(frame(PONG, Buffer.alloc(100))));
+    await raw.write(frame(TEXT, " ", false));
+    let written = 0;
+    for (; !raw.socket.readableEnded && written < 4000; written++)
+      await raw.write(Buffer.concat([frame(CONTINUATION, " ", false), filler]));
+    expect(written).toBeLessThan(2000);
+    expect((await closed).code).toBe(1008);
+  });
+
+  it("that never ends is cut by the heartbeat like any silence, unless its sender answers pings; it keeps what came", async () => {
+    await using on = await target({ heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
+    const arrived = on.next();
+    using raw = await rawSocket(on);
+    await arrived;
+    await raw.write(frame(TEXT, "x".repeat(1000), false));
+    await raw.write(frameHead(CONTINUATION, 100_000));
+    const trickle = setInterval(() => raw.socket.write("x"), 10);
+    const { code, error } = await raw.peer.closed;
+    clearInterval(trickle);
+    expect(code).toBe(1006);
+    expect(error!.message).toMatch(/^nothing was heard for \d+ ms$/);
+    expect(inspect(raw.peer)).toMatchObject({ running: 0, pending: 0 });
+  });
+});
+
+describe("bytes one by one", () => {
+  it("are a handshake and a call like any other, and others are served", async () => {
+    await using attack = await attacker();
+    await using on = await target();
+    const arrived = on.next();
+    const { host, port } = new URL(on.url);
+    const headers = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
+    const text = [`GET / HTTP/1.1`, `Host: ${host}`, ...headers, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="];
+    const head = `${text.join("\r\n")}\r\n\r\n`;
+    const message = frame(TEXT, CALL).toString("latin1");
+    const knocked = attack.knock({
+      port: Number(port),
+      count: 20,
+      text: head + message,
+      dribbles: true,
+      hangsUp: true,
+    });
+    await arrived;
+    await vi.waitFor(() => expect(on.peers).toHaveLength(20), 5000);
+    await vi.waitFor(() => expect(on.peers.every((peer) => peer.stats().requestsReceived === 1)).toBe(true), 5000);
+    expect(await knocked).toEqual({ 101: 20 });
+  });
+
+  it("of a long message are closed with 1008, when they come in more pieces than such a message needs", async () => {
+    await using on = await target();
+    using raw = await rawSocket(on);
+    raw.socket.setNoDelay(true);
+    const closed = closeFrame(raw.socket);
+    await raw.write(frameHead(TEXT, 500_000));
+    let written = 0;
+    for (; !raw.socket.readableEnded && written < 30_000; written++) {
+      raw.socket.write(" ");
+      // Each is read alone.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(written).toBeLessThan(15_000);
+    expect((await closed).code).toBe(1008);
+  });
+});
+
+describe("pings without end from somebody who never reads", () => {
+  const ROOM = 64 * 1024;
+
+  it.each([
+    ["in control frames of reciproc.v1", PACKED, frame(TEXT, `{"ping":"${"x".repeat(1000)}"}`), 1100],
+    ["in long control frames of reciproc.v1", PACKED, frame(TEXT, `{"ping":"${"x".repeat(MIB / 2)}"}`), MIB / 2 + 100],
+    ["of WebSocket", {}, frame(PING, Buffer.alloc(125)), 200],
+  ])("%s make at most 64 KiB and one pong wait", async (_what, headers, ping, pongBytes) => {
+    await using on = await target();
+    using raw = await rawSocket(on, headers);
+    raw.socket.pause();
+    if (headers === PACKED) await raw.write(frame(TEXT, '{"hello":{}}'));
+    let most = 0;
+    // More than what the system takes by itself.
+    for (let sent = 0; sent < 24 * MIB; sent += ping.length * 100) {
+      const many = Math.max(1, Math.min(100, Math.floor(MIB / ping.length)));
+      await raw.write(Buffer.concat(Array<Buffer>(many).fill(ping)));
+      sent += ping.length * (many - 100);
+      most = Math.max(most, raw.peer.stats().unsentBytes);
+    }
+    expect(raw.peer.state).toBe("open");
+    expect(most).toBeGreaterThan(ROOM / 2);
+    expect(most).toBeLessThanOrEqual(ROOM + pongBytes);
+  });
+
+  it("hold up nobody else", async () => {
+    await using attack = await attacker();
+    await using on = await target();
+    const damage = await floodBeside(attack, {
+      url: on.url,
+      protocols: ["reciproc.v1"],
+      first: ['{"hello":{}}'],
+      texts: ['{"ping":$i}'],
+      burst: 50,
+      reads: false,
+    });
+    expect(damage).toMatchObject({ opened: 1, closes: {} });
+    expect(damage.sent).toBeGreaterThan(1000);
+  });
+});
+
+describe("a close", () => {
+  const LONG = "é".repeat(100);
+  /** 61 characters of 2 bytes: another would make 124. */
+  const CUT = "é".repeat(61);
+
+  it.each([
+    ["é", LONG, CUT],
+    ["🙂", "🙂".repeat(50), "🙂".repeat(30)],
+    ["x", "x".repeat(1000), "x".repeat(123)],
+  ])(
+    "whose reason the application made of too many %s is cut between characters at 123 bytes",
+    async (_c, reason, cut) => {
+      await using on = await target();
+      const arrived = on.next();
+      using client = await stranger(on.url);
+      await (await arrived).close(4000, reason);
+      expect(await client.closed).toEqual({ code: 4000, reason: cut });
+    },
+  );
+
+  it("by a client whose reason is too long is cut likewise", async () => {
+    await using on = await target();
+    const arrived = on.next();
+    const client = await connect(on.url);
+    const peer = await arrived;
+    await client.close(4000, LONG);
+    expect(await peer.closed).toMatchObject({ code: 4000, reason: CUT });
+  });
+
+  it("of a refusal whose reason is too long is cut, and the whole reason stands in `bye`", async () => {
+    await using on = await target();
+    const origin = `https://${"x".repeat(200)}.example`;
+    const webSocket = new WebSocket(on.url, ["reciproc.v1"], { headers: { Origin: origin } });
+    const told = once(webSocket, "message");
+    const [code, reason] = (await once(webSocket, "close")) as [number, Buffer];
+    expect([code, reason.length]).toEqual([4403, 123]);
+    const { bye } = JSON.parse(String((await told)[0])) as { bye: { code: number; reason: string } };
+    expect(bye.code).toBe(4403);
+    expect(bye.reason).toContain(origin);
+    expect(bye.reason.startsWith(reason.toString())).toBe(true);
+  });
+
+  it.each([
+    ["a reason that is no UTF-8", Buffer.from([0x0f, 0xa0, 0xff, 0xfe]), 1007],
+    ["a code that nobody may send", Buffer.from([0x03, 0xed]), 1002],
+    ["half a code", Buffer.from([0x03]), 1002],
+  ])("with %s is closed for that, and harms nobody", async (_what, payload, code) => {
+    await using on = await target();
+    await using other = await connect(on.url);
+    using raw = await rawSocket(on);
+    await raw.write(frame(8, payload));
+    expect((await closeFrame(raw.socket)).code).toBe(code);
+    expect((await raw.peer.closed).code).toBe(code);
+    expect(await other.request("here")).toBe(true);
+  });
+
+  it("that is not answered ends what is read: a flood that goes on reaches no handler", async () => {
+    await using on = await target();
+    using raw = await rawSocket(on);
+    const closed = raw.peer.close(4000);
+    const { bytesReceived } = raw.peer.stats();
+    await raw.write(Buffer.concat(Array<Buffer>(1000).fill(frame(TEXT, JSON.stringify(notification("here"))))));
+    await vi.waitFor(() => expect(raw.peer.stats().bytesReceived).toBeGreaterThan(bytesReceived + 30_000));
+    expect(raw.peer.stats().notificationsReceived).toBe(0);
+    raw.socket.destroy();
+    await closed;
+  });
+});

@@ -1,0 +1,205 @@
+import { once } from "node:events";
+import { connect as connectTcp } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, it, vi } from "vitest";
+import { connect } from "../../src/node.js";
+import { portOf, upgrade } from "../support/network.js";
+import { request, result } from "../support/raw.js";
+import { attacker } from "./support/attacker.js";
+import { expectServed, floodBeside } from "./support/bystander.js";
+import { expectKept, MIB } from "./support/memory.js";
+import { target, upgradeText } from "./support/server.js";
+
+const SLACK = 4 * MIB;
+const CALL = JSON.stringify(request(1, "here"));
+
+function postText(url: string, body: string, headers: Record<string, string | number> = {}): string {
+  const lines = {
+    Host: new URL(url).host,
+    "Content-Type": "application/json",
+    "Content-Length": body.length,
+    ...headers,
+  };
+  const text = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `POST / HTTP/1.1\r\n${text.join("")}\r\n${body}`;
+}
+
+describe("handshakes that never end", () => {
+  const limits = { handshakeTimeoutMs: 300 };
+
+  it.each([
+    ["that say nothing", () => ""],
+    ["that stop within a line", () => "GET / HT"],
+    ["that stop before the empty line", (url: string) => upgradeText(url).slice(0, -2)],
+  ])("%s are answered with 408 and cut, 200 at once; others are served, and nothing is left", async (_what, text) => {
+    await using attack = await attacker();
+    await using on = await target({ limits });
+    const ends = attack.knock({ port: portOf(on.url), count: 200, text: text(on.url) });
+    await using other = await connect(on.url);
+    expect(await other.request("here")).toBe(true);
+    expect(await ends).toEqual({ 408: 200 });
+    await vi.waitFor(() => expect(on.sockets.size).toBe(1));
+    expect(on.peers).toHaveLength(1);
+  });
+
+  it("whose head grows without end are answered with 431", async () => {
+    await using on = await target();
+    expect(await upgrade(on.url, { Cookie: "x".repeat(20_000) })).toMatchObject({ status: 431 });
+  });
+
+  it("byte by byte are cut all the same: each byte does not begin the time anew", async () => {
+    await using attack = await attacker();
+    await using on = await target({ limits });
+    const text = upgradeText(on.url, `X: ${"x".repeat(3000)}`);
+    const ends = await attack.knock({ port: portOf(on.url), count: 50, text, dribbles: true });
+    // Who still writes when it is cut may see the reset before the answer.
+    const { 408: answered = 0, ECONNRESET: reset = 0, ...others } = ends;
+    expect(others).toEqual({});
+    expect(answered + reset).toBe(50);
+    await vi.waitFor(() => expect(on.sockets.size).toBe(0));
+  });
+});
+
+describe("authentication that never ends", () => {
+  it("is 503 when its time is up, and counts as a connection for as long as it runs: the rest is 503 at once", async () => {
+    await using attack = await attacker();
+    const never: (() => void)[] = [];
+    await using on = await target({
+      authenticate: ({ url }) => (url === "/?other" ? {} : new Promise((resolve) => never.push(() => resolve(null)))),
+      limits: { handshakeTimeoutMs: 200, maxConnections: 21 },
+    });
+    await using other = await connect(`${on.url}?other`);
+    const text = upgradeText(on.url);
+    const knock = { port: portOf(on.url), count: 60, text };
+    const late = "503, retry after 5, authentication took longer than 200 ms";
+    const full = "503, retry after 5, `limits.maxConnections`, 21, is reached";
+    expect(await attack.knock(knock)).toEqual({ [late]: 20, [full]: 40 });
+    // Their work goes on.
+    expect(await attack.knock(knock)).toEqual({ [full]: 60 });
+    expect(await other.request("here")).toBe(true);
+    expect(never).toHaveLength(20);
+    for (const end of never) end();
+    await using third = await connect(`${on.url}?other`);
+    expect(await third.request("here")).toBe(true);
+  });
+});
+
+describe("more connections than `maxConnections`", () => {
+  it("are 503 with Retry-After each, and those who are in are served", async () => {
+    await using attack = await attacker();
+    await using on = await target({ limits: { maxConnections: 2 } });
+    await using inside = await connect(on.url);
+    await using alsoInside = await connect(on.url);
+    const refused = "503, retry after 5, `limits.maxConnections`, 2, is reached";
+    const knock = { port: portOf(on.url), count: 300, text: upgradeText(on.url) };
+    expect(await attack.knock(knock)).toEqual({ [refused]: 300 });
+    const posted = { ...knock, text: postText(on.url, CALL) };
+    expect(await attack.knock(posted)).toEqual({ [refused]: 300 });
+    expect([await inside.request("here"), await alsoInside.request("here")]).toEqual([true, true]);
+    expect(on.server.peers.size).toBe(2);
+  });
+
+  it("that offer reciproc.v1 are told so by `bye` and 4503, and are cut within a second though they answer nothing", async () => {
+    await using attack = await attacker();
+    await using on = await target({ limits: { maxConnections: 1 } });
+    await using inside = await connect(on.url);
+    const text = upgradeText(on.url, "Sec-WebSocket-Protocol: reciproc.v1");
+    const bye = '{"bye":{"code":4503,"reason":"`limits.maxConnections`, 1, is reached"}';
+    expect(await attack.knock({ port: portOf(on.url), count: 200, text })).toEqual({ [`101, ${bye}`]: 200 });
+    await vi.waitFor(() => expect(on.sockets.size).toBe(1));
+    expect(await inside.request("here")).toBe(true);
+    expect(on.peers).toHaveLength(1);
+  });
+
+  it("that come and go hold up nobody else, and nothing is kept of them", async () => {
+    await using attack = await attacker();
+    await using on = await target();
+    await expectKept(SLACK, async () => {
+      const closing = '{"jsonrpc":"2.0","method":"leave"}';
+      on.server.on("peer", (peer) => peer.on("notification", () => void peer.close()));
+      const damage = await floodBeside(attack, {
+        url: on.url,
+        texts: [closing],
+        burst: 1,
+        everyMs: 20,
+        connections: 2,
+      });
+      expect(damage.opened).toBeGreaterThan(30);
+      await Promise.all(on.peers.splice(0).map((peer) => peer.closed));
+    });
+    expect(on.server.peers.size).toBe(0);
+  });
+});
+
+describe("POSTs without end", () => {
+  it("are answered each, hold up nobody else, and nothing is kept of them", async () => {
+    await using on = await target();
+    await using attack = await attacker();
+    const body = JSON.stringify(Array.from({ length: 20 }, (_, id) => request(id, "here")));
+    const knock = { port: portOf(on.url), count: 3, text: postText(on.url, body, { Connection: "close" }) };
+    await expectKept(SLACK, async () => {
+      const answers = new Set<string>();
+      const flood = { isOn: false, isOver: false };
+      const over = (async () => {
+        while (!flood.isOver) {
+          if (!flood.isOn) await sleep(5);
+          else for (const answer of Object.keys(await attack.knock(knock))) answers.add(answer.slice(0, 3));
+        }
+      })();
+      const pause = async (): Promise<void> => void (flood.isOn = false);
+      const goOn = async (): Promise<void> => void (flood.isOn = true);
+      await expectServed(on.url, { pause, goOn });
+      flood.isOver = true;
+      await over;
+      expect([...answers]).toEqual(["200"]);
+    });
+    expect(on.server.peers.size).toBe(0);
+  });
+
+  it("whose bodies never end are 408, 100 at once, and others are served meanwhile", async () => {
+    await using attack = await attacker();
+    await using on = await target({ limits: { handshakeTimeoutMs: 300 } });
+    const text = postText(on.url, "[", { "Content-Length": 1000 });
+    const ends = attack.knock({ port: portOf(on.url), count: 100, text });
+    await using other = await connect(on.url);
+    expect(await other.request("here")).toBe(true);
+    const late = "408, the request took longer than `limits.handshakeTimeoutMs`, 300";
+    expect(await ends).toEqual({ [late]: 100 });
+  });
+
+  it("whose bodies come in a million chunks of one byte keep no more than the message", async () => {
+    await using on = await target();
+    const socket = connectTcp(portOf(on.url), "127.0.0.1");
+    await once(socket, "connect");
+    socket.write(postText(on.url, "", { "Transfer-Encoding": "chunked" }).replace("Content-Length: 0\r\n", ""));
+    await expectKept(16 * MIB, async () => {
+      const chunks = "1\r\n \r\n".repeat(10_000);
+      for (let i = 0; i < 104; i++) if (!socket.write(chunks)) await once(socket, "drain");
+      await vi.waitFor(() => expect(socket.writableLength).toBe(0));
+    });
+    socket.write(`${CALL.length.toString(16)}\r\n${CALL}\r\n0\r\n\r\n`);
+    expect(String((await once(socket, "data"))[0])).toContain(JSON.stringify(result(1, true)));
+    socket.destroy();
+  });
+
+  it("of one connection that reads no reply are cut when `maxUnsentBytes` wait for it", async () => {
+    const long = "x".repeat(MIB / 2);
+    let ran = 0;
+    await using on = await target({ methods: { long: () => (ran++, long) } });
+    const socket = connectTcp(portOf(on.url), "127.0.0.1");
+    socket.on("error", () => {});
+    await once(socket, "connect");
+    const one = postText(on.url, JSON.stringify(request(1, "long")));
+    socket.pause();
+    const gone = new Promise((resolve) => socket.once("close", resolve));
+    await expectKept(16 * MIB, async () => {
+      socket.write(one.repeat(400));
+      await vi.waitFor(() => expect(ran).toBeGreaterThan(8));
+      await vi.waitFor(() => expect(on.sockets.size).toBe(0), 5000);
+    });
+    socket.resume();
+    await gone;
+    await using other = await connect(on.url);
+    expect(await other.request("here")).toBe(true);
+  });
+});

@@ -1,0 +1,159 @@
+import { describe, expect, it, vi } from "vitest";
+import type { AnyPeer, ServerContext } from "../../src/node.js";
+import { inspect } from "../../src/peer/peer.js";
+import { portOf } from "../support/network.js";
+import { request } from "../support/raw.js";
+import { turn } from "../support/turns.js";
+import { attacker } from "./support/attacker.js";
+import { floodBeside } from "./support/bystander.js";
+import { expectKept, MIB } from "./support/memory.js";
+import { frame, rawSocket, target, TEXT, upgradeText } from "./support/server.js";
+
+const CAP = 4 * MIB;
+const LONG = "x".repeat(64 * 1024);
+/** A message of that text, with its envelope and its frame. */
+const MESSAGE_BYTES = LONG.length + 200;
+
+/** How many notifications; with 10,000 it takes a minute. */
+const NOTIFICATIONS = Number(process.env["RECIPROC_SLOW_NOTIFICATIONS"] ?? 1000);
+const READERS = 99;
+
+/** The most bytes that wait for a peer, looked at each turn until it is closed or `isEnough`. */
+async function mostUnsent(peer: AnyPeer, isEnough: () => boolean = () => false): Promise<number> {
+  let most = 0;
+  while (peer.state === "open" && !isEnough()) {
+    most = Math.max(most, peer.stats().unsentBytes);
+    await turn();
+  }
+  return most;
+}
+
+describe("one that never reads beside 99 that do", () => {
+  it(
+    `of ${NOTIFICATIONS} notifications of 64 KiB to all, is sent half of maxUnsentBytes; the 99 get every byte`,
+    { timeout: 300_000 },
+    async () => {
+      // The readers do nothing but read: they answer no pings.
+      await using on = await target({ heartbeat: false });
+      using slow = await rawSocket(on);
+      slow.socket.pause();
+      await using readers = await attacker();
+      const text = JSON.stringify({ jsonrpc: "2.0", method: "n", params: [LONG] });
+      const frameBytes = 10 + text.length;
+      await readers.read({
+        port: portOf(on.url),
+        connections: READERS,
+        text: upgradeText(on.url),
+        bytes: NOTIFICATIONS * frameBytes,
+      });
+      await vi.waitFor(() => expect(on.server.peers.size).toBe(READERS + 1));
+      const others = on.peers.filter((peer) => peer !== slow.peer);
+      let mostUnsentBytes = 0;
+      let mostResident = process.memoryUsage().rss;
+      const residentBefore = mostResident;
+      for (let i = 0; i < NOTIFICATIONS; i++) {
+        on.server.peers.notify("n", [LONG]);
+        mostUnsentBytes = Math.max(mostUnsentBytes, slow.peer.stats().unsentBytes);
+        // As fast as the readers take it, and no faster.
+        do await turn();
+        while (others.some((peer) => peer.stats().unsentBytes > MIB));
+        if (i % 20 === 0) mostResident = Math.max(mostResident, process.memoryUsage().rss);
+      }
+      expect(await readers.allRead()).toEqual(Array(READERS).fill(NOTIFICATIONS * frameBytes));
+      expect(mostUnsentBytes).toBeGreaterThan(CAP / 2);
+      expect(mostUnsentBytes).toBeLessThanOrEqual(CAP / 2 + MESSAGE_BYTES);
+      const { dropped, notificationsSent } = slow.peer.stats();
+      expect(dropped).toBeGreaterThan(0);
+      expect(dropped + notificationsSent).toBe(NOTIFICATIONS);
+      expect(slow.peer.state).toBe("open");
+      for (const peer of others) expect(peer.stats()).toMatchObject({ dropped: 0, notificationsSent: NOTIFICATIONS });
+      // What 99 readers may have waiting for them, and what the collector has not come to.
+      expect((mostResident - residentBefore) / MIB).toBeLessThan(READERS + 200);
+    },
+  );
+});
+
+describe("somebody who asks and never reads", () => {
+  const methods = {
+    long: () => LONG,
+    async *stream() {
+      for (;;) yield LONG;
+    },
+    async report(_params: unknown, { progress, signal }: ServerContext) {
+      while (!signal.aborted) {
+        progress(LONG);
+        await turn();
+      }
+    },
+  };
+
+  it("for long answers is closed with 1013: maxUnsentBytes and one message wait at most", async () => {
+    await using on = await target({ methods });
+    using raw = await rawSocket(on);
+    raw.socket.pause();
+    const calls = Array.from({ length: 50 }, (_, id) => frame(TEXT, JSON.stringify(request(id, "long"))));
+    const asking = (async () => {
+      for (let i = 0; i < 10; i++) await raw.write(Buffer.concat(calls));
+    })();
+    const ended = vi.waitFor(() => expect(raw.peer.state).toBe("closed"), { interval: 1, timeout: 10_000 });
+    const most = await mostUnsent(raw.peer);
+    await ended;
+    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    const { bytesSent, unsentBytes } = raw.peer.stats();
+    // More came than was answered: nothing is encoded for a connection that is over.
+    expect(unsentBytes).toBeGreaterThan(CAP);
+    expect(unsentBytes).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    expect(bytesSent).toBeLessThan(500 * MESSAGE_BYTES);
+    raw.socket.destroy();
+    await asking;
+    expect(await raw.peer.closed).toMatchObject({ code: 1006 });
+  });
+
+  it("for progress is closed with 1013, and the handler that reports it is told", async () => {
+    await using on = await target({ methods });
+    using raw = await rawSocket(on);
+    raw.socket.pause();
+    await raw.write(frame(TEXT, JSON.stringify(request(1, "report", { workDoneToken: 1 }))));
+    const most = await mostUnsent(raw.peer);
+    expect(most).toBeGreaterThan(CAP / 2);
+    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    await vi.waitFor(() => expect(inspect(raw.peer)).toMatchObject({ running: 0, progress: 0 }));
+  });
+
+  it("for more of its streams is closed with 1013, and their sources are returned", async () => {
+    await using on = await target({ methods });
+    using raw = await rawSocket(on);
+    raw.socket.pause();
+    const texts = Array.from({ length: 200 }, (_, id) => request(id, "stream")).concat(
+      Array.from({ length: 200 }, (_, i) => request(`n${i}`, "$/enumerator/next", { token: i + 1 })),
+    );
+    for (const text of texts) await raw.write(frame(TEXT, JSON.stringify(text)));
+    const most = await mostUnsent(raw.peer);
+    expect(most).toBeLessThanOrEqual(CAP + 2 * MESSAGE_BYTES);
+    expect(inspect(raw.peer)).toMatchObject({ running: 0, streams: 0 });
+  });
+
+  it("for the first values of a stream and no more is sent no more: its reader sets the pace", async () => {
+    await using on = await target({ methods });
+    using raw = await rawSocket(on);
+    raw.socket.pause();
+    await raw.write(frame(TEXT, JSON.stringify(request(1, "stream"))));
+    let turns = 0;
+    const most = await mostUnsent(raw.peer, () => ++turns > 200);
+    expect(most).toBeLessThanOrEqual(2 * MESSAGE_BYTES);
+    expect(raw.peer.stats().bytesSent).toBeLessThan(4 * MESSAGE_BYTES);
+    expect(inspect(raw.peer)).toMatchObject({ streams: 1 });
+  });
+
+  it("holds up nobody else, and nothing is kept when it is gone", async () => {
+    await using attack = await attacker();
+    await using on = await target({ methods });
+    await expectKept(4 * MIB, async () => {
+      const texts = ['{"jsonrpc":"2.0","id":$i,"method":"long"}', '{"jsonrpc":"2.0","id":$i,"method":"stream"}'];
+      await floodBeside(attack, { url: on.url, texts, burst: 1, everyMs: 4, reads: false, connections: 2 });
+      const peers = on.peers.splice(0);
+      await Promise.all(peers.map((peer) => peer.closed));
+      for (const peer of peers) expect(inspect(peer)).toMatchObject({ pending: 0, running: 0, streams: 0 });
+    });
+  });
+});

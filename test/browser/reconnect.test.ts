@@ -1,0 +1,264 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launch } from "./chromium.js";
+import { draw, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
+import { goTo, line, ready, same, squiggles, textOf, withTwo as withTwoWriters } from "./editor.js";
+import { startWire } from "./wire.js";
+
+/** Anything that came twice, or in another order, would look different. */
+const ZIGZAG = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
+const UPHILL: [number, number][] = [
+  [0.2, 0.9],
+  [0.5, 0.5],
+  [0.9, 0.1],
+];
+/** Another try may be some seconds away. */
+const PATIENCE = { timeout: 30_000 };
+const LONG_MS = 90_000;
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+/** Two people at a fresh board, who leave again. */
+async function withTwo(
+  env: Record<string, string>,
+  run: (ada: Visitor, bo: Visitor, demo: Demo) => Promise<void>,
+): Promise<void> {
+  await using demo = await startDemo(env);
+  const [ada, bo] = await Promise.all([visit(browser, demo.url, "Ada"), visit(browser, demo.url, "Bo")]);
+  try {
+    await Promise.all([note(ada.page), note(bo.page)]);
+    await run(ada, bo, demo);
+  } finally {
+    for (const { page } of [ada, bo]) await page.context().close();
+  }
+}
+
+describe("the board, when its connection is cut", () => {
+  it(
+    "brings what is drawn while its switch has cut the network, once, and says what is going on",
+    () =>
+      withTwo({}, async (ada, bo) => {
+        await cut(ada.page);
+        await bo.page.getByTitle("Ada is reconnecting").waitFor();
+        await draw(ada.page, ZIGZAG);
+        await strokes(ada.page, 1);
+        await back(ada.page);
+        await strokes(bo.page, 1);
+        await bo.page.getByTitle("Ada is reconnecting").waitFor({ state: "detached" });
+        await alike(ada.page, bo.page);
+        // The call that cut it was under way, and is answered after all.
+        const answered = ada.page.locator(".message[data-method=cut] .duration");
+        await expect.poll(() => answered.textContent()).toMatch(/^[3-9]\d{3} ms$/);
+        await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
+        expect(await said(bo.page)).toEqual([]);
+        expect(await people(bo.page)).toEqual(["Ada", "Bo (you)"]);
+        for (const { complaints } of [ada, bo]) expect(complaints).toEqual([]);
+      }),
+    LONG_MS,
+  );
+
+  it(
+    "brings both ways what is drawn while the network is gone, and the line that was being drawn",
+    () =>
+      withTwo({}, async (_nobody, bo, demo) => {
+        await using wire = await startWire(demo.url);
+        const ada = await visit(browser, wire.url, "Cy");
+        await note(ada.page);
+        const { x, y, width, height } = (await ada.page.locator("#canvas").boundingBox())!;
+        const to = (at: [number, number]): Promise<void> =>
+          ada.page.mouse.move(x + at[0] * width, y + at[1] * height, { steps: 6 });
+        await to(ZIGZAG[0]!);
+        await ada.page.mouse.down();
+        for (const at of ZIGZAG.slice(1, 5)) await to(at);
+        await strokes(bo.page, 1);
+        wire.cut();
+        for (const at of ZIGZAG.slice(5)) await to(at);
+        await ada.page.mouse.up();
+        await ada.page.getByText("Reconnecting", { exact: true }).waitFor();
+        await draw(ada.page, UPHILL);
+        await strokes(ada.page, 2);
+        await draw(bo.page, [[0.5, 0.95]]);
+        await strokes(bo.page, 2);
+        expect(await said(ada.page)).toEqual(["Reconnecting"]);
+        wire.mend();
+        await back(ada.page);
+        for (const { page } of [ada, bo]) await strokes(page, 3);
+        await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
+        // Those who come now see what both see, but for what lies on top of what.
+        await ada.page.reload();
+        await strokes(ada.page, 3);
+        await alike(ada.page, bo.page, await lateFor(demo));
+        await ada.page.context().close();
+      }),
+    LONG_MS,
+  );
+
+  it.each(["SIGTERM", "SIGKILL"] as const)(
+    "comes back by itself to a server that begins anew after %s, with what was drawn meanwhile, once",
+    async (signal) => {
+      const first = await startDemo();
+      const [ada, bo] = await Promise.all([visit(browser, first.url, "Ada"), visit(browser, first.url, "Bo")]);
+      await Promise.all([note(ada.page), note(bo.page)]);
+      await draw(ada.page, ZIGZAG);
+      await draw(bo.page, [[0.5, 0.5]]);
+      for (const { page } of [ada, bo]) await strokes(page, 2);
+      await first.kill(signal);
+      for (const { page } of [ada, bo]) await page.getByText("Reconnecting", { exact: true }).waitFor();
+      await draw(ada.page, UPHILL);
+      await draw(bo.page, [[0.1, 0.1]]);
+      for (const { page } of [ada, bo]) await strokes(page, 3);
+      await using second = await startDemo({ PORT: new URL(first.url).port });
+      expect(second.url).toBe(first.url);
+      await Promise.all([back(ada.page), back(bo.page)]);
+      // What the first server knew is gone with it.
+      for (const { page } of [ada, bo]) await strokes(page, 2);
+      await draw(bo.page, [[0.9, 0.9]]);
+      for (const { page } of [ada, bo]) await strokes(page, 3);
+      for (const { page } of [ada, bo]) {
+        const names = await people(page);
+        expect(names).toHaveLength(2);
+        expect(names).toEqual(expect.arrayContaining(page === ada.page ? ["Ada (you)", "Bo"] : ["Ada", "Bo (you)"]));
+        await page.getByText("The server did not know this page any more").waitFor({ state: "attached" });
+        await expect.poll(() => said(page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
+      }
+      await alike(ada.page, bo.page, await lateFor(second));
+      await ada.page.getByRole("button", { name: "Undo" }).click();
+      for (const { page } of [ada, bo]) await strokes(page, 2);
+      for (const { page } of [ada, bo]) await page.context().close();
+    },
+    LONG_MS,
+  );
+
+  it(
+    "brings what is drawn, once, when the server did not wait for it, and shows what others drew",
+    () =>
+      withTwo({ SESSION_TTL_MS: "500" }, async (ada, bo, demo) => {
+        await draw(ada.page, [[0.1, 0.9]]);
+        await strokes(bo.page, 1);
+        await cut(ada.page);
+        await draw(ada.page, ZIGZAG);
+        await bo.page.getByText("1 here").waitFor();
+        await draw(bo.page, [[0.9, 0.9]]);
+        await back(ada.page);
+        for (const { page } of [ada, bo]) await strokes(page, 3);
+        await bo.page.getByText("2 here").waitFor();
+        // Once more: what arrived after the first time is not sent again after the second.
+        await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
+        await cut(ada.page);
+        await draw(ada.page, [[0.5, 0.05]]);
+        await expect.poll(() => said(ada.page).then((words) => words.length), PATIENCE).toBe(6);
+        for (const { page } of [ada, bo]) await strokes(page, 4);
+        for (const { complaints } of [ada, bo]) expect(complaints).toEqual([]);
+        await alike(ada.page, bo.page, await lateFor(demo));
+      }),
+    LONG_MS,
+  );
+
+  it.each([
+    ["wide", { viewport: { width: 1280, height: 800 } }],
+    ["on a phone", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }],
+  ])(
+    "moves nothing on a page that is %s",
+    async (_which, options) => {
+      await using demo = await startDemo();
+      const { page } = await visit(browser, demo.url, "A name of 24 characters!", options);
+      const tab = page.getByRole("button", { name: "People" });
+      if (await tab.isVisible()) await tab.click();
+      const places = (): Promise<unknown> =>
+        page.evaluate(() =>
+          ["#rooms", "#me", ".board", ".tools", "#panels", "#cut", "#lines"].map((part) => {
+            const { x, y, width, height } = document.querySelector(part)!.getBoundingClientRect();
+            return { part, x, y, width, height };
+          }),
+        );
+      const before = await places();
+      await page.getByRole("button", { name: "Cut the network" }).click();
+      await page.getByText("Reconnecting", { exact: true }).waitFor();
+      expect(await places()).toEqual(before);
+      await page.getByText("Back", { exact: true }).waitFor(PATIENCE);
+      expect(await places()).toEqual(before);
+      await page.context().close();
+    },
+    LONG_MS,
+  );
+});
+
+describe("the editor, when its connection is cut", () => {
+  it(
+    "brings what is typed meanwhile, once, in both windows, and its language server begins anew",
+    () =>
+      withTwoWriters(browser, async (ada, bo) => {
+        await note(ada.page);
+        await goTo(ada.page, "display: grid");
+        await ada.page.keyboard.type(" /* before");
+        await line(bo.page, "/* before").waitFor();
+        await cut(ada.page);
+        await ada.page.keyboard.type(" and during */");
+        await goTo(bo.page, "position: abs");
+        await bo.page.keyboard.type(" /* meanwhile */");
+        await back(ada.page);
+        await line(bo.page, "/* before and during */").waitFor();
+        await line(ada.page, "/* meanwhile */").waitFor();
+        await expect.poll(() => same(ada.page, bo.page)).toBe(true);
+        const text = await textOf(ada.page);
+        for (const part of ["before", "and during", "meanwhile"]) expect(text.split(part)).toHaveLength(2);
+        await ready(ada.page, "css");
+        await goTo(ada.page, "place-items");
+        await ada.page.keyboard.type("\nwdith: 1px;");
+        for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
+        await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
+      }),
+    LONG_MS,
+  );
+});
+
+/** Presses the switch, and waits until the page has seen that its connection is gone. The panels are beside either room. */
+async function cut(page: Page): Promise<void> {
+  const before = await said(page);
+  // Whoever types goes on typing: the focus stays where it is.
+  await page.getByRole("button", { name: "Cut the network" }).evaluate((button: HTMLButtonElement) => button.click());
+  await expect.poll(() => said(page)).toEqual([...before, "Reconnecting"]);
+}
+
+/** Waits until the page has said that it is back. */
+async function back(page: Page): Promise<void> {
+  await expect.poll(() => said(page), PATIENCE).toContain("Back");
+}
+
+/** From now on notes each word that the page says about its connection. */
+async function note(page: Page): Promise<void> {
+  await page.evaluate(() => {
+    const status = document.querySelector<HTMLElement>("#status")!;
+    const words: string[] = [];
+    const write = (): void => {
+      words.push(status.textContent);
+      status.dataset["said"] = JSON.stringify(words);
+    };
+    new MutationObserver(write).observe(status, { childList: true });
+  });
+}
+
+function said(page: Page): Promise<string[]> {
+  return page
+    .locator("#status")
+    .evaluate((status: HTMLElement) => JSON.parse(status.dataset["said"] ?? "[]") as string[]);
+}
+
+function people(page: Page): Promise<string[]> {
+  return page.locator(".person .name").allTextContents();
+}
+
+/** Waits until all show the same board, to the pixel. */
+async function alike(first: Page, ...others: Page[]): Promise<void> {
+  for (const other of others) await expect.poll(async () => (await pixels(other)) === (await pixels(first))).toBe(true);
+}
+
+/** The page of somebody who comes only now, and whom the server shows all it has. */
+async function lateFor({ url }: Demo): Promise<Page> {
+  return (await visit(browser, url, "Late")).page;
+}

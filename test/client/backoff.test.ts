@@ -1,0 +1,286 @@
+/** When a client tries again: by a clock that the test moves. */
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { rejection } from "../support/turns.js";
+import { record } from "./clients.js";
+import { closeAll, connectVirtual, refuse, VirtualNetwork, VirtualServer, type Answer } from "./virtual.js";
+
+useFakeClock();
+
+/** Answers what `Math.random` answers from now on. */
+function draw(...values: number[]): void {
+  let i = 0;
+  vi.spyOn(Math, "random").mockImplementation(() => values[i++ % values.length]!);
+}
+
+let server: VirtualServer;
+let network: VirtualNetwork;
+beforeEach(() => {
+  server = new VirtualServer({ echo: (params: unknown) => params, never: () => new Promise(() => {}) });
+  network = new VirtualNetwork(server.answer);
+});
+afterEach(async () => {
+  await closeAll();
+  await server.close();
+  await pass(0);
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+});
+
+const URL = "ws://server.test/";
+
+describe("a client that lost its socket", () => {
+  it("tries at once, and then after waits below caps that double from 500 ms to 20 s", async () => {
+    draw(0.5);
+    const peer = await connectVirtual(URL, { reconnect: true });
+    await pass(10_000);
+    const from = performance.now();
+    network.answer = refuse;
+    network.cut();
+    await pass(100_000);
+    const waits = [500, 1000, 2000, 4000, 8000, 16_000, ...Array.from({ length: 9 }, () => 20_000)].map((cap) => 100 + 0.5 * (cap - 100));
+    const due = [0];
+    for (const wait of waits) due.push(due.at(-1)! + wait);
+    const times = network.times(from);
+    expect(times).toHaveLength(due.filter((at) => at <= 100_000).length);
+    // The clock's timers are whole milliseconds.
+    for (const [i, at] of times.entries()) expect(Math.abs(at - due[i]!)).toBeLessThanOrEqual(i + 1);
+    expect(peer.state).toBe("suspended");
+  });
+
+  it("begins the row anew after 5 s of flowing messages, and goes on in it after less", async () => {
+    draw(0.5);
+    const peer = await connectVirtual(URL);
+    await pass(10_000);
+    const lose = async (): Promise<number[]> => {
+      const from = performance.now();
+      network.cut();
+      await pass(2000);
+      return network.times(from);
+    };
+    // The first of a row is at once.
+    expect(await lose()).toEqual([0]);
+    // It was open for 2 s: the next wait is that of a second try.
+    expect(await lose()).toEqual([300]);
+    expect(await lose()).toEqual([550]);
+    await pass(5000);
+    expect(await lose()).toEqual([0]);
+  });
+
+  it("does not begin it anew for a socket on which nothing ever flowed", async () => {
+    draw(0.5);
+    const peer = await connectVirtual(URL, { openTimeoutMs: 6000 });
+    await pass(10_000);
+    // Opens, and says nothing.
+    network.answer = ({ line }) => void line.accept("reciproc.v1");
+    const from = performance.now();
+    network.cut();
+    await pass(20_000);
+    expect(network.times(from)).toEqual([0, 6300, 12_850, 19_900]);
+  });
+
+  it("comes back within the time that the server names, drawn anew by each, and goes on as ever when that fails", async () => {
+    draw(0.75);
+    const peer = await connectVirtual(URL);
+    const told = record(peer);
+    await pass(1000);
+    const from = performance.now();
+    network.answer = refuse;
+    const { line } = network.last;
+    line.near.message('{"bye":{"code":1001,"reason":"the server is closing","retryMs":4000}}');
+    line.end({ code: 1001, reason: "the server is closing" });
+    await pass(5000);
+    expect(network.times(from)).toEqual([3000, 3400, 4175]);
+    expect(told).toEqual(["suspend", "lost"]);
+  });
+
+  it.each([1000, 4400, 4401, 4499])("stays away for good after a close with %i", async (code) => {
+    const peer = await connectVirtual(URL, { reconnect: true, onOpen: () => {} });
+    const told = record(peer);
+    await pass(1000);
+    const call = rejection(peer.request("never"));
+    await pass(0);
+    const before = network.attempts.length;
+    network.last.line.near.message(`{"bye":{"code":${code},"reason":"no more"}}`);
+    network.last.line.end({ code, reason: "no more" });
+    await pass(60_000);
+    await call;
+    expect(await peer.closed).toMatchObject({ code, reason: "no more" });
+    expect(told).toEqual([`close ${code}`]);
+    expect(network.attempts).toHaveLength(before);
+    expect(countDeadlines().waiting).toBe(0);
+  });
+
+  it.each([1001, 1002, 1006, 1009, 1011, 1012, 1013, 3000, 4000, 4399, 4500, 4999])(
+    "comes back after a close with %i",
+    async (code) => {
+      const peer = await connectVirtual(URL);
+      await pass(1000);
+      const { length } = network.attempts;
+      network.last.line.end({ code, reason: "" });
+      await pass(0);
+      expect(network.attempts).toHaveLength(length + 1);
+      await pass(10);
+      expect(peer.state).toBe("open");
+      expect(await peer.request("echo", [1])).toEqual([1]);
+      },
+  );
+});
+
+describe("a client that could not connect", () => {
+  it("rejects at once where nobody asked it to wait", async () => {
+    network.answer = refuse;
+    expect(await rejection(connectVirtual(URL, { reconnect: true }))).toMatchObject({ code: "CONNECT_FAILED" });
+    // With the offer, and without.
+    expect(network.attempts.map(({ protocols }) => protocols)).toEqual([["reciproc.v1"], []]);
+  });
+
+  it("waits as one that lost its socket, where it is asked to, and then is as any other", async () => {
+    draw(0.5);
+    network.answer = refuse;
+    const from = performance.now();
+    const connecting = connectVirtual(URL, { reconnect: { initial: true } });
+    await pass(2200);
+    expect([...new Set(network.times(from))]).toEqual([0, 300, 850, 1900]);
+    network.answer = server.answer;
+    await pass(2050);
+    const peer = await connecting;
+    const told = record(peer);
+    await pass(10);
+    expect(await peer.request("echo", [1])).toEqual([1]);
+    network.cut();
+    await pass(10);
+    expect(await peer.request("echo", [2])).toEqual([2]);
+    expect(told).toEqual(["suspend", "resume"]);
+  });
+
+  it.each([401, 403])("does not wait for a server that refuses it with %i", async (status) => {
+    network.answer = ({ line }) => {
+      const socket = line.accept("reciproc.v1");
+      socket.send(`{"bye":{"code":${4000 + status},"reason":"not you"}}`);
+      socket.close(4000 + status, "not you");
+    };
+    const connecting = rejection(connectVirtual(URL, { reconnect: { initial: true } }));
+    await pass(0);
+    expect(await connecting).toMatchObject({ code: "CONNECT_FAILED", status });
+    expect(network.attempts).toHaveLength(1);
+  });
+
+  it("waits for one that has no room", async () => {
+    network.answer = ({ line }) => {
+      const socket = line.accept("reciproc.v1");
+      socket.send('{"bye":{"code":4503,"reason":"full"}}');
+      socket.close(4503, "full");
+    };
+    const connecting = connectVirtual(URL, { reconnect: { initial: true } });
+    await pass(1000);
+    expect(network.attempts.length).toBeGreaterThan(1);
+    network.answer = server.answer;
+    await pass(20_000);
+    await connecting;
+  });
+
+  it("does not wait where the runtime has no WebSocket: that is no matter of time", async () => {
+    vi.stubGlobal("WebSocket", undefined);
+    expect(await rejection(connectVirtual(URL, { reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
+  });
+
+  it("tries at once when the network comes back", async () => {
+    draw(0.5);
+    const page = new EventTarget();
+    vi.stubGlobal("addEventListener", page.addEventListener.bind(page));
+    vi.stubGlobal("removeEventListener", page.removeEventListener.bind(page));
+    network.answer = refuse;
+    const connecting = connectVirtual(URL, { reconnect: { initial: true } });
+    await pass(3000);
+    network.answer = server.answer;
+    page.dispatchEvent(new Event("online"));
+    await pass(1);
+    await connecting;
+  });
+});
+
+describe("10,000 clients of a server that is started again", () => {
+  /** A generator of numbers from 0 to 1 that a seed decides. */
+  function seeded(seed: number): () => number {
+    let state = seed;
+    return () => {
+      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+      return state / 2 ** 32;
+    };
+  }
+
+  /** Whether any tenth of a second holds more than three times the mean; where that is a few, chance alone does at times. */
+  function expectSpread(times: readonly number[], attempt: number): void {
+    const buckets = new Map<number, number>();
+    for (const at of times) buckets.set(Math.floor(at / 100), (buckets.get(Math.floor(at / 100)) ?? 0) + 1);
+    const mean = times.length / (Math.max(...buckets.keys()) - Math.min(...buckets.keys()) + 1);
+    const most = mean > 50 ? 3 * mean : 3 * mean + 6 * Math.sqrt(mean);
+    expect(Math.max(...buckets.values()), `attempt ${attempt}`).toBeLessThanOrEqual(most);
+  }
+
+  it("come back at moments of their own, at every try but the one that each makes at once", { timeout: 120_000 }, async () => {
+    vi.spyOn(Math, "random").mockImplementation(seeded(11));
+    const counts = new Map<string, number>();
+    const open = async (i: number): Promise<AnyPeer> => {
+      const peer = await connectVirtual(`${URL}${i}`, { heartbeat: false });
+      for (const name of ["suspend", "lost", "resume"] as const) {
+        peer.on(name, () => counts.set(name, (counts.get(name) ?? 0) + 1));
+      }
+      return peer;
+    };
+    const peers: AnyPeer[] = [];
+    while (peers.length < 10_000) {
+      const { length } = peers;
+      peers.push(...(await Promise.all(Array.from({ length: 100 }, (_, i) => open(length + i)))));
+      // The fake clock looks through all its timers for each that it fires.
+      await pass(1);
+    }
+    await pass(6000);
+    const from = performance.now();
+    /** When each try of each client was, the first ones first. */
+    const tries: number[][] = [];
+    const made = new Map<string, number>();
+    const note: Answer = ({ line }) => {
+      const { url } = line.near;
+      const n = made.get(url) ?? 0;
+      made.set(url, n + 1);
+      (tries[n] ??= []).push(performance.now() - from);
+    };
+    network.answer = (attempt) => {
+      note(attempt);
+      attempt.line.refuse();
+    };
+    network.cut();
+    await pass(6500);
+    server.restart();
+    network.answer = (attempt) => {
+      note(attempt);
+      server.answer(attempt);
+    };
+    await pass(25_000);
+    expect(new Set(tries[0])).toEqual(new Set([0]));
+    expect(tries.length).toBeGreaterThanOrEqual(5);
+    for (const [i, times] of tries.entries()) if (i > 0) expectSpread(times, i + 1);
+    expect(tries.slice(0, 4).map((times) => times.length)).toEqual([10_000, 10_000, 10_000, 10_000]);
+    expect(Object.fromEntries(counts)).toEqual({ suspend: 10_000, lost: 10_000, resume: 10_000 });
+    // And once more, by a server that says when.
+    await pass(6000);
+    const again = performance.now();
+    const returns: number[] = [];
+    network.answer = (attempt) => {
+      returns.push(performance.now() - again);
+      server.answer(attempt);
+    };
+    for (const line of network.lines) {
+      line.near.message('{"bye":{"code":1001,"reason":"","retryMs":5000}}');
+      line.end({ code: 1001, reason: "" });
+    }
+    await pass(5100);
+    expect(returns).toHaveLength(10_000);
+    expectSpread(returns, 1);
+    expect(peers.every(({ state }) => state === "open")).toBe(true);
+  });
+});

@@ -1,0 +1,88 @@
+/** What the tests of a client have in common: both ways to connect, what its peer tells, and servers that know nothing of us. */
+import { once } from "node:events";
+import { afterEach, beforeEach, describe, vi } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
+import { connect as connectStandard, type AnyPeer, type CloseInfo } from "../../src/index.js";
+import { connect as connectNode } from "../../src/node.js";
+import type { IncomingMessage } from "node:http";
+import { bareHttp, type Listening } from "../support/network.js";
+
+/** Either `connect`, untyped. */
+export type Connect = (url: string, options?: object) => Promise<AnyPeer>;
+
+/** Runs a suite over both: Node's, and that of a standard WebSocket, for which that of `ws` stands in. */
+export function describeClients(title: string, suite: (connect: Connect, isNode: boolean) => void): void {
+  describe(`${title}, from Node`, () => {
+    suite(connectNode as Connect, true);
+  });
+  describe(`${title}, by a standard WebSocket`, () => {
+    beforeEach(() => void vi.stubGlobal("WebSocket", WebSocket));
+    afterEach(() => void vi.unstubAllGlobals());
+    suite(connectStandard as Connect, false);
+  });
+}
+
+/** Connects, and waits until the server knows that its session is known: from then on both keep it. */
+export async function confirmed(connect: Connect, url: string, options?: object): Promise<AnyPeer> {
+  const peer = await connect(url, options);
+  // The ack is on its way before the second call, in order.
+  for (let i = 0; i < 2; i++) await peer.request("confirmed").catch(() => {});
+  return peer;
+}
+
+/** Notes what a peer tells of its connection, in order. */
+export function record(peer: AnyPeer): string[] {
+  const told: string[] = [];
+  peer.on("suspend", () => told.push("suspend"));
+  peer.on("lost", () => told.push("lost"));
+  peer.on("resume", () => told.push("resume"));
+  peer.on("close", ({ code }: CloseInfo) => told.push(`close ${code}`));
+  peer.on("error", (error) => told.push(`error ${(error as Error).message}`));
+  return told;
+}
+
+/** Waits for an event of a peer. */
+export function event(peer: AnyPeer, name: "suspend" | "lost" | "resume" | "close" | "error"): Promise<unknown> {
+  return new Promise((resolve) => peer.once(name, (...told: unknown[]) => resolve(told[0])));
+}
+
+/** A server that is plain JSON-RPC and nothing else. */
+export interface BareServer extends Listening<any> {
+  /** The subprotocols of each upgrade. */
+  readonly offers: string[];
+  readonly requests: IncomingMessage[];
+  /** Every method that was called or notified, with its params, on all connections. */
+  readonly heard: [method: string, params: unknown][];
+  /** Its connections that are open. */
+  readonly webSockets: Set<WebSocket>;
+}
+
+/** Echoes the params of each request, and never answers "never". `greeting` is said on each connection. */
+export async function bareServer(options: object = {}, greeting?: string): Promise<BareServer> {
+  const http = await bareHttp();
+  const bare: Omit<BareServer, keyof Listening<any>> = { offers: [], requests: [], heard: [], webSockets: new Set() };
+  http.server.on("upgrade", (request: IncomingMessage) => {
+    bare.requests.push(request);
+    bare.offers.push(request.headers["sec-websocket-protocol"] ?? "");
+  });
+  const upgrader = new WebSocketServer({ handleProtocols: () => false, ...options, server: http.server });
+  upgrader.on("connection", (webSocket) => {
+    bare.webSockets.add(webSocket);
+    webSocket.on("close", () => bare.webSockets.delete(webSocket));
+    webSocket.on("error", () => {});
+    if (greeting !== undefined) webSocket.send(greeting);
+    webSocket.on("message", (data: Buffer) => {
+      const { id, method, params } = JSON.parse(data.toString()) as { id?: number; method: string; params?: unknown };
+      bare.heard.push([method, params]);
+      if (id !== undefined && method !== "never")
+        webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
+    });
+  });
+  return Object.assign(http, bare);
+}
+
+/** The next upgrade of a bare server's that opened. */
+export async function nextUpgrade({ server }: BareServer): Promise<IncomingMessage> {
+  const [request] = (await once(server, "upgrade")) as [IncomingMessage];
+  return request;
+}

@@ -1,0 +1,334 @@
+/** A client of a server with sessions: what it goes on with when its socket is cut, and what it is told when its server begins anew. */
+import { expect, it } from "vitest";
+import { ConnectionLostError, type AnyPeer } from "../../src/index.js";
+import { serve, type Server } from "../../src/node.js";
+import { gate, rejection } from "../support/turns.js";
+import { confirmed, describeClients, event, record, type Connect } from "./clients.js";
+import { Relay } from "./relay.js";
+
+/** What a handler is given. */
+interface Call {
+  peer: AnyPeer;
+  signal: AbortSignal;
+  progress: (value: unknown) => void;
+}
+
+/** A server behind a relay. */
+interface Served extends AsyncDisposable {
+  readonly relay: Relay;
+  readonly server: Server<any, any, any>;
+  /** The peers that the server made, in order. */
+  readonly peers: AnyPeer[];
+}
+
+async function served(methods: object, options: object = {}): Promise<Served> {
+  const server: Server<any, any, any> = await serve<any, any, any>({ port: 0, methods: methods as never, ...options });
+  const relay = await Relay.to(server.url);
+  const peers: AnyPeer[] = [];
+  server.on("peer", (peer) => peers.push(peer));
+  return {
+    relay,
+    server,
+    peers,
+    async [Symbol.asyncDispose]() {
+      await relay.close();
+      await server.close();
+    },
+  };
+}
+
+/** Whole numbers from 0, a few in each turn. */
+async function* count([to]: [number]): AsyncGenerator<number> {
+  for (let i = 0; i < to; i++) {
+    if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+    yield i;
+  }
+}
+
+/** Cuts every connection, and waits until the peer is back. */
+async function cut(relay: Relay, peer: AnyPeer): Promise<void> {
+  const back = event(peer, "resume");
+  relay.cut();
+  await back;
+}
+
+describeClients("a client whose socket is cut", (connect: Connect) => {
+  it("comes back by itself, tells so, and is the same peer to its server", async () => {
+    await using world = await served({ whoami: (_params: unknown, { peer }: Call) => peer.id });
+    await using peer = await confirmed(connect, world.relay.url);
+    const told = record(peer);
+    const id = await peer.request("whoami");
+    expect(peer.state).toBe("open");
+    const suspended = event(peer, "suspend");
+    const back = event(peer, "resume");
+    world.relay.cut();
+    await suspended;
+    expect(peer.state).toBe("suspended");
+    await back;
+    expect(peer.state).toBe("open");
+    expect(await peer.request("whoami")).toBe(id);
+    expect(told).toEqual(["suspend", "resume"]);
+    expect(world.peers).toHaveLength(1);
+    expect(world.relay.accepted).toBe(2);
+  });
+
+  it("loses no call and no notification of either side, has none twice, and keeps their order", async () => {
+    const heard: number[] = [];
+    const pushed: number[] = [];
+    await using world = await served({
+      n: ([n]: [number]) => (heard.push(n), n),
+      note: ([n]: [number]) => void heard.push(n),
+    });
+    await using peer = await confirmed(connect, world.relay.url, {
+      methods: { push: ([n]: [number]) => void pushed.push(n) },
+    });
+    const told = record(peer);
+    await peer.request("n", [0]);
+    const calls: Promise<unknown>[] = [];
+    const last = 2000;
+    for (let i = 1; i < last; i += 2) {
+      calls.push(peer.request("n", [i]));
+      expect(peer.notify("note", [i + 1])).toBe(true);
+      expect(world.peers[0]!.notify("push", [i])).toBe(true);
+      if (i % 501 === 0) world.relay.cut();
+      if (i % 11 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    const odd = Array.from({ length: last / 2 }, (_, i) => 2 * i + 1);
+    expect(await Promise.all(calls)).toEqual(odd);
+    await peer.request("n", [-1]);
+    expect(heard).toEqual([...Array.from({ length: last + 1 }, (_, i) => i), -1]);
+    expect(pushed).toEqual(odd);
+    expect(new Set(told)).toEqual(new Set(["suspend", "resume"]));
+  });
+
+  it("goes on with a call that runs, its progress and its cancel", async () => {
+    const [begun, aborted] = [gate(), gate()];
+    let report: ((value: unknown) => void) | undefined;
+    await using world = await served({
+      work: (_params: unknown, { progress, signal }: Call) => {
+        report = progress;
+        begun.resolve();
+        return new Promise((resolve) => signal.addEventListener("abort", () => (aborted.resolve(), resolve(0))));
+      },
+    });
+    await using peer = await confirmed(connect, world.relay.url);
+    const seen: unknown[] = [];
+    const halfway = gate();
+    const controller = new AbortController();
+    const onProgress = (value: unknown): void => {
+      seen.push(value);
+      if (value === 3) halfway.resolve();
+    };
+    const call = peer.request("work", undefined, { onProgress, signal: controller.signal });
+    await begun.promise;
+    report!(1);
+    world.relay.cut();
+    report!(2);
+    await event(peer, "resume");
+    report!(3);
+    await halfway.promise;
+    expect(seen).toEqual([1, 2, 3]);
+    await cut(world.relay, peer);
+    controller.abort("enough");
+    expect(await rejection(call)).toBe("enough");
+    await aborted.promise;
+  });
+
+  it("cancels, once it is back, what was aborted while it was away", async () => {
+    const [begun, aborted] = [gate(), gate()];
+    await using world = await served({
+      work: (_params: unknown, { signal }: Call) => {
+        begun.resolve();
+        return new Promise((resolve) => signal.addEventListener("abort", () => (aborted.resolve(), resolve(0))));
+      },
+    });
+    await using peer = await confirmed(connect, world.relay.url);
+    const controller = new AbortController();
+    const call = peer.request("work", undefined, { signal: controller.signal });
+    await begun.promise;
+    const suspended = event(peer, "suspend");
+    world.relay.cut();
+    await suspended;
+    controller.abort("enough");
+    expect(await rejection(call)).toBe("enough");
+    await aborted.promise;
+  });
+
+  it("goes on reading and being read as a stream", async () => {
+    const sum = gate<number>();
+    await using world = await served({
+      count,
+      add: async ({ numbers }: { numbers: unknown }, { peer }: Call) => {
+        let total = 0;
+        for await (const n of peer.iterate(numbers as never) as AsyncIterable<number>) {
+          total += n;
+          if (n % 100 === 50) world.relay.cut();
+        }
+        sum.resolve(total);
+        return total;
+      },
+    });
+    await using peer = await confirmed(connect, world.relay.url);
+    const told = record(peer);
+    const items: unknown[] = [];
+    for await (const item of peer.stream("count", [300])) {
+      items.push(item);
+      if ((item as number) % 100 === 25) world.relay.cut();
+    }
+    expect(items).toEqual(Array.from({ length: 300 }, (_, i) => i));
+    expect(told).toContain("resume");
+    told.length = 0;
+    expect(await peer.request("add", { numbers: peer.offer(count([200])) })).toBe(19_900);
+    expect(await sum.promise).toBe(19_900);
+    expect(told).toContain("resume");
+    expect(told).not.toContain("lost");
+  });
+
+  it("is called back by its server all the while", async () => {
+    await using world = await served({});
+    await using peer = await confirmed(connect, world.relay.url, { methods: { twice: ([n]: [number]) => 2 * n } });
+    const answers: Promise<unknown>[] = [];
+    for (let i = 0; i < 100; i++) {
+      answers.push(world.peers[0]!.request("twice", [i]));
+      if (i % 50 === 10) {
+        world.relay.cut();
+        await event(peer, "resume");
+      }
+    }
+    expect(await Promise.all(answers)).toEqual(Array.from({ length: 100 }, (_, i) => 2 * i));
+  });
+
+  it("ends with its socket where that is wanted, and asks for no session then", async () => {
+    const [begun, aborted] = [gate(), gate()];
+    await using world = await served({
+      work: (_params: unknown, { signal }: Call) => {
+        signal.addEventListener("abort", () => aborted.resolve());
+        begun.resolve();
+        return new Promise(() => {});
+      },
+    });
+    const peer = await connect(world.relay.url, { reconnect: false });
+    const told = record(peer);
+    const call = rejection(peer.request("work"));
+    await begun.promise;
+    world.relay.cut();
+    expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
+    expect(await peer.closed).toMatchObject({ code: 1006 });
+    // The server keeps nothing for one who has no session.
+    await aborted.promise;
+    await world.peers[0]!.closed;
+    expect(world.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
+    expect(told).toEqual(["close 1006"]);
+    expect(world.relay.accepted).toBe(1);
+  });
+});
+
+describeClients("a client whose server begins anew on the same port", (connect: Connect) => {
+  it("is told, with what may have run and what was not sent, and goes on with the new one", async () => {
+    const begun = gate();
+    const methods = {
+      work: () => (begun.resolve(), new Promise(() => {})),
+      echo: (params: unknown) => params,
+      id: (_params: unknown, { id }: { id: number }) => id,
+    };
+    await using world = await served(methods);
+    await using peer = await confirmed(connect, world.relay.url);
+    const told = record(peer);
+    const first = (await peer.request("id")) as number;
+    const sent = rejection(peer.request("work"));
+    await begun.promise;
+    const suspended = event(peer, "suspend");
+    // Nobody is there for a while.
+    await world.relay.close();
+    await suspended;
+    const waiting = rejection(peer.request("echo", ["waits"]));
+    const lost = new Promise<{ error: unknown; state: string; early: Promise<unknown> }>((resolve) =>
+      peer.once("lost", (error) => resolve({ error, state: peer.state, early: peer.request("id") })),
+    );
+    const back = event(peer, "resume");
+    await using next = await serve<any, any>({ port: 0, methods: methods as never });
+    world.relay.redirect(next.url);
+    await world.relay.open();
+    const { error, state, early } = await lost;
+    expect(error).toMatchObject({ message: "the server has no such session any more" });
+    expect(state).toBe("suspended");
+    expect(await sent).toBeInstanceOf(ConnectionLostError);
+    expect(await sent).toMatchObject({ outcome: "unknown", method: "work" });
+    expect(await waiting).toMatchObject({ outcome: "not-sent", method: "echo" });
+    await back;
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(peer.state).toBe("open");
+    // Ids go on: nothing that is still on its way can be taken for an answer to something new.
+    expect(await early).toBe(first + 3);
+    expect(await peer.request("id")).toBe(first + 4);
+    // The new one keeps a session as well.
+    await cut(world.relay, peer);
+    expect(await peer.request("echo", [1])).toEqual([1]);
+    expect(told).toEqual(["suspend", "lost", "resume", "suspend", "resume"]);
+  });
+
+  it("comes back after a close by will, the old server's last word", async () => {
+    await using world = await served({ echo: (params: unknown) => params });
+    await using peer = await confirmed(connect, world.relay.url);
+    const told = record(peer);
+    await peer.request("echo", [1]);
+    const back = event(peer, "resume");
+    const call = rejection(peer.request("none"));
+    await using next = await serve<any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
+    world.relay.redirect(next.url);
+    await world.server.close();
+    await call;
+    await back;
+    expect(await peer.request("echo", [2])).toEqual([2]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+  });
+
+  it("within the time that a server which drains leaves for it", async () => {
+    await using world = await served({ echo: (params: unknown) => params });
+    await using peer = await confirmed(connect, world.relay.url);
+    const told = record(peer);
+    await peer.request("echo", [1]);
+    await using next = await serve<any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
+    world.relay.redirect(next.url);
+    const back = event(peer, "resume");
+    await world.server.drain({ retryMs: 40 });
+    await back;
+    expect(await peer.request("echo", [2])).toEqual([2]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(world.relay.accepted).toBe(2);
+  });
+
+  it("a stream that is read ends with what was lost, and a handler that runs is aborted", async () => {
+    const aborted = gate<unknown>();
+    await using world = await served({
+      count: async function* () {
+        for (let i = 0; ; i++) {
+          yield i;
+          await new Promise((resolve) => setTimeout(resolve, 5));
+        }
+      },
+      callBack: (_params: unknown, { peer }: Call) => void peer.request("slow").catch(() => {}),
+    });
+    const running = gate();
+    const slow = (_params: unknown, { signal }: Call): Promise<never> => {
+      running.resolve();
+      signal.addEventListener("abort", () => aborted.resolve(signal.reason));
+      return new Promise(() => {});
+    };
+    await using peer = await confirmed(connect, world.relay.url, { methods: { slow } });
+    const read = (async () => {
+      for await (const item of peer.stream("count")) if (item === 3) await world.relay.close();
+    })();
+    const failed = rejection(read);
+    await peer.request("callBack");
+    await running.promise;
+    const back = event(peer, "resume");
+    await event(peer, "suspend");
+    await using next = await serve<any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
+    world.relay.redirect(next.url);
+    await world.relay.open();
+    expect(await failed).toMatchObject({ name: "ConnectionLostError" });
+    expect(await aborted.promise).toMatchObject({ message: "the server has no such session any more" });
+    await back;
+  });
+});

@@ -1,0 +1,300 @@
+/** A network in memory, for tests in which time matters: the runtime's WebSocket, and servers of ours and of others at its other end. */
+import { vi } from "vitest";
+import { connect, Peer, type AnyPeer } from "../../src/index.js";
+import type { CloseInfo, Socket, SocketHandler } from "../../src/core/transport.js";
+import { RESUME_OFFER } from "../../src/link/frames.js";
+import { PROTOCOL } from "../../src/link/packed.js";
+import { plain } from "../../src/link/plain.js";
+import { Sessions } from "../../src/link/sessions.js";
+import { Inbox } from "../../src/sockets/inbox.js";
+
+export const LIMITS = {
+  maxMessageBytes: 2 ** 20,
+  logFrames: 4096,
+  logLength: 2 ** 22,
+  waitingLength: 2 ** 20,
+  highWaterBytes: 2 ** 20,
+};
+
+/** One try to connect: when it was, what it offered, and how it went on. */
+export class Attempt {
+  readonly at = performance.now();
+  readonly protocols: readonly string[];
+  readonly line: Line;
+
+  constructor(protocols: readonly string[], line: Line) {
+    this.protocols = protocols;
+    this.line = line;
+  }
+}
+
+/** Does with a try what a server does: `accept`s or `refuse`s its line, or leaves it alone. */
+export type Answer = (attempt: Attempt) => void;
+
+/** One connection, from the try to the end. */
+export class Line {
+  readonly near: VirtualWebSocket;
+  /** Every frame that the client sent. */
+  readonly sent: string[] = [];
+  /** While it is, nothing arrives, and no end is told: the cable is pulled. */
+  isFrozen = false;
+  readonly #network: VirtualNetwork;
+  #far: SocketHandler | undefined;
+  #isOver = false;
+  #underWay: (() => void)[] = [];
+
+  constructor(network: VirtualNetwork, near: VirtualWebSocket) {
+    this.#network = network;
+    this.near = near;
+    network.lines.add(this);
+  }
+
+  /** Lets the client in. Answers the server's end, which receives from when it is started. */
+  accept(protocol: string): Socket {
+    this.#later(() => this.near.opened(protocol));
+    // As every socket does: what comes before it is started is kept.
+    const inbox = new Inbox(2 ** 20, () => {});
+    this.#far = inbox as unknown as SocketHandler;
+    let isOpen = true;
+    const send = (frame: string): boolean => {
+      if (!isOpen || this.#isOver) return false;
+      this.#later(() => this.near.message(frame));
+      return true;
+    };
+    const line = this;
+    return {
+      start: (handler) => inbox.start(handler),
+      send,
+      sendShared: ({ text }) => send(text),
+      close: (code = 1000, reason = "") => {
+        if (!isOpen) return;
+        isOpen = false;
+        this.#later(() => this.end({ code, reason }));
+      },
+      maxFrameBytes: 2 ** 20,
+      get open() {
+        return isOpen && !line.#isOver;
+      },
+      unsentBytes: 0,
+    };
+  }
+
+  /** As a port on which nobody listens. */
+  refuse(): void {
+    this.#later(() => this.cut());
+  }
+
+  /** What the client sends. */
+  fromClient(frame: string): void {
+    this.sent.push(frame);
+    this.#later(() => this.#far?.frame(frame));
+  }
+
+  /** The client closes. One that has not opened fails. */
+  closedByClient(info: CloseInfo): void {
+    if (this.#far === undefined) this.cut();
+    else this.#later(() => this.end(info));
+  }
+
+  /** Both ends learn at once that it is gone. */
+  cut(): void {
+    this.end({ code: 1006, reason: "" });
+  }
+
+  /** Nothing arrives any more in either direction. */
+  freeze(): void {
+    this.isFrozen = true;
+  }
+
+  thaw(): void {
+    this.isFrozen = false;
+    const held = this.#underWay;
+    this.#underWay = [];
+    for (const arrive of held) this.#later(arrive);
+  }
+
+  #later(arrive: () => void): void {
+    queueMicrotask(() => {
+      if (this.isFrozen) this.#underWay.push(arrive);
+      else if (!this.#isOver) arrive();
+    });
+  }
+
+  /** Both ends are told so. */
+  end(info: CloseInfo): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#network.lines.delete(this);
+    this.near.ended(info);
+    (this.#far as unknown as Inbox | undefined)?.end(info);
+  }
+}
+
+/** The standard WebSocket, as far as it is used. */
+export class VirtualWebSocket {
+  static network: VirtualNetwork;
+  binaryType = "blob";
+  readyState = 0;
+  bufferedAmount = 0;
+  protocol = "";
+  readonly url: string;
+  readonly #listeners = new Map<string, Set<(event: any) => void>>();
+  readonly #line: Line;
+
+  constructor(url: string, protocols: string[]) {
+    this.url = url;
+    const { network } = VirtualWebSocket;
+    this.#line = new Line(network, this);
+    const attempt = new Attempt(protocols, this.#line);
+    network.attempts.push(attempt);
+    network.answer(attempt);
+  }
+
+  addEventListener(type: string, listener: (event: any) => void, { once = false } = {}): void {
+    const listeners = this.#listeners.get(type) ?? new Set();
+    this.#listeners.set(type, listeners);
+    const added = once ? (event: unknown) => (listeners.delete(added), listener(event)) : listener;
+    listeners.add(added);
+  }
+
+  send(data: string): void {
+    if (this.readyState !== 1) throw new Error("a standard WebSocket that is not open throws here, or drops it");
+    this.#line.fromClient(data);
+  }
+
+  close(code?: number, reason = ""): void {
+    if (code !== undefined && code !== 1000 && !(code >= 3000 && code <= 4999)) {
+      throw new Error(`InvalidAccessError: ${code}`);
+    }
+    if (this.readyState > 1) return;
+    this.readyState = 2;
+    this.#line.closedByClient({ code: code ?? 1005, reason });
+  }
+
+  opened(protocol: string): void {
+    if (this.readyState !== 0) return;
+    this.readyState = 1;
+    this.protocol = protocol;
+    this.#tell("open", {});
+  }
+
+  message(data: string): void {
+    if (this.readyState === 1) this.#tell("message", { data });
+  }
+
+  ended({ code, reason }: CloseInfo): void {
+    const wasOpen = this.readyState === 1 || this.readyState === 2;
+    this.readyState = 3;
+    if (!wasOpen || code === 1006) this.#tell("error", {});
+    this.#tell("close", { code: wasOpen ? code : 1006, reason });
+  }
+
+  #tell(type: string, event: object): void {
+    for (const listener of [...(this.#listeners.get(type) ?? [])]) listener(event);
+  }
+}
+
+/** The network of one test. */
+export class VirtualNetwork {
+  readonly attempts: Attempt[] = [];
+  /** The connections that are open or opening. */
+  readonly lines = new Set<Line>();
+  answer: Answer;
+
+  /** Replaces the runtime's WebSocket until `vi.unstubAllGlobals`. */
+  constructor(answer: Answer) {
+    this.answer = answer;
+    VirtualWebSocket.network = this;
+    vi.stubGlobal("WebSocket", VirtualWebSocket);
+  }
+
+  /** The newest try. */
+  get last(): Attempt {
+    return this.attempts.at(-1)!;
+  }
+
+  /** When each try was, since some moment. */
+  times(from: number): number[] {
+    return this.attempts.map(({ at }) => at - from).filter((at) => at >= 0);
+  }
+
+  cut(): void {
+    for (const line of this.lines) line.cut();
+  }
+}
+
+/** A server of ours: a method map, and sessions. */
+export class VirtualServer {
+  readonly peers: AnyPeer[] = [];
+  readonly answer: Answer;
+  readonly methods: object;
+  readonly ttlMs: number;
+  #sessions: Sessions;
+  #tokens = 0;
+
+  constructor(methods: object = {}, ttlMs = 60_000) {
+    this.methods = methods;
+    this.ttlMs = ttlMs;
+    this.#sessions = this.#makeSessions();
+    this.answer = ({ protocols, line }) => {
+      const welcome = (link: ConstructorParameters<typeof Peer>[0]): void => {
+        this.peers.push(new Peer(link, { methods: this.methods as never }));
+      };
+      if (!protocols.includes(PROTOCOL)) return welcome(plain(line.accept("")));
+      const socket = line.accept(PROTOCOL);
+      if (protocols.includes(RESUME_OFFER)) this.#sessions.admit(socket, undefined, 10_000, welcome);
+      else welcome(this.#sessions.link(socket, undefined));
+    };
+  }
+
+  /** Forgets all sessions, as a process that is started again. */
+  restart(): void {
+    this.#sessions = this.#makeSessions();
+  }
+
+  /** Closes every peer. */
+  async close(): Promise<void> {
+    await Promise.all(this.peers.map((peer) => peer.close()));
+  }
+
+  #makeSessions(): Sessions {
+    return new Sessions({
+      limits: LIMITS,
+      ttlMs: this.ttlMs,
+      makeToken: () => `secret-${++this.#tokens}`,
+      hash: (token) => `#${token}`,
+      maxSuspendedPerPrincipal: 16,
+      maxHeldLength: 2 ** 26,
+    });
+  }
+}
+
+/** Answers nobody: the port on which nobody listens. */
+export const refuse: Answer = ({ line }) => line.refuse();
+
+/** Lets everybody in as a plain server does that knows no subprotocol, and echoes. A standard WebSocket fails on an offer then. */
+export const plainEcho: Answer = ({ protocols, line }) => {
+  if (protocols.length > 0) return line.refuse();
+  const socket = line.accept("");
+  socket.start({
+    frame: (text) => {
+      const { id, method, params } = JSON.parse(text) as { id?: number; method: string; params?: unknown };
+      if (id !== undefined && method !== "never") socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params ?? null }));
+    },
+    closed() {},
+  });
+};
+
+const peers: AnyPeer[] = [];
+
+/** `connect` of the standard entry, untyped. */
+export async function connectVirtual(url: string, options?: object): Promise<AnyPeer> {
+  const peer = await (connect as (url: string, options?: object) => Promise<AnyPeer>)(url, options);
+  peers.push(peer);
+  return peer;
+}
+
+/** Closes whatever the test connected. */
+export async function closeAll(): Promise<void> {
+  await Promise.all(peers.splice(0).map((peer) => peer.close()));
+}

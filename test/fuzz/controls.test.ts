@@ -1,0 +1,260 @@
+/**
+ * Mutated cancels, reports and streams against a peer that is busy with all of them. `RECIPROC_FUZZ_SEED=123` runs one seed
+ * again; a failure prints the one it had.
+ */
+import { setImmediate as turn } from "node:timers/promises";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { acp, lsp, mcp, type AnyPeer, type Context, type Dialect } from "../../src/index.js";
+import { inspect } from "../../src/peer/peer.js";
+import { wires, type WireOptions } from "../conformance/wires.js";
+import { gate, type Gate } from "../support/turns.js";
+import { Mutator, randomOf } from "./mutate.js";
+import { isUsableId, referenceKind } from "./reference.js";
+
+const seed = Number(process.env["RECIPROC_FUZZ_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+const MAX_BATCH_ENTRIES = 16;
+const limits = {
+  maxBatchEntries: MAX_BATCH_ENTRIES,
+  maxMalformedPerMinute: Infinity,
+  maxInFlight: Infinity,
+  maxStreams: 30,
+};
+
+/** What must not happen anywhere in the process while these tests run. */
+const disasters: unknown[] = [];
+const onDisaster = (error: unknown): void => void disasters.push(error);
+
+beforeAll(() => {
+  process.on("unhandledRejection", onDisaster);
+  process.on("uncaughtException", onDisaster);
+});
+
+afterAll(() => {
+  process.off("unhandledRejection", onDisaster);
+  process.off("uncaughtException", onDisaster);
+});
+
+beforeEach(({ onTestFailed }) => {
+  onTestFailed(() => void process.stderr.write(`run it again with RECIPROC_FUZZ_SEED=${seed}\n`));
+});
+
+/** Sources that were begun and not ended. */
+let openSources = 0;
+
+async function* endless(until: Promise<void>): AsyncGenerator {
+  openSources++;
+  try {
+    for (let i = 0; i < 2000; i++) yield i;
+    // So that `return()` need not wait for ever behind a `next` that does.
+    await until;
+  } finally {
+    openSources--;
+  }
+}
+
+/** What is served: everything that waits ends with `open`, or when it is aborted. */
+function methodsOf(open: Gate<void>): WireOptions["methods"] {
+  const done = (signal: AbortSignal): Promise<void> =>
+    new Promise((resolve) => {
+      signal.addEventListener("abort", () => resolve());
+      void open.promise.then(resolve);
+    });
+  return {
+    echo: (params: unknown) => params,
+    stay: async (_params: unknown, { signal }: Context) => (await done(signal), "stayed"),
+    async wait(_params: unknown, { signal, progress }: Context) {
+      progress("begun");
+      await done(signal);
+      signal.throwIfAborted();
+      progress("done");
+    },
+    tail: () => endless(open.promise),
+    slow: async (_params: unknown, { signal }: Context) => (await done(signal), endless(open.promise)),
+    nest: (_params: unknown, { peer }: Context) => ({ a: peer.offer(endless(open.promise)), b: [peer.offer([1, 2])] }),
+    async read(params: any, { peer, signal }: Context) {
+      const reading = (async (): Promise<string> => {
+        for await (const _ of peer.iterate(params?.of)) await turn();
+        return "read";
+      })().catch(() => "failed");
+      return Promise.race([reading, done(signal)]);
+    },
+  };
+}
+
+const CONTROLS = [
+  "$/cancelRequest",
+  "$/cancel_request",
+  "notifications/cancelled",
+  "$/progress",
+  "notifications/progress",
+  "$/enumerator/next",
+  "$/enumerator/abort",
+];
+
+const METHODS = ["echo", "stay", "wait", "wait", "tail", "tail", "slow", "nest", "read"];
+
+/** A message about one of the features, right or nearly so. */
+function control(mutator: Mutator): unknown {
+  const number = 1 + mutator.below(8);
+  const token = mutator.below(4) === 0 ? mutator.odd() : number;
+  const id = mutator.below(4) === 0 ? mutator.pick([null, "1", "", 0, -1, 1.5]) : number;
+  const values = mutator.below(4) === 0 ? mutator.odd() : Array.from({ length: mutator.below(4) }, (_, i) => i);
+  const tokens = { workDoneToken: token, _meta: { progressToken: token }, of: { token, values } };
+  switch (mutator.below(8)) {
+    case 0:
+      return { jsonrpc: "2.0", id, result: mutator.pick([{ token, values }, { token }, { values }, { values, finished: number > 4 }, {}]) };
+    case 1:
+      return { jsonrpc: "2.0", id, error: { code: mutator.pick([-32001, -32009, 5]), message: "m" } };
+    case 2:
+    case 3:
+      return { jsonrpc: "2.0", id, method: mutator.pick(METHODS), params: mutator.pick([tokens, tokens, { of: { token } }, [token], undefined]) };
+    case 4:
+      return { jsonrpc: "2.0", id, method: "$/enumerator/next", params: mutator.pick([{ token }, { token }, [token]]) };
+    case 5:
+      return { jsonrpc: "2.0", method: mutator.pick(CONTROLS.slice(0, 3)), params: { id, requestId: id, reason: mutator.odd() } };
+    case 6:
+      return { jsonrpc: "2.0", method: mutator.pick(CONTROLS.slice(3)), params: { token, value: 1, progressToken: token, progress: 1 } };
+    default:
+      return { jsonrpc: "2.0", id, method: mutator.pick(CONTROLS), params: mutator.pick([[id], [token, 1], mutator.odd(), undefined]) };
+  }
+} // prettier-ignore
+
+type Json = Record<string, unknown>;
+
+/** The ids under which a text is owed answers, whatever they are; and the ids that it may cancel. */
+function owedFor(text: string, readsNullParams: boolean): { owed: string[]; cancelled: string[] } {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { owed: ["null"], cancelled: [] };
+  }
+  const members: unknown[] = Array.isArray(value) ? value : [value];
+  for (const member of members as (Json | null)[])
+    if (readsNullParams && member?.["params"] === null) delete member["params"];
+  const calls = members.filter((member) => !["response", "broken"].includes(referenceKind(member)));
+  if (Array.isArray(value) && (value.length === 0 || calls.length > MAX_BATCH_ENTRIES)) return { owed: ["null"], cancelled: [] };
+  const owed = calls.flatMap((member) => {
+    const kind = referenceKind(member);
+    if (kind === "notification") return [];
+    const id = typeof member === "object" && member !== null ? (member as Json)["id"] : undefined;
+    return JSON.stringify(id !== undefined && isUsableId(id) ? id : null);
+  });
+  const cancelled = calls.flatMap((member) => {
+    const { method, params } = (member ?? {}) as { method?: string; params?: Json };
+    return method === mcp.cancel.method ? JSON.stringify(params?.["requestId"]) ?? [] : [];
+  });
+  return { owed, cancelled };
+} // prettier-ignore
+
+/** Every answer was owed once, and every debt paid, except those that need not be. */
+function expectOwed(frames: string[], got: string[], dialect: Dialect | undefined): void {
+  const debts = new Map<string, number>();
+  const cancelled = new Set<string>();
+  for (const frame of frames) {
+    const told = owedFor(frame, dialect?.readsNullParams === true);
+    for (const id of told.owed) debts.set(id, (debts.get(id) ?? 0) + 1);
+    for (const id of told.cancelled) cancelled.add(id);
+  }
+  for (const text of got) {
+    const reply: unknown = JSON.parse(text);
+    for (const { id, method, result, error } of (Array.isArray(reply) ? reply : [reply]) as Json[]) {
+      if (method !== undefined) continue;
+      if ((result === undefined) === (error === undefined)) throw new Error(`this is no answer: ${text}`);
+      const key = JSON.stringify(id);
+      const left = debts.get(key) ?? 0;
+      if (left === 0) throw new Error(`nobody was owed ${text}`);
+      debts.set(key, left - 1);
+    }
+  }
+  const unpaid = [...debts].filter(([id, count]) => count > 0 && !(dialect === mcp && cancelled.has(id)));
+  expect({ neverAnswered: unpaid }).toEqual({ neverAnswered: [] });
+}
+
+/** What the peer does by itself: reads a stream, offers two, awaits reports. Ids from 1. Resolves when all of it is over. */
+function busy(peer: AnyPeer, open: Gate<void>): Promise<unknown> {
+  const read = async (): Promise<void> => {
+    for await (const value of peer.stream("theirs")) if (value === 3) break;
+  };
+  const options = { onProgress: () => {}, resetTimeoutOnProgress: true };
+  return Promise.allSettled([
+    read(),
+    peer.request("take", { of: peer.offer(endless(open.promise)) }, options),
+    peer.request("take", { of: [peer.offer([1, 2, 3])], workDoneToken: "t", _meta: { progressToken: 7 } }, options),
+    read(),
+    peer.request("plain", undefined, options),
+  ]);
+}
+
+const CANCELLED = "-32800";
+
+/** What shows in the answers of a run that reached everything. */
+const SIGNS = [
+  CANCELLED,
+  '"result":{"token":',
+  '"finished":false',
+  '"finished":true',
+  "-32001",
+  "-32600",
+  '/progress"',
+];
+
+/** Resolves when nothing runs any more and nothing more is sent. */
+async function isQuiet(peer: AnyPeer): Promise<void> {
+  do await turn();
+  while (inspect(peer).running > 0);
+  for (let i = 0; i < 8; i++) await turn();
+}
+
+const dialects: [string, Dialect | undefined][] = [
+  ["no dialect", undefined],
+  ["lsp", lsp],
+  ["mcp", mcp],
+  ["acp", acp],
+];
+
+describe.each(dialects)("a busy peer of %s", (_name, dialect) => {
+  it.each([
+    ["in memory", 60, 250],
+    ["over ws", 6, 400],
+  ])("owes what it owes and keeps nothing, %s", { timeout: 120_000 }, async (way, chunks, chunk) => {
+    const mutator = new Mutator(randomOf(seed), control);
+    openSources = 0;
+    const reached = new Set<string>();
+    for (let i = 0; i < chunks; i++) {
+      const open = gate();
+      const wire = await wires[way]!({ methods: methodsOf(open), limits, dialect });
+      const settled = busy(wire.peer, open);
+      await turn();
+      const frames: string[] = [];
+      for (let n = 0; n < chunk; n++) {
+        const frame = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Buffer.from(mutator.frame()));
+        frames.push(frame);
+        wire.send(frame);
+        if (mutator.below(10) === 0) await turn();
+      }
+      const last = '{"jsonrpc":"2.0","method":"echo","id":"the last","params":[]}';
+      wire.send(last);
+      const got: string[] = [];
+      while (!got.some((text) => text.includes('"the last"'))) got.push(await wire.receive());
+      open.resolve();
+      await isQuiet(wire.peer);
+      got.push(...wire.drain());
+      expectOwed([...frames, last], got, dialect);
+      for (const sign of SIGNS) if (got.some((text) => text.includes(sign))) reached.add(sign);
+      await wire.end();
+      await settled;
+      await isQuiet(wire.peer);
+      expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
+      expect(openSources).toBe(0);
+      // What the other side did wrong is told to callers; only errors without one come here.
+      for (const error of wire.errors) expect(error).toMatchObject({ code: expect.any(Number) });
+    }
+    // A run that cancels and reads nothing would prove nothing.
+    const answered = dialect?.cancel.isAnswered ?? true;
+    expect(SIGNS.filter((sign) => !reached.has(sign))).toEqual(answered ? [] : [CANCELLED]);
+    expect(disasters.splice(0)).toEqual([]);
+    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+  });
+});

@@ -1,0 +1,115 @@
+/** What a link knows of its sockets: what went over them, when they were heard, and how they are asked for a sign of life. */
+import { describe, expect, it, vi } from "vitest";
+import { PackedLink } from "../../../src/link/packed.js";
+import { ClientSession } from "../../../src/link/client.js";
+import { useFakeClock } from "../../support/clock.js";
+import { LIMITS, Rig, Told, ToldLost } from "./rig.js";
+import { Wire } from "./wire.js";
+
+useFakeClock();
+
+describe("traffic", () => {
+  it("is that of all sockets of a link, the lost ones included", async () => {
+    const rig = await Rig.live();
+    expect(rig.client.link.traffic).toBeUndefined();
+    rig.wire.client.traffic = { received: 10, sent: 20 };
+    expect(rig.client.link.traffic).toEqual({ received: 10, sent: 20 });
+    rig.cut();
+    // What went over it is known when it is lost, and counts on.
+    expect(rig.client.link.traffic).toEqual({ received: 10, sent: 20 });
+    const { client } = rig.reconnect();
+    client.traffic = { received: 1, sent: 2 };
+    await rig.settle();
+    expect(rig.client.link.traffic).toEqual({ received: 11, sent: 22 });
+    client.traffic = { received: 3, sent: 4 };
+    rig.client.link.abandon("it is quiet");
+    expect(rig.client.link.traffic).toEqual({ received: 13, sent: 24 });
+    await rig.close();
+    expect(rig.client.link.traffic).toEqual({ received: 13, sent: 24 });
+  });
+
+  it("is that of those which count, where not all do", async () => {
+    const rig = await Rig.live();
+    await rig.cutAndResume();
+    rig.wire.server.traffic = { received: 5, sent: 6 };
+    expect(rig.server.link.traffic).toEqual({ received: 5, sent: 6 });
+    await rig.cutAndResume();
+    expect(rig.server.link.traffic).toEqual({ received: 5, sent: 6 });
+    await rig.close();
+  });
+
+  it("counts a socket that a newer one evicts", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.traffic = { received: 5, sent: 6 };
+    rig.client.link.abandon("it is quiet");
+    const { server } = rig.reconnect();
+    server.traffic = { received: 1, sent: 1 };
+    await rig.settle();
+    expect(rig.server.link.traffic).toEqual({ received: 6, sent: 7 });
+    await rig.close();
+  });
+});
+
+describe("when a link was heard", () => {
+  it("is when its present socket was, where that notes it", async () => {
+    const rig = await Rig.live();
+    expect(rig.client.link.heardAt).toBeUndefined();
+    rig.wire.client.heardAt = 5;
+    expect(rig.client.link.heardAt).toBe(5);
+    rig.cut();
+    expect(rig.client.link.heardAt).toBeUndefined();
+    await rig.close();
+  });
+});
+
+describe("a sign of life", () => {
+  it("is asked for by a frame where the other side knows it, and not by the socket", async () => {
+    const rig = await Rig.live();
+    const ping = (rig.wire.client.ping = vi.fn<() => void>());
+    expect(rig.client.link.canPing).toBe(true);
+    rig.client.link.ping();
+    expect(rig.wire.client.sent.at(-1)).toBe('{"ping":1}');
+    expect(ping).not.toHaveBeenCalled();
+    await rig.close();
+  });
+
+  it("is asked for by the socket where the link is plain, if that has a way", async () => {
+    const wire = new Wire();
+    wire.server.start({ frame() {}, closed() {} });
+    const owner = { suspended: () => {}, flows: vi.fn<(isFresh: boolean) => void>(), over: () => false };
+    const client = new ClientSession(wire.client, LIMITS, owner, "plain");
+    client.link.start(new ToldLost());
+    expect(owner.flows).toHaveBeenCalledExactlyOnceWith(true);
+    expect(client.link.canPing).toBe(false);
+    client.link.ping();
+    const ping = (wire.client.ping = vi.fn<() => void>());
+    expect(client.link.canPing).toBe(true);
+    client.link.ping();
+    expect(ping).toHaveBeenCalledTimes(1);
+    expect(wire.client.sent).toEqual([]);
+    // A plain link for good: nothing of the packed one is understood on it.
+    wire.server.send('{"hello":{"session":true}}');
+    client.link.send("[1]");
+    await wire.settle();
+    expect(wire.client.sent).toEqual(["[1]"]);
+    client.link.close();
+  });
+
+  it("is not asked for while nothing flows", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    const { client } = rig.reconnect();
+    const ping = (client.ping = vi.fn<() => void>());
+    rig.client.link.ping();
+    expect(ping).not.toHaveBeenCalled();
+    expect(client.sent).toEqual([]);
+    await rig.close();
+  });
+
+  it("can be asked for by a server as soon as it has said hello", () => {
+    const { server } = new Wire();
+    const link = new PackedLink(server, "server");
+    link.start(new Told());
+    expect(link.canPing).toBe(true);
+  });
+});
