@@ -74,6 +74,17 @@ describe("the README", () => {
     await server.stop();
   });
 
+  it("has a connection that outlives its server and runs as it stands", async () => {
+    const lasting = new Running("lasting.js");
+    await lasting.exited;
+    expect(lasting.lines).toEqual([
+      "trying to come back",
+      "what was in it is lost: the session ended with 1001 (the server is closing)",
+      "here again",
+      "news: version 2",
+    ]);
+  });
+
   it("has subscriptions that run as they stand", async () => {
     const server = new Running("blocks-server.js");
     const url = (await server.line(/listening/)).replace("listening on ", "");
