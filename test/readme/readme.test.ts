@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { access, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -128,5 +128,14 @@ describe("the architecture document", () => {
     expect(await b.request("add", [1, 2])).toBe(3);
     await b.close();
     expect((await a.closed).code).toBe(1000);
+  });
+});
+
+describe("the page on reliability", () => {
+  it("names tests that exist", async () => {
+    const text = await readFile("docs/RELIABILITY.md", "utf8");
+    const named = [...text.matchAll(/`(test\/[^`]+\.test\.ts)`/g)].map(([, file]) => file!);
+    expect(named.length).toBeGreaterThan(20);
+    for (const file of named) await expect(access(file).then(() => file)).resolves.toBe(file);
   });
 });
