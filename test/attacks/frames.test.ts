@@ -87,7 +87,7 @@ describe("a message in fragments", () => {
     await arrived;
     await raw.write(frame(TEXT, "x".repeat(1000), false));
     await raw.write(frameHead(CONTINUATION, 100_000));
-    await raw.write("x");
+    await raw.write(Buffer.from("x"));
     const { code, error } = await raw.peer.closed;
     expect(code).toBe(1006);
     expect(error!.message).toMatch(/^nothing was heard for \d+ ms$/);

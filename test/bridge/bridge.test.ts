@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket } from "ws";
 import { bridge } from "../../src/bridge/bridge.js";
 import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, type Bridged } from "./bridged.js";
@@ -368,6 +368,19 @@ describe("draining a bridge", () => {
     expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(pair.received.at(-1)).toBe('{"got":3}');
     expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false, exitCode: 3 });
+  });
+
+  it("leaves no timer behind", async () => {
+    const [set, clear] = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "clearTimeout")];
+    onTestFinished(() => void vi.restoreAllMocks());
+    const controller = new AbortController();
+    const pair = await bridged(["thorough"], { drain: controller.signal, drainMs: 12_345 });
+    await pair.greeting();
+    controller.abort();
+    await pair.over;
+    const timer: unknown = set.mock.results[set.mock.calls.findIndex(([, delayMs]) => delayMs === 12_345)]?.value;
+    expect(timer).toBeDefined();
+    expect(clear.mock.calls.map(([cleared]) => cleared as unknown)).toContain(timer);
   });
 
   it("ends a command that goes on when the time is up, and not before", async () => {
