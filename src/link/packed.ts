@@ -77,9 +77,9 @@ export class PackedLink implements Transport {
     return this.#out.traffic;
   }
 
-  /** Who said hello is one of us, or speaks as we do. */
+  /** Who said hello is one of us, or speaks as we do; who has a session is so also on a socket where it has not said it yet. */
   get isOurs(): boolean {
-    return this.#out.packs;
+    return this.#out.packs || this.session !== undefined;
   }
 
   start(receiver: Receiver): void {

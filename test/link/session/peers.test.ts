@@ -126,6 +126,29 @@ describe("a call", () => {
     expect(await Promise.all(calls)).toEqual(["a", "b"]);
   });
 
+  it.each(["suspended", "being resumed"])(
+    "that is aborted while the session is %s is cancelled at the other side",
+    async (state) => {
+      let cancelled = false;
+      const { client, server, cut, comeBack } = joined({
+        wait: (_params: unknown, { signal }: { signal: AbortSignal }) =>
+          new Promise((resolve) => signal.addEventListener("abort", () => resolve((cancelled = true)))),
+      });
+      peers = [client, server];
+      await turn();
+      const controller = new AbortController();
+      const given = rejection(client.request("wait", undefined, { signal: controller.signal }));
+      await turn();
+      cut();
+      if (state === "suspended") controller.abort();
+      comeBack();
+      controller.abort();
+      expect(await given).toBe(controller.signal.reason);
+      await turn();
+      expect(cancelled).toBe(true);
+    },
+  );
+
   it("rejects when the session is closed while suspended", async () => {
     const { client, server, cut } = joined({
       wait: (_params: unknown, { signal }: { signal: AbortSignal }) =>
