@@ -8,9 +8,9 @@ import { Backoff } from "../link/backoff.js";
 import type { ClientSession, SocketOwner } from "../link/client.js";
 import { LEFT } from "../link/frames.js";
 import type { Caller } from "../peer/caller.js";
-import { openingOf, type AnyPeer } from "../peer/peer.js";
+import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Admitted, Dial } from "./open.js";
-import { onWake, Watch } from "./watch.js";
+import { onLeave, onWake, Watch } from "./watch.js";
 
 /** Says how to begin again: what the other side must hear before anything else. */
 export type OnOpen = (server: Caller<any>) => unknown;
@@ -53,6 +53,7 @@ export class Reconnector implements SocketOwner, Expiring {
   #peer!: AnyPeer;
   #watch: Watch | undefined;
   #ignoreWake: (() => void) | undefined;
+  #ignoreLeave: (() => void) | undefined;
   /** Whether the connection is the one that `connect` opened. */
   #isFirst = true;
   /** The try that is under way. */
@@ -81,6 +82,8 @@ export class Reconnector implements SocketOwner, Expiring {
       this.#watch.start();
     }
     this.#ignoreWake = onWake(() => this.#woke());
+    // Otherwise its session would wait for it, and others would see somebody who is gone.
+    this.#ignoreLeave = onLeave(() => endPeer(peer, 1001, "the page is left"));
     void peer.closed.then(() => this.#stop());
   }
 
@@ -180,6 +183,7 @@ export class Reconnector implements SocketOwner, Expiring {
     this.#isOver = true;
     this.#down();
     this.#ignoreWake?.();
+    this.#ignoreLeave?.();
     if (this.#delayMs !== undefined) clearDeadline(this, this.#delayMs);
     this.#dial?.abandon("nobody waits for it");
   }

@@ -78,8 +78,18 @@ export function watchUntil(closed: Promise<unknown>, link: PackedLink, times: He
 
 /** The part of a page that is listened to. */
 interface Events {
-  addEventListener?(type: string, listener: () => void): void;
-  removeEventListener?(type: string, listener: () => void): void;
+  addEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
+  removeEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
+}
+
+/** Calls `left` when the page is gone, and not only put aside. Answers the undo. */
+export function onLeave(left: () => void): () => void {
+  const page = globalThis as Events;
+  const hidden = ({ persisted }: { persisted?: boolean }): void => {
+    if (persisted !== true) left();
+  };
+  page.addEventListener?.("pagehide", hidden);
+  return () => page.removeEventListener?.("pagehide", hidden);
 }
 
 /** Calls `woke` when the network comes back, or the page is shown again. Answers the undo. In other runtimes nothing of the kind is told. */

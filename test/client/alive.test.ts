@@ -36,8 +36,9 @@ class Page {
     };
   }
 
-  emit(type: string): void {
-    this.#targets[type === "visibilitychange" ? "document" : "window"].dispatchEvent(new Event(type));
+  emit(type: string, members: object = {}): void {
+    const event = Object.assign(new Event(type), members);
+    this.#targets[type === "visibilitychange" ? "document" : "window"].dispatchEvent(event);
   }
 }
 
@@ -175,7 +176,8 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
 
   it("is listened to until the peer is closed, and no longer", async () => {
     const { peer } = await live();
-    expect([...page.listeners]).toEqual(["window online", "window pageshow", "document visibilitychange"]);
+    const wakes = ["window online", "window pageshow", "document visibilitychange"];
+    expect([...page.listeners]).toEqual([...wakes, "window pagehide"]);
     await peer.close();
     expect([...page.listeners]).toEqual([]);
     const tries = network.attempts.length;
@@ -206,6 +208,22 @@ describe("a page", () => {
     vi.mocked(performance.now).mockRestore();
     await pass(100_000);
     expect(told).toEqual([]);
+  });
+
+  it("that is left says so, and nobody waits for it", async () => {
+    const { peer } = await live();
+    page.emit("pagehide", { persisted: false });
+    await pass(10);
+    expect(network.last.line.sent.at(-1)).toBe('{"bye":{"code":1001,"reason":"the page is left"}}');
+    expect(peer.state).toBe("closed");
+  });
+
+  it("that is put aside, and may be shown again, does not", async () => {
+    const { peer } = await live();
+    page.emit("pagehide", { persisted: true });
+    await pass(10);
+    expect(network.last.line.sent.at(-1)).not.toContain("bye");
+    expect(peer.state).toBe("open");
   });
 
   it("whose connect was never answered leaves no listener", async () => {
