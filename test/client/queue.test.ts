@@ -68,7 +68,7 @@ describe.each([
     // With its params, and what each message costs besides.
     const padding = "x".repeat(1000 - 64 - JSON.stringify({ jsonrpc: "2.0", method: "note", params: [0, ""] }).length);
     const taken = Array.from({ length: 30 }, (_, i) => peer.notify("note", [i % 10, padding]));
-    const fit = (maxUnsentBytes * (share as number)) / 1000;
+    const fit = (maxUnsentBytes * share) / 1000;
     expect(taken.filter(Boolean)).toHaveLength(fit);
     expect(taken.lastIndexOf(true)).toBe(fit - 1);
     const refused = await rejection(peer.request("echo", [padding]));

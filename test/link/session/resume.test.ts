@@ -126,6 +126,16 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
+  it("that says `resume` where a hello was due, on such a socket, says a message like any other", async () => {
+    const rig = await suspended();
+    const wire = rig.open(false);
+    wire.server.inject(resume("secret-1"));
+    expect(rig.server.told.messages).toEqual([{ resume: { token: "secret-1", received: 0, attempt: 1 } }]);
+    expect(wire.server.open).toBe(true);
+    expect(rig.sessions.suspended).toBe(1);
+    await rig.close();
+  });
+
   it("that says nothing is closed after a while, and its session is not touched", async () => {
     const rig = await suspended();
     const server = arrival(rig);
@@ -378,6 +388,18 @@ describe("a token (rule 4)", () => {
     server.inject(resume("secret-2", 0, 99));
     expect(server.sent.at(-1)).toBe(REFUSED);
     expect(rig.sessions.tokens).toBe(2);
+    await rig.close();
+  });
+
+  it("is confirmed by an ack alone: until that comes, the one before is accepted too", async () => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    server.inject(resume("secret-1", 1));
+    server.inject('[{"n":"c2"}]');
+    server.inject('{"ping":1}');
+    expect(rig.sessions.tokens).toBe(2);
+    server.inject('{"ack":2}');
+    expect(rig.sessions.tokens).toBe(1);
     await rig.close();
   });
 
