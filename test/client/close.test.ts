@@ -55,6 +55,7 @@ async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }
 /** Lets somebody in who then hears nothing. */
 const silent: Answer = ({ line }) => void line.accept("reciproc.v1");
 const hangs: Answer = () => {};
+const greeting: Answer = ({ line }) => void line.accept("reciproc.v1").send('{"hello":{"session":true}}');
 
 describe("close()", () => {
   it("while suspended settles at once", async () => {
@@ -75,10 +76,7 @@ describe("close()", () => {
     ["that hangs", hangs],
     ["that opened, and waits for a hello", silent],
     ["that may fail for its offer", refuse],
-    [
-      "that waits for `resumed`",
-      (({ line }) => void line.accept("reciproc.v1").send('{"hello":{"session":true}}')) as Answer,
-    ],
+    ["that waits for `resumed`", greeting],
   ])("during a try %s settles at once", async (_name, answer) => {
     for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
       network.answer = server.answer;
@@ -187,9 +185,9 @@ describe("close()", () => {
     network.answer = plainEcho;
     const opening = gate();
     let failed: Promise<any> | undefined;
-    const onOpen = async (server: Caller<any>): Promise<void> => {
+    const onOpen = async (caller: Caller<any>): Promise<void> => {
       if (network.attempts.length <= 2) return;
-      const call = server.request("never", []);
+      const call = caller.request("never", []);
       failed = rejection(call);
       opening.resolve();
       await call;
@@ -249,7 +247,11 @@ describe("the token of a session", () => {
       const socket = line.accept("reciproc.v1");
       expect(protocols).toContain("reciproc.resume");
       socket.send('{"hello":{"session":true}}');
-      socket.start({ frame: (text) => void (socket.send(text), socket.close(4000, "no")), closed() {} });
+      const frame = (text: string): void => {
+        socket.send(text);
+        socket.close(4000, "no");
+      };
+      socket.start({ frame, closed() {} });
     });
     server.restart();
     await lose(server.answer);

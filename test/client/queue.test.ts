@@ -68,7 +68,7 @@ describe.each([
     // With its params, and what each message costs besides.
     const padding = "x".repeat(1000 - 64 - JSON.stringify({ jsonrpc: "2.0", method: "note", params: [0, ""] }).length);
     const taken = Array.from({ length: 30 }, (_, i) => peer.notify("note", [i % 10, padding]));
-    const fit = (maxUnsentBytes * (share as number)) / 1000;
+    const fit = (maxUnsentBytes * share) / 1000;
     expect(taken.filter(Boolean)).toHaveLength(fit);
     expect(taken.lastIndexOf(true)).toBe(fit - 1);
     const refused = await rejection(peer.request("echo", [padding]));
@@ -129,6 +129,33 @@ describe.each([
     await pass(60_000);
     expect(network.attempts).toHaveLength(length);
     expect(network.lines.size).toBe(0);
+  });
+});
+
+describe("a client whose server reads no more", () => {
+  it("loses a session for which too much waits, and begins anew", async () => {
+    const peer = await connectVirtual(URL, { limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
+    const told = record(peer);
+    await pass(10);
+    // What it sends is neither read nor acked, and fills its log.
+    const { line } = network.last;
+    const { close } = line.near;
+    line.freeze();
+    const closes: unknown[] = [];
+    line.near.close = (...given) => {
+      closes.push(given[0]);
+      close.apply(line.near, given);
+      line.thaw();
+    };
+    let taken = 0;
+    while (taken < 100 && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
+    expect(taken).toBeGreaterThan(20);
+    expect(taken).toBeLessThan(40);
+    await pass(600);
+    // A page may not send 1013.
+    expect(closes).toEqual([4429]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
   });
 });
 
