@@ -270,6 +270,20 @@ describe("a socket on which nothing begins to flow", () => {
     expect(peer.state).toBe("open");
   });
 
+  it("and that is lost before its session is open is tried again: the server has said that it keeps them", async () => {
+    network.answer = silent["whose server says hello and no more"]!;
+    const peer = await connectVirtual(URL);
+    const told = record(peer);
+    const call = rejection(peer.request("echo", [1]));
+    await pass(10);
+    network.answer = server.answer;
+    network.cut();
+    await pass(10);
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(await Promise.all([peer.request("echo", [2]), pass(1)])).toMatchObject([[2], undefined]);
+  });
+
   it("is waited for where openTimeoutMs is Infinity", async () => {
     const peer: AnyPeer = await connectVirtual(URL, { openTimeoutMs: Infinity });
     await pass(10);
