@@ -26,7 +26,7 @@ export interface ConnectOptions<S extends Contract<S> = any> {
   link?: "packed" | "plain" | undefined;
   /**
    * Whether another socket is tried when one is lost, at once and then ever more slowly (0.1 to 20 s). Default: where the
-   * server opened a session, which then goes on as if nothing had been, and where `onOpen` says how to begin again. `true`
+   * server keeps a session, which then goes on as if nothing had been, and where `onOpen` says how to begin again. `true`
    * does it also elsewhere, `false` nowhere; `{ initial: true }` also while there was no connection yet: then `connect` waits.
    * A connection that the server closed with 1000 or 44xx, or refuses with 401 or 403, is not tried again.
    */

@@ -14,7 +14,7 @@ export interface StandardWebSocket {
 }
 
 const OPEN = 1;
-const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1002: 4400, 1008: 4400, 1009: 4413 };
+const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1002: 4400, 1008: 4400, 1009: 4413, 1013: 4429 };
 
 /** Wraps a WebSocket that is open or opening. It listens at once: what comes before `start` is kept. */
 export class StandardSocket extends Inbox implements Socket {

@@ -55,6 +55,7 @@ async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }
 /** Lets somebody in who then hears nothing. */
 const silent: Answer = ({ line }) => void line.accept("reciproc.v1");
 const hangs: Answer = () => {};
+const greeting: Answer = ({ line }) => void line.accept("reciproc.v1").send('{"hello":{"session":true}}');
 
 describe("close()", () => {
   it("while suspended settles at once", async () => {
@@ -75,7 +76,7 @@ describe("close()", () => {
     ["that hangs", hangs],
     ["that opened, and waits for a hello", silent],
     ["that may fail for its offer", refuse],
-    ["that waits for `resumed`", ({ line }) => void line.accept("reciproc.v1").send('{"hello":{"session":true}}')],
+    ["that waits for `resumed`", greeting],
   ])("during a try %s settles at once", async (_name, answer) => {
     for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
       network.answer = server.answer;
@@ -245,12 +246,12 @@ describe("the token of a session", () => {
     await lose(({ line, protocols }) => {
       const socket = line.accept("reciproc.v1");
       expect(protocols).toContain("reciproc.resume");
-      const echoAndClose = (text: string): void => {
+      socket.send('{"hello":{"session":true}}');
+      const frame = (text: string): void => {
         socket.send(text);
         socket.close(4000, "no");
       };
-      socket.send('{"hello":{"session":true}}');
-      socket.start({ frame: echoAndClose, closed() {} });
+      socket.start({ frame, closed() {} });
     });
     server.restart();
     await lose(server.answer);

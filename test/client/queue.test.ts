@@ -132,6 +132,33 @@ describe.each([
   });
 });
 
+describe("a client whose server reads no more", () => {
+  it("loses a session for which too much waits, and begins anew", async () => {
+    const peer = await connectVirtual(URL, { limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
+    const told = record(peer);
+    await pass(10);
+    // What it sends is neither read nor acked, and fills its log.
+    const { line } = network.last;
+    const { close } = line.near;
+    line.freeze();
+    const closes: unknown[] = [];
+    line.near.close = (...given) => {
+      closes.push(given[0]);
+      close.apply(line.near, given);
+      line.thaw();
+    };
+    let taken = 0;
+    while (taken < 100 && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
+    expect(taken).toBeGreaterThan(20);
+    expect(taken).toBeLessThan(40);
+    await pass(600);
+    // A page may not send 1013.
+    expect(closes).toEqual([4429]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+  });
+});
+
 describe("a client that is down, and whose session ends meanwhile", () => {
   it("is told so when its time is up, and what waited was not sent; what waits from then on is", async () => {
     const peer = await connectVirtual(URL);
