@@ -75,6 +75,19 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
+  it("no longer counts against the bound once it has left", async () => {
+    const { peer, transport, take, opening } = held({ limits: { maxUnsentBytes: 300 } });
+    for (const name of ["first", "second"]) expect(peer.notify(name)).toBe(true);
+    const long = ["x".repeat(70)];
+    expect(peer.notify("third", long)).toBe(false);
+    transport.onSend = (text) => {
+      if (text.includes("second")) peer.notify("third", long);
+    };
+    opening.release();
+    expect(take().map(({ method }) => method)).toEqual(["first", "second", "third"]);
+    await peer.close();
+  });
+
   it("is no answer, cancel or stream of the other side's: those pass", async () => {
     const { peer, transport, take, opening } = held(
       { methods: { add: ([a, b]: number[]) => a! + b!, tail: async function* () {} } },
