@@ -231,13 +231,9 @@ export class PackedLink implements Transport {
   renew(reason: string): boolean {
     this.#out.forget();
     if (this.#incoming === "resuming") this.#incoming = "packed";
-    if (this.#receiver.lost === undefined) {
-      this.breakOff(reason, 1000);
-      return false;
-    }
-    this.#receiver.lost(new Error(reason));
-    // It may have been closed inside that call.
-    return !this.#isClosed;
+    if (this.#receiver.lost === undefined) this.breakOff(reason, 1000);
+    else this.#receiver.lost(new Error(reason));
+    return this.#incoming !== "over";
   }
 
   /** Lets messages leave plainly: whoever is at the present socket knows nothing else. */
@@ -249,8 +245,7 @@ export class PackedLink implements Transport {
   /** The session is over. Where there is a socket, its end tells so; otherwise it is told soon, and not inside this call. */
   expire(code: number, reason: string, error?: Error): void {
     if (this.hasSocket) return this.breakOff(reason, code);
-    const info = { code, reason, error };
-    this.#end = info;
+    const info = (this.#end = { code, reason, error });
     this.#keeper!.drop();
     queueMicrotask(() => {
       if (this.#end === info && !this.#isClosed) this.#finish(info);
