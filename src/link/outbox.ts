@@ -8,12 +8,7 @@ import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic 
 import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
 import { Waiting } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
-
-/**
- * A pack this long leaves at once. Without a bound the two sides work in turns instead of side by side: an echo of 64 KiB
- * fell to half the speed of one frame a message (docs/PERFORMANCE.md).
- */
-export const PACK_LENGTH = 1024;
+import { PACK_LENGTH } from "./sizes.js";
 
 /** With more than this unread, a ping is not answered. */
 const ROOM_FOR_PONGS = 64 * 1024;

@@ -219,8 +219,8 @@ const MUTANTS: [what: string, file: string, find: string, replace: string][] = [
   [
     "7: acks are sent on receipt",
     "packed.ts",
-    "if (this.session?.takes(length)) this.#out.ack();",
-    "this.session?.takes(length);",
+    "if (this.session?.takes(text.length)) this.#out.ack();",
+    "this.session?.takes(text.length);",
   ],
   ["7: acks are due by frames", "session.ts", "return this.#owedFrames >= Math.floor(frames) || ", "return "],
   ["7: acks are due by length", "session.ts", " || this.#owedLength >= Math.floor(length);", ";"],
