@@ -1,7 +1,7 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
 import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
-import { onWake } from "./client/watch.js";
+import { onWake, watchUntil } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
@@ -26,7 +26,7 @@ export interface ConnectOptions<S extends Contract<S> = any> {
   link?: "packed" | "plain" | undefined;
   /**
    * Whether another socket is tried when one is lost, at once and then ever more slowly (0.1 to 20 s). Default: where the
-   * server opened a session, which then goes on as if nothing had been, and where `onOpen` says how to begin again. `true`
+   * server keeps a session, which then goes on as if nothing had been, and where `onOpen` says how to begin again. `true`
    * does it also elsewhere, `false` nowhere; `{ initial: true }` also while there was no connection yet: then `connect` waits.
    * A connection that the server closed with 1000 or 44xx, or refuses with 401 or 403, is not tried again.
    */
@@ -137,9 +137,14 @@ function peerOfOne<C extends Contract<C>, S extends Contract<S>>(
   settings: Settings,
   heartbeat: HeartbeatTimes | undefined,
 ): Peer<C, S> {
-  const link = protocol === PROTOCOL ? new PackedLink(socket, "client", hello !== undefined) : plain(socket);
-  if (heartbeat !== undefined) socket.watch?.(heartbeat);
-  return new Peer<C, S>(new StartedLater(link), settings as never);
+  if (protocol !== PROTOCOL) {
+    if (heartbeat !== undefined) socket.watch?.(heartbeat);
+    return new Peer<C, S>(new StartedLater(plain(socket)), settings as never);
+  }
+  const link = new PackedLink(socket, "client", hello !== undefined);
+  const peer = new Peer<C, S>(new StartedLater(link), settings as never);
+  if (heartbeat !== undefined) watchUntil(peer.closed, link, heartbeat);
+  return peer;
 }
 
 /** A peer that is brought another socket when it has lost one. */

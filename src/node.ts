@@ -9,7 +9,7 @@ import { ConnectError } from "./core/errors.js";
 import { checkKnown } from "./core/limits.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
 import type { AnyOptions } from "./core/settings.js";
-import { PACK_OVERHEAD_BYTES } from "./link/packed.js";
+import { longestFrame } from "./link/sizes.js";
 import { CLOSE_TIMEOUT_MS, pieceLimits, WsSocket } from "./sockets/ws.js";
 
 /** How to connect from Node. */
@@ -64,7 +64,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
   const webSocket = new WebSocket(url, protocols, {
     ...options,
     perMessageDeflate: false,
-    maxPayload: maxMessageBytes + PACK_OVERHEAD_BYTES,
+    maxPayload: longestFrame(maxMessageBytes),
     ...pieceLimits(maxMessageBytes),
     closeTimeout: CLOSE_TIMEOUT_MS,
     // Answered with a bound (sockets/ws.ts).

@@ -143,7 +143,4 @@ byId("clear", HTMLButtonElement).addEventListener("click", () => {
 });
 status.onCut(() => void peer.request("cut").catch(complain));
 byId("reload", HTMLButtonElement).addEventListener("click", () => location.reload());
-// A page that goes says so; one that does not is waited for. From the browser's cache it comes back without its connection.
-addEventListener("pagehide", () => void (parts.inert || peer.close()));
-addEventListener("pageshow", ({ persisted }) => void (persisted && location.reload()));
 void enter();

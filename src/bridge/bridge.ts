@@ -56,12 +56,18 @@ interface Verdict extends Pick<BridgeEnd, "endedBy" | "reason" | "isFailure"> {
   readonly code: number;
 }
 
+/** When the bridge itself is to end. */
+const CLOSING: Verdict = { endedBy: "signal", code: 1001, reason: "the bridge is closing", isFailure: false };
+
 class Bridge {
   readonly #webSocket: WebSocket;
   readonly #framing: Framing;
   readonly #decoder: Decoder;
   readonly #maxMessageBytes: number;
   readonly #signal: AbortSignal | undefined;
+  readonly #drain: AbortSignal | undefined;
+  readonly #drainMs: number;
+  #drainTimer: NodeJS.Timeout | undefined;
   readonly #aborted: Promise<void>;
   #onAbort!: () => void;
   readonly #child: Child;
@@ -79,6 +85,8 @@ class Bridge {
     this.#decoder = this.#framing.decoder(options.maxMessageBytes);
     this.#maxMessageBytes = options.maxMessageBytes;
     this.#signal = options.signal;
+    this.#drain = options.drain;
+    this.#drainMs = options.drainMs;
     this.#aborted = new Promise((resolve) => (this.#onAbort = resolve));
     this.#verdict = new Promise((resolve) => {
       // The first counts.
@@ -99,9 +107,9 @@ class Bridge {
   async untilOver(): Promise<BridgeEnd> {
     this.#signal?.addEventListener("abort", this.#onAbort);
     if (this.#signal?.aborted) this.#onAbort();
-    void this.#aborted.then(() =>
-      this.#decide({ endedBy: "signal", code: 1001, reason: "the bridge is closing", isFailure: false }),
-    );
+    this.#drain?.addEventListener("abort", this.#onDrain);
+    if (this.#drain?.aborted) this.#onDrain();
+    void this.#aborted.then(() => this.#decide(CLOSING));
     void this.#closed.then(({ code, error }) => {
       const how = error === undefined ? `was closed with ${code}` : `failed: ${error.message}`;
       const isFailure = OFFENCES.has(code) || error?.code?.startsWith("WS_ERR_") === true;
@@ -117,8 +125,16 @@ class Bridge {
       this.#child.gone,
     ]);
     this.#signal?.removeEventListener("abort", this.#onAbort);
+    this.#drain?.removeEventListener("abort", this.#onDrain);
+    clearTimeout(this.#drainTimer);
     return { ...verdict, close, exitCode, signal };
   }
+
+  /** Nobody knows what of a command's work is an answer that is owed. So it is told that nothing more comes, and may end by itself. */
+  readonly #onDrain = (): void => {
+    this.#drainTimer = setTimeout(this.#onAbort, this.#drainMs);
+    this.#child.endInput();
+  };
 
   #listen(pingMs: number): Promise<SocketEnd> {
     const webSocket = this.#webSocket;
@@ -181,6 +197,7 @@ class Bridge {
       // That it ended there says more than which rule is broken thereby.
       place = ", in the middle of a message";
     }
+    if (this.#drain?.aborted) return this.#decide(CLOSING);
     const reason = `the command ${howItEnded(end)}${place}`;
     if (end.exitCode !== 0 || place !== "") this.#commandFailed(reason);
     else this.#decide({ endedBy: "command", code: 1000, reason, isFailure: false });

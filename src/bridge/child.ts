@@ -100,6 +100,11 @@ export class Child {
     return this.#process?.stdout?.isPaused() === true;
   }
 
+  /** Ends its standard input, behind what was written to it; it may go on for as long as it likes. */
+  endInput(): void {
+    this.#process?.stdin?.end();
+  }
+
   /** Has it end: its standard input ends; when it goes on, SIGTERM; when it goes on, SIGKILL. */
   end(): void {
     if (this.#isEnding) return;
@@ -107,7 +112,7 @@ export class Child {
     // Whoever waits until its output is taken must not wait for ever.
     this.resume();
     if (this.#hasExited || this.#process?.pid === undefined) return;
-    this.#process.stdin?.end();
+    this.endInput();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.#signal("SIGTERM");
@@ -132,7 +137,7 @@ export class Child {
     stdin!.on("drain", () => this.#drained());
     // What was written to a command that has closed its end: mostly it has ended, and that is told in a moment.
     stdin!.on("error", ignore).once("close", () => {
-      if (!this.#hasExited && !this.#isEnding) this.#timer = setTimeout(deaf, this.#graceMs);
+      if (!this.#hasExited && !stdin!.writableEnded) this.#timer = setTimeout(deaf, this.#graceMs);
     });
     stdout!.on("error", ignore).on("data", output);
     if (typeof stderr === "function") child.stderr!.on("error", ignore).on("data", stderr);

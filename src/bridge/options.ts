@@ -36,6 +36,13 @@ export interface BridgeOptions {
   stderr?: "inherit" | "ignore" | ((chunk: Buffer) => void) | undefined;
   /** Ends both when it aborts; the WebSocket with 1001. */
   signal?: AbortSignal | undefined;
+  /**
+   * Ends the command's standard input when it aborts, behind what came before: a command that then finishes what it was asked
+   * and exits has all its answers delivered, and the WebSocket is closed with 1001. After `drainMs` it is as with `signal`.
+   */
+  drain?: AbortSignal | undefined;
+  /** In milliseconds. Default 30,000. */
+  drainMs?: number | undefined;
 }
 
 /** The options after checking. */
@@ -50,6 +57,8 @@ export interface CheckedOptions {
   readonly pingMs: number;
   readonly stderr: NonNullable<BridgeOptions["stderr"]>;
   readonly signal: AbortSignal | undefined;
+  readonly drain: AbortSignal | undefined;
+  readonly drainMs: number;
 }
 
 const MIB = 2 ** 20;
@@ -69,6 +78,8 @@ const KNOWN: Readonly<Record<keyof BridgeOptions, 0>> = {
   pingMs: 0,
   stderr: 0,
   signal: 0,
+  drain: 0,
+  drainMs: 0,
 };
 
 /** Throws a `TypeError` that names the option, the rule and the value. */
@@ -93,6 +104,8 @@ export function checkOptions(options: BridgeOptions): CheckedOptions {
     pingMs: checkDelay("pingMs", options.pingMs ?? 25_000),
     stderr,
     signal: options.signal,
+    drain: options.drain,
+    drainMs: checkDelay("drainMs", options.drainMs ?? 30_000),
   };
 }
 

@@ -20,6 +20,7 @@ export class UsageError extends Error {
 const OPTIONS = {
   "allow-host": { type: "string", multiple: true },
   "allow-origin": { type: "string", multiple: true },
+  "drain-timeout": { type: "string" },
   framing: { type: "string" },
   header: { type: "string", multiple: true },
   help: { type: "boolean", short: "h" },
@@ -28,6 +29,7 @@ const OPTIONS = {
   "max-connections": { type: "string" },
   "max-message-bytes": { type: "string" },
   "no-color": { type: "boolean" },
+  once: { type: "boolean" },
   path: { type: "string" },
   plain: { type: "boolean" },
   port: { type: "string" },
@@ -50,6 +52,7 @@ export interface Args {
   readonly allowedHosts: readonly string[] | undefined;
   readonly allowedOrigins: readonly string[] | "*" | undefined;
   readonly arguments: readonly string[];
+  readonly drainTimeoutMs: number | undefined;
   readonly framing: FramingName | undefined;
   readonly headers: Readonly<Record<string, readonly string[]>>;
   readonly help: boolean;
@@ -57,6 +60,7 @@ export interface Args {
   readonly json: boolean;
   readonly maxConnections: number | undefined;
   readonly maxMessageBytes: number | undefined;
+  readonly once: boolean;
   readonly path: string | undefined;
   readonly plain: boolean;
   readonly port: number | undefined;
@@ -72,6 +76,7 @@ export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
     allowedHosts: values["allow-host"]?.map(readAllowedHost),
     allowedOrigins: values["allow-origin"] === undefined ? undefined : readAllowedOrigins(values["allow-origin"]),
     arguments: positionals,
+    drainTimeoutMs: readTimeout("--drain-timeout", values["drain-timeout"]),
     framing: values.framing === undefined ? undefined : readFraming(values.framing),
     headers: readHeaders(values.header ?? []),
     help,
@@ -79,10 +84,11 @@ export function readArgs(grammar: Grammar, argv: readonly string[]): Args {
     json: values.json === true,
     maxConnections: readCount("--max-connections", values["max-connections"]),
     maxMessageBytes: readCount("--max-message-bytes", values["max-message-bytes"], MOST_MESSAGE_BYTES),
+    once: values.once === true,
     path: values.path === undefined ? undefined : readPath(values.path),
     plain: values.plain === true,
     port: values.port === undefined ? undefined : readPort(values.port),
-    timeoutMs: values.timeout === undefined ? undefined : readTimeout(values.timeout),
+    timeoutMs: readTimeout("--timeout", values.timeout),
   };
 }
 
@@ -209,10 +215,11 @@ function readPort(text: string): number {
 /** Longer delays do not fit Node's timers. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-function readTimeout(text: string): number {
+function readTimeout(option: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
   const timeoutMs = Number(text);
   if (/^\d+$/.test(text) && timeoutMs >= 1 && timeoutMs <= LONGEST_MS) return timeoutMs;
-  throw new UsageError(`--timeout takes milliseconds, a whole number from 1 to ${LONGEST_MS}, got "${text}"`);
+  throw new UsageError(`${option} takes milliseconds, a whole number from 1 to ${LONGEST_MS}, got "${text}"`);
 }
 
 /** Reads URL. Without a scheme it is taken for `ws://`. Throws a `UsageError`. */

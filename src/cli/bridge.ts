@@ -17,7 +17,17 @@ export const bridge: Command = {
   name: "bridge",
   arguments: ["COMMAND", "[ARGS...]"],
   takesCommand: true,
-  options: ["framing", "port", "host", "path", "allow-host", "allow-origin", "max-connections", "max-message-bytes"],
+  options: [
+    "framing",
+    "port",
+    "host",
+    "path",
+    "allow-host",
+    "allow-origin",
+    "max-connections",
+    "max-message-bytes",
+    "drain-timeout",
+  ],
   summary: "put a program that talks over stdio behind a WebSocket",
   help: `Starts COMMAND anew for each connection, and joins the two: a message on the command's standard output becomes a
 text frame, a frame becomes a message on its standard input, and nothing in it is changed. For language servers, MCP
@@ -29,6 +39,9 @@ goes to this one, with the number of the connection in front while several are o
 When the connection ends, the command's standard input does; 2 seconds later it gets SIGTERM, and 2 more later SIGKILL.
 When the command ends, the connection is closed: with 1000 after exit code 0, else with 1011 and the reason.
 
+Ctrl-C ends all connections so. SIGTERM drains: whoever comes is refused, the standard input of each command ends, and
+what it still answers is delivered until it ends by itself. A second signal ends everything at once.
+
   --framing lsp|lines    how messages stand on the command's pipes: behind a Content-Length header, as language servers
                          have it (default lsp), or one JSON a line, as MCP servers do
   --port N               the port to listen on (default ${DEFAULT_PORT}); 0 picks a free one
@@ -38,6 +51,7 @@ When the command ends, the connection is closed: with 1000 after exit code 0, el
   --allow-origin ORIGIN  an origin whose pages may connect, such as https://example.org, or "*"; may be repeated
   --max-connections N    most connections at once (default ${DEFAULT_CONNECTIONS})
   --max-message-bytes N  longest message either way (default ${DEFAULT_MESSAGE_BYTES})
+  --drain-timeout MS     how long commands may run on after SIGTERM (default 30000)
 
 Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
@@ -56,8 +70,7 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
       return ExitCode.NoConnection;
     }
     io.stdout.line(`listening on ${gate.url}`);
-    await signalled;
-    await bridges.close();
+    await bridges.close(await signalled);
     return ExitCode.Ok;
   },
 };
@@ -73,6 +86,7 @@ class Bridges implements GateOwner {
   readonly #log: BridgeLog;
   readonly #maxConnections: number;
   readonly #stop = new AbortController();
+  readonly #drain = new AbortController();
   readonly #running = new Set<Promise<void>>();
 
   constructor(args: Args, io: Io) {
@@ -106,10 +120,10 @@ class Bridges implements GateOwner {
     this.#io.stderr.alarm(`error: ${describe(error)}`);
   }
 
-  /** Lets nobody in any more, closes every connection with 1001, ends every command, and resolves when all are gone. */
-  async close(): Promise<void> {
+  /** Lets nobody in any more, ends every command, at SIGTERM when it has answered, and resolves when all are gone. */
+  async close(signal: NodeJS.Signals): Promise<void> {
     this.gate.shut();
-    this.#stop.abort();
+    (signal === "SIGTERM" ? this.#drain : this.#stop).abort();
     await Promise.all(this.#running);
     await this.gate.close();
   }
@@ -124,6 +138,8 @@ class Bridges implements GateOwner {
       maxMessageBytes: this.maxFrameBytes,
       stderr: (chunk) => log.write(chunk),
       signal: this.#stop.signal,
+      drain: this.#drain.signal,
+      drainMs: this.#args.drainTimeoutMs,
     });
     log.close(isFailure ? reason : undefined);
   }

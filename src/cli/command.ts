@@ -33,11 +33,11 @@ export interface Command extends Grammar {
   run(args: Args, io: Io): Promise<number>;
 }
 
-/** Resolves at the first SIGINT or SIGTERM; from then on, the next one ends the process at once. */
-export function untilSignal(): Promise<void> {
+/** Resolves at the first SIGINT or SIGTERM, with its name; from then on, the next one ends the process at once. */
+export function untilSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
-    const first = (): void => {
-      resolve();
+    const first = (signal: NodeJS.Signals): void => {
+      resolve(signal);
       process.off("SIGINT", first).off("SIGTERM", first);
       // As a shell reports a process that a signal ended.
       process.on("SIGINT", () => process.exit(130)).on("SIGTERM", () => process.exit(143));

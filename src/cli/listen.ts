@@ -1,8 +1,8 @@
-import { encodeNotification, encodeRequest, type Call, type CloseInfo } from "../node.js";
+import { encodeNotification, encodeRequest, type Call, type CloseInfo, type Peer } from "../node.js";
 import { hostAndPort, readUrl } from "./args.js";
 import { ExitCode, untilSignal, type Command } from "./command.js";
 import { lost, tellFailure } from "./failure.js";
-import { describe } from "./output.js";
+import { describe, type Output } from "./output.js";
 import { withPeer } from "./remote.js";
 
 /** Normal closure, going away, and a close frame without a code. */
@@ -12,13 +12,18 @@ const NORMAL = new Set([1000, 1001, 1005]);
 export const listen: Command = {
   name: "listen",
   arguments: ["URL"],
-  options: ["json", "timeout", "header", "plain"],
+  options: ["json", "once", "timeout", "header", "plain"],
   summary: "print what the other side sends",
   help: `Connects to URL and prints each notification and each request that comes, one JSON-RPC object a line.
-Requests are answered with -32601 (Method not found). Ends with Ctrl-C, or when the server closes.
+Requests are answered with -32601 (Method not found).
+
+Goes on until Ctrl-C. A connection that is lost, or closed by a server that restarts, is made again, and standard error
+tells of it: what was sent in between is missing, unless the server kept it for this client. A server that closes with
+1000 ends it, and so does one that throws it out (44xx) or refuses it (401, 403).
 
   URL  ws:// or wss://; without a scheme, ws:// is meant
 
+  --once                  end with the first connection, however that ends
   --json                  no colour, and print a failure as {"error":{...}} in one line
   --timeout MS            wait so long for the connection (default 10000)
   --header "Name: value"  a header of the upgrade request; may be repeated
@@ -39,18 +44,36 @@ Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong 
       async (peer) => {
         peer.on("error", (error) => stderr.alarm(`error: ${describe(error)}`));
         if (stderr.isTerminal) stderr.line(`connected to ${hostAndPort(url)}; Ctrl-C ends`);
-        const info = await Promise.race<CloseInfo | void>([peer.closed, untilSignal(), stdout.broken]);
+        tellOfLosses(peer, hostAndPort(url), stderr);
+        const info = await Promise.race<CloseInfo | void>([peer.closed, untilSignal().then(() => {}), stdout.broken]);
         if (info === undefined || NORMAL.has(info.code)) return ExitCode.Ok;
         return tellFailure(lost(info, hostAndPort(url)), io, args.json);
       },
-      // Not `fallback`: that does not see the methods of the reserved `rpc.` space.
-      (call, next) => {
-        if (call.direction === "incoming") show(textOf(call));
-        return next();
+      {
+        comesBack: !args.once,
+        // Not `fallback`: that does not see the methods of the reserved `rpc.` space.
+        around: (call, next) => {
+          if (call.direction === "incoming") show(textOf(call));
+          return next();
+        },
       },
     );
   },
 };
+
+/** Whoever reads what is printed must know where something is missing. */
+function tellOfLosses(peer: Peer, where: string, stderr: Output): void {
+  let isMissing = false;
+  peer.on("suspend", () => {
+    isMissing = false;
+    stderr.alarm(`lost the connection to ${where}; trying again`);
+  });
+  peer.on("lost", () => (isMissing = true));
+  peer.on("resume", () => {
+    const consequence = isMissing ? "what was sent meanwhile is missing" : "nothing is missing";
+    stderr.line(`connected to ${where} again; ${consequence}`);
+  });
+}
 
 function textOf({ id, method, params }: Call): string {
   return id === undefined

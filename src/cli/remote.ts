@@ -7,19 +7,23 @@ import { failureOf, tellFailure } from "./failure.js";
 /** The most that the limit takes: whoever types a command wants its answer, whatever its size. */
 const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
 
-/** Connects, lets `use` work with the peer and answer the exit code, and closes. A failure of either is told. */
+/**
+ * Connects, lets `use` work with the peer and answer the exit code, and closes. A failure of either is told. `comesBack`: also
+ * after its connection was lost, with any server; otherwise that is the end.
+ */
 export async function withPeer(
   url: URL,
   args: Args,
   io: Io,
   use: (peer: Peer) => Promise<number>,
-  around?: Around,
+  { around, comesBack = false }: { around?: Around; comesBack?: boolean } = {},
 ): Promise<number> {
   try {
     const peer = await connect(url, {
       headers: args.headers,
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
       around,
+      reconnect: comesBack,
       link: args.plain ? "plain" : "packed",
       ...(args.timeoutMs !== undefined && { openTimeoutMs: args.timeoutMs, timeoutMs: args.timeoutMs }),
     });

@@ -14,21 +14,25 @@ export type Methods = Record<string, (params: any, context: any) => unknown>;
 export const serve: Command = {
   name: "serve",
   arguments: ["FILE"],
-  options: ["port", "host", "path", "allow-host", "allow-origin"],
+  options: ["port", "host", "path", "allow-host", "allow-origin", "drain-timeout"],
   summary: "serve the methods of a file",
   help: `Serves the methods that FILE, a JavaScript module, exports by default:
 
   export default { add: ([a, b], context) => a + b };
 
 The first line on standard output is "listening on ws://HOST:PORT/PATH". What a handler throws, an RpcError aside,
-goes to standard error with the name of its method, and refused connections do, one line each. Ctrl-C ends; a client
-that does not answer the close delays that by 5 seconds at most, and a second Ctrl-C ends at once.
+goes to standard error with the name of its method, and refused connections do, one line each.
+
+SIGTERM drains: whoever comes is refused, calls that run are finished, and clients are told to come back soon, to the
+next server. Ctrl-C closes every connection without waiting for calls. Either waits up to 5 seconds for clients that do
+not answer the close; a second signal ends at once.
 
   --port N               the port to listen on (default ${DEFAULT_PORT}); 0 picks a free one
   --host H               the address to listen on (default 127.0.0.1, this machine only)
   --path P               the only path that is served, such as /rpc (default: every path)
   --allow-host NAME      a name besides localhost under which the server is reached; may be repeated
   --allow-origin ORIGIN  an origin whose pages may connect, such as https://example.org, or "*"; may be repeated
+  --drain-timeout MS     how long calls may run on after SIGTERM (default 30000)
 
 Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
@@ -41,8 +45,8 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
     const server = await start(methods, args, io);
     if (server === undefined) return ExitCode.NoConnection;
     io.stdout.line(`listening on ${server.url}`);
-    await signalled;
-    await server.close();
+    if ((await signalled) === "SIGTERM") await server.drain({ timeoutMs: args.drainTimeoutMs });
+    else await server.close();
     return ExitCode.Ok;
   },
 };

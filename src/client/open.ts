@@ -82,7 +82,6 @@ export class Dial implements Expiring {
   /** Gives up what is under way: `connect` rejects at once. */
   abandon(reason: string): void {
     this.#isAbandoned = true;
-    clearDeadline(this, this.#timeoutMs);
     this.#reject(new ConnectError(publicUrl(this.url), reason));
     this.#opening?.abandon();
   }

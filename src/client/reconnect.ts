@@ -8,9 +8,9 @@ import { Backoff } from "../link/backoff.js";
 import type { ClientSession, SocketOwner } from "../link/client.js";
 import { LEFT } from "../link/frames.js";
 import type { Caller } from "../peer/caller.js";
-import { openingOf, type AnyPeer } from "../peer/peer.js";
+import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Admitted, Dial } from "./open.js";
-import { onWake, Watch } from "./watch.js";
+import { onLeave, onWake, Watch } from "./watch.js";
 
 /** Says how to begin again: what the other side must hear before anything else. */
 export type OnOpen = (server: Caller<any>) => unknown;
@@ -26,6 +26,9 @@ export interface ReconnectPlan {
   /** Where to connect to, with what is to be offered now. */
   dial(isResumable: boolean): Dial;
 }
+
+/** Waits are multiples of this: deadlines of equal length share a queue, and many clients of a process many of them. */
+const STEP_MS = 10;
 
 /** A status by which a server says that it will not have this client. */
 const REFUSALS = new Set<number | undefined>([401, 403]);
@@ -50,6 +53,7 @@ export class Reconnector implements SocketOwner, Expiring {
   #peer!: AnyPeer;
   #watch: Watch | undefined;
   #ignoreWake: (() => void) | undefined;
+  #ignoreLeave: (() => void) | undefined;
   /** Whether the connection is the one that `connect` opened. */
   #isFirst = true;
   /** The try that is under way. */
@@ -78,6 +82,8 @@ export class Reconnector implements SocketOwner, Expiring {
       this.#watch.start();
     }
     this.#ignoreWake = onWake(() => this.#woke());
+    // Otherwise its session would wait for it, and others would see somebody who is gone.
+    this.#ignoreLeave = onLeave(() => endPeer(peer, 1001, "the page is left"));
     void peer.closed.then(() => this.#stop());
   }
 
@@ -123,8 +129,7 @@ export class Reconnector implements SocketOwner, Expiring {
   #retry(windowMs?: number): void {
     if (this.#isOver || this.#dial !== undefined || this.#delayMs !== undefined) return;
     const delayMs = this.#backoff.nextDelayMs();
-    // Deadlines of equal length share a queue.
-    this.#delayMs = Math.round(windowMs === undefined ? delayMs : Math.random() * windowMs);
+    this.#delayMs = Math.round((windowMs === undefined ? delayMs : Math.random() * windowMs) / STEP_MS) * STEP_MS;
     setDeadline(this, this.#delayMs);
   }
 
@@ -178,6 +183,7 @@ export class Reconnector implements SocketOwner, Expiring {
     this.#isOver = true;
     this.#down();
     this.#ignoreWake?.();
+    this.#ignoreLeave?.();
     if (this.#delayMs !== undefined) clearDeadline(this, this.#delayMs);
     this.#dial?.abandon("nobody waits for it");
   }

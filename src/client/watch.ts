@@ -12,11 +12,9 @@ export class Watch implements Pulse, Expiring {
   readonly #link: PackedLink;
   readonly #times: HeartbeatTimes;
   #heartbeat: Heartbeat | undefined;
-  /** How many frames had come when this was looked at last, and when that was, where the socket does not note it. */
-  #heard = -1;
-  #heardAt = 0;
-  /** When the doubt began that is to be answered. */
+  /** When the doubt began that is to be answered, and how many frames had come by then. */
   #doubtedAt = 0;
+  #heardBefore = 0;
 
   constructor(link: PackedLink, times: HeartbeatTimes) {
     this.#link = link;
@@ -40,20 +38,15 @@ export class Watch implements Pulse, Expiring {
   doubt(): void {
     if (this.#heartbeat === undefined) return;
     clearDeadline(this, DOUBT_MS);
-    // What has come and was not looked at yet is no answer.
-    this.#doubtedAt = Math.max(this.heardAt, performance.now());
+    this.#doubtedAt = performance.now();
+    this.#heardBefore = this.#link.heard;
     this.ping();
     setDeadline(this, DOUBT_MS);
   }
 
   get heardAt(): number {
-    const { heardAt, heard } = this.#link;
-    if (heardAt !== undefined) return heardAt;
-    if (heard !== this.#heard) {
-      this.#heard = heard;
-      this.#heardAt = performance.now();
-    }
-    return this.#heardAt;
+    // Where the socket does not note it, nobody is given up.
+    return this.#link.heardAt ?? performance.now();
   }
 
   ping(): void {
@@ -66,14 +59,37 @@ export class Watch implements Pulse, Expiring {
 
   /** The doubt is over. */
   expire(): void {
-    if (this.heardAt <= this.#doubtedAt) this.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
+    // A pong of a WebSocket is no frame, and a clock may be coarse: either will do.
+    if (this.#link.heard > this.#heardBefore || this.heardAt > this.#doubtedAt) return;
+    this.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
   }
+}
+
+/** Looks after a link that has one socket only. */
+export function watchUntil(closed: Promise<unknown>, link: PackedLink, times: HeartbeatTimes): void {
+  const watch = new Watch(link, times);
+  const ignoreWake = onWake(() => watch.doubt());
+  watch.start();
+  void closed.then(() => {
+    watch.stop();
+    ignoreWake();
+  });
 }
 
 /** The part of a page that is listened to. */
 interface Events {
-  addEventListener?(type: string, listener: () => void): void;
-  removeEventListener?(type: string, listener: () => void): void;
+  addEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
+  removeEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
+}
+
+/** Calls `left` when the page is gone, and not only put aside. Answers the undo. */
+export function onLeave(left: () => void): () => void {
+  const page = globalThis as Events;
+  const hidden = ({ persisted }: { persisted?: boolean }): void => {
+    if (persisted !== true) left();
+  };
+  page.addEventListener?.("pagehide", hidden);
+  return () => page.removeEventListener?.("pagehide", hidden);
 }
 
 /** Calls `woke` when the network comes back, or the page is shown again. Answers the undo. In other runtimes nothing of the kind is told. */

@@ -303,7 +303,8 @@ function busy(): RpcError {
   return new RpcError(ErrorCode.Busy, "Server is busy");
 }
 
-function tooLarge(id: Id, maxReplyBytes: number): string {
+/** The error in place of a reply that is too long. */
+export function tooLarge(id: Id, maxReplyBytes: number): string {
   const { ResponseTooLarge: code } = ErrorCode;
   return encodeError(id, { code, message: "Response is too large", data: { maxReplyBytes } });
 }

@@ -1,7 +1,7 @@
 /** What comes in, told apart by its shape: requests and notifications to the dispatcher, answers to the pending calls, garbage refused. */
 import { BatchReply, type Slot } from "./batch.js";
 import { encodeError } from "./codec.js";
-import type { Dispatcher } from "./dispatch.js";
+import { tooLarge, type Dispatcher } from "./dispatch.js";
 import { ErrorCode, RpcError } from "./errors.js";
 import {
   classify,
@@ -26,7 +26,8 @@ export interface Gate {
   readonly ended: Error | undefined;
   /** Longest answer to one message or batch, in bytes of UTF-8. */
   readonly maxReplyBytes: number;
-  send(text: string): void;
+  /** Hands a text to the connection; false when it will not be sent. */
+  send(text: string): boolean;
   report(error: unknown): void;
   /** Ends the connection. */
   end(code: number, reason: string): void;
@@ -96,7 +97,7 @@ export class Router {
     const kinds = members.map(classify);
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
-    const reply = new BatchReply(this.#gate.maxReplyBytes, (text) => this.#reply(text, slot));
+    const reply = new BatchReply(this.#gate.maxReplyBytes, (text) => this.#replyWhole(text, slot));
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
     for (const [i, kind] of kinds.entries()) {
@@ -119,6 +120,12 @@ export class Router {
     if (text === undefined) slot?.leaveOut();
     else if (slot === undefined) this.#gate.send(text);
     else slot.put(text);
+  }
+
+  /** Errors in a batch's reply do not count against its bound, and can make it longer than the other side takes: it is refused whole. */
+  #replyWhole(text: string | undefined, slot: Slot | undefined): void {
+    if (text === undefined || slot !== undefined) this.#reply(text, slot);
+    else if (!this.#gate.send(text)) this.#gate.send(tooLarge(null, this.#gate.maxReplyBytes));
   }
 
   #routeMember(kind: Kind, member: unknown, isVersion1: boolean, reply: BatchReply): void {

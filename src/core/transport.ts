@@ -60,7 +60,7 @@ export function addTraffic(a: Traffic | undefined, b: Traffic | undefined): Traf
  *
  * A peer may assume that nothing is received inside `start`, that `closed` is told exactly once, also after the peer's own
  * `close`, and that messages arrive in the order they were sent. A transport may assume that `start` is called
- * once and first, and that nothing is sent after `close`.
+ * first, and once unless it tells `lost`, and that nothing is sent after `close`.
  */
 export interface Transport {
   /** Hands over the receiver. What came in earlier is kept and told afterwards, never inside this call. */

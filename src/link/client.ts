@@ -47,7 +47,7 @@ export class ClientSession implements Keeper, Expiring {
     else if (first !== undefined) this.hello(first.hello);
   }
 
-  /** Whether the server has ever said hello, and opened a session. */
+  /** Whether the server has ever said hello, and one that offers a session. */
   wasGreeted = false;
   hadSession = false;
 
@@ -120,6 +120,7 @@ export class ClientSession implements Keeper, Expiring {
 
   /** Asks for a session. What is sent behind this is counted. */
   #want(): void {
+    this.hadSession = true;
     const { maxMessageBytes, logFrames, logLength } = this.limits;
     this.link.open({ hello: { session: true, limits: { maxMessageBytes, logFrames, logLength } } });
   }
@@ -131,7 +132,6 @@ export class ClientSession implements Keeper, Expiring {
     if (opened === undefined) return this.link.breakOff("`session` breaks its rules");
     session.theirs = opened.limits;
     this.#token = opened.token;
-    this.hadSession = true;
     this.#ttlMs = opened.ttlMs;
     this.#attempt = 0;
     // At once: until then the server does not know that the token came, and the session ends with this socket.

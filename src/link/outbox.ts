@@ -5,14 +5,10 @@
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic } from "../core/transport.js";
+import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
 import { Waiting } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
-
-/**
- * A pack this long leaves at once. Without a bound the two sides work in turns instead of side by side: an echo of 64 KiB
- * fell to half the speed of one frame a message (docs/PERFORMANCE.md).
- */
-export const PACK_LENGTH = 1024;
+import { PACK_LENGTH } from "./sizes.js";
 
 /** With more than this unread, a ping is not answered. */
 const ROOM_FOR_PONGS = 64 * 1024;
@@ -21,7 +17,7 @@ const ROOM_FOR_PONGS = 64 * 1024;
 export const DRAIN_CHECK_MS = 20;
 
 /** The outgoing half of a packed link. */
-export class Outbox implements Expiring {
+export class Outbox implements Expiring, TurnEnd {
   deadline = 0;
   socket: Socket | undefined;
   /** Counts and logs what leaves, while there is one. */
@@ -29,10 +25,13 @@ export class Outbox implements Expiring {
   /** Whether the hello was said: before it messages leave one by one. */
   packs = false;
   readonly #keeper: Keeper | undefined;
-  readonly #overflowed: () => void;
+  readonly #owner: { overflow(): void };
   /** The open pack, without its closing bracket; empty when there is none. */
   #pack = "";
-  #flushDue = false;
+  /** Messages that were packed in this turn. */
+  #packedNow = 0;
+  /** Whether the last turn had a single one. Then the next is likely to be alone as well, and waits for nothing. */
+  #wasAlone = false;
   /** Whether messages may leave at all: not while a session has no socket, or is being resumed. */
   #isFlowing = true;
   /** Whether messages wait: always when nothing flows, and while the socket or the log is full. */
@@ -42,10 +41,10 @@ export class Outbox implements Expiring {
   /** What went over the sockets before the present one. */
   #past: Traffic | undefined;
 
-  /** `overflowed` is told when more would wait than may; the message that was too much is not taken. */
-  constructor(keeper: Keeper | undefined, overflowed: () => void) {
+  /** `owner.overflow` is told when more would wait than may; the message that was too much is not taken. */
+  constructor(keeper: Keeper | undefined, owner: { overflow(): void }) {
     this.#keeper = keeper;
-    this.#overflowed = overflowed;
+    this.#owner = owner;
   }
 
   /** Whether messages may leave at all. */
@@ -216,8 +215,8 @@ export class Outbox implements Expiring {
     if (ticket !== undefined) ticket.sent = true;
     if (!this.packs) return socket.send(text);
     this.#pack = this.#pack === "" ? `[${text}` : `${this.#pack},${text}`;
-    if (this.#pack.length >= PACK_LENGTH) this.flush();
-    else this.#flushAtEndOfTurn();
+    if (++this.#packedNow === 1) atEndOfTurn(this);
+    if (this.#pack.length >= PACK_LENGTH || (this.#packedNow === 1 && this.#wasAlone)) this.flush();
     return true;
   }
 
@@ -235,7 +234,7 @@ export class Outbox implements Expiring {
     if (this.#isOver) return false;
     this.#waiting ??= new Waiting();
     if (this.#waiting.length + text.length > this.#keeper!.limits.waitingLength) {
-      this.#overflowed();
+      this.#owner.overflow();
       return false;
     }
     const cost = this.#waiting.add(text, ticket);
@@ -243,16 +242,11 @@ export class Outbox implements Expiring {
     return true;
   }
 
-  #flushAtEndOfTurn(): void {
-    if (this.#flushDue) return;
-    this.#flushDue = true;
-    queueMicrotask(this.#onEndOfTurn);
-  }
-
-  readonly #onEndOfTurn = (): void => {
-    this.#flushDue = false;
+  endTurn(): void {
+    this.#wasAlone = this.#packedNow === 1;
+    this.#packedNow = 0;
     this.flush();
-  };
+  }
 
   /** Sends what is logged and was not given to this socket, be it new or replayed. */
   #write(session: Session): void {

@@ -18,14 +18,13 @@ import {
   type Transport,
 } from "../core/transport.js";
 import { byeOf, HELLO, isCount, isHello, LEFT, member, parse, type SessionLimits } from "./frames.js";
+import { Attached } from "./attached.js";
 import { Outbox } from "./outbox.js";
+import { isTooLong, longestFrame } from "./sizes.js";
 import { isFinal, lossOf, Session, type Keeper } from "./session.js";
 
 /** The subprotocol's name. */
 export const PROTOCOL = "reciproc.v1";
-
-/** What a pack adds to a message that travels alone. */
-export const PACK_OVERHEAD_BYTES = 2;
 
 /**
  * How the other side's frames are read. `"unsettled"`: its hello may still come. `"resuming"`: its `resumed` must come.
@@ -43,6 +42,7 @@ export class PackedLink implements Transport {
   #receiver!: Receiver;
   #startFirst: (() => void) | undefined;
   #incoming: Incoming = "unsettled";
+  #maxMessageBytes = Infinity;
   /** Whether the receiver was told that the session is suspended. */
   #isSuspended = false;
   /** Why it is over, when that is known before its socket is closed. */
@@ -57,7 +57,7 @@ export class PackedLink implements Transport {
   constructor(socket: Socket | undefined, role: "client" | "server", isGreeted = false, keeper?: Keeper) {
     this.#role = role;
     this.#keeper = keeper;
-    this.#out = new Outbox(keeper, () => this.#overflow());
+    this.#out = new Outbox(keeper, this);
     if (socket !== undefined) {
       const handler = this.attach(socket);
       this.#startFirst = () => socket.start(handler);
@@ -146,15 +146,17 @@ export class PackedLink implements Transport {
     // A client says hello anew, if it does not resume; a server has said it.
     this.#out.packs = this.#role === "server";
     this.#incoming = "unsettled";
-    socket.maxFrameBytes += PACK_OVERHEAD_BYTES;
-    return {
-      frame: (text) => {
-        if (this.#out.socket === socket) this.#take(text);
-      },
-      closed: (info) => {
-        if (this.#out.socket === socket) this.#lose(info);
-      },
-    };
+    this.#maxMessageBytes = socket.maxFrameBytes;
+    socket.maxFrameBytes = longestFrame(socket.maxFrameBytes);
+    return new Attached(this, socket);
+  }
+
+  frameFrom(socket: Socket, text: string): void {
+    if (this.#out.socket === socket) this.#take(text);
+  }
+
+  closedFrom(socket: Socket, info: CloseInfo): void {
+    if (this.#out.socket === socket) this.#lose(info);
   }
 
   /** Gives the socket up for dead: what follows is as if it had been lost. */
@@ -242,8 +244,7 @@ export class PackedLink implements Transport {
   /** The session is over. Where there is a socket, its end tells so; otherwise it is told soon, and not inside this call. */
   expire(code: number, reason: string, error?: Error): void {
     if (this.hasSocket) return this.breakOff(reason, code);
-    const info = { code, reason, error };
-    this.#end = info;
+    const info = (this.#end = { code, reason, error });
     this.#keeper!.drop();
     queueMicrotask(() => {
       if (this.#end === info && !this.#isClosed) this.#finish(info);
@@ -284,13 +285,14 @@ export class PackedLink implements Transport {
   /** The first byte decides; there is no third form. */
   #takePacked(text: string): void {
     const frame = parse(text);
-    if (Array.isArray(frame)) this.#takePack(frame, text.length);
+    if (Array.isArray(frame)) this.#takePack(frame, text);
     else if (typeof frame === "object" && frame !== null) this.#control(frame);
     else this.breakOff("neither a pack nor a control frame");
   }
 
-  #takePack(messages: unknown[], length: number): void {
-    if (this.session?.takes(length)) this.#out.ack();
+  #takePack(messages: unknown[], text: string): void {
+    if (isTooLong(messages, text, this.#maxMessageBytes)) return this.breakOff("message is too large", 1009);
+    if (this.session?.takes(text.length)) this.#out.ack();
     const receiver = this.#receiver;
     for (const message of messages) {
       receiver.dispatch(message);
@@ -337,7 +339,7 @@ export class PackedLink implements Transport {
   }
 
   /** More would wait than may. Before there is a fresh session, the message is refused and nothing else. */
-  #overflow(): void {
+  overflow(): void {
     if (this.session === undefined || this.#end !== undefined) return;
     this.expire(1013, "more waits to be sent than `waitingLength` allows");
   }

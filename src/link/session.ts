@@ -31,7 +31,7 @@ export function ownLimits({ maxMessageBytes, maxUnsentBytes }: PeerLimits): OwnL
 
 /** Owing an ack for so much, an end sends it beside its own data: the other side's log stays short. */
 const EARLY_FRAMES = 64;
-const EARLY_LENGTH = 2 ** 16;
+const EARLY_LENGTH = 2 ** 18;
 
 /** The counts of one end. */
 export class Session {

@@ -10,7 +10,7 @@ export interface Caller<R extends Contract<R>> {
    *
    * Rejects with `RpcError` (the other side's answer), `TimeoutError`, the signal's reason, `ConnectionLostError` (see its
    * `outcome`), `ProtocolError` (a malformed answer) or `TypeError` (bad arguments; nothing was sent). It never throws.
-   * When the connection closes it rejects at once.
+   * While the connection is suspended it waits, and its timeout runs; when the connection is lost or closed it rejects at once.
    */
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   /**

@@ -158,7 +158,7 @@ export let inspect: (peer: AnyPeer) => {
  * One end of a connection: calls the other side, serves it and notifies it. `L` is the contract this side serves, `R` the
  * one the other side serves, `D` the type of `data`.
  *
- * When the connection closes, every pending call rejects, every running handler's `signal` aborts, and no timer is left.
+ * When the connection is lost or closes, every pending call rejects, every running handler's `signal` aborts, and no timer is left.
  */
 export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = AnyMethods, D = unknown>
   extends EventEmitter<PeerEvents>
@@ -223,7 +223,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Calls, and reads the result as a stream, once. The call is made when reading begins; `timeoutMs` ends with its first
    * reply. Breaking the loop, or aborting `signal`, aborts the producer. Reading rejects as `request` does, and with what the
-   * producer failed with; when the connection closes, with `ConnectionLostError`.
+   * producer failed with; when the connection is lost or closes, with `ConnectionLostError`.
    */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
   stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {

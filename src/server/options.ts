@@ -13,8 +13,9 @@ import type { Authenticate } from "./upgrade.js";
 /** Who is let in. Required where `peer.data` is declared to be something. */
 export interface Authentication<D> {
   /**
-   * Says who asks, before there is a connection, and for each POST: what it answers becomes `peer.data`. Null, undefined, false, a throw or a
-   * rejection refuse with HTTP 401; a throw is also emitted as `error`. Default: everybody, with `data` undefined.
+   * Says who asks, before there is a connection, and for each POST: what it answers becomes `peer.data`. Null, undefined, false,
+   * a throw or a rejection refuse with HTTP 401; a throw is also emitted as `error`. Asked anew when a client returns to its
+   * session: then `peer.data` stays what it was. Default: everybody, with `data` undefined.
    */
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
   /**

@@ -13,8 +13,9 @@ import type { HeartbeatTimes } from "../core/heartbeat.js";
 import { tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import { RESUME_OFFER } from "../link/frames.js";
-import { PACK_OVERHEAD_BYTES, PackedLink, PROTOCOL } from "../link/packed.js";
+import { PackedLink, PROTOCOL } from "../link/packed.js";
 import { ownLimits } from "../link/session.js";
+import { longestFrame } from "../link/sizes.js";
 import { Sessions } from "../link/sessions.js";
 import { plain } from "../link/plain.js";
 import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer/peer.js";
@@ -127,7 +128,7 @@ export class Server<
     };
     this.#gate = new Gate(checked.gate, {
       ...both,
-      maxFrameBytes: maxMessageBytes + PACK_OVERHEAD_BYTES,
+      maxFrameBytes: longestFrame(maxMessageBytes),
       answersPings: true,
       // Who returns takes the place that its session keeps.
       waiting: (request) => (returns(request) ? 0 : (this.#sessions?.suspended ?? 0)),

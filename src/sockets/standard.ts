@@ -14,17 +14,22 @@ export interface StandardWebSocket {
 }
 
 const OPEN = 1;
-const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1002: 4400, 1008: 4400, 1009: 4413 };
+const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1002: 4400, 1008: 4400, 1009: 4413, 1013: 4429 };
 
 /** Wraps a WebSocket that is open or opening. It listens at once: what comes before `start` is kept. */
 export class StandardSocket extends Inbox implements Socket {
+  /** When a frame last came. */
+  heardAt = performance.now();
   readonly #webSocket: StandardWebSocket;
 
   constructor(webSocket: StandardWebSocket, maxFrameBytes: number) {
     super(maxFrameBytes);
     this.#webSocket = webSocket;
     webSocket.binaryType = "arraybuffer";
-    webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => this.frame(textOf(data)));
+    webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => {
+      this.heardAt = performance.now();
+      this.frame(textOf(data));
+    });
     webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
       this.end({ code, reason }),
     );

@@ -105,7 +105,10 @@ describe("more connections than `maxConnections`", () => {
     await using inside = await connect(on.url);
     const text = upgradeText(on.url, "Sec-WebSocket-Protocol: reciproc.v1");
     const bye = '{"bye":{"code":4503,"reason":"`limits.maxConnections`, 1, is reached"}';
+    const began = performance.now();
     expect(await attack.knock({ port: portOf(on.url), count: 200, text })).toEqual({ [`101, ${bye}`]: 200 });
+    // Much less than the 5 seconds that a peer has to answer a close.
+    expect(performance.now() - began).toBeLessThan(4000);
     await vi.waitFor(() => expect(on.sockets.size).toBe(1));
     expect(await inside.request("here")).toBe(true);
     expect(on.peers).toHaveLength(1);
@@ -124,7 +127,7 @@ describe("more connections than `maxConnections`", () => {
         everyMs: 20,
         connections: 2,
       });
-      expect(damage.opened).toBeGreaterThan(30);
+      expect(damage.opened).toBeGreaterThan(10);
       await Promise.all(on.peers.splice(0).map((peer) => peer.closed));
     });
     expect(on.server.peers.size).toBe(0);

@@ -106,7 +106,7 @@ describe("more messages a second than `maxMessagesPerSecond`", () => {
     await peer!.closed;
     const seconds = (performance.now() - began) / 1000;
     const { requestsReceived, refusedRate } = peer!.stats();
-    expect(requestsReceived).toBeGreaterThan(1000);
+    expect(requestsReceived).toBeGreaterThan(2 * RATE);
     expect(requestsReceived - refusedRate).toBe(ran);
     expect(ran).toBeGreaterThanOrEqual(RATE);
     expect(ran).toBeLessThanOrEqual(RATE * (1 + seconds));
@@ -134,7 +134,7 @@ describe("more messages a second than `maxMessagesPerSecond`", () => {
     await using on = await target({ limits: { maxMessagesPerSecond: 1000 } });
     const texts = ['{"jsonrpc":"2.0","id":$i,"method":"here"}'];
     const damage = await floodBeside(attack, { url: on.url, texts, burst: 50 });
-    expect(damage.answers["-32009"]).toBeGreaterThan(1000);
+    expect(damage.answers["-32009"]).toBeGreaterThan(100);
   });
 });
 
@@ -181,7 +181,7 @@ describe("a batch", () => {
       everyMs: 10,
     });
     expect(damage).toMatchObject({ opened: 1, closes: {} });
-    expect(damage.answers["result"]).toBeGreaterThan(10);
+    expect(damage.answers["result"]).toBeGreaterThan(2);
   });
 
   it("without entries, 300,000 times in one pack, closes with 1008 after the hundredth", async () => {

@@ -1,5 +1,6 @@
+import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket } from "ws";
 import { bridge } from "../../src/bridge/bridge.js";
 import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, type Bridged } from "./bridged.js";
@@ -346,10 +347,74 @@ describe("aborting a bridge", () => {
     const { signal } = new AbortController();
     const add = vi.spyOn(signal, "addEventListener");
     const remove = vi.spyOn(signal, "removeEventListener");
-    const pair = await bridged(["exit", "0", "0"], { signal });
+    const pair = await bridged(["exit", "0", "0"], { signal, drain: signal });
     await pair.over;
-    expect(add.mock.calls.length).toBeGreaterThan(0);
+    expect(add.mock.calls).toHaveLength(2);
     expect(remove.mock.calls).toEqual(add.mock.calls);
+  });
+});
+
+describe("draining a bridge", () => {
+  it("delivers what the command answers when its input has ended, and then closes with 1001", async () => {
+    const controller = new AbortController();
+    const pair = await bridged(["thorough"], { drain: controller.signal });
+    await pair.greeting();
+    for (let i = 0; i < 3; i++) pair.webSocket.send("1");
+    pair.webSocket.ping();
+    await once(pair.webSocket, "pong");
+    controller.abort();
+    // Too late for it, and no failure.
+    pair.webSocket.send("1");
+    expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
+    expect(pair.received.at(-1)).toBe('{"got":3}');
+    expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false, exitCode: 3 });
+  });
+
+  it("leaves no timer behind", async () => {
+    const [set, clear] = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "clearTimeout")];
+    onTestFinished(() => void vi.restoreAllMocks());
+    const controller = new AbortController();
+    const pair = await bridged(["thorough"], { drain: controller.signal, drainMs: 12_345 });
+    await pair.greeting();
+    controller.abort();
+    await pair.over;
+    const timer: unknown = set.mock.results[set.mock.calls.findIndex(([, delayMs]) => delayMs === 12_345)]?.value;
+    expect(timer).toBeDefined();
+    expect(clear.mock.calls.map(([cleared]) => cleared as unknown)).toContain(timer);
+  });
+
+  it("ends a command that goes on when the time is up, and not before", async () => {
+    const controller = new AbortController();
+    const pair = await bridged(["stubborn"], { drain: controller.signal, drainMs: 300, graceMs: 50 });
+    const { pid } = await pair.greeting();
+    const before = performance.now();
+    controller.abort();
+    expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
+    expect(performance.now() - before).toBeGreaterThan(290);
+    expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false });
+    expect(runs(pid)).toBe(false);
+  });
+
+  it("has ended when the client goes first", async () => {
+    const controller = new AbortController();
+    const pair = await bridged(["stubborn"], { drain: controller.signal, graceMs: 50 });
+    await pair.greeting();
+    controller.abort();
+    pair.webSocket.terminate();
+    expect(await pair.over).toMatchObject({ endedBy: "socket" });
+  });
+
+  it("ends at once when it was drained before, or is aborted meanwhile", async () => {
+    const drained = await bridged(["pid"], { drain: AbortSignal.abort() });
+    expect((await drained.closed).code).toBe(1001);
+    await drained.over;
+    const [drain, abort] = [new AbortController(), new AbortController()];
+    const pair = await bridged(["stubborn"], { drain: drain.signal, signal: abort.signal, graceMs: 50 });
+    await pair.greeting();
+    drain.abort();
+    abort.abort();
+    expect((await pair.closed).code).toBe(1001);
+    await pair.over;
   });
 });
 
@@ -395,6 +460,7 @@ describe("the options of a bridge", () => {
       { maxMessageBytes: 2 ** 31 },
       "Expected `maxMessageBytes` to be a whole number from 1 to 268435456, got",
     ],
+    ["a drain that is none", { drainMs: 0 }, "Expected `drainMs` to be a positive number, got `0` (number)"],
     ["a grace that is none", { graceMs: -1 }, "Expected `graceMs` to be a positive number, got `-1` (number)"],
     [
       "an unknown place",

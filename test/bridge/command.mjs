@@ -104,6 +104,14 @@ const commands = {
     stdin.on("end", () => stderr.write(`got ${count}\n`));
   },
 
+  /** Answers with how much came, a while after its input has ended, and exits with 3. */
+  thorough() {
+    let count = 0;
+    say({ pid: process.pid });
+    onMessage(() => count++);
+    stdin.on("end", () => setTimeout(() => stdout.write(frame(`{"got":${count}}`), () => process.exit(3)), 100));
+  },
+
   /** Writes to standard error what it reads. */
   complain() {
     say({ pid: process.pid });

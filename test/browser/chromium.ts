@@ -1,6 +1,11 @@
 /** A Chromium for the tests: one that is there, or one that is installed now. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium, type Browser } from "playwright-core";
+import { createInterface } from "node:readline";
+import { chromium, type Browser, type BrowserContext } from "playwright-core";
 import { aptInstall, canRun, onPath, run } from "../support/debian.js";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -28,6 +33,35 @@ const ARGS = [
 /** Starts a Chromium. `args` are added to the usual ones. */
 export async function launch(args: readonly string[] = []): Promise<Browser> {
   return chromium.launch({ executablePath: await ensureChromium(), args: [...ARGS, ...args] });
+}
+
+/**
+ * Starts a Chromium whose tabs are as a person's: one that is not in front is hidden, and can be frozen, which Playwright
+ * prevents in those it starts itself. Answers its first window.
+ */
+export async function launchTabs(): Promise<{ context: BrowserContext } & AsyncDisposable> {
+  const profile = await mkdtemp(join(tmpdir(), "reciproc-chromium-"));
+  const args = [...ARGS, "--headless=new", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];
+  const child = spawn(await ensureChromium(), args, { stdio: ["ignore", "ignore", "pipe"] });
+  const gone = once(child, "exit");
+  let address: string | undefined;
+  for await (const line of createInterface(child.stderr)) {
+    address = /^DevTools listening on (ws:\S+)$/.exec(line)?.[1];
+    if (address !== undefined) break;
+  }
+  if (address === undefined)
+    throw new Error(`Chromium ended with ${child.exitCode}, without a word of where it listens`);
+  child.stderr.resume();
+  const browser = await chromium.connectOverCDP(address, { noDefaults: true });
+  return {
+    context: browser.contexts()[0]!,
+    async [Symbol.asyncDispose]() {
+      await browser.close();
+      child.kill();
+      await gone;
+      await rm(profile, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
 }
 
 /** The path of a Chromium that can be run. Installs one if need be; rejects, saying what to do, if that fails. */

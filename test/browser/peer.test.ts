@@ -137,7 +137,7 @@ it("shows both sides the code and the reason the server closes with", async () =
 it("closes with 4413 when a message is longer than the page takes", async () => {
   const served = nextPeer();
   const info = page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 } });
+    const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 }, reconnect: false });
     const heard: string[] = [];
     peer.on("notification", (method) => void heard.push(method));
     const error = await peer.request("flood").catch((reason: unknown) => reason as Error & { outcome: string });
@@ -148,10 +148,24 @@ it("closes with 4413 when a message is longer than the page takes", async () => 
   expect(await info).toEqual({ code: 4413, outcome: "unknown", heard: [] });
 });
 
+it("sends nothing that is longer than the server takes, and is sent nothing longer than it takes itself, where both have said so", async () => {
+  const outcome = await page.evaluate(async () => {
+    const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 } });
+    const heard: string[] = [];
+    peer.on("notification", (method) => void heard.push(method));
+    await peer.request("add", [1, 2]);
+    const taken = peer.notify("noted", { text: "x".repeat(20_000) });
+    await peer.request("flood");
+    return { taken, heard, state: peer.state };
+  });
+  expect(outcome).toEqual({ taken: false, heard: [], state: "open" });
+  expect(noted).toEqual([]);
+});
+
 it("sees 1009 when a message is longer than the server takes", async () => {
   const served = nextPeer();
   const code = page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc");
+    const peer = await reciproc.connect("/rpc", { reconnect: false });
     peer.notify("noted", { text: "x".repeat(20_000) });
     return (await peer.closed).code;
   });

@@ -4,7 +4,19 @@ import { parseParams, readParams } from "../../src/cli/params.js";
 
 const GRAMMAR: Grammar = {
   arguments: ["URL", "METHOD", "[PARAMS]"],
-  options: ["json", "timeout", "header", "port", "path", "host", "plain", "allow-host", "allow-origin"],
+  options: [
+    "json",
+    "timeout",
+    "header",
+    "port",
+    "path",
+    "host",
+    "plain",
+    "allow-host",
+    "allow-origin",
+    "drain-timeout",
+    "once",
+  ],
 };
 const read = (...argv: string[]) => readArgs(GRAMMAR, ["url", "method", ...argv]);
 
@@ -25,6 +37,8 @@ describe("readArgs", () => {
       allowedOrigins: undefined,
     });
     expect(read("--plain").plain).toBe(true);
+    expect([read("--once").once, read().once]).toEqual([true, false]);
+    expect([read("--drain-timeout", "5").drainTimeoutMs, read().drainTimeoutMs]).toEqual([5, undefined]);
   });
 
   it("gathers the hosts and origins that are allowed", () => {
@@ -54,6 +68,7 @@ describe("readArgs", () => {
 
   it.each([
     [["--timeout", "0"], /--timeout takes milliseconds.*got "0"/],
+    [["--drain-timeout", "0"], /--drain-timeout takes milliseconds.*got "0"/],
     [["--timeout", "1.5"], /--timeout takes milliseconds/],
     [["--timeout", "2147483648"], /from 1 to 2147483647/],
     [["--timeout", "soon"], /got "soon"/],

@@ -78,14 +78,38 @@ describe("reciproc bridge", () => {
   });
 
   it("leaves no command behind when a second signal ends it at once", async () => {
-    const { child, ended, open } = await bridging(["stubborn"]);
+    const { child, ended, open, url } = await bridging(["stubborn"]);
     using client = await open();
     child.kill("SIGTERM");
-    await client.closed;
+    // The first was taken: nobody else is let in.
+    await eventually(async () => (await upgrade(url)).status).toBe(503);
+    expect(client.webSocket.readyState).toBe(client.webSocket.OPEN);
     child.kill("SIGTERM");
-    expect(await ended).toMatchObject({ code: 143, stderr: "" });
+    expect(await ended).toMatchObject({ code: 143 });
     // It was killed by one that is gone, and so not waited for.
     await eventually(() => runs(client.pid)).toBe(false);
+  });
+
+  it("delivers on SIGTERM what commands still answer when their input has ended", async () => {
+    const { child, ended, open } = await bridging(["thorough"]);
+    using client = await open();
+    client.webSocket.send("1");
+    client.webSocket.send("1");
+    client.webSocket.ping();
+    await once(client.webSocket, "pong");
+    child.kill("SIGTERM");
+    expect(await client.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
+    expect(client.received.at(-1)).toBe('{"got":2}');
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("ends commands that go on when --drain-timeout is over", async () => {
+    const { child, ended, open } = await bridging(["stubborn"], "--drain-timeout", "50");
+    using client = await open();
+    child.kill("SIGTERM");
+    expect(await client.closed).toMatchObject({ code: 1001 });
+    expect(await ended).toMatchObject({ code: 0, stderr: "SIGTERM\n" });
+    expect(runs(client.pid)).toBe(false);
   });
 
   it("closes with the reason when the command fails, and tells it on standard error", async () => {

@@ -5,6 +5,8 @@ import type { AddressInfo, Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { WebSocketServer } from "ws";
 import { RpcError } from "../../src/node.js";
+import { serving } from "../server/by-hand.js";
+import { gate } from "../support/turns.js";
 import { MAIN, run, start } from "./program.js";
 import { freePort, ours, stranger } from "./server.js";
 
@@ -151,6 +153,17 @@ describe("reciproc call", () => {
     const json = await run(["call", url, "any", "--json"]);
     expect(json.code).toBe(2);
     expect(JSON.parse(json.stdout)).toMatchObject({ error: { code: "CONNECTION_LOST", outcome: "unknown" } });
+  });
+
+  it("does not wait for one of ours to come back: a call is made on one connection", async () => {
+    const begun = gate();
+    const { url, cut } = await serving({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
+    const { ended } = start(["call", url, "stuck"]);
+    await begun.promise;
+    cut();
+    const { code, stderr } = await ended;
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^lost the connection to .*; the call may have run\n$/);
   });
 
   it("tells why a server closed in mid-call", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Peer, Server } from "../../src/node.js";
 import { run, start } from "./program.js";
+import { serving, told } from "../server/by-hand.js";
 import { freePort, ours, stranger } from "./server.js";
 
 function nextPeer(server: Server): Promise<Peer> {
@@ -54,18 +55,89 @@ describe("reciproc listen", () => {
     expect((await (await peer).closed).code).toBe(1000);
   });
 
+  it("exits 0 when the server closes with 1000", async () => {
+    const url = await stranger((socket) => socket.close(1000));
+    expect(await run(["listen", url])).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
   it.each([
     ["1001", (code: number) => code],
     ["1000", () => 1000],
     ["no code", () => undefined],
-  ])("exits 0 when the server closes with %s", async (name, codeOf) => {
+  ])("exits 0 with --once when the server closes with %s", async (name, codeOf) => {
     const url = await stranger((socket) => socket.close(codeOf(Number(name))));
-    expect(await run(["listen", url])).toEqual({ code: 0, stdout: "", stderr: "" });
+    expect(await run(["listen", url, "--once"])).toEqual({ code: 0, stdout: "", stderr: "" });
   });
 
-  it("exits 2 when the connection is lost", async () => {
+  it("exits 0 with --once when one of ours restarts", async () => {
+    const server = await ours();
+    const peer = nextPeer(server);
+    const { ended } = start(["listen", "--once", server.url]);
+    await peer;
+    await server.drain();
+    expect(await ended).toEqual({ code: 0, stdout: "", stderr: "" });
+  });
+
+  it("comes back when the server restarts, and says that something may be missing", async () => {
+    const port = await freePort();
+    const where = `127.0.0.1:${port}`;
+    const first = await ours({ port });
+    const peer = nextPeer(first);
+    const { child, until, ended } = start(["listen", where]);
+    (await peer).notify("one");
+    await until("stdout", "one");
+    await first.drain({ retryMs: 100 });
+    const second = await ours({ port });
+    (await nextPeer(second)).notify("two");
+    await until("stdout", "two");
+    child.kill("SIGINT");
+    expect(await ended).toEqual({
+      code: 0,
+      stdout: '{"jsonrpc":"2.0","method":"one"}\n{"jsonrpc":"2.0","method":"two"}\n',
+      stderr:
+        `lost the connection to ${where}; trying again\n` +
+        `connected to ${where} again; what was sent meanwhile is missing\n`,
+    });
+  });
+
+  it("goes on where it was when only its socket was lost, and says that nothing is missing", async () => {
+    const { server, url, cut } = await serving();
+    const coming = nextPeer(server);
+    const { child, until, ended } = start(["listen", url]);
+    const peer = await coming;
+    peer.notify("one");
+    // Answered when the client is known to have its session.
+    await expect(peer.request("x")).rejects.toMatchObject({ code: -32601 });
+    await expect(peer.request("y")).rejects.toMatchObject({ code: -32601 });
+    const suspended = told(peer, "suspend");
+    cut();
+    await suspended;
+    peer.notify("two");
+    await until("stderr", "nothing is missing");
+    await until("stdout", "two");
+    child.kill("SIGINT");
+    const where = url.replace("ws://", "");
+    const { stdout, stderr } = await ended;
+    expect(stdout.split("\n").filter((line) => line.includes('"two"'))).toHaveLength(1);
+    expect(stderr).toBe(
+      `lost the connection to ${where}; trying again\nconnected to ${where} again; nothing is missing\n`,
+    );
+  });
+
+  it("comes back to a stranger, too", async () => {
+    let connections = 0;
+    const url = await stranger((socket) => {
+      socket.send(`{"jsonrpc":"2.0","method":"hello ${++connections}"}`, () => connections === 1 && socket.terminate());
+    });
+    const { child, until, ended } = start(["listen", url]);
+    await until("stdout", "hello 2");
+    child.kill("SIGINT");
+    expect(await ended).toMatchObject({ code: 0, stderr: expect.stringContaining("is missing\n") as string });
+  });
+
+  it("exits 2 with --once when the connection is lost", async () => {
     const url = await stranger((socket) => socket.terminate());
-    const { code, stdout, stderr } = await run(["listen", url]);
+    const { code, stdout, stderr } = await run(["listen", url, "--once"]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^lost the connection to 127\.0\.0\.1:\d+: it ended without a close\n$/);
   });

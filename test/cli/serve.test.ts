@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
+import { gate, rejection } from "../support/turns.js";
 import { file, run, start, type Running } from "./program.js";
 import { freePort } from "./server.js";
 
@@ -18,12 +19,22 @@ async function serving(...args: string[]): Promise<Running & { url: string }> {
   return { ...running, url: printed.replace(/^listening on (\S+)\n$/, "$1") };
 }
 
+/** Resolves when the server lets nobody in any more: from the moment it took a signal. */
+async function refusing(url: string): Promise<void> {
+  while (
+    await connect(url, { reconnect: false }).then(
+      (peer) => (void peer.close(), true),
+      () => false,
+    )
+  );
+}
+
 describe("reciproc serve", () => {
   it("says where it listens in its first line, and serves the file's methods there", async () => {
     const { url, child, ended } = await serving("--path", "/rpc");
     expect(url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/rpc$/);
     expect(await run(["call", url, "add", "[1,2]"])).toMatchObject({ code: 0, stdout: "3\n" });
-    await using peer = await connect(url, { methods: { confirm: () => "yes" } });
+    await using peer = await connect(url, { reconnect: false, methods: { confirm: () => "yes" } });
     expect(await peer.request("ask")).toBe("yes");
     child.kill("SIGTERM");
     expect((await peer.closed).code).toBe(1001);
@@ -51,16 +62,60 @@ describe("reciproc serve", () => {
     // It reads nothing any more, so it never answers the close.
     socket.pause();
     child.kill("SIGTERM");
-    // Refused from the moment the first signal was taken.
-    while (
-      await connect(url).then(
-        (peer) => (void peer.close(), true),
-        () => false,
-      )
-    );
+    await refusing(url);
     child.kill("SIGTERM");
     expect((await ended).code).toBe(143);
     socket.terminate();
+  });
+
+  it("finishes on SIGTERM what runs, delivers its answer, and takes nobody else meanwhile", async () => {
+    const { child, ended, url } = await serving();
+    const begun = gate();
+    const asked = gate<string>();
+    const methods = { confirm: () => (begun.resolve(), asked.promise) };
+    await using peer = await connect(url, { reconnect: false, methods });
+    const answer = peer.request("ask");
+    await begun.promise;
+    child.kill("SIGTERM");
+    await refusing(url);
+    expect(peer.state).toBe("open");
+    asked.resolve("at last");
+    expect(await answer).toBe("at last");
+    expect(await peer.closed).toMatchObject({ code: 1001 });
+    expect(await ended).toMatchObject({ code: 0 });
+  });
+
+  it("ends what still runs when --drain-timeout is over", async () => {
+    const { child, ended, url } = await serving("--drain-timeout", "50");
+    await using peer = await connect(url, { reconnect: false });
+    const call = rejection(peer.request("hang"));
+    // Its handler runs when this is answered.
+    await peer.request("add", [1, 2]);
+    child.kill("SIGTERM");
+    expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("does not wait on SIGINT for what runs", async () => {
+    const { child, ended, url } = await serving();
+    await using peer = await connect(url, { reconnect: false });
+    const call = rejection(peer.request("hang"));
+    await peer.request("add", [1, 2]);
+    child.kill("SIGINT");
+    expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("ends at once on a second signal while it drains", async () => {
+    const { child, ended, url } = await serving();
+    await using peer = await connect(url, { reconnect: false });
+    const call = rejection(peer.request("hang"));
+    await peer.request("add", [1, 2]);
+    child.kill("SIGTERM");
+    await refusing(url);
+    child.kill("SIGINT");
+    expect((await ended).code).toBe(130);
+    await call;
   });
 
   it("prints what a handler throws in one line, with its place", async () => {

@@ -1,7 +1,7 @@
 /** A network in memory, for tests in which time matters: the runtime's WebSocket, and servers of ours and of others at its other end. */
 import { vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
-import type { CloseInfo, Socket, SocketHandler } from "../../src/core/transport.js";
+import type { CloseInfo, SharedFrame, Socket, Transport } from "../../src/core/transport.js";
 import { RESUME_OFFER } from "../../src/link/frames.js";
 import { PROTOCOL } from "../../src/link/packed.js";
 import { plain } from "../../src/link/plain.js";
@@ -39,8 +39,8 @@ export class Line {
   /** While it is, nothing arrives, and no end is told: the cable is pulled. */
   isFrozen = false;
   readonly #network: VirtualNetwork;
-  #far: SocketHandler | undefined;
-  #isOver = false;
+  #far: FarSocket | undefined;
+  isOver = false;
   #underWay: (() => void)[] = [];
 
   constructor(network: VirtualNetwork, near: VirtualWebSocket) {
@@ -52,31 +52,8 @@ export class Line {
   /** Lets the client in. Answers the server's end, which receives from when it is started. */
   accept(protocol: string): Socket {
     this.#later(() => this.near.opened(protocol));
-    // As every socket does: what comes before it is started is kept.
-    const inbox = new Inbox(2 ** 20, () => {});
-    this.#far = inbox as unknown as SocketHandler;
-    let isOpen = true;
-    const send = (frame: string): boolean => {
-      if (!isOpen || this.#isOver) return false;
-      this.#later(() => this.near.message(frame));
-      return true;
-    };
-    const line = this;
-    return {
-      start: (handler) => inbox.start(handler),
-      send,
-      sendShared: ({ text }) => send(text),
-      close: (code = 1000, reason = "") => {
-        if (!isOpen) return;
-        isOpen = false;
-        this.#later(() => this.end({ code, reason }));
-      },
-      maxFrameBytes: 2 ** 20,
-      get open() {
-        return isOpen && !line.#isOver;
-      },
-      unsentBytes: 0,
-    };
+    this.#far = new FarSocket(this, (arrive) => this.#later(arrive));
+    return this.#far;
   }
 
   /** As a port on which nobody listens. */
@@ -116,17 +93,51 @@ export class Line {
   #later(arrive: () => void): void {
     queueMicrotask(() => {
       if (this.isFrozen) this.#underWay.push(arrive);
-      else if (!this.#isOver) arrive();
+      else if (!this.isOver) arrive();
     });
   }
 
   /** Both ends are told so. */
   end(info: CloseInfo): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.#network.lines.delete(this);
     this.near.ended(info);
-    (this.#far as unknown as Inbox | undefined)?.end(info);
+    this.#far?.end(info);
+  }
+}
+
+/** The server's end of a line. */
+class FarSocket extends Inbox implements Socket {
+  readonly unsentBytes = 0;
+  readonly #line: Line;
+  readonly #later: (arrive: () => void) => void;
+  #isClosed = false;
+
+  constructor(line: Line, later: (arrive: () => void) => void) {
+    super(2 ** 20);
+    this.#line = line;
+    this.#later = later;
+  }
+
+  get open(): boolean {
+    return !this.#isClosed && !this.#line.isOver;
+  }
+
+  send(frame: string): boolean {
+    if (!this.open) return false;
+    this.#later(() => this.#line.near.message(frame));
+    return true;
+  }
+
+  sendShared({ text }: SharedFrame): boolean {
+    return this.send(text);
+  }
+
+  close(code = 1000, reason = ""): void {
+    if (!this.open) return;
+    this.#isClosed = true;
+    this.#later(() => this.#line.end({ code, reason }));
   }
 }
 
@@ -153,8 +164,11 @@ export class VirtualWebSocket {
   addEventListener(type: string, listener: (event: any) => void, { once = false } = {}): void {
     const listeners = this.#listeners.get(type) ?? new Set();
     this.#listeners.set(type, listeners);
-    const added = once ? (event: unknown) => (listeners.delete(added), listener(event)) : listener;
-    listeners.add(added);
+    const onceOnly = (event: unknown): void => {
+      listeners.delete(onceOnly);
+      listener(event);
+    };
+    listeners.add(once ? onceOnly : listener);
   }
 
   send(data: string): void {
@@ -190,7 +204,7 @@ export class VirtualWebSocket {
   }
 
   #tell(type: string, event: object): void {
-    for (const listener of [...(this.#listeners.get(type) ?? [])]) listener(event);
+    for (const listener of this.#listeners.get(type) ?? []) listener(event);
   }
 }
 
@@ -230,15 +244,16 @@ export class VirtualServer {
   readonly methods: object;
   readonly ttlMs: number;
   #sessions: Sessions;
-  #tokens = 0;
+  /** How many tokens were given. */
+  tokens = 0;
 
   constructor(methods: object = {}, ttlMs = 60_000) {
     this.methods = methods;
     this.ttlMs = ttlMs;
     this.#sessions = this.#makeSessions();
     this.answer = ({ protocols, line }) => {
-      const welcome = (link: ConstructorParameters<typeof Peer>[0]): void => {
-        this.peers.push(new Peer(link, { methods: this.methods as never }));
+      const welcome = (link: Transport): void => {
+        this.peers.push(new Peer(link, { methods: this.methods as never }) as AnyPeer);
       };
       if (!protocols.includes(PROTOCOL)) return welcome(plain(line.accept("")));
       const socket = line.accept(PROTOCOL);
@@ -261,7 +276,7 @@ export class VirtualServer {
     return new Sessions({
       limits: LIMITS,
       ttlMs: this.ttlMs,
-      makeToken: () => `secret-${++this.#tokens}`,
+      makeToken: () => `secret-${++this.tokens}`,
       hash: (token) => `#${token}`,
       maxSuspendedPerPrincipal: 16,
       maxHeldLength: 2 ** 26,
@@ -279,7 +294,8 @@ export const plainEcho: Answer = ({ protocols, line }) => {
   socket.start({
     frame: (text) => {
       const { id, method, params } = JSON.parse(text) as { id?: number; method: string; params?: unknown };
-      if (id !== undefined && method !== "never") socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params ?? null }));
+      if (id !== undefined && method !== "never")
+        socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params ?? null }));
     },
     closed() {},
   });

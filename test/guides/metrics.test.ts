@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Registry } from "prom-client";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import type * as Source from "../../src/node.js";
 import type { Peer, Server } from "../../src/node.js";
 import { clean, extract, folder } from "../readme/examples.js";
 import { rejection } from "../support/turns.js";
@@ -75,7 +76,7 @@ describe("the metrics guide", () => {
     await rejection(peer.request("subtract"));
     const refused = await fetch(server.url.replace("ws:", "http:"), { method: "POST", body: "{}" });
     expect(refused.status).toBe(415);
-    const { connect } = await load<typeof import("../../src/node.js")>("../../dist/node.js");
+    const { connect } = await load<typeof Source>("../../dist/node.js");
     const other = await connect(server.url);
     await other.close();
     await vi.waitFor(() => expect(server.stats().peers).toBe(1));

@@ -62,6 +62,16 @@ describe.each([
     vi.restoreAllMocks();
   });
 
+  it("takes packs of many messages where a message may hardly be as long as one", async () => {
+    prepare();
+    const methods = { echo: (params: unknown) => params };
+    await using server = await serve({ port: 0, limits: { maxMessageBytes: 100 }, methods });
+    await using peer = await connect(server.url, { limits: { maxMessageBytes: 100 }, reconnect: false });
+    await calls(peer);
+    void rejection(peer.request("echo", ["x".repeat(100)]));
+    expect((await peer.closed).code).toBe(1009);
+  });
+
   it("is not asked for with a plain link, and refused by a plain server", async () => {
     prepare();
     await using bare = await bareServer({ handleProtocols: () => false });

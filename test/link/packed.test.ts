@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Socket } from "../../src/core/transport.js";
-import { PACK_LENGTH } from "../../src/link/outbox.js";
+import { PACK_LENGTH } from "../../src/link/sizes.js";
 import { PackedLink } from "../../src/link/packed.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";

@@ -43,6 +43,7 @@ describe("the published tarball", () => {
       const server = await serve({ port: 0, methods: { twice: ([x]) => 2 * x } });
       const peer = await connect(server.url);
       console.log(await b.request("add", [1, 2]), await peer.request("twice", [21]));
+      await peer.close();
       await server.close();`;
     const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
     expect(stdout).toBe("3 42\n");

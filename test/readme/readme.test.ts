@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { access, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -74,6 +74,17 @@ describe("the README", () => {
     await server.stop();
   });
 
+  it("has a connection that outlives its server and runs as it stands", async () => {
+    const lasting = new Running("lasting.js");
+    await lasting.exited;
+    expect(lasting.lines).toEqual([
+      "trying to come back",
+      "what was in it is lost: the session ended with 1001 (the server is closing)",
+      "here again",
+      "news: version 2",
+    ]);
+  });
+
   it("has subscriptions that run as they stand", async () => {
     const server = new Running("blocks-server.js");
     const url = (await server.line(/listening/)).replace("listening on ", "");
@@ -117,5 +128,14 @@ describe("the architecture document", () => {
     expect(await b.request("add", [1, 2])).toBe(3);
     await b.close();
     expect((await a.closed).code).toBe(1000);
+  });
+});
+
+describe("the page on reliability", () => {
+  it("names tests that exist", async () => {
+    const text = await readFile("docs/RELIABILITY.md", "utf8");
+    const named = [...text.matchAll(/`(test\/[^`]+\.test\.ts)`/g)].map(([, file]) => file!);
+    expect(named.length).toBeGreaterThan(20);
+    for (const file of named) await expect(access(file).then(() => file)).resolves.toBe(file);
   });
 });

@@ -35,7 +35,7 @@ describe("server.close()", () => {
 
   it("is one thing, however often it is called, and await using calls it too", async () => {
     const server = await serve({ port: 0 });
-    await using client = await connect(server.url);
+    await using client = await connect(server.url, { reconnect: false });
     const closing = server.close();
     expect(server.close()).toBe(closing);
     await closing;

@@ -42,7 +42,7 @@ describe("connect", () => {
       for (let i = 0; i < 3; i++) peer.notify("welcome", [i]);
       void peer.close(4000, "that was all");
     });
-    const peer = await connect(server.url);
+    const peer = await connect(server.url, { reconnect: false });
     const got: unknown[] = [];
     peer.on("notification", (method, params) => got.push([method, params]));
     const closed = new Promise((resolve) => peer.on("close", resolve));

@@ -94,7 +94,7 @@ describe("the `peer` event", () => {
   it("may close the peer at once", async () => {
     await using server = await serve({ port: 0 });
     server.on("peer", (peer) => void peer.close(4000, "not you"));
-    const client = await connect(server.url);
+    const client = await connect(server.url, { reconnect: false });
     expect(await client.closed).toMatchObject({ code: 4000, reason: "not you" });
     expect(server.peers.size).toBe(0);
   });

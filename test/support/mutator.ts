@@ -32,8 +32,8 @@ export class Mutator implements Disposable {
     for (const name of packages) symlinkSync(join(PACKAGES, name), join(this.#packages, name));
   }
 
-  /** Builds them with these changes made. */
-  mutate(changes: readonly Change[]): Load {
+  /** Builds them with these changes made. `isOpen`: with everything that is private in them open to the test. */
+  mutate(changes: readonly Change[], isOpen = false): Load {
     // Among packages, so that the test runner leaves them to Node, which is faster.
     const root = join(this.#packages, `mutant-${++this.#count}`);
     const changed = new Map<string, string>();
@@ -43,7 +43,8 @@ export class Mutator implements Disposable {
       const text = changed.get(path);
       const target = join(root, path.replace(/\.ts$/, ".js"));
       mkdirSync(dirname(target), { recursive: true });
-      writeFileSync(target, text === undefined ? built : build(text));
+      const module = text === undefined ? built : build(text);
+      writeFileSync(target, isOpen ? opened(module) : module);
     }
     writeFileSync(join(root, "package.json"), '{"type":"module"}');
     return (path) => import(pathToFileURL(join(root, path.replace(/\.ts$/, ".js"))).href);
@@ -73,6 +74,11 @@ function apply({ path, find, replace }: Change, text: string): string {
   if (parts.length !== 2)
     throw new Error(`${JSON.stringify(find)} stands ${parts.length - 1} times in ${path}, not once`);
   return parts.join(replace);
+}
+
+/** With `_name` for each `#name`. */
+function opened(text: string): string {
+  return text.replace(/#(?=[a-z])/g, "_");
 }
 
 function build(text: string): string {

@@ -1,6 +1,5 @@
 /** A server to attack, and raw bytes to do it with. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { once } from "node:events";
 import type { Socket } from "node:net";
 import { serve, type AnyPeer, type Server } from "../../../src/node.js";
 import type { AnyOptions } from "../../../src/core/settings.js";
@@ -114,12 +113,14 @@ export async function rawSocket(on: Target, headers?: Record<string, string>): P
   // Being cut is what it asks for.
   socket.on("error", () => {});
   const peer = await arrived;
-  const closed = once(socket, "close");
+  const closed = new Promise((resolve) => socket.once("close", resolve));
   return {
     socket,
     peer,
     async write(bytes) {
-      if (!socket.destroyed && !socket.write(bytes)) await Promise.race([once(socket, "drain"), closed, peer.closed]);
+      if (socket.destroyed || socket.write(bytes)) return;
+      // Not by `once` of node:events: that rejects when the server resets the connection.
+      await Promise.race([new Promise((resolve) => socket.once("drain", resolve)), closed, peer.closed]);
     },
     [Symbol.dispose]: () => void socket.destroy(),
   };

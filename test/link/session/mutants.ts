@@ -19,6 +19,18 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
     else if (Array.isArray(frame)) this.#takePack(frame, text.length);`,
   ],
   [
+    "1: who returns says `resume` or a hello, and nothing else",
+    "sessions.ts",
+    "else if (isHello(text)) this.#begin(text);",
+    "else if (isHello(text) || !text.includes('resume')) this.#begin(text);",
+  ],
+  [
+    "1: after a refusal a hello follows",
+    "sessions.ts",
+    "if (resume === undefined || this.#isRefused) return",
+    "if (resume === undefined) return",
+  ],
+  [
     "2: the old socket's frames are not read",
     "packed.ts",
     "if (this.#out.socket === socket) this.#take(text);",
@@ -181,8 +193,8 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   [
     "7: acks are sent on receipt",
     "packed.ts",
-    "if (this.session?.takes(length)) this.#out.ack();",
-    "this.session?.takes(length);",
+    "if (this.session?.takes(text.length)) this.#out.ack();",
+    "this.session?.takes(text.length);",
   ],
   ["7: acks are due by frames", "session.ts", "return this.#owedFrames >= Math.floor(frames) || ", "return "],
   ["7: acks are due by length", "session.ts", " || this.#owedLength >= Math.floor(length);", ";"],

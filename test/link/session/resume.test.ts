@@ -75,7 +75,7 @@ describe("a client that comes back", () => {
     await microtasks();
     expect(client.sent).toEqual([resume("secret-1", 1, 1)]);
     await rig.settle();
-    expect(client.sent.slice(1)).toEqual(['{"ack":1}', '[{"n":"c2"}]', '[{"n":"c3"},{"n":"c4"}]']);
+    expect(client.sent.slice(1)).toEqual(['{"ack":1}', '[{"n":"c2"}]', '[{"n":"c3"}]', '[{"n":"c4"}]']);
     await rig.close();
   });
 
@@ -123,6 +123,16 @@ describe("a client that comes back", () => {
     wire.server.inject(resume("secret-1"));
     expect(wire.server.closedWith).toMatchObject({ code: 1002 });
     expect(first.told.notices).toEqual([]);
+    await rig.close();
+  });
+
+  it("that says `resume` where a hello was due, on such a socket, says a message like any other", async () => {
+    const rig = await suspended();
+    const wire = rig.open(false);
+    wire.server.inject(resume("secret-1"));
+    expect(rig.server.told.messages).toEqual([{ resume: { token: "secret-1", received: 0, attempt: 1 } }]);
+    expect(wire.server.open).toBe(true);
+    expect(rig.sessions.suspended).toBe(1);
     await rig.close();
   });
 
@@ -378,6 +388,18 @@ describe("a token (rule 4)", () => {
     server.inject(resume("secret-2", 0, 99));
     expect(server.sent.at(-1)).toBe(REFUSED);
     expect(rig.sessions.tokens).toBe(2);
+    await rig.close();
+  });
+
+  it("is confirmed by an ack alone: until that comes, the one before is accepted too", async () => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    server.inject(resume("secret-1", 1));
+    server.inject('[{"n":"c2"}]');
+    server.inject('{"ping":1}');
+    expect(rig.sessions.tokens).toBe(2);
+    server.inject('{"ack":2}');
+    expect(rig.sessions.tokens).toBe(1);
     await rig.close();
   });
 

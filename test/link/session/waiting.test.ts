@@ -113,9 +113,14 @@ describe("above high water", () => {
     await rig.close();
   });
 
-  it("control frames still leave", async () => {
+  it("control frames still leave, but no pong for who does not read", async () => {
     const rig = await Rig.live();
     rig.wire.client.unsentBytes = HIGH_WATER;
+    rig.wire.client.inject('{"ping":7}');
+    expect(rig.wire.client.sent.at(-1)).toBe('{"ack":0}');
+    rig.client.link.ping();
+    expect(rig.wire.client.sent.at(-1)).toBe('{"ping":1}');
+    rig.wire.client.unsentBytes = 64 * 1024 - 1;
     rig.wire.client.inject('{"ping":7}');
     expect(rig.wire.client.sent.at(-1)).toBe('{"pong":7}');
     await rig.close();

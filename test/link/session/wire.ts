@@ -27,12 +27,14 @@ export class WireSocket implements Socket {
   /** Told of each frame before it arrives at this end. */
   onArrive: (frame: string) => void = () => {};
   other!: WireSocket;
-  #handler: SocketHandler | undefined;
-  #isOver = false;
+  /** What this end was started with. */
+  handler: SocketHandler | undefined;
+  /** Whether this end was told the end. */
+  isOver = false;
 
   start(handler: SocketHandler): void {
-    if (this.#handler !== undefined) throw new Error("a socket is started once");
-    this.#handler = handler;
+    if (this.handler !== undefined) throw new Error("a socket is started once");
+    this.handler = handler;
   }
 
   send(frame: string): boolean {
@@ -54,44 +56,44 @@ export class WireSocket implements Socket {
     this.other.underWay.push({ code, reason });
   }
 
-  /** Whether this end was told the end. */
-  get isOver(): boolean {
-    return this.#isOver;
+  /** Whether there is something that can arrive at this end. */
+  get isDue(): boolean {
+    return !this.isOver && this.handler !== undefined && this.underWay.length > 0;
   }
 
   /** Lets the next item arrive at this end; false when there is none. */
   deliver(): boolean {
-    if (this.#isOver || this.#handler === undefined) return false;
+    if (this.isOver || this.handler === undefined) return false;
     const item = this.underWay.shift();
     if (item === undefined) return false;
     if (typeof item !== "string") this.#end(item);
     else {
       this.onArrive(item);
-      this.#handler.frame(item);
+      this.handler.frame(item);
     }
     return true;
   }
 
   /** A frame that the other end never sent arrives here. */
   inject(frame: string): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     this.onArrive(frame);
-    this.#handler!.frame(frame);
+    this.handler!.frame(frame);
   }
 
   /** This end learns that the connection is gone; what was under way to it is lost. The other end learns nothing. */
   cut(info: CloseInfo = { code: 1006, reason: "" }): void {
-    if (this.#isOver || this.#handler === undefined) return;
+    if (this.isOver || this.handler === undefined) return;
     this.underWay.length = 0;
     this.#end(info);
   }
 
   #end(info: CloseInfo): void {
-    this.#isOver = true;
+    this.isOver = true;
     // The answer to a close, or nobody's loss.
     if (this.open) this.other.underWay.push(info);
     this.open = false;
-    this.#handler!.closed(info);
+    this.handler!.closed(info);
   }
 }
 

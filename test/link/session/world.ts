@@ -23,6 +23,8 @@ const LIMITS: OwnLimits[] = [
 export const WORLD_TTL_MS = 60_000;
 const WAITING_COST = 64;
 const PATIENCE_MS = 10_000;
+/** So many of the newest sockets are where things happen. */
+const NEWEST = 3;
 const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4413, 4499];
 const PASSING = [1000, 1001, 1005, 1006, 1011, 1012, 3000, 4000, 4399, 4500];
@@ -75,7 +77,8 @@ interface Line {
   /** The pair whose hello or `resume` was said on it. */
   pair: Pair | undefined;
   server: ServerEnd | undefined;
-  clientFrames: number;
+  /** Whether the client has said anything on it. */
+  hasSpoken: boolean;
   /** Whether the client may send whatever it likes. */
   isAnswered: boolean;
   /** Whether the client's next frame must be an ack. */
@@ -115,7 +118,7 @@ export class World {
   /** What becomes of the client's socket while it takes the next message. */
   #inside: "leave" | "lose" | undefined;
   #clientClosed: CloseInfo | undefined;
-  #labels = 0;
+  readonly #labels = { client: 0, server: 0 };
   /** A socket that was filled, and the number of the last frame of then. */
   #stalled: { socket: WireSocket; session: Session; last: number } | undefined;
   /** While an end is closed by will it sends all it has. */
@@ -146,8 +149,13 @@ export class World {
   }
 
   /** Takes one step, and checks everything. */
-  async step({ kind, a, b }: Step): Promise<void> {
-    STEPS[kind](this, a, b);
+  step({ kind, a, b }: Step): Promise<void> {
+    return this.perform((world) => STEPS[kind](world, a, b));
+  }
+
+  /** Lets something happen, and checks everything. */
+  async perform(act: (world: World) => void): Promise<void> {
+    act(this);
     await microtasks();
     this.#checkBounds();
     this.#throwBreach();
@@ -186,7 +194,7 @@ export class World {
     for (let i = 0; i < count; i++) {
       const { link, flow, pair, isOver } = this.#end(side);
       if (isOver) return;
-      const label = `${side}-${this.#labels++}`;
+      const label = `${side}-${this.#labels[side]++}`;
       const text = JSON.stringify({ label, x: "x".repeat(size) });
       const waits = flow.sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + WAITING_COST), 0);
       if (waits + text.length > this.#limits.waitingLength && link.session !== undefined) giveReason(pair, "full");
@@ -233,6 +241,58 @@ export class World {
   deliver(to: Side, which: number, count: number): void {
     const { wire } = this.#line(which);
     for (let i = 0; i < count; i++) if (!wire[to].deliver()) return;
+  }
+
+  /** Where the next of what is under way can arrive: what is on its way to a socket that the client has left matters to nobody. */
+  get arrivals(): [to: Side, which: number][] {
+    const toServer = this.#lines.flatMap(({ wire }, i): [Side, number][] =>
+      wire.server.isDue && i < NEWEST ? [["server", i]] : [],
+    );
+    return this.#clientLine?.wire.client.isDue ? [["client", 0], ...toServer] : toServer;
+  }
+
+  /** Which ends of sockets can be cut, those that their link has. */
+  get cuttable(): [side: Side, which: number][] {
+    const ends: [Side, Line | undefined][] = [
+      ["client", this.#clientLine],
+      ["server", this.#server().line],
+    ];
+    return ends.flatMap(([side, line]): [Side, number][] => {
+      if (line === undefined || line.wire[side].isOver) return [];
+      return [[side, this.#lines.indexOf(line)]];
+    });
+  }
+
+  get hasSocket(): boolean {
+    return this.#client.link.hasSocket;
+  }
+
+  /** Everything that what happens next can depend on, and the oracle's verdict on it. */
+  get state(): object {
+    return {
+      client: this.#client,
+      sessions: this.#sessions,
+      servers: this.#servers,
+      // What the others hold cannot come any more, or matters to nobody.
+      lines: this.#lines.filter((line) => line === this.#clientLine || line.wire.server.isDue),
+      never: this.#never,
+      pair: this.#pair,
+      clientLine: this.#clientLine,
+      isClientDown: this.#isClientDown,
+      clientSuspendedAt: this.#clientSuspendedAt,
+      clientClosed: this.#clientClosed,
+      labels: this.#labels,
+    };
+  }
+
+  /** Ends everything at once, so that nothing of it is left in the process. */
+  discard(): void {
+    this.#client.link.close();
+    for (const { link } of this.#servers) link.close();
+    for (const { wire } of this.#lines) {
+      wire.client.cut();
+      wire.server.cut();
+    }
   }
 
   deliverAll(which: number): void {
@@ -286,7 +346,7 @@ export class World {
   reconnectToHello(): void {
     this.reconnect();
     const line = this.#clientLine;
-    if (line !== undefined && line.clientFrames === 0) line.wire.client.deliver();
+    if (line !== undefined && !line.hasSpoken) line.wire.client.deliver();
   }
 
   /** The client gives one `resume` up for another, and the first arrives when the second was answered. */
@@ -342,6 +402,18 @@ export class World {
     if (old.length > 0) this.#tryToken(old[which % old.length]!, "alice");
   }
 
+  /** Who says that it returns says neither `resume` nor a hello, or after a refusal anything but a hello. */
+  breakIn(which: number, isRefused: boolean): void {
+    const token = this.#pair.tokens.at(-1) ?? "x";
+    const frames = ['[{"label":"in"}]', '{"ack":0}', '{"ping":1}', "x", resumeOf(token)];
+    const socket = this.#impostor("alice");
+    const line = this.#lines[0]!;
+    if (isRefused) socket.inject(resumeOf("wrong"));
+    const frame = frames[which % (isRefused ? frames.length : frames.length - 1)]!;
+    socket.inject(frame);
+    this.#check(socket.closedWith?.code === 1002 && line.server === undefined, `${frame} was taken from who returns`);
+  }
+
   /** What cannot be read comes in. */
   poison(side: Side): void {
     const line = this.#sessionLine(side);
@@ -380,7 +452,7 @@ export class World {
     this.#pair.reason ??= "lied to";
     const socket = this.#impostor("alice");
     const received = counts[which % counts.length]!;
-    socket.inject(JSON.stringify({ resume: { token, received, attempt: 2 ** 40 } }));
+    socket.inject(resumeOf(token, received));
     this.#check(socket.sent.includes(REFUSED), `${received} was taken for a count of frames`);
     this.#check(
       !this.#sessions.find(`#${token.slice(7)}`, "alice"),
@@ -392,7 +464,7 @@ export class World {
   lieInResumed(which: number): void {
     this.reconnectToHello();
     const line = this.#clientLine;
-    if (line === undefined || line.isAnswered || line.clientFrames === 0 || !line.wire.client.open) return;
+    if (line === undefined || line.isAnswered || !line.hasSpoken || !line.wire.client.open) return;
     const session = this.#client.link.session!;
     const counts = session.log.acked > 0 ? [session.next + 99, session.log.acked - 1] : [session.next + 99];
     this.#pair.reason ??= "lied to";
@@ -406,7 +478,7 @@ export class World {
   dataBeforeResumed(): void {
     this.reconnectToHello();
     const line = this.#clientLine;
-    if (line === undefined || line.isAnswered || line.clientFrames === 0 || !line.wire.client.open) return;
+    if (line === undefined || line.isAnswered || !line.hasSpoken || !line.wire.client.open) return;
     this.#pair.reason ??= "answered with data";
     line.wire.client.inject('[{"label":"before"}]');
     this.#check(line.wire.client.closedWith?.code === 1002, "data before `resumed` was not closed with 1002");
@@ -451,7 +523,7 @@ export class World {
 
   /** The newest are where things happen; those before them still hold what was under way. */
   #line(which: number): Line {
-    return this.#lines[which % Math.min(this.#lines.length, 3)]!;
+    return this.#lines[which % Math.min(this.#lines.length, NEWEST)]!;
   }
 
   /** The line that a side's link is on, open. */
@@ -476,7 +548,7 @@ export class World {
       isOurs: false,
       pair: undefined,
       server: undefined,
-      clientFrames: 0,
+      hasSpoken: false,
       isAnswered: !returns,
       owesAck: false,
       dismissed: new Set(),
@@ -518,7 +590,7 @@ export class World {
     const end = this.#server();
     const before = end.line;
     const socket = this.#impostor(principal);
-    socket.inject(JSON.stringify({ resume: { token, received: 0, attempt: 2 ** 40 } }));
+    socket.inject(resumeOf(token));
     this.#check(socket.sent.includes(REFUSED), `${principal} resumed by ${token}`);
     this.#check(end.line === before, "whoever was refused took the session's socket");
   }
@@ -527,14 +599,14 @@ export class World {
     if (typeof frame !== "string") return this.#check(false, "the client sent what is no frame");
     if (this.#client?.link.session !== undefined) this.#checkWater(line.wire.client, frame);
     if (!line.isOurs) return;
-    line.clientFrames++;
     if (frame.startsWith('{"resume"')) this.#resumes.push(frame);
     this.#check(
       !line.owesAck || frame.startsWith('{"ack"'),
       `the client, which owes an ack of its token, says ${frame}`,
     );
     line.owesAck = false;
-    const isFirst = line.clientFrames === 1 && /^\{"(resume|hello)"/.test(frame);
+    const isFirst = !line.hasSpoken && /^\{"(resume|hello)"/.test(frame);
+    line.hasSpoken = true;
     this.#check(line.isAnswered || isFirst, `${frame} before \`resumed\``);
     if (!frame.startsWith('{"hello"')) return;
     line.isAnswered = true;
@@ -845,6 +917,11 @@ function hashOf(token: string): string {
   return `hash of ${token.length} and ${token.slice(7)}`;
 }
 
+/** A `resume` that is no late one. */
+function resumeOf(token: string, received = 0): string {
+  return JSON.stringify({ resume: { token, received, attempt: 2 ** 40 } });
+}
+
 function newPair(): Pair {
   const flow = { sent: [], got: 0 };
   return { flow, server: undefined, reason: undefined, hasToken: false, isAcked: false, tokens: [], confirmed: -1 };
@@ -888,6 +965,7 @@ const STEPS = {
   resumeTwice: (world) => world.resumeTwice(),
   steal: (world) => world.steal(),
   reuse: (world, a) => world.reuse(a),
+  breakIn: (world, a, b) => world.breakIn(a, b % 2 === 0),
   poison: (world, a) => world.poison(sideOf(a)),
   lie: (world, a, b) => world.lie(sideOf(a), b),
   lieInResume: (world, a) => (world.deliverAll(0), world.lieInResume(a)),

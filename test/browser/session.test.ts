@@ -1,0 +1,234 @@
+/** A page in a real Chromium whose connection is cut, frozen, taken off the network, or whose server begins anew. */
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
+import { serve, type Server } from "../../src/node.js";
+import { Relay } from "../client/relay.js";
+import { launch, launchTabs } from "./chromium.js";
+import { startSite } from "./site.js";
+
+declare global {
+  /** The peer of the page, and what it told. */
+  var peer: AnyPeer;
+  var told: string[];
+  /** What it was notified of. */
+  var pushed: unknown[];
+}
+
+let browser: Browser;
+let site: Awaited<ReturnType<typeof startSite>>;
+let context: BrowserContext;
+let page: Page;
+let server: Server<any, any, any>;
+let relay: Relay;
+/** The params of what the server heard, in order. */
+const heard: unknown[] = [];
+
+const methods = {
+  note: (params: unknown) => void heard.push(params),
+  echo: (params: unknown) => (heard.push(params), params),
+  slow: async (params: unknown) => {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return params;
+  },
+  never: () => new Promise(() => {}),
+  tail: async function* ([to]: [number]) {
+    for (let i = 0; i < to; i++) {
+      yield i;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  },
+};
+
+/** A server for the page: of another port than the site's, as the relay is. */
+function serveAnew(): Promise<Server<any, any, any>> {
+  return serve<any, any, any>({ port: 0, origins: [`http://127.0.0.1:${site.port}`], methods: methods as never });
+}
+
+beforeAll(async () => {
+  [browser, site] = await Promise.all([launch(), startSite()]);
+});
+afterAll(async () => {
+  await browser.close();
+  site.http.close();
+});
+beforeEach(async () => {
+  heard.length = 0;
+  server = await serveAnew();
+  relay = await Relay.to(server.url);
+  context = await browser.newContext();
+  page = await context.newPage();
+  await open();
+});
+afterEach(async () => {
+  await context.close();
+  await relay.close();
+  await server.close();
+});
+
+/** Opens the bare page, which has imported the package. */
+async function open(): Promise<void> {
+  await page.goto(`http://127.0.0.1:${site.port}/`);
+  await page.waitForFunction(() => document.title === "ready");
+}
+
+/** Connects the page, and waits until its session is one for both sides. */
+async function connectPage(options: object = {}): Promise<void> {
+  await page.evaluate(
+    async ([url, given]) => {
+      globalThis.told = [];
+      globalThis.peer = await reciproc.connect(url, given);
+      for (const name of ["suspend", "lost", "resume", "close"] as const) peer.on(name, () => void told.push(name));
+      for (let i = 0; i < 2; i++) await peer.request("slow", [i]);
+    },
+    [relay.url, options] as const,
+  );
+}
+
+/** Waits until the page's peer has told so. */
+async function untilTold(...names: string[]): Promise<void> {
+  await expect.poll(() => page.evaluate(() => told), { timeout: 15_000 }).toEqual(names);
+}
+
+it("goes on over a socket that is cut: nothing is lost, nothing comes twice, and the order is kept", async () => {
+  await connectPage();
+  const results = page.evaluate(async () => {
+    const calls: Promise<unknown>[] = [];
+    const items: unknown[] = [];
+    const read = (async () => {
+      for await (const item of peer.stream("tail", [60])) items.push(item);
+    })();
+    for (let i = 0; i < 300; i += 2) {
+      calls.push(peer.request("echo", [i]));
+      peer.notify("note", [i + 1]);
+      if (i % 10 === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    const answers = await Promise.all(calls);
+    await read;
+    return { answers, items };
+  });
+  await expect.poll(() => heard.length).toBeGreaterThan(20);
+  relay.cut();
+  await expect.poll(() => heard.length).toBeGreaterThan(150);
+  relay.cut();
+  const { answers, items } = await results;
+  expect(answers).toEqual(Array.from({ length: 150 }, (_, i) => [2 * i]));
+  expect(items).toEqual(Array.from({ length: 60 }, (_, i) => i));
+  expect(heard).toEqual(Array.from({ length: 300 }, (_, i) => [i]));
+  await untilTold("suspend", "resume", "suspend", "resume");
+  expect(server.stats()).toMatchObject({ peers: 1 });
+});
+
+it("is there again each time it is thawed, and has missed nothing", async () => {
+  await using tabs = await launchTabs();
+  page = await tabs.context.newPage();
+  await open();
+  await connectPage();
+  const cdp = await tabs.context.newCDPSession(page);
+  const other = await tabs.context.newPage();
+  const [served] = server.peers;
+  await page.evaluate(() => {
+    globalThis.pushed = [];
+    peer.on("notification", (_method, params) => void pushed.push(params));
+    document.addEventListener("freeze", () => told.push("freeze"));
+  });
+  /** In the background, where its timers and tasks stand still. */
+  const freeze = async (): Promise<void> => {
+    await other.bringToFront();
+    await page.waitForFunction(() => document.hidden);
+    await cdp.send("Page.setWebLifecycleState", { state: "frozen" });
+  };
+  const thaw = async (): Promise<void> => {
+    await cdp.send("Page.setWebLifecycleState", { state: "active" });
+    await page.bringToFront();
+  };
+  // Chromium itself closes the socket of a frozen page for which something comes.
+  await freeze();
+  for (let i = 0; i < 50; i++) served!.notify("pushed", [i]);
+  await thaw();
+  expect(await page.evaluate(() => peer.request("echo", [1]))).toEqual([1]);
+  await freeze();
+  relay.cut();
+  await expect.poll(() => server.stats().suspended).toBe(1);
+  for (let i = 50; i < 100; i++) served!.notify("pushed", [i]);
+  // Nobody comes back who stands still.
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(server.stats().suspended).toBe(1);
+  await thaw();
+  expect(await page.evaluate(() => peer.request("echo", [2]))).toEqual([2]);
+  await untilTold("freeze", "suspend", "resume", "freeze", "suspend", "resume");
+  expect(await page.evaluate(() => pushed)).toEqual(Array.from({ length: 100 }, (_, i) => [i]));
+  expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
+});
+
+it("comes back when its network does, at once", async () => {
+  await connectPage();
+  await context.setOffline(true);
+  // Taking a page offline lets its sockets be: the cable does what a network that is gone does.
+  await relay.close();
+  await untilTold("suspend");
+  const call = page.evaluate(() => peer.request("echo", [3]));
+  // So long that the next try by itself is seconds away.
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  await relay.open();
+  const accepted = relay.accepted;
+  await context.setOffline(false);
+  expect(await call).toEqual([3]);
+  await untilTold("suspend", "resume");
+  expect(relay.accepted - accepted).toBe(1);
+});
+
+it("leaves a server that is frozen within seconds of being shown again, and has lost nothing", async () => {
+  await connectPage();
+  relay.freeze();
+  const call = page.evaluate(() => {
+    const answer = peer.request("echo", [4]);
+    document.dispatchEvent(new Event("visibilitychange"));
+    return answer;
+  });
+  // Without it, a minute.
+  await untilTold("suspend");
+  relay.thaw();
+  expect(await call).toEqual([4]);
+  await untilTold("suspend", "resume");
+  expect(heard).toEqual([[4]]);
+});
+
+it("is told what a server that begins anew has lost, and goes on with that", async () => {
+  await connectPage();
+  const outcomes = page.evaluate(async () => {
+    const sent = peer.request("never");
+    const waiting = new Promise((resolve) => peer.once("suspend", () => resolve(peer.request("echo", [5]))));
+    const ends = await Promise.allSettled([sent, waiting]);
+    return ends.map((end) => end.status === "rejected" && [end.reason.name as string, end.reason.outcome as string]);
+  });
+  await expect.poll(() => server.stats().running).toBe(1);
+  await relay.close();
+  await untilTold("suspend");
+  const next = await serveAnew();
+  relay.redirect(next.url);
+  await relay.open();
+  expect(await outcomes).toEqual([
+    ["ConnectionLostError", "unknown"],
+    ["ConnectionLostError", "not-sent"],
+  ]);
+  await untilTold("suspend", "lost", "resume");
+  expect(await page.evaluate(() => peer.request("echo", [6]))).toEqual([6]);
+  await next.close();
+});
+
+it("may close with what a standard WebSocket may not say itself", async () => {
+  // Reads nothing, and so acks nothing: more waits than may.
+  await connectPage({ limits: { maxUnsentBytes: 50_000, maxMessageBytes: 20_000 } });
+  relay.freeze();
+  const taken = await page.evaluate(async () => {
+    let count = 0;
+    while (count < 200 && peer.notify("note", [count, "x".repeat(5000)])) count++;
+    return count;
+  });
+  expect(taken).toBeGreaterThan(5);
+  expect(taken).toBeLessThan(200);
+  relay.thaw();
+  await untilTold("suspend", "lost", "resume");
+  expect(await page.evaluate(() => peer.request("slow", [7]))).toEqual([7]);
+});

@@ -1,0 +1,234 @@
+/** How a client finds out that its server is gone when nothing says so: by its heartbeat, and at once when the machine wakes. */
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { AnyPeer } from "../../src/index.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { rejection } from "../support/turns.js";
+import { record } from "./clients.js";
+import { closeAll, connectVirtual, plainEcho, refuse, VirtualNetwork, VirtualServer } from "./virtual.js";
+
+useFakeClock();
+
+const URL = "ws://server.test/";
+const PING = '{"ping":1}';
+
+/** A page's global object and document, as far as they are listened to. */
+class Page {
+  readonly listeners = new Set<string>();
+  readonly #targets = { window: new EventTarget(), document: new EventTarget() };
+
+  constructor() {
+    const document = { ...this.#part("document"), visibilityState: "visible" };
+    vi.stubGlobal("document", document);
+    for (const [name, value] of Object.entries(this.#part("window"))) vi.stubGlobal(name, value);
+  }
+
+  #part(name: "window" | "document"): object {
+    const target = this.#targets[name];
+    return {
+      addEventListener: (type: string, listener: () => void) => {
+        this.listeners.add(`${name} ${type}`);
+        target.addEventListener(type, listener);
+      },
+      removeEventListener: (type: string, listener: () => void) => {
+        this.listeners.delete(`${name} ${type}`);
+        target.removeEventListener(type, listener);
+      },
+    };
+  }
+
+  emit(type: string, members: object = {}): void {
+    const event = Object.assign(new Event(type), members);
+    this.#targets[type === "visibilitychange" ? "document" : "window"].dispatchEvent(event);
+  }
+}
+
+let server: VirtualServer;
+let network: VirtualNetwork;
+let page: Page;
+beforeEach(() => {
+  vi.spyOn(Math, "random").mockReturnValue(0.5);
+  page = new Page();
+  server = new VirtualServer({ echo: (params: unknown) => params });
+  network = new VirtualNetwork(server.answer);
+});
+afterEach(async () => {
+  for (const line of network.lines) line.thaw();
+  await closeAll();
+  await server.close();
+  await pass(0);
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+});
+
+/** How often the server was asked for a sign of life, on the present connection. */
+function pings(): number {
+  return network.last.line.sent.filter((frame) => frame === PING).length;
+}
+
+/** A client with a session that both sides know. */
+async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
+  const peer = await connectVirtual(URL, options);
+  await pass(10);
+  return { peer, told: record(peer) };
+}
+
+describe("the heartbeat of a client by a standard WebSocket", () => {
+  it("asks a server that said nothing for 25 s, and leaves it when nothing came by 45 s; then comes back", async () => {
+    const { peer, told } = await live();
+    await pass(31_000);
+    expect(pings()).toBe(1);
+    await pass(300_000);
+    // Answered each time, and asked at most once in each interval.
+    expect(told).toEqual([]);
+    expect(pings()).toBeGreaterThanOrEqual(9);
+    expect(pings()).toBeLessThanOrEqual(13);
+    const tries = network.attempts.length;
+    network.last.line.freeze();
+    // It was heard up to 25 s ago, and is looked at every 5.
+    await pass(19_900);
+    expect(told).toEqual([]);
+    await pass(35_200);
+    expect(told).toEqual(["suspend", "resume"]);
+    expect(network.attempts).toHaveLength(tries + 1);
+    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+  });
+
+  it("asks nobody who talks", async () => {
+    const { peer } = await live();
+    for (let i = 0; i < 20; i++) {
+      await pass(20_000);
+      await Promise.all([peer.request("echo", []), pass(1)]);
+    }
+    expect(pings()).toBe(0);
+  });
+
+  it("goes by the times it is given, or not at all", async () => {
+    await live({ heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
+    network.last.line.freeze();
+    const tries = network.attempts.length;
+    await pass(300);
+    expect(network.attempts).toHaveLength(tries + 1);
+    await closeAll();
+    const { told } = await live({ heartbeat: false });
+    network.last.line.freeze();
+    await pass(600_000);
+    expect(told).toEqual([]);
+    expect(pings()).toBe(0);
+  });
+
+  it("works also where the peer ends with its socket", async () => {
+    const { peer, told } = await live({ reconnect: false });
+    await pass(31_000);
+    expect(pings()).toBe(1);
+    network.last.line.freeze();
+    await pass(60_000);
+    expect(told).toEqual(["close 1006"]);
+    expect(await peer.closed).toMatchObject({ code: 1006, reason: expect.stringContaining("nothing was heard") });
+  });
+
+  it("cannot ask over a plain link, and gives nobody up there", async () => {
+    network.answer = plainEcho;
+    const { peer, told } = await live({ reconnect: true });
+    await pass(600_000);
+    expect(told).toEqual([]);
+    expect(network.last.line.sent).toEqual([]);
+    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+  });
+});
+
+describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
+  it("asks at once, and leaves a server that does not answer within 5 s", async () => {
+    const { told } = await live();
+    network.last.line.freeze();
+    const tries = network.attempts.length;
+    page.emit(type);
+    expect(pings()).toBe(1);
+    await pass(4999);
+    expect(told).toEqual([]);
+    await pass(10);
+    expect(told).toEqual(["suspend", "resume"]);
+    expect(network.attempts).toHaveLength(tries + 1);
+  });
+
+  it("leaves one alone that answers, however long ago it was heard", async () => {
+    const { told } = await live({ heartbeat: { intervalMs: 3_600_000 } });
+    await pass(3_000_000);
+    page.emit(type);
+    await pass(10_000);
+    expect(pings()).toBe(1);
+    expect(told).toEqual([]);
+  });
+
+  it("tries at once where a try waits, and once only", async () => {
+    const { peer, told } = await live();
+    network.answer = refuse;
+    network.cut();
+    await pass(3000);
+    const tries = network.attempts.length;
+    network.answer = server.answer;
+    page.emit(type);
+    page.emit(type);
+    await pass(1);
+    expect(network.attempts).toHaveLength(tries + 1);
+    expect(told).toEqual(["suspend", "resume"]);
+    expect(peer.state).toBe("open");
+  });
+
+  it("is listened to until the peer is closed, and no longer", async () => {
+    const { peer } = await live();
+    const wakes = ["window online", "window pageshow", "document visibilitychange"];
+    expect([...page.listeners]).toEqual([...wakes, "window pagehide"]);
+    await peer.close();
+    expect([...page.listeners]).toEqual([]);
+    const tries = network.attempts.length;
+    page.emit(type);
+    await pass(10_000);
+    expect(network.attempts).toHaveLength(tries);
+  });
+});
+
+describe("a page", () => {
+  it("that is hidden wakes nobody", async () => {
+    await live();
+    Object.assign(globalThis.document, { visibilityState: "hidden" });
+    page.emit("visibilitychange");
+    await pass(10);
+    expect(pings()).toBe(0);
+  });
+
+  it("that slept for a day loses nobody for it: the server is asked before it is left", async () => {
+    const { told } = await live();
+    // Time goes by, and no timer runs.
+    vi.setSystemTime(Date.now() + 86_400_000);
+    const now = performance.now();
+    vi.spyOn(performance, "now").mockImplementation(() => now + 86_400_000);
+    page.emit("visibilitychange");
+    await pass(100);
+    expect(pings()).toBe(1);
+    vi.mocked(performance.now).mockRestore();
+    await pass(100_000);
+    expect(told).toEqual([]);
+  });
+
+  it("that is left says so, and nobody waits for it", async () => {
+    const { peer } = await live();
+    page.emit("pagehide", { persisted: false });
+    await pass(10);
+    expect(network.last.line.sent.at(-1)).toBe('{"bye":{"code":1001,"reason":"the page is left"}}');
+    expect(peer.state).toBe("closed");
+  });
+
+  it("that is put aside, and may be shown again, does not", async () => {
+    const { peer } = await live();
+    page.emit("pagehide", { persisted: true });
+    await pass(10);
+    expect(network.last.line.sent.at(-1)).not.toContain("bye");
+    expect(peer.state).toBe("open");
+  });
+
+  it("whose connect was never answered leaves no listener", async () => {
+    network.answer = refuse;
+    await rejection(connectVirtual(URL));
+    expect([...page.listeners]).toEqual([]);
+  });
+});

@@ -1,0 +1,270 @@
+/** Closing a client while it is away, tries, or is being told: it is over at once, and nothing is left. */
+import { inspect as show } from "node:util";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { AnyPeer, Caller } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { inspect } from "../../src/peer/peer.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { gate, rejection } from "../support/turns.js";
+import { record } from "./clients.js";
+import { closeAll, connectVirtual, plainEcho, refuse, VirtualNetwork, VirtualServer, type Answer } from "./virtual.js";
+
+useFakeClock();
+
+const URL = "ws://server.test/";
+let server: VirtualServer;
+let network: VirtualNetwork;
+beforeEach(() => {
+  vi.spyOn(Math, "random").mockReturnValue(0.5);
+  server = new VirtualServer({ echo: (params: unknown) => params, never: () => new Promise(() => {}) });
+  network = new VirtualNetwork(server.answer);
+});
+afterEach(async () => {
+  await closeAll();
+  await server.close();
+  await pass(0);
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
+});
+
+/** Asserts that nothing of the client is left, and that it does nothing any more. */
+async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
+  expect(peer.state).toBe("closed");
+  expect(told.filter((name) => name.startsWith("close"))).toEqual(["close 1000"]);
+  expect(told.at(-1)).toBe("close 1000");
+  expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
+  await server.close();
+  expect(countDeadlines().waiting, "deadlines").toBe(0);
+  await pass(0);
+  expect(network.lines.size, "sockets").toBe(0);
+  expect(vi.getTimerCount(), "timers").toBeLessThanOrEqual(1);
+  const { length } = network.attempts;
+  const { length: times } = told;
+  await pass(100_000);
+  expect(network.attempts, "tries").toHaveLength(length);
+  expect(told, "events").toHaveLength(times);
+}
+
+/** A client with a session. */
+async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
+  const peer = await connectVirtual(URL, options);
+  await pass(10);
+  return { peer, told: record(peer) };
+}
+
+/** Lets somebody in who then hears nothing. */
+const silent: Answer = ({ line }) => void line.accept("reciproc.v1");
+const hangs: Answer = () => {};
+const greeting: Answer = ({ line }) => void line.accept("reciproc.v1").send('{"hello":{"session":true}}');
+
+describe("close()", () => {
+  it("while suspended settles at once", async () => {
+    const { peer, told } = await live();
+    network.answer = refuse;
+    const call = rejection(peer.request("never"));
+    await pass(1);
+    network.cut();
+    await pass(10);
+    const waiting = rejection(peer.request("echo"));
+    await peer.close();
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    expect(await waiting).toMatchObject({ outcome: "not-sent" });
+    await expectOver(peer, told);
+  });
+
+  it.each([
+    ["that hangs", hangs],
+    ["that opened, and waits for a hello", silent],
+    ["that may fail for its offer", refuse],
+    ["that waits for `resumed`", greeting],
+  ])("during a try %s settles at once", async (_name, answer) => {
+    for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
+      network.answer = server.answer;
+      const { peer, told } = await live(options);
+      network.answer = answer;
+      const { length } = network.attempts;
+      network.cut();
+      await pass(0);
+      expect(network.attempts.length).toBeGreaterThan(length);
+      await peer.close();
+      expect(told.at(-1)).toBe("close 1000");
+      await expectOver(peer, told);
+    }
+  });
+
+  it("during a try to a server that never said hello opens no other socket", async () => {
+    network.answer = plainEcho;
+    const { peer, told } = await live({ onOpen: () => {} });
+    network.answer = hangs;
+    network.cut();
+    await pass(0);
+    const { length } = network.attempts;
+    await peer.close();
+    await pass(10);
+    expect(network.attempts).toHaveLength(length);
+    await expectOver(peer, told);
+  });
+
+  describe.each(["suspend", "lost", "resume"] as const)("inside a listener of `%s`", (name) => {
+    /** How the connection comes to that event: each way has its own code. */
+    const ways: Record<string, () => Promise<void>> = {
+      "a cut that a restart follows": async () => {
+        server.restart();
+        network.cut();
+        await pass(1);
+      },
+      "a session whose time is up": async () => {
+        network.answer = refuse;
+        network.cut();
+        await pass(60_010);
+        network.answer = server.answer;
+        await pass(20_000);
+      },
+      "a bye": async () => {
+        network.last.line.near.message('{"bye":{"code":1001,"reason":"","retryMs":10}}');
+        network.last.line.end({ code: 1001, reason: "" });
+        await pass(20);
+      },
+      "a server that is plain by now": async () => {
+        network.answer = ({ line }) => {
+          const socket = line.accept("reciproc.v1");
+          socket.send('{"jsonrpc":"2.0","method":"hi"}');
+          socket.start({ frame() {}, closed() {} });
+        };
+        network.cut();
+        await pass(1);
+      },
+      "a server without sessions": async () => {
+        network.answer = ({ line }) => {
+          const socket = line.accept("reciproc.v1");
+          socket.send('{"hello":{}}');
+          socket.start({ frame() {}, closed() {} });
+        };
+        network.cut();
+        await pass(1);
+      },
+    };
+
+    const cases = Object.keys(ways).flatMap((way) => [[way, "with onOpen"] as const, [way, "without"] as const]);
+    it.each(cases)("after %s, %s, settles at once", async (way, how) => {
+      let opened = how === "without" ? -1 : 0;
+      const { peer, told } = await live(how === "without" ? { reconnect: true } : { onOpen: () => void opened++ });
+      let closing: Promise<void> | undefined;
+      let after: string | undefined;
+      peer.on(name, () => {
+        closing = peer.close();
+        after = peer.state;
+      });
+      const call = rejection(peer.request("never", [], { timeoutMs: Infinity }));
+      await pass(1);
+      await ways[way]!();
+      await closing;
+      expect(closing).toBeDefined();
+      expect(after).toBe("closed");
+      expect(await call).toMatchObject({ name: "ConnectionLostError" });
+      const before = { suspend: ["suspend"], lost: ["suspend", "lost"], resume: ["suspend", "lost", "resume"] }[name];
+      expect(told).toEqual([...before, "close 1000"]);
+      // Nobody is told how to begin on a connection that is over.
+      expect(opened).toBe(how === "without" ? -1 : name === "resume" ? 2 : 1);
+      await expectOver(peer, told);
+    });
+  });
+
+  it("inside `resume` of a session that goes on settles", async () => {
+    const { peer, told } = await live();
+    let closing: Promise<void> | undefined;
+    peer.on("resume", () => (closing = peer.close()));
+    network.cut();
+    await pass(1);
+    await closing;
+    expect(told).toEqual(["suspend", "resume", "close 1000"]);
+    await expectOver(peer, told);
+  });
+
+  it("during onOpen rejects its calls, is no `error`, and what waits was not sent", async () => {
+    network.answer = plainEcho;
+    const opening = gate();
+    let failed: Promise<any> | undefined;
+    const onOpen = async (caller: Caller<any>): Promise<void> => {
+      if (network.attempts.length <= 2) return;
+      const call = caller.request("never", []);
+      failed = rejection(call);
+      opening.resolve();
+      await call;
+    };
+    const { peer, told } = await live({ onOpen });
+    network.cut();
+    await pass(1);
+    await opening.promise;
+    const waiting = rejection(peer.request("echo", []));
+    await peer.close();
+    expect(await failed).toMatchObject({ outcome: "unknown" });
+    expect(await waiting).toMatchObject({ outcome: "not-sent" });
+    expect(told).toEqual(["suspend", "lost", "close 1000"]);
+    await expectOver(peer, told);
+  });
+
+  it("inside the `error` of an onOpen that failed settles", async () => {
+    network.answer = plainEcho;
+    let runs = 0;
+    const onOpen = (): void => {
+      if (++runs === 2) throw new Error("not again");
+    };
+    const { peer, told } = await live({ onOpen });
+    let closing: Promise<void> | undefined;
+    peer.on("error", () => (closing = peer.close()));
+    network.cut();
+    await pass(1);
+    await closing;
+    expect(told).toEqual(["suspend", "lost", "error not again", "close 1000"]);
+    await expectOver(peer, told);
+  });
+});
+
+describe("the token of a session", () => {
+  it("is in no event, error, address or description, on any way that a session can go", async () => {
+    const said: unknown[] = [];
+    const { peer } = await live();
+    for (const name of ["suspend", "resume", "lost", "close", "error"] as const) {
+      peer.on(name, (...args: unknown[]) => void said.push(name, ...args));
+    }
+    const look = (): number => said.push(peer, peer.stats(), show(peer, { depth: 9, showHidden: true }));
+    const lose = async (answer: Answer): Promise<void> => {
+      look();
+      network.answer = answer;
+      network.cut();
+      await pass(1);
+      look();
+      network.answer = server.answer;
+      await pass(100_000);
+      look();
+    };
+    const calls = [0, 1, 2].map(() => rejection(peer.request("never", [], { timeoutMs: Infinity })));
+    await lose(server.answer);
+    await lose(refuse);
+    // Whoever is asked to go on with it may know it, and say it.
+    await lose(({ line, protocols }) => {
+      const socket = line.accept("reciproc.v1");
+      expect(protocols).toContain("reciproc.resume");
+      socket.send('{"hello":{"session":true}}');
+      const frame = (text: string): void => {
+        socket.send(text);
+        socket.close(4000, "no");
+      };
+      socket.start({ frame, closed() {} });
+    });
+    server.restart();
+    await lose(server.answer);
+    await lose(({ line }) => {
+      const socket = line.accept("reciproc.v1");
+      socket.send('{"bye":{"code":4401,"reason":"go away"}}');
+      socket.close(4401, "go away");
+    });
+    said.push(await peer.closed, ...(await Promise.all(calls)));
+    const text = said.map((one) => `${show(one, { depth: 9, showHidden: true })} ${String(one)}`).join("\n");
+    expect(server.tokens).toBe(5);
+    expect(network.attempts.map(({ line }) => line.near.url).join()).not.toContain("secret-");
+    expect(text).not.toContain("secret-");
+    expect(text).toContain("go away");
+  });
+});

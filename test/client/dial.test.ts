@@ -1,0 +1,307 @@
+/** What a client finds where it comes back to: sockets that say nothing, servers that have changed, and what it offers and sends each time. */
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { WebSocketServer, type WebSocket } from "ws";
+import { mcp, type AnyPeer } from "../../src/index.js";
+import { connect as connectNode, serve, type Server } from "../../src/node.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { bareHttp, type Listening } from "../support/network.js";
+import { rejection } from "../support/turns.js";
+import { bareServer, confirmed, describeClients, event, record, type Connect } from "./clients.js";
+import { Relay } from "./relay.js";
+import { closeAll, connectVirtual, VirtualNetwork, VirtualServer, type Answer } from "./virtual.js";
+
+const echo = { echo: (params: unknown) => params };
+
+function serveEcho(options: object = {}): Promise<Server<any, any, any>> {
+  return serve<any, any, any>({ port: 0, methods: echo as never, ...options });
+}
+
+describeClients("a client that comes back", (connect: Connect, isNode) => {
+  it("and is refused with 401 is over for good, and says why", async () => {
+    let isStrict = false;
+    await using server = await serveEcho({ authenticate: () => (isStrict ? null : "me") });
+    await using relay = await Relay.to(server.url);
+    const peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    const suspended = event(peer, "suspend");
+    await relay.close();
+    await suspended;
+    const waiting = rejection(peer.request("echo", [1]));
+    isStrict = true;
+    await relay.open();
+    const info = await peer.closed;
+    expect(info).toMatchObject({ code: 4401, error: { name: "ConnectError", status: 401 } });
+    expect(info.reason).toContain("authentication failed");
+    expect(await waiting).toMatchObject({ outcome: "not-sent", cause: info.error });
+    expect(told).toEqual(["suspend", "close 4401"]);
+    await server.close();
+    expect(countDeadlines().waiting).toBe(0);
+  });
+
+  it("and is refused with 403 as well", async () => {
+    await using server = await serveEcho();
+    await using relay = await Relay.to(server.url);
+    const peer = await confirmed(connect, relay.url);
+    await using other = await (isNode ? forbidding() : dismissing());
+    relay.redirect(other.url);
+    relay.cut();
+    expect(await peer.closed).toMatchObject({ code: 4403, error: { status: 403 } });
+  });
+
+  it("and finds no room tries again", async () => {
+    await using full = await serveEcho({ limits: { maxConnections: 1 } });
+    await using server = await serveEcho();
+    await using relay = await Relay.to(server.url);
+    await using occupant = await connect(full.url);
+    await using peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    const refused = once(full as never, "refuse");
+    relay.redirect(full.url);
+    relay.cut();
+    await refused;
+    const back = event(peer, "resume");
+    relay.redirect(server.url);
+    await back;
+    expect(occupant.state).toBe("open");
+    // Nothing was lost: its session was where it had been all the while.
+    expect(told).toEqual(["suspend", "resume"]);
+  });
+
+  it("finds a server that is plain by now, and goes on there", async () => {
+    await using server = await serveEcho();
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    // Agrees to whatever is offered, and speaks first.
+    await using bare = await bareServer({ handleProtocols: undefined }, '{"jsonrpc":"2.0","method":"hi"}');
+    const back = event(peer, "resume");
+    const lost = event(peer, "lost");
+    relay.redirect(bare.url);
+    relay.cut();
+    expect(await lost).toMatchObject({ message: "the server knows no sessions any more" });
+    await back;
+    expect(await peer.request("echo", [1])).toEqual([1]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(bare.offers).toEqual(["reciproc.v1,reciproc.resume"]);
+    // And one of ours again.
+    relay.redirect(server.url);
+    const again = event(peer, "resume");
+    relay.cut();
+    await again;
+    expect(await peer.request("echo", [2])).toEqual([2]);
+    expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
+  });
+
+  it("never asks without its offer, having seen a hello once: a server that ignores subprotocols is tried until it no longer does", async () => {
+    await using server = await serveEcho();
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    await using bare = await bareServer();
+    relay.redirect(bare.url);
+    relay.cut();
+    await expect.poll(() => bare.offers.length, { timeout: 10_000 }).toBeGreaterThanOrEqual(2);
+    expect(new Set(bare.offers)).toEqual(new Set(["reciproc.v1,reciproc.resume"]));
+    const back = event(peer, "resume");
+    relay.redirect(server.url);
+    await back;
+    expect(told).toEqual(["suspend", "resume"]);
+  });
+
+  it("finds a server that has no sessions any more", async () => {
+    await using server = await serveEcho();
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    await using without = await serveEcho({ session: false });
+    const back = event(peer, "resume");
+    relay.redirect(without.url);
+    relay.cut();
+    await back;
+    expect(await peer.request("echo", [1])).toEqual([1]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    // It stays a client that comes back.
+    const again = event(peer, "resume");
+    relay.cut();
+    await again;
+    expect(await peer.request("echo", [2])).toEqual([2]);
+    expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
+  });
+
+  it("begins anew on the same socket where its session is refused", async () => {
+    let user = "a";
+    await using server = await serveEcho({ authenticate: () => user, principal: (data: string) => data });
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    user = "b";
+    const back = event(peer, "resume");
+    relay.cut();
+    await back;
+    expect(await peer.request("echo", [1])).toEqual([1]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(relay.accepted).toBe(2);
+    expect(new Set([...server.peers].map(({ data }) => data as string))).toEqual(new Set(["a", "b"]));
+  });
+
+  it("offers its dialect's subprotocol each time", async () => {
+    const offers: (string | undefined)[] = [];
+    await using server = await serveEcho({
+      dialect: [mcp],
+      authenticate: ({ headers }: IncomingMessage) => (offers.push(headers["sec-websocket-protocol"]), "me"),
+    });
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url, { dialect: mcp });
+    const back = event(peer, "resume");
+    relay.cut();
+    await back;
+    expect(offers).toEqual(["reciproc.v1,mcp", "reciproc.v1,reciproc.resume,mcp"]);
+    // One that speaks the dialect and not ours.
+    await using plainly = await serveEcho({ dialect: [mcp], link: "plain" });
+    const lost = event(peer, "lost");
+    const again = event(peer, "resume");
+    relay.redirect(plainly.url);
+    relay.cut();
+    await lost;
+    await again;
+    expect(await peer.request("echo", [1])).toEqual([1]);
+  });
+});
+
+/** Answers every upgrade with 403. */
+async function forbidding(): Promise<Listening<any>> {
+  const http = await bareHttp();
+  http.server.on("upgrade", (_request: IncomingMessage, socket) => {
+    socket.end("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  });
+  return http;
+}
+
+/** Says the same in a frame, to those who see no status. */
+async function dismissing(): Promise<Listening<any>> {
+  const http = await bareHttp();
+  new WebSocketServer({ server: http.server }).on("connection", (webSocket: WebSocket) => {
+    webSocket.send('{"bye":{"code":4403,"reason":"not you"}}');
+    webSocket.close(4403);
+  });
+  return http;
+}
+
+describe("headers", () => {
+  it("are sent with each try", async () => {
+    const seen: unknown[] = [];
+    await using server = await serveEcho({
+      authenticate: ({ headers }: IncomingMessage) => (seen.push(headers.authorization), "me"),
+    });
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connectNode as Connect, relay.url, { headers: { authorization: "Bearer t" } });
+    const back = event(peer, "resume");
+    relay.cut();
+    await back;
+    expect(seen).toEqual(["Bearer t", "Bearer t"]);
+  });
+});
+
+describe("a socket on which nothing begins to flow", () => {
+  useFakeClock();
+
+  const URL = "ws://server.test/";
+  let server: VirtualServer;
+  let network: VirtualNetwork;
+  beforeEach(() => {
+    vi.spyOn(Math, "random").mockReturnValue(0.5);
+    server = new VirtualServer(echo);
+    network = new VirtualNetwork(server.answer);
+  });
+  afterEach(async () => {
+    await closeAll();
+    await server.close();
+    await pass(0);
+    vi.restoreAllMocks();
+    vi.unstubAllGlobals();
+  });
+
+  const silent: Record<string, Answer> = {
+    "that never opens": () => {},
+    "that opens and says nothing": ({ line }) => void line.accept("reciproc.v1"),
+    "whose server says hello and no more": ({ line }) => {
+      line.accept("reciproc.v1").send('{"hello":{"session":true}}');
+    },
+  };
+
+  it.each(Object.entries(silent))("%s is given up after openTimeoutMs, and another is tried", async (_name, answer) => {
+    const peer = await connectVirtual(URL, { openTimeoutMs: 2000 });
+    const told = record(peer);
+    await pass(10);
+    network.answer = answer;
+    const from = performance.now();
+    network.cut();
+    await pass(2299);
+    expect(network.times(from)).toEqual([0]);
+    network.answer = server.answer;
+    await pass(10);
+    expect(network.times(from)).toEqual([0, 2300]);
+    expect(told).toEqual(["suspend", "resume"]);
+    // The one that was given up is no longer there.
+    expect(network.lines.size).toBe(1);
+    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+  });
+
+  it("is given up as well where it asked for a fresh session and got none", async () => {
+    const peer = await connectVirtual(URL, { openTimeoutMs: 2000, onOpen: () => {} });
+    const told = record(peer);
+    await pass(10);
+    network.answer = ({ line }) => {
+      const socket = line.accept("reciproc.v1");
+      socket.send('{"hello":{"session":true}}');
+      socket.start({
+        frame: (text) => text.startsWith('{"resume"') && socket.send('{"resumed":{"refused":"unknown-session"}}'),
+        closed() {},
+      });
+    };
+    network.cut();
+    await pass(2299);
+    network.answer = server.answer;
+    await pass(20);
+    expect(told).toEqual(["suspend", "lost", "lost", "resume"]);
+    expect(peer.state).toBe("open");
+  });
+
+  it("and that is lost before its session is open is tried again: the server has said that it keeps them", async () => {
+    network.answer = silent["whose server says hello and no more"]!;
+    const peer = await connectVirtual(URL);
+    const told = record(peer);
+    const call = rejection(peer.request("echo", [1]));
+    await pass(10);
+    network.answer = server.answer;
+    network.cut();
+    await pass(10);
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(await Promise.all([peer.request("echo", [2]), pass(1)])).toMatchObject([[2], undefined]);
+  });
+
+  it("is waited for where openTimeoutMs is Infinity", async () => {
+    const peer: AnyPeer = await connectVirtual(URL, { openTimeoutMs: Infinity });
+    await pass(10);
+    network.answer = silent["that opens and says nothing"]!;
+    const { length } = network.attempts;
+    network.cut();
+    await pass(50_000);
+    expect(network.attempts).toHaveLength(length + 1);
+    expect(peer.state).toBe("suspended");
+  });
+
+  it("at first rejects connect, and leaves nothing", async () => {
+    network.answer = silent["that never opens"]!;
+    const failed = rejection(connectVirtual(URL, { openTimeoutMs: 2000 }));
+    await pass(2000);
+    expect(await failed).toMatchObject({ message: `could not connect to ${URL}: not open within 2000 ms` });
+    await pass(1);
+    expect(network.attempts).toHaveLength(1);
+    expect([network.lines.size, countDeadlines().waiting]).toEqual([0, 0]);
+  });
+});

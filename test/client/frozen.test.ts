@@ -1,0 +1,107 @@
+/** A client behind a cable that is pulled, over real sockets: nothing says that its server is gone. */
+import { expect, it } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { serve } from "../../src/node.js";
+import { rejection } from "../support/turns.js";
+import { bareServer, confirmed, describeClients, event, record, type Connect } from "./clients.js";
+import { Relay } from "./relay.js";
+
+/** Short, and long beside what a busy machine takes to answer. */
+const heartbeat = { intervalMs: 300, deadAfterMs: 1200 };
+
+describeClients("a client whose server is frozen", (connect: Connect, isNode) => {
+  it("notices by its heartbeat, comes back, and has lost nothing", async () => {
+    const heard: number[] = [];
+    await using server = await serve<any, any>({
+      port: 0,
+      methods: { note: ([n]: [number]) => void heard.push(n), echo: (params: unknown) => params } as never,
+    });
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url, { heartbeat });
+    const told = record(peer);
+    peer.notify("note", [1]);
+    await peer.request("echo", []);
+    relay.freeze();
+    // It leaves, and never arrives on this socket.
+    peer.notify("note", [2]);
+    await event(peer, "suspend");
+    peer.notify("note", [3]);
+    // The old connections come to life late, when nobody reads them any more.
+    relay.thaw();
+    await event(peer, "resume");
+    peer.notify("note", [4]);
+    expect(await peer.request("echo", [5])).toEqual([5]);
+    expect(heard).toEqual([1, 2, 3, 4]);
+    expect(told).toEqual(["suspend", "resume"]);
+  });
+
+  it("leaves a quiet one alone that answers", async () => {
+    await using server = await serve<any, any>({ port: 0 });
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url, { heartbeat: { intervalMs: 50, deadAfterMs: 2000 } });
+    const told = record(peer);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    expect(told).toEqual([]);
+    expect(relay.accepted).toBe(1);
+  });
+
+  it("and plain is noticed from Node, by pings of the WebSocket", async () => {
+    if (!isNode) return expectNoPing(connect);
+    await using bare = await bareServer();
+    await using relay = await Relay.to(bare.url);
+    await using peer = await connect(relay.url, { link: "plain", reconnect: true, heartbeat });
+    const told = record(peer);
+    await peer.request("echo", [1]);
+    let pings = 0;
+    for (const webSocket of bare.webSockets) webSocket.on("ping", () => pings++);
+    await expect.poll(() => pings, { timeout: 5000 }).toBeGreaterThan(1);
+    relay.freeze();
+    const call = rejection(peer.request("echo", [2]));
+    await event(peer, "lost");
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    relay.thaw();
+    await event(peer, "resume");
+    expect(await peer.request("echo", [3])).toEqual([3]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+  });
+
+  it("ends for one that does not come back, packed or plain", async () => {
+    await using server = await serve<any, any>({ port: 0 });
+    await using relay = await Relay.to(server.url);
+    const packed = await connect(relay.url, { reconnect: false, heartbeat });
+    const plain = await connect(relay.url, { reconnect: false, heartbeat, link: "plain" });
+    const told = [record(packed), record(plain)];
+    relay.freeze();
+    expect(await packed.closed).toMatchObject({ code: 1006, reason: expect.stringContaining("nothing was heard for") });
+    if (isNode) await plain.closed;
+    expect(told).toEqual([["close 1006"], isNode ? ["close 1006"] : []]);
+    relay.cut();
+    await plain.closed;
+  });
+
+  it("closes within seconds when it is asked to, and at once when it was suspended already", async () => {
+    await using server = await serve<any, any>({ port: 0, session: { ttlMs: 1000 } });
+    await using relay = await Relay.to(server.url);
+    const peer = await confirmed(connect, relay.url, { heartbeat });
+    relay.freeze();
+    await event(peer, "suspend");
+    const from = performance.now();
+    await peer.close();
+    expect(performance.now() - from).toBeLessThan(500);
+    relay.thaw();
+    await server.close();
+    expect(countDeadlines().waiting).toBe(0);
+  });
+});
+
+/** A page cannot ask a plain server, and leaves it alone. */
+async function expectNoPing(connect: Connect): Promise<void> {
+  await using bare = await bareServer();
+  await using peer = await connect(bare.url, { link: "plain", reconnect: true, heartbeat: { intervalMs: 20 } });
+  let pings = 0;
+  for (const webSocket of bare.webSockets) webSocket.on("ping", () => pings++);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(await peer.request("echo", [1])).toEqual([1]);
+  expect(bare.heard).toEqual([["echo", [1]]]);
+  expect(pings).toBe(0);
+}

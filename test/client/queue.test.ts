@@ -1,0 +1,231 @@
+/** What is called and notified while there is no connection: it waits in order, within bounds, and can be taken back. */
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ConnectionLostError, TimeoutError, type AnyPeer } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { gate, Outcomes, rejection } from "../support/turns.js";
+import { record } from "./clients.js";
+import { closeAll, connectVirtual, plainEcho, refuse, VirtualNetwork, VirtualServer } from "./virtual.js";
+
+useFakeClock();
+
+const URL = "ws://server.test/";
+const heard: unknown[] = [];
+let server: VirtualServer;
+let network: VirtualNetwork;
+beforeEach(() => {
+  heard.length = 0;
+  server = new VirtualServer({
+    echo: (params: unknown) => (heard.push(params), params),
+    note: (params: unknown) => void heard.push(params),
+    never: () => new Promise(() => {}),
+  });
+  network = new VirtualNetwork(server.answer);
+});
+afterEach(async () => {
+  await closeAll();
+  await server.close();
+  await pass(0);
+  vi.unstubAllGlobals();
+});
+
+/** A client that has lost its socket, and finds nobody. */
+async function down(options?: object): Promise<AnyPeer> {
+  const peer = await connectVirtual(URL, options);
+  await pass(10);
+  const { answer } = network;
+  network.answer = refuse;
+  network.cut();
+  await pass(10);
+  expect(peer.state).toBe("suspended");
+  network.answer = answer;
+  return peer;
+}
+
+describe.each([
+  ["with a session", undefined, 1 / 2],
+  ["without one", { reconnect: true, link: "plain" }, 1 / 2],
+  ["with onOpen", { onOpen: () => {}, link: "plain" }, 1],
+])("a client that is down, %s", (name, options, share) => {
+  it("sends what waits in the order it was called and notified, once it is back", async () => {
+    const peer = await down(options);
+    const outcomes = new Outcomes();
+    for (let i = 0; i < 10; i += 2) {
+      outcomes.watch(`call ${i}`, peer.request("echo", [i]));
+      expect(peer.notify("note", [i + 1])).toBe(true);
+    }
+    expect(heard).toEqual([]);
+    await pass(600);
+    expect(peer.state).toBe("open");
+    expect(heard).toEqual(Array.from({ length: 10 }, (_, i) => [i]));
+    expect(outcomes.names).toEqual([0, 2, 4, 6, 8].map((i) => `call ${i}`));
+  });
+
+  it("takes no more than waits within its bounds, and says so", async () => {
+    const maxUnsentBytes = 20_000;
+    const peer = await down({ ...options, limits: { maxUnsentBytes, maxMessageBytes: 5000 } });
+    const told = record(peer);
+    // With its params, and what each message costs besides.
+    const padding = "x".repeat(1000 - 64 - JSON.stringify({ jsonrpc: "2.0", method: "note", params: [0, ""] }).length);
+    const taken = Array.from({ length: 30 }, (_, i) => peer.notify("note", [i % 10, padding]));
+    const fit = (maxUnsentBytes * share) / 1000;
+    expect(taken.filter(Boolean)).toHaveLength(fit);
+    expect(taken.lastIndexOf(true)).toBe(fit - 1);
+    const refused = await rejection(peer.request("echo", [padding]));
+    expect(refused).toBeInstanceOf(ConnectionLostError);
+    expect(refused).toMatchObject({ outcome: "not-sent" });
+    await pass(600);
+    expect(peer.state).toBe("open");
+    if (name === "with a session") {
+      // Its server would wait for what is not to be had any more: the session is over.
+      expect(told).toEqual(["lost", "resume"]);
+      expect(heard).toEqual([]);
+    } else {
+      expect((refused.cause as Error).message).toBe("too much waits for a connection already");
+      expect(told).toEqual(["resume"]);
+      expect(heard).toHaveLength(fit);
+    }
+    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+  });
+
+  it("lets go of a call that times out, whose server never hears of it", async () => {
+    const peer = await down(options);
+    network.answer = refuse;
+    const late = rejection(peer.request("echo", [1], { timeoutMs: 1000 }));
+    const other = peer.request("echo", [2]);
+    await pass(1000);
+    expect(await late).toBeInstanceOf(TimeoutError);
+    expect(await late).toMatchObject({ outcome: "not-sent", message: '"echo" was not sent within 1000 ms' });
+    network.answer = server.answer;
+    await pass(5000);
+    expect(await other).toEqual([2]);
+    expect(heard).toEqual([[2]]);
+  });
+
+  it("lets go of a call that is aborted, whose server hears neither it nor its cancel", async () => {
+    const peer = await down(options);
+    const controller = new AbortController();
+    const aborted = rejection(peer.request("echo", [1], { signal: controller.signal }));
+    const calls = [peer.request("echo", [0]), peer.request("echo", [2])];
+    controller.abort("never mind");
+    expect(await aborted).toBe("never mind");
+    await pass(600);
+    expect(await Promise.all(calls)).toEqual([[0], [2]]);
+    expect(heard).toEqual([[0], [2]]);
+    expect(network.last.line.sent.join()).not.toContain("$/cancelRequest");
+  });
+
+  it("rejects what waits when it is closed, as not sent, and leaves nothing", async () => {
+    const peer = await down(options);
+    const told = record(peer);
+    const calls = [1, 2, 3].map((i) => rejection(peer.request("echo", [i])));
+    await peer.close();
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
+    expect(peer.notify("note", [])).toBe(false);
+    expect(told).toEqual(["close 1000"]);
+    const { length } = network.attempts;
+    await server.close();
+    expect(countDeadlines().waiting).toBe(0);
+    await pass(60_000);
+    expect(network.attempts).toHaveLength(length);
+    expect(network.lines.size).toBe(0);
+  });
+});
+
+describe("a client whose server reads no more", () => {
+  it("loses a session for which too much waits, and begins anew", async () => {
+    const peer = await connectVirtual(URL, { limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
+    const told = record(peer);
+    await pass(10);
+    // What it sends is neither read nor acked, and fills its log.
+    const { line } = network.last;
+    const { close } = line.near;
+    line.freeze();
+    const closes: unknown[] = [];
+    line.near.close = (...given) => {
+      closes.push(given[0]);
+      close.apply(line.near, given);
+      line.thaw();
+    };
+    let taken = 0;
+    while (taken < 100 && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
+    expect(taken).toBeGreaterThan(20);
+    expect(taken).toBeLessThan(40);
+    await pass(600);
+    // A page may not send 1013.
+    expect(closes).toEqual([4429]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+  });
+});
+
+describe("a client that is down, and whose session ends meanwhile", () => {
+  it("is told so when its time is up, and what waited was not sent; what waits from then on is", async () => {
+    const peer = await connectVirtual(URL);
+    const told = record(peer);
+    await pass(10);
+    network.answer = refuse;
+    const sent = rejection(peer.request("never", [], { timeoutMs: Infinity }));
+    await pass(1);
+    network.cut();
+    const waiting = rejection(peer.request("echo", [1], { timeoutMs: Infinity }));
+    await pass(59_999);
+    expect(told).toEqual(["suspend"]);
+    await pass(2);
+    expect(told).toEqual(["suspend", "lost"]);
+    expect(await sent).toMatchObject({ outcome: "unknown", cause: { message: expect.stringContaining("60000 ms") } });
+    expect(await waiting).toMatchObject({ outcome: "not-sent" });
+    const later = peer.request("echo", [2]);
+    network.answer = server.answer;
+    await pass(20_000);
+    expect(await later).toEqual([2]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+  });
+});
+
+describe("onOpen", () => {
+  it("that is done while its session has no socket is followed by `resume` when there is one", async () => {
+    const [opening, go] = [gate(), gate()];
+    let runs = 0;
+    const onOpen = async (): Promise<void> => {
+      if (++runs === 1) return;
+      opening.resolve();
+      await go.promise;
+    };
+    const peer = await connectVirtual(URL, { onOpen });
+    const told = record(peer);
+    await pass(10_000);
+    server.restart();
+    network.cut();
+    await pass(10);
+    await opening.promise;
+    network.answer = refuse;
+    network.cut();
+    await pass(10);
+    const call = peer.request("echo", [1]);
+    go.resolve();
+    await pass(10);
+    expect(peer.state).toBe("suspended");
+    expect(told).toEqual(["suspend", "lost"]);
+    network.answer = server.answer;
+    await pass(2000);
+    expect(await call).toEqual([1]);
+    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(runs).toBe(2);
+  });
+
+  it("that uses the peer itself waits for what waits for it: its call times out, and says that it was not sent", async () => {
+    network.answer = plainEcho;
+    let peer: AnyPeer | undefined;
+    const errors: unknown[] = [];
+    const onOpen = async (): Promise<void> => {
+      if (peer !== undefined) await peer.request("echo", [1], { timeoutMs: 50 });
+    };
+    peer = await connectVirtual(URL, { link: "plain", onOpen });
+    peer.on("error", (error) => errors.push(error));
+    await pass(10);
+    network.cut();
+    await pass(60);
+    expect(errors).toEqual([expect.objectContaining({ code: "TIMEOUT", outcome: "not-sent" })]);
+  });
+});

@@ -1,0 +1,296 @@
+/** Where a connection is opened by calls of its application's own, everything else waits for them. */
+import { describe, expect, it } from "vitest";
+import { TimeoutError, type AnyPeer } from "../../src/index.js";
+import { openingOf, type ConnectionOpening } from "../../src/peer/peer.js";
+import { inspect } from "../../src/peer/peer.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { notification, request, result } from "../support/raw.js";
+import { restless, type Restless, type RestlessOptions } from "../support/restless.js";
+import { rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+const GONE = new Error("gone");
+
+/** A peer on whose connection everything waits. */
+function held(options: AnyOptions = {}, more: RestlessOptions = {}): Restless & { opening: ConnectionOpening } {
+  const ends = restless(options, { opensFirst: true, ...more });
+  return { ...ends, opening: openingOf(ends.peer) };
+}
+
+/** Everything that this peer still waits for is answered. */
+async function answered(peer: AnyPeer, ends: Restless, calls: Promise<unknown>[], ids: number[]): Promise<void> {
+  for (const id of ids) ends.transport.feed(result(id, id));
+  expect(await Promise.all(calls)).toEqual(ids);
+  await peer.close();
+  expectEmpty(peer);
+}
+
+describe("what waits for the opening", () => {
+  it("leaves in the order it was sent, when that is done, and not before", async () => {
+    const ends = held();
+    const { peer, take, opening } = ends;
+    const calls = [peer.request("first")];
+    expect(peer.notify("second")).toBe(true);
+    const batch = peer.batch();
+    calls.push(batch.request("third"));
+    batch.notify("third too");
+    batch.send();
+    calls.push(peer.remote.fourth!());
+    await turn();
+    expect(take()).toEqual([]);
+    opening.release();
+    expect(take()).toEqual([
+      request(1, "first"),
+      notification("second"),
+      [request(2, "third"), notification("third too")],
+      request(3, "fourth"),
+    ]);
+    peer.notify("at once");
+    expect(take()).toEqual([notification("at once")]);
+    await answered(peer, ends, calls, [1, 2, 3]);
+  });
+
+  it("is passed by what opens it, with ids of the same row", async () => {
+    const ends = held();
+    const { peer, take, opening } = ends;
+    const waits = peer.request("waits");
+    const opens = opening.caller.request("initialize", { version: 1 });
+    opening.caller.notify("initialized");
+    expect(take()).toEqual([request(2, "initialize", { version: 1 }), notification("initialized")]);
+    opening.release();
+    expect(take()).toEqual([request(1, "waits")]);
+    await answered(peer, ends, [waits, opens], [1, 2]);
+  });
+
+  it("keeps its place before what is sent while it leaves", async () => {
+    const { peer, transport, take, opening } = held();
+    for (const name of ["first", "second", "third"]) peer.notify(name);
+    transport.onSend = (text) => {
+      if (text.includes("first")) peer.notify("in between");
+    };
+    opening.release();
+    expect(take().map(({ method }) => method)).toEqual(["first", "second", "third", "in between"]);
+    await peer.close();
+  });
+
+  it("no longer counts against the bound once it has left", async () => {
+    const { peer, transport, take, opening } = held({ limits: { maxUnsentBytes: 300 } });
+    for (const name of ["first", "second"]) expect(peer.notify(name)).toBe(true);
+    const long = ["x".repeat(70)];
+    expect(peer.notify("third", long)).toBe(false);
+    transport.onSend = (text) => {
+      if (text.includes("second")) peer.notify("third", long);
+    };
+    opening.release();
+    expect(take().map(({ method }) => method)).toEqual(["first", "second", "third"]);
+    await peer.close();
+  });
+
+  it("is no answer, cancel or stream of the other side's: those pass", async () => {
+    const { peer, transport, take, opening } = held(
+      { methods: { add: ([a, b]: number[]) => a! + b!, tail: async function* () {} } },
+      { isOurs: true },
+    );
+    transport.feed(request(1, "add", [1, 2]));
+    const controller = new AbortController();
+    const opens = rejection(opening.caller.request("slow", [], { signal: controller.signal }));
+    controller.abort("enough");
+    expect(await opens).toBe("enough");
+    expect(take()).toEqual([result(1, 3), request(1, "slow", []), notification("$/cancelRequest", { id: 1 })]);
+    await peer.close();
+  });
+
+  it("is bounded by `maxUnsentBytes`: beyond that a call rejects as not sent, and a notification is not taken", async () => {
+    const { peer, take, opening } = held({ limits: { maxUnsentBytes: 500 } });
+    const calls = [1, 2, 3, 4, 5].map((n) => peer.request("m", [n]));
+    const error = rejection(calls[4]!);
+    // Each costs 64 besides its own length: that a fifth call is too much leaves room for one shorter message.
+    expect([1, 2, 3].map(() => peer.notify("n"))).toEqual([true, false, false]);
+    expect(await error).toMatchObject({
+      outcome: "not-sent",
+      cause: { message: "too much waits for a connection already" },
+    });
+    expect(inspect(peer).pending).toBe(4);
+    expect(peer.state).toBe("open");
+    opening.release();
+    expect(take().map(({ id }) => id)).toEqual([1, 2, 3, 4, undefined]);
+    expect(peer.notify("n")).toBe(true);
+    for (const call of calls) call.catch(() => {});
+    await peer.close();
+  });
+
+  it("is withdrawn when it times out, and was not sent", async () => {
+    const { peer, take, opening } = held({}, { isOurs: true });
+    const error = rejection(peer.request("late", [], { timeoutMs: 100 }));
+    const total = rejection(peer.request("later", [], { timeoutMs: 1000, maxTotalTimeoutMs: 200 }));
+    await pass(100);
+    expect(await error).toBeInstanceOf(TimeoutError);
+    expect(await error).toMatchObject({ outcome: "not-sent", timeoutMs: 100 });
+    await pass(100);
+    expect(await total).toMatchObject({ outcome: "not-sent", timeoutMs: 200 });
+    opening.release();
+    expect(take()).toEqual([]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("makes room when it is withdrawn", async () => {
+    const { peer, opening } = held({ limits: { maxUnsentBytes: 300 } });
+    const controller = new AbortController();
+    const long = rejection(peer.request("long", ["x".repeat(200)], { signal: controller.signal }));
+    expect(peer.notify("n", ["y".repeat(100)])).toBe(false);
+    controller.abort("enough");
+    expect(await long).toBe("enough");
+    expect(peer.notify("n", ["y".repeat(100)])).toBe(true);
+    opening.release();
+    await peer.close();
+  });
+
+  it("is withdrawn when it is aborted, also while others leave before it", async () => {
+    const { peer, transport, take, opening } = held({}, { isOurs: true });
+    const [first, second] = [new AbortController(), new AbortController()];
+    const calls = [first, second].map(({ signal }) => rejection(peer.request("aborted", [], { signal })));
+    peer.notify("before");
+    const third = new AbortController();
+    calls.push(rejection(peer.request("aborted", [], { signal: third.signal })));
+    first.abort(1);
+    second.abort(2);
+    transport.onSend = () => third.abort(3);
+    opening.release();
+    expect(await Promise.all(calls)).toEqual([1, 2, 3]);
+    expect(take()).toEqual([notification("before")]);
+    await peer.close();
+  });
+
+  it("is a batch that leaves with a call whose caller is gone, and may run it", async () => {
+    const ends = held();
+    const { peer, take, opening } = ends;
+    const batch = peer.batch();
+    const gone = rejection(batch.request("gone", [], { timeoutMs: 100 }));
+    const stays = batch.request("stays");
+    batch.send();
+    await pass(100);
+    expect(await gone).toMatchObject({ outcome: "unknown" });
+    opening.release();
+    expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")]]);
+    ends.transport.feed([result(1, 1), result(2, 2)]);
+    expect(await stays).toBe(2);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("rejects as not sent when the peer closes, and is not sent by whoever opens it late", async () => {
+    const { peer, take, opening } = held();
+    const call = rejection(peer.request("m"));
+    const batch = peer.batch();
+    const member = rejection(batch.request("m"));
+    batch.send();
+    void peer.close();
+    for (const error of [await call, await member]) expect(error).toMatchObject({ outcome: "not-sent" });
+    expect(opening.isOver()).toBe(true);
+    expect(peer.notify("n")).toBe(false);
+    opening.release();
+    expect(take()).toEqual([]);
+    expectEmpty(peer);
+  });
+
+  it("rejects as not sent, call or batch, when the transport does not take it after all", async () => {
+    const { peer, transport, opening, errors } = held();
+    const call = rejection(peer.request("call", ["x".repeat(100)]));
+    const batch = peer.batch();
+    const member = rejection(batch.request("member", ["x".repeat(100)]));
+    batch.send();
+    peer.notify("n", ["x".repeat(100)]);
+    const others = peer.batch();
+    others.notify("n", ["x".repeat(100)]);
+    others.send();
+    const short = peer.request("short");
+    // Known only now.
+    transport.maxMessageBytes = 100;
+    opening.release();
+    const why = { name: "RangeError", message: "the other side takes messages of at most 100 bytes" };
+    for (const error of [await call, await member]) expect(error).toMatchObject({ outcome: "not-sent", cause: why });
+    // Two that have no caller to be told.
+    expect(errors).toMatchObject([why, why]);
+    expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 0 });
+    transport.feed(result(3, "ok"));
+    expect(await short).toBe("ok");
+    await peer.close();
+  });
+});
+
+describe("a connection that is opened anew", () => {
+  it("holds again, and what was held on the one that is lost was not sent", async () => {
+    const { peer, transport, take, opening, events } = held();
+    const before = rejection(peer.request("before"));
+    transport.suspend();
+    transport.lose(GONE);
+    expect(await before).toMatchObject({ outcome: "not-sent", cause: GONE });
+    transport.resume();
+    const after = peer.request("after");
+    expect(opening.isOver()).toBe(true);
+    // Of the old one, whose application was slow.
+    opening.release();
+    expect(await rejection(opening.caller.request("old"))).toMatchObject({ outcome: "not-sent", cause: GONE });
+    expect(opening.caller.notify("old")).toBe(false);
+    expect(take()).toEqual([]);
+    expect(events).toEqual(["suspend (suspended)", "lost (suspended)"]);
+    const next = openingOf(peer);
+    void next.caller.notify("initialize");
+    next.release();
+    expect(take()).toEqual([notification("initialize"), request(2, "after")]);
+    expect(events.slice(2)).toEqual(["resume (open)"]);
+    transport.feed(result(2, 2));
+    expect(await after).toBe(2);
+    await peer.close();
+  });
+
+  it("is resumed when it is opened and its transport is, whichever is last", async () => {
+    const { peer, transport, take, events } = held();
+    openingOf(peer).release();
+    transport.suspend();
+    transport.lose(GONE);
+    // Its opening needs no answer, and what it sends waits.
+    const opening = openingOf(peer);
+    opening.caller.notify("initialize");
+    opening.release();
+    peer.notify("n");
+    expect(peer.state).toBe("suspended");
+    expect(events).toEqual(["suspend (suspended)", "lost (suspended)"]);
+    transport.resume();
+    expect(take()).toEqual([notification("initialize"), notification("n")]);
+    expect(events.slice(2)).toEqual(["resume (open)"]);
+    await peer.close();
+  });
+
+  it("is suspended once, though its transport is suspended again while it is opened", async () => {
+    const { peer, transport, take, events } = held();
+    openingOf(peer).release();
+    transport.suspend();
+    transport.lose(GONE);
+    transport.resume();
+    const opening = openingOf(peer);
+    opening.caller.notify("one");
+    transport.suspend();
+    opening.caller.notify("two");
+    opening.release();
+    peer.notify("three");
+    expect(peer.state).toBe("suspended");
+    transport.resume();
+    expect(take().map(({ method }) => method)).toEqual(["one", "two", "three"]);
+    expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
+    await peer.close();
+  });
+
+  it("is told so also where its first opening outlasts a socket", async () => {
+    const { peer, transport, opening, events } = held();
+    transport.suspend();
+    transport.resume();
+    expect(events).toEqual(["suspend (suspended)"]);
+    opening.release();
+    expect(events.slice(1)).toEqual(["resume (open)"]);
+    await peer.close();
+  });
+});

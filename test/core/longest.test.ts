@@ -1,0 +1,158 @@
+/** Messages that the other side does not take, where it said how long they may be. */
+import { describe, expect, it } from "vitest";
+import { ConnectionLostError } from "../../src/index.js";
+import { SharedMessage } from "../../src/core/transport.js";
+import { inspect, sendShared } from "../../src/peer/peer.js";
+import { useFakeClock } from "../support/clock.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { notification, request, result } from "../support/raw.js";
+import { restless, type Restless } from "../support/restless.js";
+import { rejection, turn } from "../support/turns.js";
+
+useFakeClock();
+
+const MOST = 200;
+const WHY = { name: "RangeError", message: `the other side takes messages of at most ${MOST} bytes` };
+
+function limited(options: AnyOptions = {}): Restless {
+  const ends = restless(options);
+  ends.transport.maxMessageBytes = MOST;
+  return ends;
+}
+
+/** Params with which a message is exactly so long. */
+function filled(message: object, length: number): [string] {
+  return ["x".repeat(length - JSON.stringify({ ...message, params: [""] }).length)];
+}
+
+describe("a call that is longer than the other side takes", () => {
+  it("rejects as not sent, and says why; one that is exactly as long is sent", async () => {
+    const { peer, take, transport } = limited();
+    const call = peer.request("m", filled(request(1, "m"), MOST));
+    expect(JSON.stringify(take()[0])).toHaveLength(MOST);
+    const error = await rejection(peer.request("m", filled(request(2, "m"), MOST + 1)));
+    expect(error).toBeInstanceOf(ConnectionLostError);
+    expect(error).toMatchObject({ outcome: "not-sent", cause: WHY });
+    expect(error.cause).toBeInstanceOf(RangeError);
+    expect(take()).toEqual([]);
+    transport.feed(result(1, "ok"));
+    expect(await call).toBe("ok");
+    expect(peer.state).toBe("open");
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("is measured in bytes of UTF-8", async () => {
+    const { peer, take } = limited();
+    expect(await rejection(peer.request("m", ["é".repeat(90)]))).toMatchObject({ cause: WHY });
+    expect(take()).toEqual([]);
+    await peer.close();
+  });
+
+  it("rejects while the connection is suspended too", async () => {
+    const { peer, transport } = limited();
+    transport.suspend();
+    expect(await rejection(peer.request("m", ["x".repeat(MOST)]))).toMatchObject({ outcome: "not-sent", cause: WHY });
+    transport.resume();
+    await peer.close();
+  });
+
+  it("is a batch whose calls are too long together: all reject, and none is sent", async () => {
+    const { peer, take, errors } = limited();
+    const batch = peer.batch();
+    const calls = [1, 2, 3].map((n) => rejection(batch.request("m", [n, "x".repeat(50)])));
+    batch.send();
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent", cause: WHY });
+    expect(take()).toEqual([]);
+    expect(errors).toEqual([]);
+    expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0 });
+    await peer.close();
+  });
+});
+
+describe("a notification that is longer than the other side takes", () => {
+  it("is not taken, and told as an error", async () => {
+    const { peer, take, errors } = limited();
+    expect(peer.notify("n", filled(notification("n"), MOST))).toBe(true);
+    expect(take()).toHaveLength(1);
+    expect(peer.notify("n", filled(notification("n"), MOST + 1))).toBe(false);
+    expect(take()).toEqual([]);
+    expect(errors).toMatchObject([WHY]);
+    expect(errors[0]).toBeInstanceOf(RangeError);
+    await peer.close();
+  });
+
+  it("is told once for a batch of such", async () => {
+    const { peer, take, errors } = limited();
+    const batch = peer.batch();
+    for (let i = 0; i < 3; i++) expect(batch.notify("n", ["x".repeat(80)])).toBe(true);
+    batch.send();
+    expect(take()).toEqual([]);
+    expect(errors).toMatchObject([WHY]);
+    await peer.close();
+  });
+
+  it("is not taken where it goes to many", async () => {
+    const { peer, take } = limited();
+    const long = new SharedMessage(JSON.stringify(notification("n", ["x".repeat(MOST)])));
+    expect(sendShared(peer, long, "drop")).toBe(false);
+    expect(sendShared(peer, long, "close")).toBe(false);
+    expect(take()).toEqual([]);
+    expect(peer.state).toBe("open");
+    await peer.close();
+  });
+
+  it("is not told as an error where only the connection is over", async () => {
+    const { peer, errors } = limited();
+    await peer.close();
+    expect(peer.notify("n")).toBe(false);
+    expect(errors).toEqual([]);
+  });
+});
+
+/** The error in place of an answer. */
+function tooLarge(id: number | null): object {
+  return {
+    jsonrpc: "2.0",
+    id,
+    error: { code: -32008, message: "Response is too large", data: { maxReplyBytes: MOST } },
+  };
+}
+
+describe("an answer that is longer than the other side takes", () => {
+  const methods = {
+    long: ([length]: number[]) => "x".repeat(length!),
+    later: async ([length]: number[]) => "x".repeat(length!),
+  };
+  const envelope = JSON.stringify(result(1, "")).length;
+
+  it.each(["long", "later"])("becomes -32008, for a handler that answers at once or not: %s", async (method) => {
+    const { peer, transport, take } = limited({ methods });
+    transport.feed(request(1, method, [MOST - envelope]));
+    transport.feed(request(2, method, [MOST - envelope + 1]));
+    await turn();
+    expect(take()).toEqual([result(1, "x".repeat(MOST - envelope)), tooLarge(2)]);
+    await peer.close();
+  });
+
+  it("is measured for a batch as a whole", async () => {
+    const { peer, transport, take } = limited({ methods });
+    transport.feed([request(1, "long", [20]), request(2, "long", [150])]);
+    expect(take()).toEqual([[result(1, "x".repeat(20)), tooLarge(2)]]);
+    await peer.close();
+  });
+
+  it("is a batch's whose errors make it too long, which is then refused whole", async () => {
+    const { peer, transport, take } = limited({ methods });
+    transport.feed([request(1, "long", [100]), request(2, "long", [100])]);
+    expect(take()).toEqual([tooLarge(null)]);
+    await peer.close();
+  });
+
+  it("is bounded by `maxReplyBytes` where that is less", async () => {
+    const { peer, transport, take } = limited({ methods, limits: { maxReplyBytes: 150 } });
+    transport.feed(request(1, "long", [160 - envelope]));
+    expect(take()).toMatchObject([{ error: { code: -32008, data: { maxReplyBytes: 150 } } }]);
+    await peer.close();
+  });
+});

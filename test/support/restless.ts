@@ -1,0 +1,125 @@
+/** A peer whose transport outlives its connections: the test suspends it, lets it go on, and loses what was in it. */
+import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
+import { Peer } from "../../src/index.js";
+import { exceeds } from "../../src/core/codec.js";
+import { NOBODY } from "../../src/core/settings.js";
+import type { Ticket } from "../../src/core/transport.js";
+import { settingsOf } from "../../src/peer/settings.js";
+import type { AnyOptions } from "./pair.js";
+
+/** A transport that keeps what is sent while it is down, as a link with a session does. */
+export class RestlessTransport implements Transport {
+  readonly isOurs: boolean;
+  maxMessageBytes: number | undefined;
+  /** The texts that have left. */
+  readonly sent: string[] = [];
+  readonly closes: CloseInfo[] = [];
+  /** Told inside `send`, when a text leaves. */
+  onSend: (text: string) => void = () => {};
+  #receiver!: Receiver;
+  #isDown = false;
+  #isClosed = false;
+  readonly #waiting = new Map<Ticket, string>();
+
+  constructor(isOurs: boolean) {
+    this.isOurs = isOurs;
+  }
+
+  start(receiver: Receiver): void {
+    this.#receiver = receiver;
+  }
+
+  send(text: string, ticket: Ticket = { sent: true }): boolean {
+    if (this.#isClosed || exceeds(text, this.maxMessageBytes ?? Infinity)) return false;
+    if (this.#isDown) {
+      ticket.sent = false;
+      this.#waiting.set(ticket, text);
+    } else {
+      this.sent.push(text);
+      this.onSend(text);
+    }
+    return true;
+  }
+
+  withdraw(ticket: Ticket): boolean {
+    return this.#waiting.delete(ticket);
+  }
+
+  close(code = 1000, reason = "", retryMs?: number): void {
+    this.closes.push({ code, reason, ...(retryMs !== undefined && { retryMs }) });
+    this.end({ code, reason });
+  }
+
+  /** The texts that wait. */
+  get waiting(): string[] {
+    return [...this.#waiting.values()];
+  }
+
+  /** Hands the peer a text, or the JSON of anything else. */
+  feed(message: unknown): void {
+    this.#receiver.receive(typeof message === "string" ? message : JSON.stringify(message));
+  }
+
+  suspend(): void {
+    this.#isDown = true;
+    this.#receiver.suspended?.();
+  }
+
+  resume(): void {
+    this.#isDown = false;
+    for (const [ticket, text] of this.#waiting) {
+      this.#waiting.delete(ticket);
+      ticket.sent = true;
+      this.send(text);
+    }
+    this.#receiver.resumed?.();
+  }
+
+  lose(error: Error): void {
+    this.#waiting.clear();
+    this.#receiver.lost!(error);
+  }
+
+  /** It is over for good. */
+  end(info: CloseInfo): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#receiver.closed(info);
+  }
+}
+
+/** A peer on one. */
+export interface Restless {
+  readonly peer: AnyPeer;
+  readonly transport: RestlessTransport;
+  /** The messages that have left since the last look. */
+  readonly take: () => any[];
+  /** The events that tell of the connection, as they came, with the peer's state inside each. */
+  readonly events: string[];
+  /** What the peer emitted as `error`. */
+  readonly errors: unknown[];
+}
+
+/** How one is made. */
+export interface RestlessOptions {
+  /** Whether calls and notifications wait on each new connection, as with `onOpen`. Default false. */
+  opensFirst?: boolean;
+  isOurs?: boolean;
+}
+
+/** Makes one, with its connection open. */
+export function restless(
+  options: AnyOptions = {},
+  { opensFirst = false, isOurs = false }: RestlessOptions = {},
+): Restless {
+  const transport = new RestlessTransport(isOurs);
+  const peer: AnyPeer = new Peer(transport, settingsOf(options, { ...NOBODY, opensFirst }) as never);
+  const events: string[] = [];
+  const errors: unknown[] = [];
+  for (const name of ["suspend", "lost", "resume", "close"] as const) {
+    peer.on(name, () => events.push(`${name} (${peer.state})`));
+  }
+  peer.on("error", (error) => errors.push(error));
+  const take = (): any[] => transport.sent.splice(0).map((text) => JSON.parse(text) as unknown);
+  return { peer, transport, take, events, errors };
+}
