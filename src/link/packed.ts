@@ -291,7 +291,10 @@ export class PackedLink implements Transport {
   }
 
   #takePack(messages: unknown[], text: string): void {
-    if (isTooLong(messages, text, this.#maxMessageBytes)) return this.breakOff("message is too large", 1009);
+    if (isTooLong(messages, text, this.#maxMessageBytes)) {
+      this.#incoming = "over";
+      return this.#out.socket!.close(1009, "message is too large");
+    }
     if (this.session?.takes(text.length)) this.#out.ack();
     const receiver = this.#receiver;
     for (const message of messages) {

@@ -17,7 +17,10 @@ export function longestFrame(maxMessageBytes: number): number {
   return Math.max(maxMessageBytes + OVERHEAD_BYTES, SEVERAL_BYTES);
 }
 
-/** Whether a pack, which its socket took, holds a message that is too long. Others than a lone one are not measured. */
+/**
+ * Whether a pack, which its socket took, holds a message that is too long: its end is then the socket's, which would have
+ * closed for a longer one itself. Others than a lone message are not measured.
+ */
 export function isTooLong(pack: readonly unknown[], text: string, maxMessageBytes: number): boolean {
   const most = maxMessageBytes + OVERHEAD_BYTES;
   // Where messages may be longer than packs of several, the socket has looked.

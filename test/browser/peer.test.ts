@@ -127,7 +127,7 @@ it("shows both sides the code and the reason the page closes with", async () => 
 
 it("shows both sides the code and the reason the server closes with", async () => {
   const served = nextPeer();
-  const info = page.evaluate(async () => (await reciproc.connect("/rpc")).closed);
+  const info = page.evaluate(async () => (await reciproc.connect("/rpc", { reconnect: false })).closed);
   const peer = await served;
   await peer.close(4002, "closing time");
   expect(await peer.closed).toMatchObject({ code: 4002, reason: "closing time" });
