@@ -245,9 +245,13 @@ export class Oracle {
 
   #sender(from: number, at: End): End | undefined {
     const sender = this.ends[from];
-    if (sender === undefined || sender.side === at.side) return void this.fail(`a message came from nowhere: ${from}`);
+    if (sender === undefined || sender.side === at.side) {
+      this.fail(`a message came from nowhere: ${from}`);
+      return undefined;
+    }
     if ((at.other ?? sender) !== sender || (sender.other ?? at) !== at) {
-      return void this.fail(`what was sent in session ${from} arrived in another`);
+      this.fail(`what was sent in session ${from} arrived in another`);
+      return undefined;
     }
     at.other = sender;
     sender.other = at;

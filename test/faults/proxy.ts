@@ -114,9 +114,10 @@ export class Line {
     for (const side of SIDES) this.drop(side);
   }
 
-  /** Both halves are reset (RST). */
+  /** Both halves are reset (RST); of one that is ending already, Node 20 would keep the handle for ever. */
   reset(): void {
-    for (const side of SIDES) this.#end(side, (socket) => socket.resetAndDestroy());
+    for (const side of SIDES)
+      this.#end(side, (socket) => (socket.writableEnded ? socket.destroy() : socket.resetAndDestroy()));
   }
 
   /** Both halves end in peace (FIN), after what was passed on. */

@@ -158,7 +158,6 @@ export class Wiretap implements Watcher {
     }
   }
 
-  /** Notes a token that was given to whoever, a thief included. */
   /** Notes a token that was given, to the client or to a thief. */
   given(session: WireSession, token: string): void {
     if (this.#byToken.has(token)) this.#breach("a token was given twice");

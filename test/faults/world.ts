@@ -238,11 +238,11 @@ export class World {
 
   /** Talks until `event` has come. */
   async #during(what: string, event: Promise<unknown>): Promise<void> {
-    let isOver = false;
-    const done = event.finally(() => (isOver = true));
+    const state = { isOver: false };
+    const done = event.finally(() => (state.isOver = true));
     done.catch(() => {});
     const start = performance.now();
-    while (!isOver) {
+    while (!state.isOver) {
       if (this.#mayTalk) await this.#burst();
       else await sleep(1);
       if (performance.now() - start > 2 * this.plan.patienceMs)
