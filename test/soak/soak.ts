@@ -1,6 +1,7 @@
 /**
  * A mixed session for an hour: cursors, calls both ways and broadcasts, over a proxy that cuts connections at random. Writes
- * what came of it each minute, so that a run which is stopped early has said how far it came.
+ * what came of it each minute, so that a run which is stopped early has said how far it came. One that is whole, and wrote no
+ * file of its own, puts its figures into docs/RELIABILITY.md.
  *
  *     npm run soak -- [--minutes 60] [--peers 30] [--hz 60] [--seed 1] [--out FILE]
  */
@@ -13,6 +14,7 @@ import { connect, serve, type Server } from "../../src/node.js";
 import type { AnyPeer } from "../../src/peer/peer.js";
 import { Proxy, type Line } from "../faults/proxy.js";
 import { Random } from "../faults/random.js";
+import { putMeasured, tableOf } from "../support/measured.js";
 import { Latencies } from "./latencies.js";
 
 /** So many peers see each other's cursors. */
@@ -24,6 +26,7 @@ const BROADCASTS_A_SECOND = 5;
 /** How long a connection lasts on average before something happens to it. */
 const CUT_AFTER_MS = 20_000;
 const MINUTE_MS = 60_000;
+const OUT = "docs/soak.json";
 
 const { values } = parseArgs({
   options: {
@@ -31,7 +34,7 @@ const { values } = parseArgs({
     peers: { type: "string", default: "30" },
     hz: { type: "string", default: "60" },
     seed: { type: "string", default: "1" },
-    out: { type: "string", default: "docs/soak.json" },
+    out: { type: "string", default: OUT },
   },
 });
 const minutes = Number(values.minutes);
@@ -193,6 +196,49 @@ async function heapInUse(): Promise<number> {
   return Number((process.memoryUsage().heapUsed / 2 ** 20).toFixed(1));
 }
 
+/** For docs/RELIABILITY.md. */
+function summary(): string {
+  const { calls, settled, notifications, broadcasts, cuts, suspends, resumes, lost, broken: rules } = figures;
+  const took = (some: Latencies): string => {
+    const { p50, p99, longest } = some.summary();
+    return `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`;
+  };
+  const [cpu] = os.cpus();
+  return tableOf(
+    ["what", `in ${minutes} minutes`],
+    [
+      [
+        "machine",
+        `${os.cpus().length} x ${cpu?.model.trim()}, Node ${process.versions.node}, both sides in one process`,
+      ],
+      ["peers", `${peerCount}, in rooms of ${ROOM_SIZE}, each notifying ${hz} times a second`],
+      [
+        "disturbances",
+        `${sum(cuts)}: ${Object.entries(cuts)
+          .map(([kind, count]) => `${count} ${kind}`)
+          .join(", ")}`,
+      ],
+      ["connections suspended, resumed, lost", `${suspends}, ${resumes}, ${lost}`],
+      [
+        "calls, both ways",
+        `${calls}: ${Object.entries(settled)
+          .map(([how, count]) => `${count} ${how}`)
+          .join(", ")}`,
+      ],
+      ["notifications sent, arrived", `${notifications.sent}, ${notifications.arrived}`],
+      ["broadcasts sent, arrived", `${broadcasts.sent}, ${broadcasts.arrived}`],
+      ["lost, twice, out of order, or settled twice", `${rules.length}`],
+      ["a call took", took(latencies.all)],
+      ["where its socket was not lost meanwhile", took(latencies.undisturbed)],
+      ["heap, MiB, every ten minutes", heapMiB.filter((_, minute) => minute % 10 === 0).join(", ")],
+    ],
+  );
+}
+
+function sum(counts: Record<string, number>): number {
+  return Object.values(counts).reduce((total, count) => total + count, 0);
+}
+
 function write(isWhole: boolean): void {
   const { user, system } = process.cpuUsage();
   const ranMs = performance.now() - startedAt;
@@ -205,7 +251,7 @@ function write(isWhole: boolean): void {
     load: { peers: peerCount, hz, callsASecond: CALLS_A_SECOND, broadcastsASecond: BROADCASTS_A_SECOND },
     cpuShare: Number(((user + system) / 1000 / ranMs).toFixed(3)),
     ...figures,
-    cutsInAll: Object.values(figures.cuts).reduce((sum, count) => sum + count, 0),
+    cutsInAll: sum(figures.cuts),
     latencyMs: { all: latencies.all.summary(), undisturbed: latencies.undisturbed.summary() },
     heapMiB,
   };
@@ -275,7 +321,7 @@ const patience = performance.now() + 90_000;
 const isQuiet = (): boolean =>
   figures.notifications.sent === figures.notifications.arrived &&
   figures.broadcasts.sent === figures.broadcasts.arrived &&
-  figures.calls === Object.values(figures.settled).reduce((sum, count) => sum + count, 0);
+  figures.calls === sum(figures.settled);
 while (!isQuiet() && performance.now() < patience) await sleep(50);
 if (!isQuiet()) broken("something was never delivered, or never settled");
 await Promise.all(clients.map(({ peer }) => peer.close()));
@@ -283,5 +329,6 @@ await server.close();
 await proxy.close();
 heapMiB.push(await heapInUse());
 write(!stop.signal.aborted);
+if (!stop.signal.aborted && values.out === OUT) putMeasured("docs/RELIABILITY.md", "soak", summary());
 process.stdout.write(`${figures.broken.length === 0 ? "nothing broke" : figures.broken.join("\n")}\n`);
 process.exitCode = figures.broken.length === 0 ? 0 : 1;
