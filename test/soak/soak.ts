@@ -199,10 +199,6 @@ async function heapInUse(): Promise<number> {
 /** For docs/RELIABILITY.md. */
 function summary(): string {
   const { calls, settled, notifications, broadcasts, cuts, suspends, resumes, lost, broken: rules } = figures;
-  const took = (some: Latencies): string => {
-    const { p50, p99, longest } = some.summary();
-    return `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`;
-  };
   const [cpu] = os.cpus();
   return tableOf(
     ["what", `in ${minutes} minutes`],
@@ -233,6 +229,11 @@ function summary(): string {
       ["heap, MiB, every ten minutes", heapMiB.filter((_, minute) => minute % 10 === 0).join(", ")],
     ],
   );
+}
+
+function took(some: Latencies): string {
+  const { p50, p99, longest } = some.summary();
+  return `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`;
 }
 
 function sum(counts: Record<string, number>): number {
