@@ -224,14 +224,14 @@ function summary(): string {
       ["notifications sent, arrived", `${notifications.sent}, ${notifications.arrived}`],
       ["broadcasts sent, arrived", `${broadcasts.sent}, ${broadcasts.arrived}`],
       ["lost, twice, out of order, or settled twice", `${rules.length}`],
-      ["a call took", took(latencies.all)],
-      ["where its socket was not lost meanwhile", took(latencies.undisturbed)],
+      ["a call took", spread(latencies.all)],
+      ["where its socket was not lost meanwhile", spread(latencies.undisturbed)],
       ["heap, MiB, every ten minutes", heapMiB.filter((_, minute) => minute % 10 === 0).join(", ")],
     ],
   );
 }
 
-function took(some: Latencies): string {
+function spread(some: Latencies): string {
   const { p50, p99, longest } = some.summary();
   return `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`;
 }
