@@ -45,7 +45,7 @@ export class Dispatcher {
   /** How many of those are requests. */
   #requests = 0;
   /** Calls whose handler has not returned: one, or more when a transport answers inside `send`. */
-  #starting: CallContext[] | undefined;
+  #starting: readonly CallContext[] | undefined;
   #added: Map<string, AnyHandler> | undefined;
 
   /** `before`: the calls of a connection that this one goes on from, whose handlers of this peer's own stay. */
@@ -165,12 +165,13 @@ export class Dispatcher {
 
   /** Calls the handler. Until it returns, the call is among those that starts: a handler may close its own peer. */
   #start(context: CallContext, params: unknown): unknown {
-    const starting = (this.#starting ??= []);
-    starting.push(context);
+    const outer = this.#starting;
+    // Hardly ever does one start within another; and an array that is kept, once it was pushed to, has room for seventeen.
+    this.#starting = outer === undefined ? [context] : [...outer, context];
     try {
       return this.#run(context, params);
     } finally {
-      starting.pop();
+      this.#starting = outer;
     }
   }
 

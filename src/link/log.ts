@@ -4,7 +4,7 @@
 export class Log {
   readonly #maxFrames: number;
   readonly #maxLength: number;
-  readonly #frames: string[] = [];
+  #frames: string[] = [];
   #acked = 0;
   #length = 0;
 
@@ -36,7 +36,9 @@ export class Log {
 
   /** Gives `frame` the next number. */
   push(frame: string): void {
-    this.#frames.push(frame);
+    // An empty array makes room for seventeen when it is pushed to, and keeps it: most connections are idle.
+    if (this.#frames.length === 0) this.#frames = [frame];
+    else this.#frames.push(frame);
     this.#length += frame.length;
   }
 

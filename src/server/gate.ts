@@ -71,6 +71,8 @@ export class Gate {
   /** Sockets that were not refused at once and are not closed. */
   readonly #sockets = new Set<Duplex>();
   #connections = 0;
+  /** One for all: each connection keeps it until its end. */
+  readonly #leave = (): void => void this.#connections--;
   #isShut = false;
 
   constructor(settings: GateSettings, owner: GateOwner) {
@@ -165,7 +167,7 @@ export class Gate {
   enter(request: IncomingMessage): Entry {
     const { authenticate, limits } = this.#settings;
     this.#connections++;
-    if (authenticate === undefined) return { verdict: undefined, leave: () => this.#connections-- };
+    if (authenticate === undefined) return { verdict: undefined, leave: this.#leave };
     let parts = 2;
     const leave = (): void => void (--parts === 0 && this.#connections--);
     const { verdict, settled } = runAuthenticate(authenticate, request, limits.handshakeTimeoutMs);
