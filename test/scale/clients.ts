@@ -1,0 +1,85 @@
+/** All clients as one process: `node clients.js KIND URL`. */
+import { once } from "node:events";
+import { WebSocket } from "ws";
+import { connect } from "../../src/node.js";
+import { answer } from "./channel.js";
+import { cpuMs, held, memory } from "./held.js";
+import { MAX_MESSAGE_BYTES, type Kind } from "./kinds.js";
+
+/** How many are opened or closed at once. */
+const AT_ONCE = 64;
+
+const [kind, url] = process.argv.slice(2) as [Kind, string];
+
+interface Client {
+  /** Sends `n` in a call, and answers what it was answered with. */
+  call(n: number): Promise<unknown>;
+  isOpen(): boolean;
+  close(): Promise<unknown>;
+}
+
+/** Sends the frame that a peer on a plain link would send. */
+async function openBare(): Promise<Client> {
+  const webSocket = new WebSocket(url, { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
+  await once(webSocket, "open");
+  return {
+    async call(n) {
+      webSocket.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "echo", params: [n] }));
+      const [data] = (await once(webSocket, "message")) as [Buffer];
+      return JSON.parse(data.toString()).params;
+    },
+    isOpen: () => webSocket.readyState === WebSocket.OPEN,
+    async close() {
+      webSocket.close(1000);
+      await once(webSocket, "close");
+    },
+  };
+}
+
+async function openPeer(): Promise<Client> {
+  const peer = await connect(url, { link: kind === "plain" ? "plain" : "packed" });
+  return {
+    call: (n) => peer.request("echo", [n]),
+    isOpen: () => peer.state === "open",
+    close: () => peer.close(),
+  };
+}
+
+let clients: Client[] = [];
+
+/** Runs `job` for every number below `count`, some at a time. */
+async function each(count: number, job: (n: number) => Promise<unknown>): Promise<void> {
+  let next = 0;
+  const work = async (): Promise<void> => {
+    while (next < count) await job(next++);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+}
+
+const commands = {
+  /** Opens so many, each of which calls once; how long that took, and how many answers were the right ones. */
+  async open(count: number) {
+    const from = performance.now();
+    let right = 0;
+    await each(count, async (n) => {
+      const client = await (kind === "ws" ? openBare() : openPeer());
+      clients.push(client);
+      const answered = await client.call(n);
+      if (JSON.stringify(answered) === JSON.stringify([n])) right++;
+    });
+    return { tookMs: performance.now() - from, right };
+  },
+  /** How many are still open. */
+  alive: () => clients.filter((client) => client.isOpen()).length,
+  async close() {
+    const closing = clients;
+    clients = [];
+    await each(closing.length, (n) => closing[n]!.close());
+  },
+  held,
+  memory,
+  cpuMs,
+};
+
+export type ClientCommands = typeof commands;
+answer(commands);

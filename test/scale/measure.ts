@@ -1,0 +1,84 @@
+/** Connections of one kind: opened, each called once, left alone, looked at, and closed; and then as many again. */
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ServerStats } from "../../src/node.js";
+import { Child } from "./channel.js";
+import type { ClientCommands } from "./clients.js";
+import type { Held, Memory } from "./held.js";
+import { WARM_UP, type Kind } from "./kinds.js";
+import type { ServerCommands } from "./server.js";
+
+/** What one side held, and when. */
+export interface Side {
+  /** Before: a few connections have come and gone. */
+  readonly empty: Memory;
+  /** When all were open and had been idle. */
+  readonly full: Held;
+  /** When all were closed. What has stayed is Node's: compiled code, tables that have grown. */
+  readonly once: Memory;
+  /** When as many others had come and gone, and a server was closed. What has grown since `once` was left by them. */
+  readonly left: Held;
+  /** Milliseconds of a core while all were idle. */
+  readonly idleCpuMs: number;
+}
+
+export interface Measured {
+  readonly kind: Kind;
+  /** Until all were open and answered. */
+  readonly openMs: number;
+  /** How many answers were the right ones, those of both times together. */
+  readonly right: number;
+  /** How many clients were open after the time of idleness. */
+  readonly alive: number;
+  /** How many connections the server knew of then. */
+  readonly connections: number;
+  /** What the server had counted when all were open, then, and when all had gone; undefined for bare `ws`. */
+  readonly stats: { readonly opened: ServerStats; readonly full: ServerStats; readonly left: ServerStats } | undefined;
+  readonly server: Side;
+  readonly clients: Side;
+}
+
+/** `build` is the directory of the compiled processes. Rejects when one of them fails, or does not end by itself. */
+export async function measure(kind: Kind, count: number, idleMs: number, build: string): Promise<Measured> {
+  using server = new Child<ServerCommands>(join(build, "server.js"), `the ${kind} server`, [kind]);
+  const url = await server.ask("url");
+  using clients = new Child<ClientCommands>(join(build, "clients.js"), `the ${kind} clients`, [kind, url]);
+  const look = () => Promise.all([server.ask("held"), clients.ask("held")]);
+  const weigh = () => Promise.all([server.ask("memory"), clients.ask("memory")]);
+  const spent = () => Promise.all([server.ask("cpuMs"), clients.ask("cpuMs")]);
+
+  await clients.ask("open", WARM_UP);
+  await clients.ask("close");
+  await server.ask("left");
+  const empty = await weigh();
+
+  const opened = await clients.ask("open", count);
+  const openedStats = await server.ask("stats");
+  const before = await spent();
+  await sleep(idleMs);
+  const after = await spent();
+  const fullStats = await server.ask("stats");
+  const full = await look();
+  const alive = await clients.ask("alive");
+  const connections = await server.ask("connections");
+
+  await clients.ask("close");
+  await server.ask("left");
+  const once = await weigh();
+
+  const others = await clients.ask("open", count);
+  await clients.ask("close");
+  await server.ask("left");
+  const leftStats = await server.ask("stats");
+  await server.ask("close");
+  const left = await look();
+  await Promise.all([server.end(), clients.end()]);
+
+  const side = (i: 0 | 1): Side => {
+    const idleCpuMs = after[i] - before[i];
+    return { empty: empty[i], full: full[i], once: once[i], left: left[i], idleCpuMs };
+  };
+  const stats = openedStats && fullStats && leftStats && { opened: openedStats, full: fullStats, left: leftStats };
+  const answers = { openMs: opened.tookMs, right: opened.right + others.right };
+  return { kind, ...answers, alive, connections, stats, server: side(0), clients: side(1) };
+}

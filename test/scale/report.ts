@@ -1,0 +1,127 @@
+/** Turns what was measured into data and a page. Laid out as prettier does, so that a run leaves nothing to format. */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import os from "node:os";
+import { join } from "node:path";
+import { KINDS, WARM_UP } from "./kinds.js";
+import type { Measured, Side } from "./measure.js";
+
+export interface Run {
+  readonly connections: number;
+  readonly idleMs: number;
+  readonly results: readonly Measured[];
+}
+
+/** Writes scale.json and scale.md into `directory`. Run from the root of the project. */
+export function writeReport(run: Run, directory: string): void {
+  const report = { measured: new Date().toISOString(), machine: machine(), versions: versions(), ...run };
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(join(directory, "scale.json"), `${JSON.stringify(report, null, 2)}\n`);
+  writeFileSync(join(directory, "scale.md"), page(report));
+}
+
+function machine() {
+  const cpus = os.cpus();
+  return {
+    cpu: `${cpus.length} x ${cpus[0]!.model.trim()}`,
+    memoryGiB: Math.round(os.totalmem() / 2 ** 30),
+    system: `${os.type()} ${os.release()} ${os.arch()}`,
+  };
+}
+
+function versions() {
+  const [ws, reciproc] = ["node_modules/ws/package.json", "package.json"].map(versionIn);
+  return { node: process.versions.node, ws: ws!, reciproc: reciproc! };
+}
+
+function versionIn(path: string): string {
+  return JSON.parse(readFileSync(path, "utf8")).version;
+}
+
+type Report = Run & {
+  readonly measured: string;
+  readonly machine: ReturnType<typeof machine>;
+  readonly versions: ReturnType<typeof versions>;
+};
+
+function page({
+  measured,
+  machine: { cpu, memoryGiB, system },
+  versions: { node, ws, reciproc },
+  ...run
+}: Report): string {
+  const count = number(run.connections);
+  const seconds = number(run.idleMs / 1000);
+  return `${[
+    `# ${count} idle connections`,
+    "Written by `npm run scale`, which anyone can run; no figure here was typed by hand.",
+    `One server, ${count} connections, all settings at their defaults. Each connection calls once, and every answer is checked. Then they are left alone for ${seconds} s, but for the heartbeats of both sides. Server and clients are a process each on one machine, and new ones for each row. Bare \`ws\` sends back the frame that it gets, and asks nobody whether it lives.`,
+    `Measured ${measured.slice(0, 10)} on ${cpu}, ${memoryGiB} GiB, ${system}, Node ${node}, with ws ${ws}, reciproc ${reciproc}.`,
+    `Memory is what a process has grown by, after garbage was collected, divided by the connections; ${WARM_UP} had come and gone before, so compiled code is not in it. Timers are all that the process has, those of Node and those that do not keep it alive included. Resources are what keeps it alive besides one socket a connection.`,
+    "## The server",
+    table([
+      ["", "right answers", "all open, s", ...SIDE, "bytes in and out while idle", "other resources"],
+      ...run.results.map((result) => [
+        KINDS[result.kind],
+        `${number(result.right)} of ${number(2 * run.connections)}`,
+        number(result.openMs / 1000, 1),
+        ...figures(result.server, run),
+        trafficOf(result, run.connections),
+        others(result.server),
+      ]),
+    ]),
+    "## The clients",
+    table([
+      ["", ...SIDE, "other resources"],
+      ...run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
+    ]),
+    "## When all had closed",
+    `Then ${count} others came, called once each, and closed. This was left in each process, before it ended by itself; the heap is what these others left. One timer of each process runs on for up to a second after its last call.`,
+    table([
+      ["", "peers", "sessions", "deadlines", "timers", "heap, bytes each of the others"],
+      ...run.results.flatMap(({ kind, server, clients }) => [
+        leftOf(`${KINDS[kind]}, server`, server, run),
+        leftOf(`${KINDS[kind]}, clients`, clients, run),
+      ]),
+    ]),
+  ].join("\n\n")}\n`;
+}
+
+const SIDE = ["heap, KiB each", "buffers, KiB each", "resident, KiB each", "timers", "CPU while idle, % of a core"];
+
+function figures({ empty, full, idleCpuMs }: Side, { connections, idleMs }: Run): string[] {
+  const grown = (name: "heap" | "buffers" | "rss"): string =>
+    number((full[name] - empty[name]) / 1024 / connections, name === "buffers" ? 2 : 1);
+  return [grown("heap"), grown("buffers"), grown("rss"), number(full.timers), number((idleCpuMs / idleMs) * 100, 1)];
+}
+
+/** For each connection. */
+function trafficOf({ stats }: Measured, connections: number): string {
+  if (stats === undefined) return "";
+  const { opened, full } = stats;
+  const bytes = full.bytesReceived - opened.bytesReceived + full.bytesSent - opened.bytesSent;
+  return `${number(bytes / connections, 1)} each`;
+}
+
+function others({ full }: Side): string {
+  const { TCPSocketWrap: _sockets, ...other } = full.resources;
+  return Object.entries(other)
+    .map(([kind, count]) => `${number(count)} ${kind}`)
+    .join(", ");
+}
+
+function leftOf(title: string, { once, left }: Side, { connections }: Run): string[] {
+  const { peers, sessions, deadlines, timers } = left;
+  return [title, ...[peers, sessions, deadlines, timers, (left.heap - once.heap) / connections].map((n) => number(n))];
+}
+
+function number(value: number, digits = 0): string {
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+function table(rows: readonly (readonly string[])[]): string {
+  const [head, ...body] = rows;
+  const widths = head!.map((_, column) => Math.max(3, ...rows.map((row) => row[column]!.length)));
+  const line = (row: readonly string[]): string =>
+    `| ${row.map((cell, column) => cell.padEnd(widths[column]!)).join(" | ")} |`;
+  return [line(head!), line(widths.map((width) => "-".repeat(width))), ...body.map(line)].join("\n");
+}

@@ -1,0 +1,62 @@
+/**
+ * Ten thousand idle connections to one server: what each costs both sides, and whether all is true of them that must be. The
+ * page is written only when it is.
+ *
+ *     npm run scale -- [--connections 10000] [--idle SECONDS] [--out DIRECTORY]
+ */
+import { parseArgs } from "node:util";
+import { broken } from "./check.js";
+import { KINDS, type Kind } from "./kinds.js";
+import { measure, type Measured } from "./measure.js";
+import { writeReport } from "./report.js";
+
+const FULL = { connections: "10000", idle: "60" };
+/** The default of `limits.maxConnections`, which is not raised here. */
+const MOST_CONNECTIONS = 10_000;
+/** Beside the sockets: files, pipes, and what Node itself holds open. */
+const OTHER_FILES = 100;
+
+const { values } = parseArgs({
+  options: {
+    connections: { type: "string", default: FULL.connections },
+    idle: { type: "string", default: FULL.idle },
+    out: { type: "string" },
+  },
+});
+const connections = Number(values.connections);
+const idleMs = Number(values.idle) * 1000;
+const isWhole = values.connections === FULL.connections && values.idle === FULL.idle;
+// Figures of a smaller run must not take the place of published ones by accident.
+const out = values.out ?? (isWhole ? "docs" : "test-output");
+
+/** Why it cannot run; undefined if it can. */
+function whyNot(): string | undefined {
+  if (!Number.isInteger(connections) || connections < 1 || connections > MOST_CONNECTIONS)
+    return `--connections is a whole number up to ${MOST_CONNECTIONS}, got ${values.connections}`;
+  if (!(idleMs > 0 && idleMs < Infinity)) return `--idle is a number of seconds above 0, got ${values.idle}`;
+  // Node raises the soft limit to the hard one by itself, so this is all there is. Windows has no such limit.
+  const { userLimits } = process.report.getReport() as { userLimits?: { open_files?: { soft: number | "unlimited" } } };
+  const most = userLimits?.open_files?.soft ?? "unlimited";
+  const needed = connections + OTHER_FILES;
+  if (most === "unlimited" || most >= needed) return undefined;
+  return `each process may open ${most} files, and ${needed} are needed: raise the limit (ulimit -Hn ${needed}), or ask for fewer (--connections ${Math.max(1, most - OTHER_FILES)})`;
+}
+
+async function run(): Promise<string[]> {
+  const results: Measured[] = [];
+  for (const kind of Object.keys(KINDS) as Kind[]) {
+    process.stdout.write(`${KINDS[kind]}: ${connections} connections ...\n`);
+    const measured = await measure(kind, connections, idleMs, import.meta.dirname);
+    const wrong = broken(measured, connections);
+    if (wrong.length > 0) return wrong.map((what) => `${KINDS[kind]}, ${what}`);
+    results.push(measured);
+  }
+  writeReport({ connections, idleMs, results }, out);
+  process.stdout.write(`all is well; see ${out}/scale.md\n`);
+  return [];
+}
+
+const reason = whyNot();
+const wrong = reason === undefined ? await run() : [reason];
+for (const what of wrong) process.stderr.write(`${what}\n`);
+process.exitCode = wrong.length === 0 ? 0 : 1;
