@@ -12,7 +12,7 @@ export interface Opened {
   readonly socket: Socket;
   /** The subprotocol that was agreed; empty for none. */
   readonly protocol: string;
-  /** The first frame that comes; its socket keeps that as well. Rejects when none does before the end. */
+  /** The first frame that comes; its socket keeps that as well. Rejects with a `ConnectError` when none does before the end. */
   readonly firstFrame: Promise<string>;
 }
 
@@ -126,14 +126,15 @@ export class Dial implements Expiring {
   }
 }
 
-/** The first frame that `listen` tells of, unless the end comes before it. */
+/** The first frame that `listen` tells of. Rejects with a `ConnectError` when the end comes before it. */
 export function firstFrameOf(
+  url: URL,
   onFrame: (listen: (frame: string) => void) => void,
   onEnd: (listen: (code: number) => void) => void,
 ): Promise<string> {
   const frame = new Promise<string>((resolve, reject) => {
     onFrame(resolve);
-    onEnd((code) => reject(new Error(`closed with ${code} before its first frame`)));
+    onEnd((code) => reject(new ConnectError(publicUrl(url), `closed with ${code} before its first frame`)));
   });
   // Most connections are not asked for it.
   frame.catch(() => {});
@@ -168,6 +169,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const webSocket = new WebSocket(url.href, protocols);
   const socket = new StandardSocket(webSocket, maxMessageBytes);
   const firstFrame = firstFrameOf(
+    url,
     (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
     (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),
   );
