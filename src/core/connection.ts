@@ -183,8 +183,9 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   withdraw(call: PendingCall): void {
-    this.outgoing.withdraw(call);
-    this.#transport.withdraw?.(call);
+    const ticket = call.batch ?? call;
+    this.outgoing.withdraw(ticket);
+    this.#transport.withdraw?.(ticket);
   }
 
   /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
