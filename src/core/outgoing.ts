@@ -139,7 +139,8 @@ export class Outgoing {
   deliver(text: string, ticket: Ticket | undefined, sink: Sink | undefined): boolean {
     if (sink !== undefined) return sink.add(text, ticket);
     if (this.#held === undefined) return this.#pass(text, ticket);
-    if (this.ended || this.#held.length + text.length > this.#settings.limits.maxUnsentBytes) return false;
+    // As much as may wait in a link: a socket that is full takes no more at once when it is let go.
+    if (this.ended || this.#held.length + text.length > this.#settings.limits.maxUnsentBytes / 2) return false;
     this.#held.add(text, ticket);
     return true;
   }
