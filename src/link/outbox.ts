@@ -109,8 +109,10 @@ export class Outbox implements Expiring, TurnEnd {
     this.socket?.send(JSON.stringify(frame));
   }
 
-  /** Tells the other side what has come. */
+  /** Tells the other side what has come. One that asks for acks without end and reads none is not owed more. */
   ack(): void {
+    const { logLength, highWaterBytes } = this.#keeper!.limits;
+    if ((this.socket?.unsentBytes ?? 0) > Math.max(logLength, highWaterBytes)) return this.#owner.overflow();
     this.say({ ack: this.session!.ack() });
   }
 

@@ -244,6 +244,21 @@ describe("an ack", () => {
     await rig.close();
   });
 
+  it("is not owed without end to who reads none: with more than a log unsent the session ends", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 1 } });
+    const { server } = rig.wire;
+    server.unsentBytes = HIGH_WATER;
+    server.inject("[]");
+    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    server.unsentBytes++;
+    server.inject("[]");
+    server.inject(`[${message(1)}]`);
+    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    expect(server.closedWith).toMatchObject({ code: 1013 });
+    expect(rig.server.told.messages).toEqual([]);
+    await rig.close();
+  });
+
   it("is sent before what it is for is handled", async () => {
     const rig = await Rig.live({ limits: { logFrames: 4 } });
     const order: string[] = [];
