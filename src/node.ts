@@ -74,6 +74,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
   /** The 101, or the answer in its place. */
   let response: IncomingMessage | undefined;
   const firstFrame = firstFrameOf(
+    url,
     (listen) => webSocket.once("message", (data: Buffer) => listen(data.toString())),
     (listen) => webSocket.once("close", listen),
   );

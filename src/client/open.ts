@@ -12,7 +12,7 @@ export interface Opened {
   readonly socket: Socket;
   /** The subprotocol that was agreed; empty for none. */
   readonly protocol: string;
-  /** The first frame that comes; its socket keeps that as well. Rejects when none does before the end. */
+  /** The first frame that comes; its socket keeps that as well. Rejects with a `ConnectError` when none does before the end. */
   readonly firstFrame: Promise<string>;
 }
 
@@ -103,22 +103,13 @@ export class Dial implements Expiring {
   /** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
   async #admit(opened: Opened, isKnown: boolean): Promise<Admitted> {
     if (opened.protocol !== PROTOCOL) return { ...opened, hello: undefined };
-    const frame = await (isKnown ? this.#first(opened.firstFrame) : this.#soon(opened.firstFrame));
+    const frame = await (isKnown ? opened.firstFrame : this.#soon(opened.firstFrame));
     const bye = frame === undefined ? undefined : readBye(frame);
     if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
     const cause = new Error(`the server said ${frame}`);
     // 4401 is HTTP's 401, told to a browser that cannot see it.
     const status = bye.code > 4000 ? bye.code - 4000 : undefined;
     throw new ConnectError(publicUrl(this.url), bye.reason, { status, cause });
-  }
-
-  /** The frame, of a server that is known to speak first. */
-  async #first(frame: Promise<string>): Promise<string> {
-    try {
-      return await frame;
-    } catch (cause) {
-      throw new ConnectError(publicUrl(this.url), "it was lost before the server said anything", { cause });
-    }
   }
 
   /** The frame, unless it does not come soon, or at all. */
@@ -135,14 +126,15 @@ export class Dial implements Expiring {
   }
 }
 
-/** The first frame that `listen` tells of, unless the end comes before it. */
+/** The first frame that `listen` tells of. Rejects with a `ConnectError` when the end comes before it. */
 export function firstFrameOf(
+  url: URL,
   onFrame: (listen: (frame: string) => void) => void,
   onEnd: (listen: (code: number) => void) => void,
 ): Promise<string> {
   const frame = new Promise<string>((resolve, reject) => {
     onFrame(resolve);
-    onEnd((code) => reject(new Error(`closed with ${code} before its first frame`)));
+    onEnd((code) => reject(new ConnectError(publicUrl(url), `closed with ${code} before its first frame`)));
   });
   // Most connections are not asked for it.
   frame.catch(() => {});
@@ -177,6 +169,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const webSocket = new WebSocket(url.href, protocols);
   const socket = new StandardSocket(webSocket, maxMessageBytes);
   const firstFrame = firstFrameOf(
+    url,
     (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
     (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),
   );

@@ -168,7 +168,11 @@ export class Reconnector implements SocketOwner, Expiring {
       // Of what was lost meanwhile another has begun.
       if (opening.isOver()) return;
       tell(this.#peer, "error", [error]);
-      this.#session.link.expire(LEFT, "`onOpen` failed");
+      const { link } = this.#session;
+      const reason = "`onOpen` failed";
+      // Or the server would keep the session.
+      if (link.session !== undefined) link.say({ bye: { code: LEFT, reason } });
+      link.expire(LEFT, reason);
     }
   }
 

@@ -183,8 +183,9 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   withdraw(call: PendingCall): void {
-    this.outgoing.withdraw(call);
-    this.#transport.withdraw?.(call);
+    const ticket = call.batch ?? call;
+    this.outgoing.withdraw(ticket);
+    this.#transport.withdraw?.(ticket);
   }
 
   /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
@@ -193,12 +194,10 @@ export class Connection implements Receiver, Line, Host, Gate {
       this.counts.notificationsSent++;
       return this.send(message.text);
     }
-    if (this.#unsentBytes > this.settings.limits.maxUnsentBytes / 2) {
-      this.counts.dropped++;
-      return false;
-    }
-    this.counts.notificationsSent++;
-    return this.hand(message.text, undefined, message);
+    const isSlow = this.#unsentBytes > this.settings.limits.maxUnsentBytes / 2;
+    const isTaken = !isSlow && this.hand(message.text, undefined, message);
+    this.counts[isTaken ? "notificationsSent" : "dropped"]++;
+    return isTaken;
   }
 
   /** What happened so far, and how full everything is. */

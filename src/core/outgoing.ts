@@ -7,7 +7,7 @@ import { ConnectionLostError, expected } from "./errors.js";
 import { checkKnown, checkTimeout } from "./limits.js";
 import type { Id } from "./message.js";
 import { observed } from "./promises.js";
-import { PendingCall, PendingCalls, type BatchCalls, type Wait } from "./pending.js";
+import { PendingCall, PendingCalls, type Wait } from "./pending.js";
 import { checkHandler, type CallRecord, type Settings } from "./settings.js";
 import type { Ticket } from "./transport.js";
 import { Waiting } from "./waiting.js";
@@ -86,9 +86,9 @@ export class Outgoing {
     this.#held = undefined;
   }
 
-  /** Takes back a call that waits. */
-  withdraw(call: PendingCall): void {
-    this.#held?.remove(call);
+  /** Takes back a call, or a batch, that waits. */
+  withdraw(ticket: Ticket): void {
+    this.#held?.remove(ticket);
   }
 
   /** Calls, and promises the answer; in `batch`, when that is sent. Never throws. */
@@ -139,7 +139,8 @@ export class Outgoing {
   deliver(text: string, ticket: Ticket | undefined, sink: Sink | undefined): boolean {
     if (sink !== undefined) return sink.add(text, ticket);
     if (this.#held === undefined) return this.#pass(text, ticket);
-    if (this.ended || this.#held.length + text.length > this.#settings.limits.maxUnsentBytes) return false;
+    // As much as may wait in a link: a socket that is full takes no more at once when it is let go.
+    if (this.ended || this.#held.length + text.length > this.#settings.limits.maxUnsentBytes / 2) return false;
     this.#held.add(text, ticket);
     return true;
   }
@@ -259,10 +260,9 @@ export class OutgoingBatch implements Sink {
     const { pending } = this.#out;
     const live = this.#entries.filter(({ call }) => call === undefined || pending.get(call.id) !== undefined);
     if (live.length === 0) return;
-    const calls = new Set(live.flatMap(({ call }) => call ?? []));
-    if (calls.size > 0) pending.openBatch(calls);
+    const ticket = new BatchTicket(live.flatMap(({ call }) => call ?? []));
+    if (ticket.size > 0) pending.openBatch(ticket);
     const batch = `[${live.map(({ text }) => text).join(",")}]`;
-    const ticket = new BatchTicket(calls);
     if (!this.#out.deliver(batch, ticket, undefined)) ticket.fail(this.#out, batch);
   }
 
@@ -280,25 +280,19 @@ export class OutgoingBatch implements Sink {
 }
 
 /** All calls of a batch leave together. */
-class BatchTicket implements Ticket {
-  readonly #calls: BatchCalls;
-
-  constructor(calls: BatchCalls) {
-    this.#calls = calls;
-  }
-
+class BatchTicket extends Set<PendingCall> implements Ticket {
   get sent(): boolean {
-    return [...this.#calls].every((call) => call.sent);
+    return [...this].every((call) => call.sent);
   }
 
   set sent(value: boolean) {
-    for (const call of this.#calls) call.sent = value;
+    for (const call of this) call.sent = value;
   }
 
   /** The batch, `text`, was not taken. */
   fail(out: Outgoing, text: string): void {
-    if (this.#calls.size === 0) out.reportLong(text);
-    for (const call of this.#calls) out.failUnsent(call, text);
+    if (this.size === 0) out.reportLong(text);
+    for (const call of this) out.failUnsent(call, text);
   }
 }
 

@@ -65,8 +65,11 @@ export class PendingCall implements Expiring, Ticket {
   }
 }
 
-/** The calls of one batch that still wait. Its reply is one array, so what that array leaves out will never come (section 6). */
-export type BatchCalls = Set<PendingCall>;
+/**
+ * The calls of one batch that still wait, and what the batch was sent with. Its reply is one array, so what that array leaves
+ * out will never come (section 6).
+ */
+export type BatchCalls = Set<PendingCall> & Ticket;
 
 /** What pending calls need of their connection. */
 interface CallLine {
@@ -181,6 +184,8 @@ export class PendingCalls {
   failAll(cause: unknown): void {
     for (const call of this.#calls?.values() ?? []) {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
+      // A close lets go what waits: not what its caller was just told is not sent.
+      if (!call.sent) this.#line.withdraw(call);
     }
   }
 

@@ -83,9 +83,11 @@ export class Outbox implements Expiring, TurnEnd {
     return this.#isBlocked ? this.#wait(text, ticket) : this.#add(text, ticket);
   }
 
-  /** As `Transport.sendShared`. */
+  /** As `Transport.sendShared`. Where much waits for a slow reader's acks it is not taken: that ends no session. */
   sendShared(message: SharedMessage): boolean {
     const { session, socket } = this;
+    if (session !== undefined && this.#isFlowing && this.#waits(message.text) > this.#keeper!.limits.waitingLength / 2)
+      return false;
     if (this.#isBlocked || this.#pack !== "") return this.send(message.text);
     if (!this.packs) return socket!.sendShared(message.plain);
     if (session === undefined) return socket!.sendShared(message.pack);
@@ -109,8 +111,10 @@ export class Outbox implements Expiring, TurnEnd {
     this.socket?.send(JSON.stringify(frame));
   }
 
-  /** Tells the other side what has come. */
+  /** Tells the other side what has come. One that asks for acks without end and reads none is not owed more. */
   ack(): void {
+    const { logLength, highWaterBytes } = this.#keeper!.limits;
+    if ((this.socket?.unsentBytes ?? 0) > Math.max(logLength, highWaterBytes)) return this.#owner.overflow();
     this.say({ ack: this.session!.ack() });
   }
 
@@ -232,14 +236,19 @@ export class Outbox implements Expiring, TurnEnd {
 
   #wait(text: string, ticket: Ticket | undefined): boolean {
     if (this.#isOver) return false;
-    this.#waiting ??= new Waiting();
-    if (this.#waiting.length + text.length > this.#keeper!.limits.waitingLength) {
+    if (this.#waits(text) > this.#keeper!.limits.waitingLength) {
       this.#owner.overflow();
       return false;
     }
+    this.#waiting ??= new Waiting();
     const cost = this.#waiting.add(text, ticket);
     if (!this.#isFlowing) this.#keeper!.grew(cost);
     return true;
+  }
+
+  /** How much would wait with that. */
+  #waits(text: string): number {
+    return this.#isBlocked ? (this.#waiting?.length ?? 0) + text.length : 0;
   }
 
   endTurn(): void {

@@ -146,8 +146,8 @@ export class PackedLink implements Transport {
     // A client says hello anew, if it does not resume; a server has said it.
     this.#out.packs = this.#role === "server";
     this.#incoming = "unsettled";
-    this.#maxMessageBytes = socket.maxFrameBytes;
-    socket.maxFrameBytes = longestFrame(socket.maxFrameBytes);
+    this.#maxMessageBytes = this.#keeper?.limits.maxMessageBytes ?? socket.maxFrameBytes;
+    socket.maxFrameBytes = longestFrame(this.#maxMessageBytes);
     return new Attached(this, socket);
   }
 

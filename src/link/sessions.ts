@@ -4,6 +4,7 @@ import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
 import { isHello, LEFT, limitsOf, member, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
 import { PackedLink } from "./packed.js";
 import { notInTime, type Keeper, type OwnLimits } from "./session.js";
+import { longestFrame } from "./sizes.js";
 
 /** How a server keeps sessions. */
 export interface SessionsOptions {
@@ -71,6 +72,8 @@ export class Sessions {
    */
   admit(socket: Socket, principal: string | undefined, patienceMs: number, welcome: (link: PackedLink) => void): void {
     socket.send(GREETING);
+    // `resume` may be longer than any message.
+    socket.maxFrameBytes = longestFrame(this.options.limits.maxMessageBytes);
     const arrival = new Arrival(this, socket, principal, patienceMs, welcome);
     this.#arrivals.add(arrival);
     socket.start(arrival);

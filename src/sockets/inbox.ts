@@ -10,6 +10,8 @@ export abstract class Inbox {
   /** What came before `start`. */
   #held: (string | CloseInfo)[] | undefined = [];
   #shut = false;
+  /** Whether a frame was too long. */
+  #isDeaf = false;
 
   constructor(maxFrameBytes: number) {
     this.maxFrameBytes = maxFrameBytes;
@@ -27,11 +29,7 @@ export abstract class Inbox {
   /** A frame came. */
   frame(text: string): void {
     if (this.#shut) return;
-    if (exceeds(text, this.maxFrameBytes)) {
-      // Nothing more is handed over but the end.
-      this.#shut = true;
-      this.close(1009, "message is too large");
-    } else if (this.#held === undefined) this.#handler!.frame(text);
+    if (this.#held === undefined) this.#take(text);
     else this.#held.push(text);
   }
 
@@ -42,12 +40,20 @@ export abstract class Inbox {
     else this.#held.push(info);
   }
 
+  /** Measured only here: whoever starts it may have raised the bound since the frame came. */
+  #take(text: string): void {
+    if (!exceeds(text, this.maxFrameBytes)) return this.#handler!.frame(text);
+    // Nothing more is handed over but the end.
+    this.#shut = this.#isDeaf = true;
+    this.close(1009, "message is too large");
+  }
+
   #release(): void {
     const held = this.#held!;
     // The list grows while it is handed over: a handler may make more come in.
     for (const item of held) {
-      if (typeof item === "string") this.#handler!.frame(item);
-      else this.#handler!.closed(item);
+      if (typeof item !== "string") this.#handler!.closed(item);
+      else if (!this.#isDeaf) this.#take(item);
     }
     this.#held = undefined;
   }

@@ -70,6 +70,26 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(told).toEqual(["suspend", "resume"]);
   });
 
+  it("and is cut off before the server has said a word tries again", async () => {
+    await using server = await serveEcho();
+    await using mute = await bareServer({ handleProtocols: () => "reciproc.v1" });
+    await using relay = await Relay.to(server.url);
+    await using peer = await confirmed(connect, relay.url);
+    const told = record(peer);
+    const back = event(peer, "resume");
+    mute.server.once("upgrade", () => {
+      setImmediate(() => {
+        relay.redirect(server.url);
+        for (const webSocket of mute.webSockets) webSocket.terminate();
+      });
+    });
+    relay.redirect(mute.url);
+    relay.cut();
+    await Promise.race([back, peer.closed]);
+    expect(told).toEqual(["suspend", "resume"]);
+    expect(mute.requests).toHaveLength(1);
+  });
+
   it("finds a server that is plain by now, and goes on there", async () => {
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);

@@ -307,6 +307,22 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     expect(told).toEqual(["suspend", "lost", "resume"]);
   });
 
+  it("leaves none behind on a server on which `onOpen` fails", async () => {
+    await using world = await served({});
+    let runs = 0;
+    const onOpen = (): void => {
+      if (++runs === 2 || runs === 3) throw new Error("not now");
+    };
+    await using peer = await confirmed(connect, world.relay.url, { onOpen });
+    const told = record(peer);
+    const back = event(peer, "resume");
+    void world.peers[0]!.close(4000);
+    await back;
+    for (let i = 0; i < 2; i++) await peer.request("confirmed").catch(() => {});
+    expect(told).toEqual(["suspend", "lost", "error not now", "lost", "error not now", "lost", "resume"]);
+    expect(world.server.stats()).toMatchObject({ opened: 4, peers: 1, suspended: 0 });
+  });
+
   it("within the time that a server which drains leaves for it", async () => {
     await using world = await served({ echo: (params: unknown) => params });
     await using peer = await confirmed(connect, world.relay.url);

@@ -76,7 +76,7 @@ describe("what waits for the opening", () => {
   });
 
   it("no longer counts against the bound once it has left", async () => {
-    const { peer, transport, take, opening } = held({ limits: { maxUnsentBytes: 300 } });
+    const { peer, transport, take, opening } = held({ limits: { maxUnsentBytes: 600 } });
     for (const name of ["first", "second"]) expect(peer.notify(name)).toBe(true);
     const long = ["x".repeat(70)];
     expect(peer.notify("third", long)).toBe(false);
@@ -102,8 +102,8 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
-  it("is bounded by `maxUnsentBytes`: beyond that a call rejects as not sent, and a notification is not taken", async () => {
-    const { peer, take, opening } = held({ limits: { maxUnsentBytes: 500 } });
+  it("is bounded by half of `maxUnsentBytes`: beyond that a call rejects as not sent, and a notification is not taken", async () => {
+    const { peer, take, opening } = held({ limits: { maxUnsentBytes: 1000 } });
     const calls = [1, 2, 3, 4, 5].map((n) => peer.request("m", [n]));
     const error = rejection(calls[4]!);
     // Each costs 64 besides its own length: that a fifth call is too much leaves room for one shorter message.
@@ -137,7 +137,7 @@ describe("what waits for the opening", () => {
   });
 
   it("makes room when it is withdrawn", async () => {
-    const { peer, opening } = held({ limits: { maxUnsentBytes: 300 } });
+    const { peer, opening } = held({ limits: { maxUnsentBytes: 600 } });
     const controller = new AbortController();
     const long = rejection(peer.request("long", ["x".repeat(200)], { signal: controller.signal }));
     expect(peer.notify("n", ["y".repeat(100)])).toBe(false);

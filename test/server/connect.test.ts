@@ -54,6 +54,18 @@ describe("connect", () => {
     ]);
   });
 
+  it("takes what comes right behind the server's hello, in packs longer than any message it takes", async () => {
+    await using server = await serve<any, any, any>({ port: 0 });
+    server.on("peer", (peer) => {
+      for (let i = 0; i < 40; i++) peer.notify("note", [i, "x".repeat(20)]);
+    });
+    const got: number[] = [];
+    const note = ([i]: [number]): void => void got.push(i);
+    await using peer = await connect(server.url, { methods: { note }, limits: { maxMessageBytes: 500 } });
+    await vi.waitFor(() => expect(got).toHaveLength(40));
+    expect(peer.state).toBe("open");
+  });
+
   it("may be closed before anything was read", async () => {
     await using server = await serve({ port: 0 });
     const peer = await connect(server.url);

@@ -100,6 +100,17 @@ describe("a client that comes back", () => {
     expect([...server.peers]).toEqual([peer]);
   });
 
+  it("comes back to a server whose messages are shorter than what it says then", async () => {
+    const { server, url, cut } = await serving({ limits: { maxMessageBytes: 50 }, methods: { add: () => 3 } });
+    await using client = await connect(url);
+    for (let i = 0; i < 2; i++) expect(await client.request("add")).toBe(3);
+    const back = told(client, "resume");
+    cut();
+    await back;
+    expect(await client.request("add")).toBe(3);
+    expect(server.stats()).toMatchObject({ opened: 1, resumed: 1 });
+  });
+
   it("begins anew on the same socket when its session is gone, as a new peer", async () => {
     const { server, url } = await serving();
     const coming = nextPeer(server);

@@ -181,7 +181,7 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   [
     "7: what waits is bounded",
     "outbox.ts",
-    "if (this.#waiting.length + text.length > this.#keeper!.limits.waitingLength) {",
+    "if (this.#waits(text) > this.#keeper!.limits.waitingLength) {",
     "if (this.#isOver) {",
   ],
   [

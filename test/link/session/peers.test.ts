@@ -101,6 +101,25 @@ describe("a call", () => {
     expect(ran).toBe(50);
   });
 
+  it("that waits when its peer closes was not sent, alone or in a batch, and never runs; what was notified leaves", async () => {
+    const ran: unknown[] = [];
+    const note = (params: unknown): void => void ran.push(params);
+    const { client, server } = joined({ big: () => 0, note });
+    peers = [client, server];
+    await turn();
+    // More than the log takes without an ack.
+    const sent = Array.from({ length: 5 }, () => rejection(client.request("big", ["x".repeat(1_000_000)])));
+    const batch = client.batch();
+    const waiting = [rejection(client.request("note", ["call"])), rejection(batch.request("note", ["batch"]))];
+    batch.send();
+    client.notify("note", ["notification"]);
+    await client.close();
+    for (const error of await Promise.all(sent)) expect(error).toMatchObject({ outcome: "unknown" });
+    for (const error of await Promise.all(waiting)) expect(error).toMatchObject({ outcome: "not-sent" });
+    await turn();
+    expect(ran).toEqual([["notification"]]);
+  });
+
   it("that was running when the socket was lost goes on, and answers over the next", async () => {
     const opened = gate<string>();
     const { client, server, cut, comeBack } = joined({ wait: () => opened.promise });

@@ -200,6 +200,23 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
+  it("is less for what goes to many: that is not taken, and ends nothing", async () => {
+    const rig = await Rig.live();
+    const { link } = rig.server;
+    // Read, but not acked.
+    for (let i = 0; i < LIMITS.logFrames; i++) link.sendShared(new SharedMessage(message(i)));
+    const waits = new SharedMessage(message(16, 1000));
+    let taken = 0;
+    while (taken < 100 && link.sendShared(waits)) taken++;
+    expect(taken).toBeGreaterThan(10);
+    expect(taken).toBeLessThan(20);
+    expect(link.send(message(17, 1000))).toBe(true);
+    await rig.settle();
+    expect(rig.told.messages).toHaveLength(LIMITS.logFrames + taken + 1);
+    expect(rig.told.notices).toEqual([]);
+    await rig.close();
+  });
+
   it("is many small messages as well as few long ones", async () => {
     const rig = await Rig.live();
     rig.cut();
@@ -241,6 +258,21 @@ describe("an ack", () => {
     rig.client.link.send(message(2, 80));
     await rig.settle();
     expect(controls(rig.wire.server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    await rig.close();
+  });
+
+  it("is not owed without end to who reads none: with more than a log unsent the session ends", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 1 } });
+    const { server } = rig.wire;
+    server.unsentBytes = HIGH_WATER;
+    server.inject("[]");
+    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    server.unsentBytes++;
+    server.inject("[]");
+    server.inject(`[${message(1)}]`);
+    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    expect(server.closedWith).toMatchObject({ code: 1013 });
+    expect(rig.server.told.messages).toEqual([]);
     await rig.close();
   });
 
