@@ -71,18 +71,18 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
     autoPong: false,
   } as ClientOptions);
   const socket = new WsSocket(webSocket, maxMessageBytes);
-  /** The 101, or the answer in its place. */
-  let response: IncomingMessage | undefined;
+  /** Whether it failed for what was offered. The answer itself is not kept: it would be for as long as the connection. */
+  let offerMayBeWhy = false;
   const firstFrame = firstFrameOf(
     url,
     (listen) => webSocket.once("message", (data: Buffer) => listen(data.toString())),
     (listen) => webSocket.once("close", listen),
   );
   const opened = new Promise<Opened>((resolve, reject) => {
-    webSocket.once("upgrade", (switching) => (response = switching));
+    webSocket.once("upgrade", (response) => (offerMayBeWhy = blamesOffer(response)));
     webSocket.once("open", () => resolve({ socket, protocol: webSocket.protocol, firstFrame }));
     webSocket.once("unexpected-response", (_request, refusal: IncomingMessage) => {
-      response = refusal;
+      offerMayBeWhy = blamesOffer(refusal);
       reject(refused(url, refusal));
       webSocket.terminate();
     });
@@ -91,13 +91,12 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     });
   });
-  return { opened, offerMayBeWhy: () => blamesOffer(response), abandon: () => webSocket.terminate() };
+  return { opened, offerMayBeWhy: () => offerMayBeWhy, abandon: () => webSocket.terminate() };
 }
 
 /** A 101 without the protocol, which `ws` takes for a failure; or a status by which servers say that they know no such thing. */
-function blamesOffer(response: IncomingMessage | undefined): boolean {
-  const status = response?.statusCode;
-  if (status === 101) return response?.headers["sec-websocket-protocol"] === undefined;
+function blamesOffer({ statusCode: status, headers }: IncomingMessage): boolean {
+  if (status === 101) return headers["sec-websocket-protocol"] === undefined;
   return status === 400 || status === 426;
 }
 
