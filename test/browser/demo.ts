@@ -100,7 +100,7 @@ export function picture(page: Page): Promise<string> {
   return page.evaluate(async () => {
     await new Promise(requestAnimationFrame);
     const { width, height } = document.querySelector("canvas")!;
-    const copy = new OffscreenCanvas(width, height).getContext("2d")!;
+    const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true })!;
     copy.drawImage(document.querySelector("canvas")!, 0, 0);
     const { data } = copy.getImageData(0, 0, width, height);
     const [columns, rows] = [32, 24];
@@ -119,7 +119,11 @@ export function pixels(page: Page): Promise<string> {
   return page.evaluate(async () => {
     await new Promise(requestAnimationFrame);
     const canvas = document.querySelector("canvas")!;
-    const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+    const { width, height } = canvas;
+    // The browser complains about pages that read their own canvas often.
+    const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true })!;
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, width, height);
     const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data));
     return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
   });

@@ -74,6 +74,7 @@ describe("the editor", () => {
       await ada.page.keyboard.type("\nbor");
       await ada.page.getByRole("option", { name: "border", exact: true }).waitFor();
       await line(bo.page, "bor").first().waitFor();
+      await expect.poll(() => squiggles(ada.page)).toContain("colr");
       const rows = (direction: string, method: string): Locator =>
         ada.page.locator(`.message.${direction}[data-method="${method}"]`);
       const answered = /^\d+(\.\d)? ms$/;
