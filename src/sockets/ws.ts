@@ -12,6 +12,8 @@ export const CLOSE_TIMEOUT_MS = 5_000;
 
 /** A frame this long leaves at once, with what is corked before it: the other side starts on it while this one goes on. */
 const LONG_FRAME = 512;
+/** A frame shorter than this is copied rather than written in two pieces. */
+const COPIED_FRAME = 4096;
 /** With more than this unread, a ping is not answered. */
 const ROOM_FOR_PONGS = 64 * 1024;
 /** So many corked characters leave at once. */
@@ -115,7 +117,8 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     if (!this.open) return false;
     if (this.#turnBegun) this.#cork();
     else this.#beginTurn();
-    this.#webSocket.send(frame);
+    if (this.#isServer && frame.length < COPIED_FRAME) this.#raw!.write(shortTextFrame(frame), "latin1");
+    else this.#webSocket.send(frame);
     this.#corkedLength += frame.length;
     if (frame.length >= LONG_FRAME || this.#corkedLength >= MOST_CORKED) this.#uncork();
     return true;
@@ -200,6 +203,18 @@ function onError(this: WebSocket, cause: Error): void {
 
 function onClose(this: WebSocket, code: number, reason: Buffer): void {
   ownerOf(this).closed(code, reason.toString());
+}
+
+/**
+ * A text frame shorter than 64 KiB, whose bytes are the characters of a string where that can be: Node writes it without a
+ * buffer, and `ws` takes two writes and three buffers.
+ */
+function shortTextFrame(text: string): string | Uint8Array {
+  const { length } = text;
+  if (Buffer.byteLength(text) !== length) return unmaskedTextFrame(text);
+  return length < 126
+    ? `\x81${String.fromCharCode(length)}${text}`
+    : `\x81\x7e${String.fromCharCode(length >> 8, length & 255)}${text}`;
 }
 
 /** RFC 6455, section 5.2: FIN and opcode 1, no mask, the length in 1, 3 or 9 bytes, the text. */
