@@ -26,10 +26,10 @@ export abstract class Inbox {
     else queueMicrotask(() => this.#release());
   }
 
-  /** A frame came. */
-  frame(text: string): void {
+  /** A frame came, of so many bytes, where that is known. */
+  frame(text: string, bytes?: number): void {
     if (this.#shut) return;
-    if (this.#held === undefined) this.#take(text);
+    if (this.#held === undefined) this.#take(text, bytes);
     else this.#held.push(text);
   }
 
@@ -41,8 +41,9 @@ export abstract class Inbox {
   }
 
   /** Measured only here: whoever starts it may have raised the bound since the frame came. */
-  #take(text: string): void {
-    if (!exceeds(text, this.maxFrameBytes)) return this.#handler!.frame(text);
+  #take(text: string, bytes?: number): void {
+    const isTooLong = bytes === undefined ? exceeds(text, this.maxFrameBytes) : bytes > this.maxFrameBytes;
+    if (!isTooLong) return this.#handler!.frame(text);
     // Nothing more is handed over but the end.
     this.#shut = this.#isDeaf = true;
     this.close(1009, "message is too large");

@@ -185,8 +185,9 @@ function ownerOf(webSocket: WebSocket): WsSocket {
 
 function onMessage(this: WebSocket, data: RawData, isBinary: boolean): void {
   const owner = ownerOf(this);
+  const bytes = data as Buffer;
   owner.heard();
-  owner.frame(isBinary ? decodeFrame(data as Buffer) : (data as Buffer).toString());
+  owner.frame(isBinary ? decodeFrame(bytes) : bytes.toString(), bytes.length);
 }
 
 function onPing(this: WebSocket, data: Buffer): void {
