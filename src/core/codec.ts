@@ -46,15 +46,23 @@ function encodeCall(method: string, params: unknown): string {
   return params === undefined ? `"method":${name}}` : `"method":${name},"params":${encodeParams(params)}}`;
 }
 
-/** Looks at the text and not at the value: a `toJSON` decides what crosses the wire. */
+/** Looks at the text where the value does not say it: a `toJSON` decides what crosses the wire. */
 function encodeParams(params: unknown): string {
   const json = stringify(params);
+  // To look into a long text copies it, and its message will be copied once more.
+  if (json !== undefined && isStructured(params)) return json;
   if (json === undefined || (json[0] !== "[" && json[0] !== "{")) {
     // An object that is refused is one with a `toJSON`, such as a Date: what it turned into says why.
     const isObject = typeof params === "object" && params !== null && json !== undefined;
     throw expected("params", "an array or an object", isObject ? JSON.parse(json) : params);
   }
   return json;
+}
+
+/** Whether JSON can make of it nothing but an array or an object. */
+function isStructured(params: unknown): boolean {
+  if (typeof params !== "object" || params === null || "toJSON" in params) return false;
+  return Array.isArray(params) || Object.getPrototypeOf(params) === Object.prototype;
 }
 
 /** `JSON.stringify`'s own type hides that it answers `undefined` for what has no JSON form. */
