@@ -225,6 +225,10 @@ async function measure(peer: Member): Promise<void> {
 }
 
 let port = Number(process.env["PORT"] ?? 3000);
+if (!Number.isInteger(port) || port < 0 || port > 65535) {
+  process.stderr.write(`PORT is no number from 0 to 65535: ${process.env["PORT"]}\n`);
+  process.exit(64);
+}
 const listen = (): unknown => http.listen(port, process.env["HOST"] ?? "127.0.0.1");
 http.on("listening", () => {
   const { port: taken } = http.address() as AddressInfo;

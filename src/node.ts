@@ -1,3 +1,4 @@
+/// <reference types="node" preserve="true" />
 /** The entry for Node: everything of the other one, `serve`, and a `connect` that sends headers. */
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";

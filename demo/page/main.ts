@@ -82,6 +82,7 @@ async function enter(): Promise<void> {
   peer.on("suspend", () => {
     waiting = [];
     status.show("reconnecting");
+    editor?.away();
   });
   peer.on("lost", () => {
     for (const piece of waiting) peer.notify("draw", piece);

@@ -31,7 +31,8 @@ const MIB = 2 ** 20;
 /** Below what a JavaScript string can hold, and far below where `ws` stops checking (`maxPayload` is an int32 there). */
 const MOST_BYTES = 256 * MIB;
 
-const DEFAULTS: PeerLimits = {
+/** The defaults. */
+export const PEER_LIMITS: PeerLimits = {
   maxMessageBytes: MIB,
   maxReplyBytes: MIB,
   maxBatchEntries: 1000,
@@ -44,7 +45,7 @@ const DEFAULTS: PeerLimits = {
 
 /** The defaults with `given` over them. Throws a `TypeError` that names the limit, the rule and the value. */
 export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
-  return mergeLimits(DEFAULTS, given);
+  return mergeLimits(PEER_LIMITS, given);
 }
 
 /** Checks each given limit: whole and positive; bytes at most 256 MiB; anything else may be `Infinity`. */

@@ -1,6 +1,5 @@
 /** What one server accepts, over what each of its peers does. */
-import { expected } from "../core/errors.js";
-import { mergeLimits, type PeerLimits } from "../core/limits.js";
+import { checkKnown, mergeLimits, PEER_LIMITS, type PeerLimits } from "../core/limits.js";
 
 /** Bounds on a server. Each is on by default; a value out of range throws when the server is made. */
 export interface ServerLimits extends PeerLimits {
@@ -26,7 +25,7 @@ export function serverLimits(given: Partial<ServerLimits> = {}): {
   own: typeof DEFAULTS;
   peers: Partial<PeerLimits>;
 } {
-  if (typeof given !== "object" || given === null) throw expected("limits", "an object", given);
+  checkKnown("limits", given, { ...DEFAULTS, ...PEER_LIMITS });
   const { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes, ...peers } = given;
   const own = { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes };
   return { own: mergeLimits(DEFAULTS, own as Partial<typeof DEFAULTS>), peers };

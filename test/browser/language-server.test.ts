@@ -187,7 +187,7 @@ describe("the language server in the editor", () => {
       expect(servers).toHaveLength(2);
       expect(await demo.kill(signal)).toBe(exitCode);
       await gone(servers);
-      await page.getByText("json language server: stopped").waitFor();
+      await page.getByText("json language server: reconnecting").waitFor();
       await page.context().close();
     } finally {
       await demo.kill("SIGKILL");

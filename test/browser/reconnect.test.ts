@@ -205,6 +205,8 @@ describe("the editor, when its connection is cut", () => {
         await line(bo.page, "/* before").waitFor();
         await cut(ada.page);
         await ada.page.keyboard.type(" and during */");
+        await ada.page.getByText("css language server: reconnecting", { exact: true }).waitFor();
+        expect(await ada.page.getByRole("button", { name: "Restart" }).count()).toBe(0);
         await goTo(bo.page, "position: abs");
         await bo.page.keyboard.type(" /* meanwhile */");
         await back(ada.page);

@@ -82,6 +82,10 @@ describe("serve's options", () => {
       "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, " +
         "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
     );
+    expect((await rejection(serve({ port: 0, limits: { maxConections: 5 } } as never))).message).toBe(
+      "Unknown name `maxConections` in `limits`; known are maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes, " +
+        "maxMessageBytes, maxReplyBytes, maxBatchEntries, maxInFlight, maxStreams, maxUnsentBytes, maxMessagesPerSecond, maxMalformedPerMinute",
+    );
   });
 
   it.each(["maxConnections", "handshakeTimeoutMs"])(

@@ -39,7 +39,7 @@ class OpenFile {
       text: () => this.shared.view.state.doc,
       turned: (status) => {
         this.#status = status;
-        this.#showStatus();
+        this.showStatus();
       },
       diagnosed: (diagnostics) => showDiagnostics(this.shared.view, diagnostics),
     });
@@ -47,7 +47,7 @@ class OpenFile {
       look(this.language, this.name),
       language(this.session),
       EditorView.updateListener.of(() => {
-        this.#showStatus();
+        this.showStatus();
         this.#showPeople();
       }),
     ];
@@ -64,7 +64,7 @@ class OpenFile {
     if (!isShown) return;
     void this.session.start();
     this.shared.view.requestMeasure();
-    this.#showStatus();
+    this.showStatus();
   }
 
   /** Who else is in it, as dots in its tab. */
@@ -78,7 +78,8 @@ class OpenFile {
     this.#tab.querySelector(".there")!.replaceChildren(...dots);
   }
 
-  #showStatus(): void {
+  /** How it stands with its language server, and with the caret. */
+  showStatus(): void {
     const { state: editor } = this.shared.view;
     const count = diagnosticCount(editor);
     this.#tab.querySelector(".badge")!.textContent = count > 0 ? String(count) : "";
@@ -86,9 +87,11 @@ class OpenFile {
     const { head } = editor.selection.main;
     const line = editor.doc.lineAt(head);
     place.textContent = `Ln ${line.number}, Col ${head - line.from + 1}`;
-    write(state, `${this.language} language server: ${describe(this.#status)}`);
-    state.dataset["state"] = this.#status.state;
-    restart.hidden = this.#status.state !== "stopped";
+    // One that is gone while the network is gone comes back with it: nothing to alarm anybody, and nothing to press.
+    const isAwaited = isAway && this.#status.state === "stopped";
+    write(state, `${this.language} language server: ${isAwaited ? "reconnecting" : describe(this.#status)}`);
+    state.dataset["state"] = isAwaited ? "starting" : this.#status.state;
+    restart.hidden = isAwaited || this.#status.state !== "stopped";
     problems.hidden = this.#status.state !== "ready";
     problems.textContent = count === 0 ? "No problems" : `${count} ${count === 1 ? "problem" : "problems"}`;
     problems.disabled = count === 0;
@@ -104,6 +107,7 @@ function write(into: HTMLElement, text: string): void {
   if (into.textContent !== text) into.textContent = text;
 }
 
+let isAway = false;
 const panel = byId("file", HTMLElement);
 const files = [...byId("files", HTMLElement).querySelectorAll("button")].map((tab) => new OpenFile(tab, panel));
 
@@ -112,8 +116,15 @@ export function enter(server: Peer<ClientApi, ServerApi>): void {
   for (const { shared } of files) void shared.join(server);
 }
 
+/** The network is gone. */
+export function away(): void {
+  isAway = true;
+  shown().showStatus();
+}
+
 /** The network is back: the language server of the file that is shown begins anew, if it is gone. */
 export function back(): void {
+  isAway = false;
   if (shown().isShown) void shown().session.start();
 }
 
