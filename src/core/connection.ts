@@ -165,6 +165,11 @@ export class Connection implements Receiver, Line, Host, Gate {
     if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
   }
 
+  /** Whether what can wait on this side may be sent, and not wait in the connection: far from where that ends it. */
+  get hasRoom(): boolean {
+    return !this.#isDown && this.#unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
+  }
+
   /** Longest single answer, or all answers to a batch. */
   get maxReplyBytes(): number {
     const { maxReplyBytes } = this.settings.limits;

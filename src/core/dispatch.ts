@@ -258,7 +258,7 @@ export class Dispatcher {
   /** A handler may return an async iterable as its whole result. */
   #stream(context: CallContext, source: AsyncIterable<unknown>, slot: Slot | undefined): void {
     this.#host.conventions.serveStream(source, context).then(
-      (json) => this.#finish(context, encodeRawResult(context.id!, json), slot),
+      (json) => this.#finish(context, encodeRawResult(context.id!, json()), slot),
       (error: unknown) => this.#refuse(context, error, slot),
     );
   }

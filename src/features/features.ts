@@ -86,7 +86,7 @@ export class Features implements Conventions {
     return true;
   }
 
-  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
+  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string> {
     return this.#openStreams().serve(source, context);
   }
 

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { sendUpgrade } from "../support/network.js";
 import { rejection, turn } from "../support/turns.js";
 
@@ -180,4 +180,28 @@ describe("a peer that does not answer pings", () => {
   ])("refuses the bad heartbeat %j", async (heartbeat, message) => {
     expect((await rejection(serve({ port: 0, heartbeat: heartbeat as never }))).message).toBe(message);
   });
+});
+
+describe("a peer that reads", () => {
+  it.each(["packed", "plain"] as const)(
+    "may read as many streams at once as there may be, however fast they are (%s)",
+    async (link) => {
+      await using server = await serve({
+        port: 0,
+        methods: {
+          async *long() {
+            for (let i = 0; i < 3; i++) yield LONG;
+          },
+        },
+      });
+      const peer = await connect(server.url, { link });
+      const readOne = async (): Promise<number> => {
+        let length = 0;
+        for await (const text of peer.stream("long")) length += (text as string).length;
+        return length;
+      };
+      expect(await Promise.all(Array.from({ length: 256 }, readOne))).toEqual(Array(256).fill(3 * LONG.length));
+      await peer.close();
+    },
+  );
 });
