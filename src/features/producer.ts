@@ -19,6 +19,12 @@ export interface Portion {
 
 type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
 
+/** What is asked of an iterator. */
+interface Cursor {
+  next(): Promise<IteratorResult<unknown>>;
+  return?(value?: unknown): Promise<unknown>;
+}
+
 /** What is asked of a stream of Node. */
 interface NodeStream {
   readonly pipe: unknown;
@@ -31,7 +37,7 @@ export class Producer {
   readonly #source: AnyIterable;
   readonly #maxBytes: number;
   readonly #failed: (error: unknown) => void;
-  #iterator: AsyncIterator<unknown> | undefined;
+  #iterator: Cursor | undefined;
   /** Values that wait to be asked for, as JSON. */
   #ready: string[] = [];
   #length = 0;
@@ -184,7 +190,12 @@ export class Producer {
   }
 }
 
-function iteratorOf(source: AnyIterable): AsyncIterator<unknown> {
+/** A web stream's own iterator cannot be ended while it waits: its reader can. */
+function iteratorOf(source: AnyIterable): Cursor {
+  if ("getReader" in source) {
+    const reader = (source as ReadableStream<unknown>).getReader();
+    return { next: () => reader.read(), return: () => reader.cancel() };
+  }
   return Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : awaited(source);
 }
 
