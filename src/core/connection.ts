@@ -91,7 +91,12 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   /** Whether messages of the dialect may be sent that the application did not write: it chose one, or the other side is ours. */
   get speaksDialect(): boolean {
-    return this.settings.choseDialect || this.#transport.isOurs === true;
+    return this.settings.choseDialect || this.isToOurs;
+  }
+
+  /** Whether the other side is ours. */
+  get isToOurs(): boolean {
+    return this.#transport.isOurs === true;
   }
 
   get mute(): Error | undefined {

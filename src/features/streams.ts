@@ -213,6 +213,8 @@ export class Streams {
       producer.stop(refusal.reason);
       throw refusal.reason;
     }
+    // A peer of ours may still hold the token of a stream that ended with an earlier connection: it must not name one of this.
+    if (this.#lastToken === 0 && this.#connection.isToOurs) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
     this.#served.set(token, { producer, context, isWhole, isTold: !isWhole, isAsked: false });
     return token;
