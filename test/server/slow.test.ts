@@ -183,6 +183,23 @@ describe("a peer that does not answer pings", () => {
 });
 
 describe("a peer that reads", () => {
+  it("is told which limit ended its session, when it is sent too much at once", async () => {
+    await using server = await serve({
+      port: 0,
+      limits: LIMITS,
+      methods: { long: async () => LONG, ready: () => true },
+    });
+    const peer = await connect(server.url);
+    const lost = new Promise<Error>((resolve) => peer.once("lost", resolve));
+    await peer.request("ready");
+    const calls = Array.from({ length: 40 }, () => peer.request("long").catch((error: unknown) => error));
+    expect((await lost).message).toBe(
+      "the session ended with 1013 (more than half of `maxUnsentBytes` waits to be sent)",
+    );
+    await Promise.all(calls);
+    await peer.close();
+  });
+
   it.each(["packed", "plain"] as const)(
     "may read as many streams at once as there may be, however fast they are (%s)",
     async (link) => {
