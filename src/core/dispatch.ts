@@ -179,10 +179,10 @@ export class Dispatcher {
     }
   }
 
-  #await(
+  #await<T>(
     context: CallContext,
-    result: PromiseLike<unknown>,
-    succeed: (value: unknown) => void,
+    result: PromiseLike<T>,
+    succeed: (value: T) => void,
     fail: (error: unknown) => void,
   ): void {
     const weight = context.id === undefined ? 0 : 1;
@@ -191,8 +191,8 @@ export class Dispatcher {
     running.add(context);
     // Whatever a hostile promise does, the call ends once: with its first word.
     const once =
-      <T>(end: (outcome: T) => void) =>
-      (outcome: T): void => {
+      <O>(end: (outcome: O) => void) =>
+      (outcome: O): void => {
         if (!running.delete(context)) return;
         this.#requests -= weight;
         end(outcome);
@@ -257,9 +257,12 @@ export class Dispatcher {
 
   /** A handler may return an async iterable as its whole result. */
   #stream(context: CallContext, source: AsyncIterable<unknown>, slot: Slot | undefined): void {
-    this.#host.conventions.serveStream(source, context).then(
+    // Until its first values are there it runs, as any call that is not answered.
+    this.#await(
+      context,
+      this.#host.conventions.serveStream(source, context),
       (json) => this.#finish(context, encodeRawResult(context.id!, json()), slot),
-      (error: unknown) => this.#refuse(context, error, slot),
+      (error) => this.#refuse(context, error, slot),
     );
   }
 
