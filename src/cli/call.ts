@@ -1,8 +1,12 @@
 import { readUrl } from "./args.js";
 import { ExitCode, type Command } from "./command.js";
+import { tellFailure, type Failure } from "./failure.js";
 import { jsonLine } from "./output.js";
-import { readParams } from "./params.js";
+import { canBeWritten, readParams } from "./params.js";
 import { withPeer } from "./remote.js";
+
+const message = "the result nests too deep to be written";
+const TOO_DEEP: Failure = { exitCode: ExitCode.CallFailed, message, error: { code: "TOO_DEEP", message } };
 
 /** `reciproc call`: calls a method and prints its result. */
 export const call: Command = {
@@ -31,6 +35,7 @@ Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
     const params = await readParams(text, io.stdin);
     return withPeer(url, args, io, async (peer) => {
       const result: unknown = await peer.request(method, params);
+      if (!canBeWritten(result)) return tellFailure(TOO_DEEP, io, args.json);
       io.stdout.line(args.json ? jsonLine({ result }) : io.stdout.json(result));
       return ExitCode.Ok;
     });

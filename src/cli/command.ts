@@ -1,4 +1,5 @@
 /** What a command is. */
+import { constants } from "node:os";
 import type { Args, Grammar } from "./args.js";
 import type { Output } from "./output.js";
 
@@ -33,15 +34,20 @@ export interface Command extends Grammar {
   run(args: Args, io: Io): Promise<number>;
 }
 
-/** Resolves at the first SIGINT or SIGTERM, with its name; from then on, the next one ends the process at once. */
+/** What asks a process to end; SIGHUP when its terminal is closed. */
+const ENDING = ["SIGHUP", "SIGINT", "SIGTERM"] as const;
+
+/** Resolves at the first SIGHUP, SIGINT or SIGTERM, with its name; from then on, the next one ends the process at once. */
 export function untilSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     const first = (signal: NodeJS.Signals): void => {
       resolve(signal);
-      process.off("SIGINT", first).off("SIGTERM", first);
-      // As a shell reports a process that a signal ended.
-      process.on("SIGINT", () => process.exit(130)).on("SIGTERM", () => process.exit(143));
+      for (const name of ENDING) {
+        process.off(name, first);
+        // As a shell reports a process that a signal ended.
+        process.on(name, () => process.exit(128 + constants.signals[name]));
+      }
     };
-    process.on("SIGINT", first).on("SIGTERM", first);
+    for (const name of ENDING) process.on(name, first);
   });
 }

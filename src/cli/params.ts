@@ -21,9 +21,22 @@ export function parseParams(text: string, source: string): object {
   } catch (error) {
     throw pointedAt(text, source, error as Error);
   }
-  if (typeof value === "object" && value !== null) return value;
+  if (typeof value === "object" && value !== null) {
+    if (!canBeWritten(value)) throw new UsageError(`${source} nests too deep to be written`);
+    return value;
+  }
   const kind = value === null ? "null" : `a ${typeof value}`;
   throw new UsageError(`${source} must be a JSON array or object, got ${kind}`);
+}
+
+/** `JSON.parse` takes any depth, `JSON.stringify` does not. */
+export function canBeWritten(value: unknown): boolean {
+  try {
+    JSON.stringify(value);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function pointedAt(given: string, source: string, error: Error): UsageError {

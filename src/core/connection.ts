@@ -91,7 +91,12 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   /** Whether messages of the dialect may be sent that the application did not write: it chose one, or the other side is ours. */
   get speaksDialect(): boolean {
-    return this.settings.choseDialect || this.#transport.isOurs === true;
+    return this.settings.choseDialect || this.isToOurs;
+  }
+
+  /** Whether the other side is ours. */
+  get isToOurs(): boolean {
+    return this.#transport.isOurs === true;
   }
 
   get mute(): Error | undefined {
@@ -163,6 +168,11 @@ export class Connection implements Receiver, Line, Host, Gate {
   checkRoom(): void {
     const { maxUnsentBytes } = this.settings.limits;
     if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
+  }
+
+  /** Whether what can wait on this side may be sent, and not wait in the connection: far from where that ends it. */
+  get hasRoom(): boolean {
+    return !this.#isDown && this.#unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
   }
 
   /** Longest single answer, or all answers to a batch. */

@@ -74,8 +74,8 @@ export class CallContext {
 
   /**
    * Calls `listener` once: with true right after the handler's result was handed to the connection (in a batch, with the
-   * reply to all of it), with false when an error or nothing is answered. Never for a notification, or when the connection
-   * ends first. Throws when the answer is given already.
+   * reply to all of it), with false when an error or nothing is answered, or the connection has ended. Never for a notification.
+   * Throws when the answer is given already.
    */
   static onReply(context: CallContext, listener: (isResult: boolean) => void): void {
     if (context.#isAnswered) throw new Error(`"${context.method}" is answered already`);

@@ -19,8 +19,8 @@ export interface Conventions {
   reporter(context: CallContext, params: unknown): (value: unknown) => void;
   /** Takes a message whose method is among `Settings.controls`; false when it is not about anything here. Never behind a handler, under no limit. */
   control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean;
-  /** Serves the iterable that is a call's result, and promises the JSON that stands for it. Where nobody waits for that, stops it and rejects. */
-  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<string>;
+  /** Serves the iterable that is a call's result, and promises what makes, right before it is sent, the JSON that stands for it. Where nobody waits for that, stops it and rejects. */
+  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string>;
   /** Encodes a request or an answer that may hold streams that were offered. Those in a request end with its call. Where nobody waits for the answer, stops them and throws. */
   encode(owner: PendingCall | CallContext, encode: () => string): string;
   /** The answer to a call did not leave: nobody will read the streams in it. */

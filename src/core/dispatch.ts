@@ -17,6 +17,8 @@ import type { AnyHandler, CallRecord, Settings } from "./settings.js";
 export interface Host {
   readonly peer: unknown;
   readonly answersOnly: Error | undefined;
+  /** Why the connection ended; `undefined` while it is open. */
+  readonly ended: Error | undefined;
   readonly counts: Counts;
   /** What takes control messages and serves streams. */
   readonly conventions: Conventions;
@@ -149,17 +151,19 @@ export class Dispatcher {
     for (const context of this.calls()) CallContext.abort(context, reason);
   }
 
-  /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is; `onSent` is told, once it has left, whether it fitted. */
+  /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is; `onSent` is told, once it has left or nobody can get it any more, whether it was. */
   reply(id: Id, text: string, slot: Slot | undefined, onSent?: (isWhole: boolean) => void): boolean {
     const { maxReplyBytes } = this.#host;
     const fits = slot === undefined ? !exceeds(text, maxReplyBytes) : slot.fits(text);
     const reply = fits ? text : tooLarge(id, maxReplyBytes);
+    // It goes nowhere when the connection has ended; the peer may go on with another.
+    const told = onSent && (() => onSent(fits && this.#host.ended === undefined));
     if (slot !== undefined) {
-      slot.put(reply, onSent && (() => onSent(fits)));
+      slot.put(reply, told);
       return fits;
     }
     const isTaken = this.#host.send(reply);
-    onSent?.(fits);
+    told?.();
     return isTaken && fits;
   }
 
@@ -175,10 +179,10 @@ export class Dispatcher {
     }
   }
 
-  #await(
+  #await<T>(
     context: CallContext,
-    result: PromiseLike<unknown>,
-    succeed: (value: unknown) => void,
+    result: PromiseLike<T>,
+    succeed: (value: T) => void,
     fail: (error: unknown) => void,
   ): void {
     const weight = context.id === undefined ? 0 : 1;
@@ -187,8 +191,8 @@ export class Dispatcher {
     running.add(context);
     // Whatever a hostile promise does, the call ends once: with its first word.
     const once =
-      <T>(end: (outcome: T) => void) =>
-      (outcome: T): void => {
+      <O>(end: (outcome: O) => void) =>
+      (outcome: O): void => {
         if (!running.delete(context)) return;
         this.#requests -= weight;
         end(outcome);
@@ -253,9 +257,12 @@ export class Dispatcher {
 
   /** A handler may return an async iterable as its whole result. */
   #stream(context: CallContext, source: AsyncIterable<unknown>, slot: Slot | undefined): void {
-    this.#host.conventions.serveStream(source, context).then(
-      (json) => this.#finish(context, encodeRawResult(context.id!, json), slot),
-      (error: unknown) => this.#refuse(context, error, slot),
+    // Until its first values are there it runs, as any call that is not answered.
+    this.#await(
+      context,
+      this.#host.conventions.serveStream(source, context),
+      (json) => this.#finish(context, encodeRawResult(context.id!, json()), slot),
+      (error) => this.#refuse(context, error, slot),
     );
   }
 

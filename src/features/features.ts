@@ -38,7 +38,10 @@ export class Features implements Conventions {
     if (!this.#connection.speaksDialect && !this.#streams?.opens(call)) return;
     if (this.#isExempt(call)) return;
     try {
-      this.#connection.send(encodeNotification(cancel.method, cancel.params(call.id, reason)));
+      const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
+      // A call of a batch that waits to be let go is still to come: the cancel leaves behind it.
+      if (call.sent) this.#connection.send(text);
+      else this.#connection.outgoing.deliver(text, undefined, undefined);
     } catch (error) {
       this.#connection.report(error);
     }
@@ -83,7 +86,7 @@ export class Features implements Conventions {
     return true;
   }
 
-  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
+  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string> {
     return this.#openStreams().serve(source, context);
   }
 

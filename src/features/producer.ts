@@ -19,6 +19,12 @@ export interface Portion {
 
 type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
 
+/** What is asked of an iterator. */
+interface Cursor {
+  next(): Promise<IteratorResult<unknown>>;
+  return?(value?: unknown): Promise<unknown>;
+}
+
 /** What is asked of a stream of Node. */
 interface NodeStream {
   readonly pipe: unknown;
@@ -31,7 +37,7 @@ export class Producer {
   readonly #source: AnyIterable;
   readonly #maxBytes: number;
   readonly #failed: (error: unknown) => void;
-  #iterator: AsyncIterator<unknown> | undefined;
+  #iterator: Cursor | undefined;
   /** Values that wait to be asked for, as JSON. */
   #ready: string[] = [];
   #length = 0;
@@ -51,34 +57,37 @@ export class Producer {
     if (isNodeStream(source)) source.on("error", (error) => this.#sourceFailed(error));
   }
 
-  /**
-   * What is ready, as soon as something is; nothing, when nothing is within `waitMs`. Rejects with what the source failed
-   * with, after the values before it.
-   */
-  async take(waitMs = Infinity): Promise<Portion> {
+  /** Whether values wait to be taken. */
+  get waits(): boolean {
+    return this.#ready.length > 0;
+  }
+
+  /** Resolves as soon as values wait or none will come; or when neither is so within `waitMs`. */
+  async ready(waitMs: number): Promise<void> {
     void this.#readAhead();
-    while (this.#ready.length === 0 && this.#end === undefined) {
-      if (!(await this.#arrival(waitMs))) return { values: "", isLast: false };
-    }
+    while (!this.waits && this.#end === undefined) if (!(await this.arrival(waitMs))) return;
     await this.#quiet();
+  }
+
+  /** What waits, or nothing. Throws what the source failed with, after the values before it. */
+  take(): Portion {
     const values = this.#portion();
-    const isAll = this.#ready.length === 0;
-    if (values === "" && this.#end !== undefined && "error" in this.#end) throw this.#end.error;
+    const hasFailed = this.#end !== undefined && "error" in this.#end;
+    if (values === "" && hasFailed) throw this.#end!.error;
+    const isLast = !this.waits && this.#end !== undefined && !hasFailed;
     void this.#readAhead();
-    return { values, isLast: isAll && this.#end !== undefined && !("error" in this.#end) };
+    return { values, isLast };
   }
 
   /** Nobody reads on: what waits is dropped, and the source may clean up. Who asks is told that it is over, or `error`. */
   stop(reason: unknown, error?: RpcError): void {
     this.#reason = reason;
-    if (this.#end !== undefined) {
-      // It failed, and nobody came to ask.
-      if ("error" in this.#end) this.#failedLate(this.#end.error);
-      return;
-    }
+    const before = this.#end;
     this.#ready = [];
     this.#finish(error === undefined ? {} : { error });
-    void this.#close();
+    if (before === undefined) void this.#close();
+    // It failed, and nobody came to ask.
+    else if ("error" in before) this.#failedLate(before.error);
   }
 
   async #readAhead(): Promise<void> {
@@ -146,7 +155,7 @@ export class Producer {
   }
 
   /** Something came, or the end did: true; or nothing for so long. */
-  #arrival(waitMs: number): Promise<boolean> {
+  arrival(waitMs: number): Promise<boolean> {
     return new Promise((resolve) => {
       const late = { deadline: 0, expire: () => resolve(false) };
       setDeadline(late, waitMs);
@@ -181,7 +190,12 @@ export class Producer {
   }
 }
 
-function iteratorOf(source: AnyIterable): AsyncIterator<unknown> {
+/** A web stream's own iterator cannot be ended while it waits: its reader can. */
+function iteratorOf(source: AnyIterable): Cursor {
+  if ("getReader" in source) {
+    const reader = (source as ReadableStream<unknown>).getReader();
+    return { next: () => reader.read(), return: () => reader.cancel() };
+  }
   return Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : awaited(source);
 }
 

@@ -22,6 +22,9 @@ export const ABORT = "$/enumerator/abort";
 /** A stream whose first value takes longer is answered without one: the call was heard, and must not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
 
+/** How soon it is looked again whether the connection has room for what waits; and then ever later. */
+const ROOM_CHECK_MS = 10;
+
 /** A stream that the other side reads. */
 interface Served {
   readonly producer: Producer;
@@ -121,22 +124,30 @@ export class Streams {
     }
   }
 
-  /** Serves what a handler returned, and answers the JSON that stands for it: with the values that are ready soon. */
-  async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<string> {
+  /**
+   * Serves what a handler returned, and promises what answers the JSON that stands for it when that is sent: with the values
+   * that are ready soon, if there is room for them then.
+   */
+  async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string> {
     const token = this.#serve(source, context, true);
     const served = this.#served.get(token)!;
+    const { producer } = served;
     // Whoever cannot ask for more is given all of it.
     const isAll = this.#connection.answersOnly !== undefined;
-    const portion = isAll ? this.#takeAll(token, served) : this.#take(token, served, FIRST_VALUE_WAIT_MS);
-    const { values, isLast } = await portion.finally(() => {
+    const first = isAll ? this.#takeAll(token, served) : this.#takeEnd(token, served);
+    const known = await first.finally(() => {
       // Cancelled meanwhile. How the source took that is not the answer.
       const unread = whyUnread(context);
       if (unread !== undefined) throw unread.reason;
     });
-    served.isTold = true;
-    const rest = values === "" ? "" : `"values":[${values}]`;
-    if (isLast) return `{${rest}}`;
-    return `{"token":${token}${rest && `,${rest}`}}`;
+    return () => {
+      served.isTold = true;
+      const { values, isLast } =
+        known ?? (producer.waits && this.#connection.hasRoom ? this.#take(token, served) : NOTHING);
+      const rest = values === "" ? "" : `"values":[${values}]`;
+      if (isLast) return `{${rest}}`;
+      return `{"token":${token}${rest && `,${rest}`}}`;
+    };
   }
 
   /** Answers `next`. */
@@ -146,7 +157,13 @@ export class Streams {
     try {
       if (served === undefined) throw noSuchStream("No such stream");
       if (served.isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
-      const { values, isLast } = await this.#take(token, served, Infinity);
+      served.isAsked = true;
+      await served.producer.ready(Infinity);
+      // Looked at where it is sent: of many streams that are ready at once, each sees what those before it have sent.
+      for (let ms = ROOM_CHECK_MS; served.producer.waits && !this.#connection.hasRoom; ms = Math.min(2 * ms, 160))
+        await served.producer.arrival(ms);
+      const { values, isLast } = this.#take(token, served);
+      served.isAsked = false;
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
       if (!incoming.reply(id, text, slot)) this.#stop(token, new Error("values of this stream did not fit"));
     } catch (error) {
@@ -196,24 +213,29 @@ export class Streams {
       producer.stop(refusal.reason);
       throw refusal.reason;
     }
+    // A peer of ours may still hold the token of a stream that ended with an earlier connection: it must not name one of this.
+    if (this.#lastToken === 0 && this.#connection.isToOurs) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
     this.#served.set(token, { producer, context, isWhole, isTold: !isWhole, isAsked: false });
     return token;
   }
 
-  /** What the stream yields next; nothing, when nothing comes within `waitMs`. */
-  async #take(token: number, served: Served, waitMs: number): Promise<Portion> {
-    served.isAsked = true;
+  /** What the stream has ready. */
+  #take(token: number, { producer }: Served): Portion {
     try {
-      const portion = await served.producer.take(waitMs);
+      const portion = producer.take();
       if (portion.isLast) this.#served.delete(token);
       return portion;
     } catch (error) {
       this.#served.delete(token);
       throw error;
-    } finally {
-      served.isAsked = false;
     }
+  }
+
+  /** Waits for its first values; answers `undefined` when there are any, and else that there are none yet, or will be none. */
+  async #takeEnd(token: number, served: Served): Promise<Portion | undefined> {
+    await served.producer.ready(FIRST_VALUE_WAIT_MS);
+    return served.producer.waits ? undefined : this.#take(token, served);
   }
 
   /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
@@ -221,7 +243,8 @@ export class Streams {
     const { maxReplyBytes } = this.#connection;
     const all: string[] = [];
     for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
-      const portion = await this.#take(token, served, Infinity);
+      await served.producer.ready(Infinity);
+      const portion = this.#take(token, served);
       if (portion.values !== "") all.push(portion.values);
       length += portion.values.length;
       isLast = portion.isLast;
@@ -257,6 +280,7 @@ function whyUnread(context: CallContext | undefined): { reason: unknown } | unde
   return context.id === undefined ? NOT_ANSWERED : CallContext.abortReason(context);
 }
 
+const NOTHING: Portion = { values: "", isLast: false };
 const NOT_ANSWERED = { reason: new Error("a notification has no answer") };
 
 function tooMany(context: CallContext | undefined, maxStreams: number): { reason: Error } {

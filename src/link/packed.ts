@@ -344,7 +344,7 @@ export class PackedLink implements Transport {
   /** More would wait than may. Before there is a fresh session, the message is refused and nothing else. */
   overflow(): void {
     if (this.session === undefined || this.#end !== undefined) return;
-    this.expire(1013, "more waits to be sent than `waitingLength` allows");
+    this.expire(1013, "more than half of `maxUnsentBytes` waits to be sent");
   }
 
   /** Leaves the socket without a word: what it still brings is not read. */

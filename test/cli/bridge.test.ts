@@ -68,10 +68,10 @@ describe("reciproc bridge", () => {
     expect(runs(second.pid)).toBe(true);
   });
 
-  it("ends on SIGINT, also a command that does not want to", async () => {
+  it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, also a command that does not want to", async (signal) => {
     const { child, ended, open } = await bridging(["stubborn"]);
     using client = await open();
-    child.kill("SIGINT");
+    child.kill(signal);
     expect(await client.closed).toMatchObject({ code: 1001 });
     expect(await ended).toMatchObject({ code: 0, stderr: "SIGTERM\n" });
     expect(runs(client.pid)).toBe(false);

@@ -36,6 +36,32 @@ describe("reciproc call", () => {
     expect((await run(["call", url, "echo"])).stdout).toBe('"none"\n');
   });
 
+  it("is not at fault where something nests deeper than can be written: PARAMS, or the result", async () => {
+    const deep = "[".repeat(50_000) + "]".repeat(50_000);
+    const url = await stranger((socket) => {
+      socket.on("message", (text: Buffer) => {
+        const { id } = JSON.parse(text.toString()) as { id: number };
+        socket.send(`{"jsonrpc":"2.0","id":${id},"result":${deep}}`);
+      });
+    });
+    const tooDeep = "nests too deep to be written";
+    expect(await run(["call", url, "m", "-"], deep)).toEqual({
+      code: 64,
+      stdout: "",
+      stderr: `reciproc call: standard input ${tooDeep}; see \`reciproc call --help\`\n`,
+    });
+    expect(await run(["call", "--plain", url, "m"])).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: `the result ${tooDeep}\n`,
+    });
+    expect(await run(["call", "--plain", "--json", url, "m"])).toEqual({
+      code: 1,
+      stdout: `{"error":{"code":"TOO_DEEP","message":"the result ${tooDeep}"}}\n`,
+      stderr: "",
+    });
+  });
+
   it("takes a URL without a scheme", async () => {
     const { url } = await ours({ methods });
     expect((await run(["call", url.replace("ws://", ""), "echo", "[7]"])).stdout).toBe("[7]\n");

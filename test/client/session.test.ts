@@ -3,8 +3,8 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { expect, it } from "vitest";
 import { WebSocketServer } from "ws";
-import { ConnectionLostError, type AnyPeer } from "../../src/index.js";
-import { serve, type Server } from "../../src/node.js";
+import { ConnectionLostError, type AnyPeer, type Stream } from "../../src/index.js";
+import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { bareHttp } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 import { confirmed, describeClients, event, record, type Connect } from "./clients.js";
@@ -371,4 +371,25 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     expect(await aborted.promise).toMatchObject({ message: "the server has no such session any more" });
     await back;
   });
+});
+
+it("does not read one stream for another, whose connection was lost before it was read", async () => {
+  const methods = {
+    open: ([name]: [string], { peer }: Call) => ({ values: peer.offer([name]) }),
+  };
+  await using first = await serve<any, any, any>({ port: 0, methods });
+  const { url } = first;
+  const peer = await connectNode(url, { reconnect: true });
+  const old = await peer.request("open", ["old"]);
+  const back = new Promise<void>((resolve) => peer.once("resume", resolve));
+  const port = Number(new URL(url).port);
+  await first.close();
+  await using second = await serve<any, any, any>({ port, methods });
+  await back;
+  expect(second.peers.size).toBe(1);
+  const fresh = await peer.request("open", ["fresh"]);
+  const read = (stream: Stream<string>): Promise<unknown> => peer.iterate(stream)[Symbol.asyncIterator]().next();
+  expect(await rejection(read(old.values))).toMatchObject({ code: -32001 });
+  expect(await read(fresh.values)).toEqual({ done: false, value: "fresh" });
+  await peer.close();
 });

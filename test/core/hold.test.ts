@@ -164,6 +164,23 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
+  it("tells of a call that is given up in a batch behind that batch, where it means something", async () => {
+    const { peer, transport, take, opening } = held({}, { isOurs: true });
+    const batch = peer.batch();
+    const gone = rejection(batch.request("gone", [], { timeoutMs: 100 }));
+    const stays = batch.request("stays");
+    batch.send();
+    await pass(100);
+    expect(await gone).toBeInstanceOf(TimeoutError);
+    expect(take()).toEqual([]);
+    opening.release();
+    expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], notification("$/cancelRequest", { id: 1 })]);
+    transport.feed([result(2, "here")]);
+    expect(await stays).toBe("here");
+    await peer.close();
+    expectEmpty(peer);
+  });
+
   it("is a batch that leaves with a call whose caller is gone, and may run it", async () => {
     const ends = held();
     const { peer, take, opening } = ends;

@@ -5,11 +5,14 @@ import { type Context } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, request, result } from "../support/raw.js";
+import { restless } from "../support/restless.js";
 import { gate, turn } from "../support/turns.js";
 import { counted, Fed } from "./sources.js";
 import { abort, answersTo, feed, more, next, NO_SUCH_STREAM, tailing } from "./tailing.js";
 
 useFakeClock();
+
+const counting = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 describe("a handler's iterable", () => {
   const kinds: [string, () => unknown][] = [
@@ -213,6 +216,40 @@ describe("$/enumerator/next", () => {
     await turn();
     expect(raw.messages().slice(2)).toEqual([more(4, ["b1"]), more(3, ["a1"])]);
     await raw.peer.close();
+  });
+
+  it("waits with its values for a socket, and for room: streams alone end no session", async () => {
+    const { peer, transport, take } = restless({
+      methods: { tail: () => counted() },
+      limits: { maxUnsentBytes: 4000 },
+    });
+    transport.feed(request(1, "tail"));
+    await turn();
+    const [{ result: first }] = take();
+    expect(first.values).toHaveLength(1000);
+    transport.suspend();
+    transport.feed(next(2, 1));
+    transport.feed(request(3, "tail"));
+    await pass(1000);
+    expect(transport.waiting.map((text) => JSON.parse(text))).toEqual([result(3, { token: 2 })]);
+    transport.unsentBytes = 1001;
+    transport.resume();
+    take();
+    await pass(1000);
+    expect(take()).toEqual([]);
+    transport.unsentBytes = 1000;
+    await pass(160);
+    expect(take()).toEqual([more(2, counting(1001, 2000))]);
+    transport.feed(next(4, 1));
+    transport.unsentBytes = 1001;
+    await turn();
+    transport.feed(abort(1));
+    await turn();
+    expect(take()).toEqual([more(4, [], true)]);
+    transport.feed(next(5, 2));
+    await turn();
+    await peer.close();
+    expectEmpty(peer);
   });
 
   it("counts against no limit, though the peer is at its limit", async () => {

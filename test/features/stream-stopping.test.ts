@@ -68,6 +68,18 @@ describe("$/enumerator/abort", () => {
     expect(raw.errors).toEqual([]);
   });
 
+  it("cancels a web stream that waits for data, which its iterator could not end", async () => {
+    const reasons: unknown[] = [];
+    const raw = tailing(
+      new ReadableStream({ start: (to) => to.enqueue(1), cancel: (reason) => void reasons.push(reason) }),
+    );
+    await feed(raw, request(1, "tail"), next(2, 1));
+    expect(await answersTo(raw, abort(1))).toEqual([more(2, [], true)]);
+    expect(reasons).toEqual([undefined]);
+    expect(raw.errors).toEqual([]);
+    expectEmpty(raw.peer);
+  });
+
   it.each([undefined, mcp])("is ignored before the first reply has told the token", async (dialect) => {
     const source = new Fed();
     const raw = tailing(source, { dialect });

@@ -4,6 +4,7 @@ import { Subscriptions, type Subscription, type SubscriptionsOptions } from "../
 import { pass, useFakeClock } from "../support/clock.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { restless } from "../support/restless.js";
 import { gate, turn } from "../support/turns.js";
 
 useFakeClock();
@@ -311,6 +312,36 @@ describe("a subscription", () => {
     expect(subscriptions.size).toBe(0);
     await raw.peer.close();
   });
+
+  it.each(["alone", "in a batch"])(
+    "ends when its call came %s before a loss, whose answer nobody gets",
+    async (how) => {
+      const opens = gate<void>();
+      const subscriptions = new Subscriptions({ method: "push" });
+      const opened: Subscription[] = [];
+      const { peer, transport, take } = restless({
+        methods: {
+          async subscribe(_params, context) {
+            await opens.promise;
+            opened.push(subscriptions.open(context));
+            opened[0]!.notify(1);
+            return opened[0]!.id;
+          },
+        },
+      });
+      transport.feed(how === "alone" ? request(1, "subscribe") : [request(1, "subscribe")]);
+      transport.suspend();
+      transport.lose(new Error("expired"));
+      transport.resume();
+      opens.resolve();
+      await turn();
+      await pass(0);
+      expect(opened[0]!.signal.aborted).toBe(true);
+      expect(subscriptions.size).toBe(0);
+      expect(take()).toEqual([]);
+      await peer.close();
+    },
+  );
 
   it.each<[string, AnyOptions]>([
     ["the handler throws", {}],

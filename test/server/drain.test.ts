@@ -76,6 +76,27 @@ describe("server.drain(), while something runs", () => {
     ]);
   });
 
+  it("answers a call whose stream has not begun yet, which then ends", async () => {
+    const open = gate<number>();
+    const begun = gate();
+    const { server, url } = await serving({
+      methods: {
+        async *tail() {
+          begun.resolve();
+          yield await open.promise;
+        },
+      },
+    });
+    await using client = await connect(url, { reconnect: false });
+    const call = client.request("tail");
+    await begun.promise;
+    const drained = server.drain();
+    await turn();
+    open.resolve(1);
+    expect(await call).toEqual({ values: [1] });
+    await drained;
+  });
+
   it("lets a POST finish, and what a POST has notified", async () => {
     const open = gate();
     const begun = [gate(), gate()];

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { sendUpgrade } from "../support/network.js";
 import { rejection, turn } from "../support/turns.js";
 
@@ -180,4 +180,45 @@ describe("a peer that does not answer pings", () => {
   ])("refuses the bad heartbeat %j", async (heartbeat, message) => {
     expect((await rejection(serve({ port: 0, heartbeat: heartbeat as never }))).message).toBe(message);
   });
+});
+
+describe("a peer that reads", () => {
+  it("is told which limit ended its session, when it is sent too much at once", async () => {
+    await using server = await serve({
+      port: 0,
+      limits: LIMITS,
+      methods: { long: async () => LONG, ready: () => true },
+    });
+    const peer = await connect(server.url);
+    const lost = new Promise<Error>((resolve) => peer.once("lost", resolve));
+    await peer.request("ready");
+    const calls = Array.from({ length: 40 }, () => peer.request("long").catch((error: unknown) => error));
+    expect((await lost).message).toBe(
+      "the session ended with 1013 (more than half of `maxUnsentBytes` waits to be sent)",
+    );
+    await Promise.all(calls);
+    await peer.close();
+  });
+
+  it.each(["packed", "plain"] as const)(
+    "may read as many streams at once as there may be, however fast they are (%s)",
+    async (link) => {
+      await using server = await serve({
+        port: 0,
+        methods: {
+          async *long() {
+            for (let i = 0; i < 3; i++) yield LONG;
+          },
+        },
+      });
+      const peer = await connect(server.url, { link });
+      const readOne = async (): Promise<number> => {
+        let length = 0;
+        for await (const text of peer.stream("long")) length += (text as string).length;
+        return length;
+      };
+      expect(await Promise.all(Array.from({ length: 256 }, readOne))).toEqual(Array(256).fill(3 * LONG.length));
+      await peer.close();
+    },
+  );
 });

@@ -11,6 +11,7 @@ import type { AnyOptions } from "./pair.js";
 export class RestlessTransport implements Transport {
   readonly isOurs: boolean;
   maxMessageBytes: number | undefined;
+  unsentBytes = 0;
   /** The texts that have left. */
   readonly sent: string[] = [];
   readonly closes: CloseInfo[] = [];
