@@ -9,6 +9,7 @@ const lines = byId("lines", HTMLElement);
 const form = byId("say", HTMLFormElement);
 const input = byId("text", HTMLInputElement);
 let atEnd = true;
+let height = 0;
 
 /** Shows these lines and no others. */
 export function load(all: readonly Line[]): void {
@@ -31,10 +32,14 @@ function follow(): void {
 }
 
 lines.addEventListener("scroll", () => {
-  atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 20;
+  // When it has another height than before, nobody has scrolled.
+  if (lines.clientHeight === height) atEnd = lines.scrollHeight - lines.scrollTop - height < 20;
 });
 // The panel above may take some of its height.
-new ResizeObserver(follow).observe(lines);
+new ResizeObserver(() => {
+  height = lines.clientHeight;
+  follow();
+}).observe(lines);
 
 /** Calls `say` with what is sent. The field is free for the next line at once; a line that failed comes back into it. */
 export function onSay(say: (text: string) => Promise<unknown>): void {

@@ -117,6 +117,24 @@ describe("the page", () => {
     await page.context().close();
   });
 
+  it("shows whoever comes the newest lines, and the list of people takes no place from them", async () => {
+    await using board = await startDemo();
+    const visitors = [await visit(browser, board.url, "A name of 24 characters!")];
+    for (let i = 1; i <= 8; i++) {
+      await visitors[0]!.page.getByLabel("Message").fill(`line ${i}`);
+      await visitors[0]!.page.getByLabel("Message").press("Enter");
+    }
+    await visitors[0]!.page.locator(".line", { hasText: "line 8" }).waitFor();
+    for (const name of ["Another one of 24 chars!", "And one more of 24 chars"])
+      visitors.push(await visit(browser, board.url, name));
+    for (const { page } of visitors) {
+      const below = (): Promise<number> =>
+        page.locator("#lines").evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight);
+      await expect.poll(below).toBeLessThan(5);
+      await page.context().close();
+    }
+  });
+
   it("undoes by Ctrl+Z, but not while somebody types", async () => {
     await using board = await startDemo();
     const { page } = await visit(browser, board.url, "Ada");
