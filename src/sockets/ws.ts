@@ -115,8 +115,8 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
 
   send(frame: string): boolean {
     if (!this.open) return false;
-    if (this.#turnBegun) this.#cork();
-    else this.#beginTurn();
+    if (!this.#turnBegun) this.#beginTurn();
+    else if (frame.length < LONG_FRAME) this.#cork();
     if (this.#isServer && frame.length < COPIED_FRAME) this.#raw!.write(shortTextFrame(frame), "latin1");
     else this.#webSocket.send(frame);
     this.#corkedLength += frame.length;
