@@ -5,6 +5,9 @@
 import { ErrorCode, expected } from "./errors.js";
 import type { ErrorObject, Id, StructuredParams } from "./message.js";
 
+/** Node's, where it is there. */
+const { Buffer } = globalThis as { Buffer?: { byteLength(text: string): number } };
+
 const OPEN = '{"jsonrpc":"2.0",';
 
 /** A request's text. Throws a `TypeError` when `method` or `params` break section 4, and what `JSON.stringify` throws for params without a JSON form. */
@@ -50,13 +53,10 @@ function encodeCall(method: string, params: unknown): string {
 function encodeParams(params: unknown): string {
   const json = stringify(params);
   // To look into a long text copies it, and its message will be copied once more.
-  if (json !== undefined && isStructured(params)) return json;
-  if (json === undefined || (json[0] !== "[" && json[0] !== "{")) {
-    // An object that is refused is one with a `toJSON`, such as a Date: what it turned into says why.
-    const isObject = typeof params === "object" && params !== null && json !== undefined;
-    throw expected("params", "an array or an object", isObject ? JSON.parse(json) : params);
-  }
-  return json;
+  if (json !== undefined && (isStructured(params) || json[0] === "[" || json[0] === "{")) return json;
+  // An object that is refused is one with a `toJSON`, such as a Date: what it turned into says why.
+  const isObject = typeof params === "object" && params !== null && json !== undefined;
+  throw expected("params", "an array or an object", isObject ? JSON.parse(json) : params);
 }
 
 /** Whether JSON can make of it nothing but an array or an object. */
@@ -85,8 +85,6 @@ export function utf8Bytes(text: string): number {
   // Node's own looks at many characters at once: a twentieth of the time.
   return Buffer === undefined ? countUtf8(text) : Buffer.byteLength(text);
 }
-
-const { Buffer } = globalThis as { Buffer?: { byteLength(text: string): number } };
 
 /** The same, by hand. */
 export function countUtf8(text: string): number {
