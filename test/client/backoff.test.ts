@@ -1,11 +1,19 @@
 /** When a client tries again: by a clock that the test moves. */
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rejection } from "../support/turns.js";
 import { record } from "./clients.js";
-import { closeAll, connectVirtual, refuse, VirtualNetwork, VirtualServer, type Answer } from "./virtual.js";
+import {
+  type Answer,
+  connectVirtual,
+  METHODS,
+  refuse,
+  useVirtualServer,
+  type VirtualNetwork,
+  type VirtualServer,
+} from "./virtual.js";
 
 useFakeClock();
 
@@ -17,17 +25,10 @@ function draw(...values: number[]): void {
 
 let server: VirtualServer;
 let network: VirtualNetwork;
-beforeEach(() => {
-  server = new VirtualServer({ echo: (params: unknown) => params, never: () => new Promise(() => {}) });
-  network = new VirtualNetwork(server.answer);
-});
-afterEach(async () => {
-  await closeAll();
-  await server.close();
-  await pass(0);
-  vi.restoreAllMocks();
-  vi.unstubAllGlobals();
-});
+useVirtualServer(
+  () => METHODS,
+  (fresh) => ({ server, network } = fresh),
+);
 
 const URL = "ws://server.test/";
 

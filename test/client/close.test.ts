@@ -1,31 +1,33 @@
 /** Closing a client while it is away, tries, or is being told: it is over at once, and nothing is left. */
 import { inspect as show } from "node:util";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Caller } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, rejection } from "../support/turns.js";
 import { record } from "./clients.js";
-import { closeAll, connectVirtual, plainEcho, refuse, VirtualNetwork, VirtualServer, type Answer } from "./virtual.js";
+import {
+  type Answer,
+  connectVirtual,
+  METHODS,
+  plainEcho,
+  refuse,
+  useVirtualServer,
+  type VirtualNetwork,
+  type VirtualServer,
+} from "./virtual.js";
 
 useFakeClock();
 
 const URL = "ws://server.test/";
 let server: VirtualServer;
 let network: VirtualNetwork;
-beforeEach(() => {
-  vi.spyOn(Math, "random").mockReturnValue(0.5);
-  server = new VirtualServer({ echo: (params: unknown) => params, never: () => new Promise(() => {}) });
-  network = new VirtualNetwork(server.answer);
-});
-afterEach(async () => {
-  await closeAll();
-  await server.close();
-  await pass(0);
-  vi.restoreAllMocks();
-  vi.unstubAllGlobals();
-});
+useVirtualServer(
+  () => METHODS,
+  (fresh) => ({ server, network } = fresh),
+);
+beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
 /** Asserts that nothing of the client is left, and that it does nothing any more. */
 async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {

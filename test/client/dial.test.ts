@@ -1,7 +1,7 @@
 /** What a client finds where it comes back to: sockets that say nothing, servers that have changed, and what it offers and sends each time. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { mcp, type AnyPeer } from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
@@ -11,7 +11,7 @@ import { bareHttp, type Listening } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 import { bareServer, confirmed, describeClients, event, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
-import { closeAll, connectVirtual, VirtualNetwork, VirtualServer, type Answer } from "./virtual.js";
+import { type Answer, connectVirtual, useVirtualServer, type VirtualNetwork, type VirtualServer } from "./virtual.js";
 
 const echo = { echo: (params: unknown) => params };
 
@@ -231,18 +231,11 @@ describe("a socket on which nothing begins to flow", () => {
   const URL = "ws://server.test/";
   let server: VirtualServer;
   let network: VirtualNetwork;
-  beforeEach(() => {
-    vi.spyOn(Math, "random").mockReturnValue(0.5);
-    server = new VirtualServer(echo);
-    network = new VirtualNetwork(server.answer);
-  });
-  afterEach(async () => {
-    await closeAll();
-    await server.close();
-    await pass(0);
-    vi.restoreAllMocks();
-    vi.unstubAllGlobals();
-  });
+  useVirtualServer(
+    () => echo,
+    (fresh) => ({ server, network } = fresh),
+  );
+  beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
   const silent: Record<string, Answer> = {
     "that never opens": () => {},

@@ -1,11 +1,11 @@
 /** What is called and notified while there is no connection: it waits in order, within bounds, and can be taken back. */
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { ConnectionLostError, TimeoutError, type AnyPeer } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
 import { record } from "./clients.js";
-import { closeAll, connectVirtual, plainEcho, refuse, VirtualNetwork, VirtualServer } from "./virtual.js";
+import { connectVirtual, plainEcho, refuse, useVirtualServer, type VirtualNetwork, VirtualServer } from "./virtual.js";
 
 useFakeClock();
 
@@ -13,21 +13,15 @@ const URL = "ws://server.test/";
 const heard: unknown[] = [];
 let server: VirtualServer;
 let network: VirtualNetwork;
-beforeEach(() => {
-  heard.length = 0;
-  server = new VirtualServer({
+useVirtualServer(
+  () => ({
     echo: (params: unknown) => (heard.push(params), params),
     note: (params: unknown) => void heard.push(params),
     never: () => new Promise(() => {}),
-  });
-  network = new VirtualNetwork(server.answer);
-});
-afterEach(async () => {
-  await closeAll();
-  await server.close();
-  await pass(0);
-  vi.unstubAllGlobals();
-});
+  }),
+  (fresh) => ({ server, network } = fresh),
+);
+beforeEach(() => void (heard.length = 0));
 
 /** A client that has lost its socket, and finds nobody. */
 async function down(options?: object): Promise<AnyPeer> {

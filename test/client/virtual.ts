@@ -1,5 +1,5 @@
 /** A network in memory, for tests in which time matters: the runtime's WebSocket, and servers of ours and of others at its other end. */
-import { vi } from "vitest";
+import { afterEach, beforeEach, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, SharedFrame, Socket, Transport } from "../../src/core/transport.js";
 import { RESUME_OFFER } from "../../src/link/frames.js";
@@ -7,6 +7,7 @@ import { PROTOCOL } from "../../src/link/packed.js";
 import { plain } from "../../src/link/plain.js";
 import { Sessions } from "../../src/link/sessions.js";
 import { Inbox } from "../../src/sockets/inbox.js";
+import { pass } from "../support/clock.js";
 
 export const LIMITS = {
   maxMessageBytes: 2 ** 20,
@@ -313,4 +314,26 @@ export async function connectVirtual(url: string, options?: object): Promise<Any
 /** Closes whatever the test connected. */
 export async function closeAll(): Promise<void> {
   await Promise.all(peers.splice(0).map((peer) => peer.close()));
+}
+
+/** What most servers of these tests answer, and what they never do. */
+export const METHODS = { echo: (params: unknown) => params, never: () => new Promise(() => {}) };
+
+/** Gives each test of a suite, by `begun`, a server of its own and the network before it; and leaves nothing of them. */
+export function useVirtualServer(
+  methods: () => ConstructorParameters<typeof VirtualServer>[0],
+  begun: (fresh: { server: VirtualServer; network: VirtualNetwork }) => void,
+): void {
+  let server: VirtualServer;
+  beforeEach(() => {
+    server = new VirtualServer(methods());
+    begun({ server, network: new VirtualNetwork(server.answer) });
+  });
+  afterEach(async () => {
+    await closeAll();
+    await server.close();
+    await pass(0);
+    vi.restoreAllMocks();
+    vi.unstubAllGlobals();
+  });
 }

@@ -3,16 +3,16 @@
  * again; a failure prints the one it had.
  */
 import { setImmediate as turn } from "node:timers/promises";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { acp, lsp, mcp, type AnyPeer, type Context, type Dialect } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { wires, type WireOptions } from "../conformance/wires.js";
 import { gate, type Gate } from "../support/turns.js";
 import { Mutator, randomOf } from "./mutate.js";
+import { seed, useDisasters, useSeed } from "./run.js";
 import { isUsableId, referenceKind } from "./reference.js";
 
-const seed = Number(process.env["RECIPROC_FUZZ_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 const MAX_BATCH_ENTRIES = 16;
 const limits = {
   maxBatchEntries: MAX_BATCH_ENTRIES,
@@ -21,23 +21,8 @@ const limits = {
   maxStreams: 30,
 };
 
-/** What must not happen anywhere in the process while these tests run. */
-const disasters: unknown[] = [];
-const onDisaster = (error: unknown): void => void disasters.push(error);
-
-beforeAll(() => {
-  process.on("unhandledRejection", onDisaster);
-  process.on("uncaughtException", onDisaster);
-});
-
-afterAll(() => {
-  process.off("unhandledRejection", onDisaster);
-  process.off("uncaughtException", onDisaster);
-});
-
-beforeEach(({ onTestFailed }) => {
-  onTestFailed(() => void process.stderr.write(`run it again with RECIPROC_FUZZ_SEED=${seed}\n`));
-});
+const disasters = useDisasters();
+useSeed();
 
 /** Sources that were begun and not ended. */
 let openSources = 0;

@@ -3,36 +3,21 @@ import { connect as connectTcp } from "node:net";
 import { once } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
 import { WebSocket } from "ws";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect, type AnyPeer } from "../../src/peer/peer.js";
 import { connect, serve, type Server } from "../../src/node.js";
 import { wires } from "../conformance/wires.js";
 import { Mutator, randomOf } from "./mutate.js";
 import { canonical, owedTo } from "./reference.js";
+import { seed, useDisasters, useSeed } from "./run.js";
 import { methods, served } from "./served.js";
 
-const seed = Number(process.env["RECIPROC_FUZZ_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 const MAX_BATCH_ENTRIES = 16;
 const limits = { maxBatchEntries: MAX_BATCH_ENTRIES, maxMalformedPerMinute: Infinity, maxInFlight: Infinity };
 
-/** What must not happen anywhere in the process while these tests run. */
-const disasters: unknown[] = [];
-const onDisaster = (error: unknown): void => void disasters.push(error);
-
-beforeAll(() => {
-  process.on("unhandledRejection", onDisaster);
-  process.on("uncaughtException", onDisaster);
-});
-
-afterAll(() => {
-  process.off("unhandledRejection", onDisaster);
-  process.off("uncaughtException", onDisaster);
-});
-
-beforeEach(({ onTestFailed }) => {
-  onTestFailed(() => void process.stderr.write(`run it again with RECIPROC_FUZZ_SEED=${seed}\n`));
-});
+const disasters = useDisasters();
+useSeed();
 
 async function expectNothingLeft(): Promise<void> {
   await turn();
