@@ -74,18 +74,22 @@ describe("the editor", () => {
       await ada.page.keyboard.type("\nbor");
       await ada.page.getByRole("option", { name: "border", exact: true }).waitFor();
       await line(bo.page, "bor").first().waitFor();
-      await expect.poll(() => squiggles(ada.page)).toContain("colr");
       const rows = (direction: string, method: string): Locator =>
         ada.page.locator(`.message.${direction}[data-method="${method}"]`);
+      /** What stands beside the newest such message, once it is that. */
+      const says = async (direction: string, method: string, what: RegExp): Promise<void> => {
+        const duration = rows(direction, method).first().locator(".duration");
+        await expect.poll(() => duration.textContent(), { timeout: 10_000 }).toMatch(what);
+      };
       const answered = /^\d+(\.\d)? ms$/;
       for (const method of ["open", "edit", "initialize", "textDocument/completion"])
-        expect(await rows("outgoing", method).first().locator(".duration").textContent()).toMatch(answered);
+        await says("outgoing", method, answered);
       // The language server calls the page, and waits for the answer.
       expect(await rows("incoming", "workspace/configuration").locator(".duration").textContent()).toMatch(answered);
       for (const method of ["textDocument/didOpen", "textDocument/didChange", "point"])
-        expect(await rows("outgoing", method).first().locator(".duration").textContent()).toBe("notify");
+        await says("outgoing", method, /^notify$/);
       for (const method of ["edited", "pointed", "textDocument/publishDiagnostics"])
-        expect(await rows("incoming", method).first().locator(".duration").textContent()).toBe("notify");
+        await says("incoming", method, /^notify$/);
       expect(await rows("outgoing", "edit").count()).toBe(1);
     }));
 
