@@ -2,7 +2,7 @@
 /** The entry for Node: everything of the other one, `serve`, and a `connect` that sends headers. */
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
-import { WebSocket, type ClientOptions } from "ws";
+import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, type ConnectOptions, type UntypedOptions } from "./connect.js";
 import { firstFrameOf, publicUrl, type Opened, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
@@ -11,7 +11,7 @@ import { checkKnown } from "./core/limits.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
 import type { AnyOptions } from "./core/settings.js";
 import { longestFrame } from "./link/sizes.js";
-import { CLOSE_TIMEOUT_MS, pieceLimits, WsSocket } from "./sockets/ws.js";
+import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
 /** How to connect from Node. */
 export interface NodeConnectOptions<S extends Contract<S> = any> extends ConnectOptions<S> {
@@ -62,7 +62,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
 }
 
 function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
-  const webSocket = new WebSocket(url, protocols, {
+  const webSocket = new GatheringWebSocket(url, protocols, {
     ...options,
     perMessageDeflate: false,
     maxPayload: longestFrame(maxMessageBytes),

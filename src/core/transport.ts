@@ -133,7 +133,8 @@ export interface SocketHandler {
 /** Carries text frames: a WebSocket, or a queue in memory. Its promises are those of `Transport`, for frames. */
 export interface Socket {
   start(handler: SocketHandler): void;
-  send(frame: string): boolean;
+  /** Takes one frame; false when the socket takes none any more. It leaves now, or where it `mayWait` by the end of the turn, with others. */
+  send(frame: string, mayWait?: boolean): boolean;
   /** Takes one frame that goes to many sockets; writes its shared bytes where it can. */
   sendShared(frame: SharedFrame): boolean;
   close(code?: number, reason?: string): void;

@@ -21,3 +21,25 @@ function endTurn(): void {
   waiting = [];
   for (const task of due) task.endTurn();
 }
+
+/**
+ * Counts what is sent in a turn. Where the turn before had a single message, the first of this one is likely to be alone as
+ * well, and need not wait for others: one call after the other waits for nothing.
+ */
+export abstract class Paced implements TurnEnd {
+  /** How many were sent in this turn. */
+  protected sentNow = 0;
+  #wasAlone = false;
+
+  /** Counts one more; whether it is likely to be the only one. */
+  protected isAlone(): boolean {
+    if (++this.sentNow > 1) return false;
+    atEndOfTurn(this);
+    return this.#wasAlone;
+  }
+
+  endTurn(): void {
+    this.#wasAlone = this.sentNow === 1;
+    this.sentNow = 0;
+  }
+}

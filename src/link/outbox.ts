@@ -5,10 +5,10 @@
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic } from "../core/transport.js";
-import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
+import { Paced } from "../core/turns.js";
 import { Waiting } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
-import { PACK_LENGTH } from "./sizes.js";
+import { PACK_LENGTH, PACK_MESSAGES } from "./sizes.js";
 
 /** With more than this unread, a ping is not answered. */
 const ROOM_FOR_PONGS = 64 * 1024;
@@ -17,7 +17,7 @@ const ROOM_FOR_PONGS = 64 * 1024;
 export const DRAIN_CHECK_MS = 20;
 
 /** The outgoing half of a packed link. */
-export class Outbox implements Expiring, TurnEnd {
+export class Outbox extends Paced implements Expiring {
   deadline = 0;
   socket: Socket | undefined;
   /** Counts and logs what leaves, while there is one. */
@@ -28,10 +28,6 @@ export class Outbox implements Expiring, TurnEnd {
   readonly #owner: { overflow(): void };
   /** The open pack, without its closing bracket; empty when there is none. */
   #pack = "";
-  /** Messages that were packed in this turn. */
-  #packedNow = 0;
-  /** Whether the last turn had a single one. Then the next is likely to be alone as well, and waits for nothing. */
-  #wasAlone = false;
   /** Whether messages may leave at all: not while a session has no socket, or is being resumed. */
   #isFlowing = true;
   /** Whether messages wait: always when nothing flows, and while the socket or the log is full. */
@@ -43,6 +39,7 @@ export class Outbox implements Expiring, TurnEnd {
 
   /** `owner.overflow` is told when more would wait than may; the message that was too much is not taken. */
   constructor(keeper: Keeper | undefined, owner: { overflow(): void }) {
+    super();
     this.#keeper = keeper;
     this.#owner = owner;
   }
@@ -112,10 +109,10 @@ export class Outbox implements Expiring, TurnEnd {
   }
 
   /** Tells the other side what has come. One that asks for acks without end and reads none is not owed more. */
-  ack(): void {
+  ack(mayWait = false): void {
     const { logLength, highWaterBytes } = this.#keeper!.limits;
     if ((this.socket?.unsentBytes ?? 0) > Math.max(logLength, highWaterBytes)) return this.#owner.overflow();
-    this.say({ ack: this.session!.ack() });
+    this.socket?.send(`{"ack":${this.session!.ack()}}`, mayWait);
   }
 
   /** Answers a ping; false for one whose value cannot be said again. */
@@ -129,7 +126,7 @@ export class Outbox implements Expiring, TurnEnd {
       // `JSON.parse` takes any depth, `JSON.stringify` does not.
       return false;
     }
-    if (this.session?.owes) this.ack();
+    if (this.session?.owes) this.ack(true);
     this.socket.send(pong);
     return true;
   }
@@ -217,11 +214,18 @@ export class Outbox implements Expiring, TurnEnd {
     const socket = this.socket!;
     if (!socket.open) return this.#addToClosing(text, ticket);
     if (ticket !== undefined) ticket.sent = true;
-    if (!this.packs) return socket.send(text);
+    const isAlone = this.isAlone();
+    if (!this.packs) return socket.send(text, !isAlone);
     this.#pack = this.#pack === "" ? `[${text}` : `${this.#pack},${text}`;
-    if (++this.#packedNow === 1) atEndOfTurn(this);
-    if (this.#pack.length >= PACK_LENGTH || (this.#packedNow === 1 && this.#wasAlone)) this.flush();
+    if (isAlone || this.#isFull()) this.flush();
     return true;
+  }
+
+  /** The more messages a turn has, the more leave together. */
+  #isFull(): boolean {
+    const { sentNow } = this;
+    const isPowerOf2 = (sentNow & (sentNow - 1)) === 0;
+    return this.#pack.length >= PACK_LENGTH || (isPowerOf2 && sentNow >= PACK_MESSAGES);
   }
 
   /** The end of the socket was not told yet. With a session there may be another. */
@@ -251,9 +255,8 @@ export class Outbox implements Expiring, TurnEnd {
     return this.#isBlocked ? (this.#waiting?.length ?? 0) + text.length : 0;
   }
 
-  endTurn(): void {
-    this.#wasAlone = this.#packedNow === 1;
-    this.#packedNow = 0;
+  override endTurn(): void {
+    super.endTurn();
     this.flush();
   }
 
@@ -261,7 +264,7 @@ export class Outbox implements Expiring, TurnEnd {
   #write(session: Session): void {
     const { socket } = this;
     if (socket === undefined || !this.#isFlowing) return;
-    if (session.owesEarly) this.ack();
+    if (session.owesEarly) this.ack(true);
     const { highWaterBytes } = this.#keeper!.limits;
     while (session.next <= session.log.last && socket.unsentBytes < highWaterBytes) {
       socket.send(session.log.at(session.next++));

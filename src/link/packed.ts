@@ -291,7 +291,7 @@ export class PackedLink implements Transport {
   }
 
   #takePack(messages: unknown[], text: string): void {
-    if (isTooLong(messages, text, this.#maxMessageBytes)) {
+    if (isTooLong(text, this.#maxMessageBytes)) {
       this.#incoming = "over";
       return this.#out.socket!.close(1009, "message is too large");
     }

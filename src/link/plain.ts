@@ -1,4 +1,5 @@
 /** The plain link: one JSON-RPC message or batch a text frame, which is what every stranger speaks. */
+import { Paced } from "../core/turns.js";
 import type {
   CloseInfo,
   Receiver,
@@ -10,13 +11,14 @@ import type {
 } from "../core/transport.js";
 
 /** A transport whose messages are the socket's frames. */
-export class PlainLink implements Transport, SocketHandler {
+export class PlainLink extends Paced implements Transport, SocketHandler {
   readonly isOurs: boolean;
   readonly #socket: Socket;
   #receiver!: Receiver;
 
   /** `isOurs`: this package is on the other side too, and nobody else. */
   constructor(socket: Socket, isOurs = false) {
+    super();
     this.#socket = socket;
     this.isOurs = isOurs;
   }
@@ -35,7 +37,7 @@ export class PlainLink implements Transport, SocketHandler {
   }
 
   send(text: string): boolean {
-    return this.#socket.send(text);
+    return this.#socket.send(text, !this.isAlone());
   }
 
   sendShared(message: SharedMessage): boolean {

@@ -5,12 +5,12 @@
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
-import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
+import { WebSocketServer, type Server, type ServerOptions } from "ws";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { cutReason } from "../core/transport.js";
 import { sayBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
-import { CLOSE_TIMEOUT_MS, pieceLimits } from "../sockets/ws.js";
+import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../sockets/ws.js";
 import type { GateSettings } from "./options.js";
 import {
   answerRefusal,
@@ -37,7 +37,7 @@ export interface GateOwner {
   /** Chooses the subprotocol among those a client offers; `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /** Takes a connection that was let in. `data` is what `authenticate` answered, `protocol` the subprotocol, empty for none. */
-  admit(webSocket: WebSocket, data: unknown, request: IncomingMessage, protocol: string): void;
+  admit(webSocket: GatheringWebSocket, data: unknown, request: IncomingMessage, protocol: string): void;
   /**
    * Takes a request that is no upgrade: every one to an HTTP server of the gate's own, and to another while nobody else
    * listens. Where it is missing, they are answered with 426.
@@ -64,7 +64,7 @@ const attached = new WeakMap<HttpServer, Set<Gate>>();
 export class Gate {
   readonly #settings: GateSettings;
   readonly #owner: GateOwner;
-  readonly #upgrader: WebSocketServer;
+  readonly #upgrader: Server<typeof GatheringWebSocket>;
   readonly #http: HttpServer | undefined;
   /** Sockets that are being decided about. */
   readonly #deciding = new Set<Duplex>();
@@ -78,9 +78,10 @@ export class Gate {
   constructor(settings: GateSettings, owner: GateOwner) {
     this.#settings = settings;
     this.#owner = owner;
-    this.#upgrader = new WebSocketServer({
+    this.#upgrader = new WebSocketServer<typeof GatheringWebSocket>({
       noServer: true,
       clientTracking: false,
+      WebSocket: GatheringWebSocket,
       // Compression costs memory and CPU for each connection.
       perMessageDeflate: false,
       maxPayload: owner.maxFrameBytes,
@@ -89,7 +90,7 @@ export class Gate {
       autoPong: owner.answersPings !== true,
       // Left to itself, `ws` agrees to any subprotocol it never heard of.
       handleProtocols: (offered) => owner.chooseProtocol(offered) ?? false,
-    } as ServerOptions);
+    } as ServerOptions<typeof GatheringWebSocket>);
     const { server, port, limits } = settings;
     this.#http = server ?? (port === undefined ? undefined : makeHttp(limits.handshakeTimeoutMs));
     if (this.#http !== undefined) this.#attach(this.#http);
@@ -222,7 +223,7 @@ export class Gate {
     );
   }
 
-  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: WebSocket) => void): void {
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: GatheringWebSocket) => void): void {
     try {
       this.#upgrader.handleUpgrade(request, socket, head, use);
     } catch (error) {
@@ -317,7 +318,7 @@ function offeredBy({ headers }: IncomingMessage): ReadonlySet<string> {
 }
 
 /** Says why, and closes: 4401 is HTTP's 401. No peer is made. */
-function dismiss(webSocket: WebSocket, { status, reason }: Refusal): void {
+function dismiss(webSocket: GatheringWebSocket, { status, reason }: Refusal): void {
   // What it still sends is not read, and may be malformed.
   webSocket.on("error", ignore);
   webSocket.send(sayBye({ code: 4000 + status, reason }));

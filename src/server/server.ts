@@ -4,7 +4,6 @@ import { nanoid } from "nanoid";
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import type { WebSocket } from "ws";
 import { CallContext } from "../core/context.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { Owner, Settings } from "../core/settings.js";
@@ -20,7 +19,7 @@ import { Sessions } from "../link/sessions.js";
 import { plain } from "../link/plain.js";
 import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer/peer.js";
 import { settingsOf } from "../peer/settings.js";
-import { WsSocket } from "../sockets/ws.js";
+import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
 import { Gate } from "./gate.js";
 import { Posts } from "./http.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
@@ -250,7 +249,7 @@ export class Server<
       : "a topic takes peers of its own server only";
   }
 
-  #welcome(webSocket: WebSocket, who: Admission | undefined, request: IncomingMessage, protocol: string): void {
+  #welcome(webSocket: GatheringWebSocket, who: Admission | undefined, request: IncomingMessage, protocol: string): void {
     const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
     if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
     const settings = this.#settingsFor(request);

@@ -1,23 +1,20 @@
 /** A socket over the `ws` package: Node's, on both sides. */
 import type { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { RawData, WebSocket } from "ws";
+import { WebSocket, type RawData } from "ws";
 import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
 import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
 import { decodeFrame, Inbox } from "./inbox.js";
+import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
 /** How long the other side may take to answer a close before the socket is destroyed. */
 export const CLOSE_TIMEOUT_MS = 5_000;
 
-/** A frame this long leaves at once, with what is corked before it: the other side starts on it while this one goes on. */
-const LONG_FRAME = 512;
-/** A frame shorter than this is copied rather than written in two pieces. */
-const COPIED_FRAME = 4096;
 /** With more than this unread, a ping is not answered. */
 const ROOM_FOR_PONGS = 64 * 1024;
-/** So many corked characters leave at once. */
-const MOST_CORKED = 16 * 1024;
+/** So many characters leave at once: the other side starts on them while this one goes on. */
+const MOST_GATHERED = 8 * 1024;
 
 /**
  * In how many pieces a message may come, as options of `ws`, which keeps them until the last and closes with 1008 beyond.
@@ -33,44 +30,47 @@ function pieces(bytes: number, size: number): number {
   return 128 + Math.ceil(bytes / size);
 }
 
-const OWNER = Symbol("socket");
+/** A WebSocket whose frames a `WsSocket` writes; nothing that `ws` says at the end overtakes them. */
+export class GatheringWebSocket extends WebSocket {
+  owner: WsSocket | undefined;
 
-/** A WebSocket that has its socket at hand. */
-interface Owned extends WebSocket {
-  [OWNER]: WsSocket;
+  /** Called by `ws` too, when the other side closes or breaks the protocol. */
+  override close(code?: number, data?: string | Buffer): void {
+    this.owner?.flush();
+    super.close(code, data);
+  }
 }
 
 /**
- * A `ws` WebSocket whose small frames of one turn leave in two system calls: the first at once, so that a lone call waits
- * for nothing, the others together at the end of the turn. It listens at once: what comes before `start` is kept.
+ * A `ws` WebSocket that gathers the frames of one turn which may wait, and writes them in one system call. It listens at once:
+ * what comes before `start` is kept.
  *
- * For that it corks the connection's own socket, which the public `upgrade` events of Node and of `ws` hand out. Corks nest,
- * so `ws` may cork each frame inside. `ws` never has a fragmented or asynchronous send under way, because none is made here.
+ * For that it writes text frames itself, to the connection's own socket, which the public `upgrade` events of Node and of
+ * `ws` hand out. `ws` never has a fragmented or asynchronous send under way, because none is made here.
  */
 export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   /** When a frame of any kind last came. */
   heardAt = performance.now();
-  readonly #webSocket: WebSocket;
+  readonly #webSocket: GatheringWebSocket;
   /** A server's frames are not masked, so their bytes can be shared. */
   readonly #isServer: boolean;
   #raw: Duplex | undefined;
   #error: NodeJS.ErrnoException | undefined;
-  /** Whether something was sent in this turn already. */
-  #turnBegun = false;
-  #isCorked = false;
-  #corkedLength = 0;
+  /** What waits for the end of the turn. */
+  #gathered: string[] | undefined;
+  #gatheredLength = 0;
 
   #heartbeat: Heartbeat | undefined;
 
   /** `raw` is the socket of a server's upgrade request; a client's comes with its answer. */
-  constructor(webSocket: WebSocket, maxFrameBytes: number, raw?: Duplex) {
+  constructor(webSocket: GatheringWebSocket, maxFrameBytes: number, raw?: Duplex) {
     // `maxPayload` stops a longer message before it is gathered; what comes here fits.
     super(maxFrameBytes);
     this.#webSocket = webSocket;
     this.#isServer = raw !== undefined;
     this.#raw = raw;
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket));
-    (webSocket as Owned)[OWNER] = this;
+    webSocket.owner = this;
     // The same functions for all: closures of its own are dear where thousands are idle.
     webSocket.on("message", onMessage);
     webSocket.on("ping", onPing);
@@ -110,26 +110,42 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   }
 
   get unsentBytes(): number {
-    return this.#webSocket.bufferedAmount;
+    return this.#webSocket.bufferedAmount + this.#gatheredLength;
   }
 
-  send(frame: string): boolean {
+  send(frame: string, mayWait = false): boolean {
     if (!this.open) return false;
-    if (!this.#turnBegun) this.#beginTurn();
-    else if (frame.length < LONG_FRAME) this.#cork();
-    if (this.#isServer && frame.length < COPIED_FRAME) this.#raw!.write(shortTextFrame(frame), "latin1");
-    else this.#webSocket.send(frame);
-    this.#corkedLength += frame.length;
-    if (frame.length >= LONG_FRAME || this.#corkedLength >= MOST_CORKED) this.#uncork();
+    if (this.#gathered !== undefined) this.#gathered.push(frame);
+    else {
+      this.#gathered = [frame];
+      if (mayWait) atEndOfTurn(this);
+    }
+    this.#gatheredLength += frame.length;
+    if (!mayWait || this.#gatheredLength >= MOST_GATHERED) this.flush();
     return true;
   }
 
   sendShared(frame: SharedFrame): boolean {
     if (!this.#isServer) return this.send(frame.text);
     if (!this.open) return false;
-    frame.bytes ??= unmaskedTextFrame(frame.text);
+    this.flush();
+    frame.bytes ??= unmaskedFrame(frame.text);
     this.#raw!.write(frame.bytes);
     return true;
+  }
+
+  endTurn(): void {
+    this.flush();
+  }
+
+  /** Writes what was gathered. */
+  flush(): void {
+    const frames = this.#gathered;
+    if (frames === undefined) return;
+    this.#gathered = undefined;
+    this.#gatheredLength = 0;
+    const bytes = this.#isServer ? unmaskedFrames(frames) : maskedFrames(frames);
+    this.#raw!.write(bytes, "latin1");
   }
 
   /** Asks for a sign of life (RFC 6455, section 5.5.2). */
@@ -151,36 +167,12 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   }
 
   close(code = 1000, reason = ""): void {
-    this.#uncork();
     this.#webSocket.close(code, reason);
-  }
-
-  #beginTurn(): void {
-    this.#turnBegun = true;
-    atEndOfTurn(this);
-  }
-
-  endTurn(): void {
-    this.#turnBegun = false;
-    this.#uncork();
-  }
-
-  #cork(): void {
-    if (this.#isCorked) return;
-    this.#isCorked = true;
-    this.#raw!.cork();
-  }
-
-  #uncork(): void {
-    this.#corkedLength = 0;
-    if (!this.#isCorked) return;
-    this.#isCorked = false;
-    this.#raw!.uncork();
   }
 }
 
 function ownerOf(webSocket: WebSocket): WsSocket {
-  return (webSocket as Owned)[OWNER];
+  return (webSocket as GatheringWebSocket).owner!;
 }
 
 function onMessage(this: WebSocket, data: RawData, isBinary: boolean): void {
@@ -204,31 +196,6 @@ function onError(this: WebSocket, cause: Error): void {
 
 function onClose(this: WebSocket, code: number, reason: Buffer): void {
   ownerOf(this).closed(code, reason.toString());
-}
-
-/**
- * A text frame shorter than 64 KiB, whose bytes are the characters of a string where that can be: Node writes it without a
- * buffer, and `ws` takes two writes and three buffers.
- */
-function shortTextFrame(text: string): string | Uint8Array {
-  const { length } = text;
-  if (Buffer.byteLength(text) !== length) return unmaskedTextFrame(text);
-  return length < 126
-    ? `\x81${String.fromCharCode(length)}${text}`
-    : `\x81\x7e${String.fromCharCode(length >> 8, length & 255)}${text}`;
-}
-
-/** RFC 6455, section 5.2: FIN and opcode 1, no mask, the length in 1, 3 or 9 bytes, the text. */
-function unmaskedTextFrame(text: string): Uint8Array {
-  const length = Buffer.byteLength(text);
-  const header = length < 126 ? 2 : length < 65536 ? 4 : 10;
-  const frame = Buffer.allocUnsafe(header + length);
-  frame[0] = 0x81;
-  frame[1] = length < 126 ? length : length < 65536 ? 126 : 127;
-  if (header === 4) frame.writeUInt16BE(length, 2);
-  if (header === 10) frame.writeBigUInt64BE(BigInt(length), 2);
-  frame.write(text, header);
-  return frame;
 }
 
 const FAILURE_CODES: Readonly<Record<string, number>> = {

@@ -166,7 +166,7 @@ it("sees 1009 when a message is longer than the server takes", async () => {
   const served = nextPeer();
   const code = page.evaluate(async () => {
     const peer = await reciproc.connect("/rpc", { reconnect: false });
-    peer.notify("noted", { text: "x".repeat(20_000) });
+    peer.notify("noted", { text: "x".repeat(30_000) });
     return (await peer.closed).code;
   });
   expect(await code).toBe(1009);

@@ -112,15 +112,24 @@ describe("a pack", () => {
     ]);
   });
 
+  it("leaves at once with the sixteenth message of a turn, and whenever their number has doubled", async () => {
+    const { link, frames } = await settled();
+    for (let i = 0; i < 150; i++) link.send(`{"i":${i}}`);
+    await carried();
+    const packs = (): number[][] => frames.map((frame) => (JSON.parse(frame) as { i: number }[]).map(({ i }) => i));
+    expect(packs().map(({ length }) => length)).toEqual([16, 16, 32, 64, 22]);
+    expect(packs().flat()).toEqual(Array.from({ length: 150 }, (_, i) => i));
+  });
+
   it("leaves at once at its bound, and is never much longer", async () => {
     const { link, frames } = await settled();
     const message = JSON.stringify({ text: "x".repeat(40) });
-    for (let i = 0; i < 1000; i++) link.send(message);
+    for (let i = 0; i < 10_000; i++) link.send(message);
     await carried();
     expect(Math.max(...frames.map((frame) => frame.length))).toBeLessThanOrEqual(PACK_LENGTH + message.length);
-    const packs = (1000 * (message.length + 1)) / PACK_LENGTH;
-    expect(frames.length).toBeLessThan(packs * 1.2 + 2);
-    expect(frames.flatMap((frame) => JSON.parse(frame) as unknown[])).toHaveLength(1000);
+    const packs = (10_000 * (message.length + 1)) / PACK_LENGTH;
+    expect(frames.length).toBeLessThan(packs * 1.2 + 8);
+    expect(frames.flatMap((frame) => JSON.parse(frame) as unknown[])).toHaveLength(10_000);
   });
 
   it("does not hold a long message back, nor what came before it", async () => {
@@ -166,6 +175,20 @@ describe("a pack", () => {
     await carried();
     expect(ends).toEqual([1009]);
     expect(heard.messages).toHaveLength(1);
+  });
+
+  it("may hold others beside it", async () => {
+    const { heard, far, ends } = await settled();
+    const longest = JSON.stringify({ a: ["]}", '\\"', "x".repeat(10_000 - 22)] });
+    expect(longest).toHaveLength(10_000);
+    far.send(` [1,${longest},[],{"b":[{}]}]`);
+    await carried();
+    expect(heard.messages).toHaveLength(4);
+    expect(ends).toEqual([]);
+    far.send(`[1,${longest} ,[]]`);
+    await carried();
+    expect(ends).toEqual([1009]);
+    expect(heard.messages).toHaveLength(4);
   });
 
   it.each(["[1,", '"text"', "1", "null", "", "[1][2]", "nonsense"])(

@@ -26,7 +26,7 @@ async function sizeOf(code: string): Promise<number> {
  */
 describe("what a page loads", () => {
   it.each([
-    ["connect", "everything that a client in a page needs", 23_000],
+    ["connect", "everything that a client in a page needs", 23_300],
     ["pair", "a peer without a network", 16_200],
     ["RpcError", "one error class", 400],
   ])("for `%s`, %s, is at most %i bytes", async (name, _what, budget) => {

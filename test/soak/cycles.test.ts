@@ -5,14 +5,14 @@ import { connect as connectTcp, type AddressInfo, type Socket as TcpSocket } fro
 import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { WebSocket } from "ws";
+import type { WebSocket } from "ws";
 import { expect, it } from "vitest";
 import type { AnyMethods } from "../../src/core/contract.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect, Peer, type AnyPeer } from "../../src/peer/peer.js";
 import { plain } from "../../src/link/plain.js";
 import { serve, type Server, type ServerContext } from "../../src/node.js";
-import { WsSocket } from "../../src/sockets/ws.js";
+import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 
 const CYCLES = 10_000;
 const WARM_UP = 2_000;
@@ -48,7 +48,10 @@ interface Client {
 
 async function open(port: number): Promise<Client> {
   const tcp = connectTcp(port, "127.0.0.1");
-  const webSocket = new WebSocket(`ws://127.0.0.1:${port}`, { perMessageDeflate: false, createConnection: () => tcp });
+  const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${port}`, {
+    perMessageDeflate: false,
+    createConnection: () => tcp,
+  });
   const socket = new WsSocket(webSocket, MAX_MESSAGE_BYTES);
   await once(webSocket, "open");
   const peer = new Peer<AnyMethods, AnyMethods>(plain(socket), {

@@ -1,36 +1,78 @@
-/** A server's socket writes frames itself, in a way for each size and kind of text. `ws` reads them. */
+/** A socket writes frames itself, in a way for each role, size and kind of text. `ws` reads them. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
 import { WebSocketServer } from "ws";
-import { WsSocket } from "../../src/sockets/ws.js";
+import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
+import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { stranger } from "../support/network.js";
 
 /** Around where a frame's length takes more bytes, and where it is written in another way. */
 const LENGTHS = [0, 1, 62, 63, 124, 125, 126, 127, 128, 255, 256, 511, 512, 4095, 4096, 65_535, 65_536];
 
-it.each([
+const UNITS = [
   ["of ASCII", "a"],
   ["that one byte for each character would hold", "é"],
   ["of three bytes for each character", "€"],
   ["of pairs of surrogates", "😀"],
-])("sends texts %s, of any length, in one turn and in turns of their own", async (_what, unit) => {
-  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-  await once(server, "listening");
-  const texts = LENGTHS.map((length) => unit.repeat(length));
-  server.on("connection", (webSocket, request) => {
-    const socket = new WsSocket(webSocket, 2 ** 20, request.socket);
-    for (const text of texts) socket.send(text);
-    const late = [...texts];
-    const next = (): void => {
-      if (late.length === 0) return;
-      socket.send(late.shift()!);
-      setImmediate(next);
-    };
+] as const;
+
+/** Sends them all in one turn, and then each in a turn of its own. */
+function sendAll(socket: WsSocket, texts: readonly string[]): void {
+  for (const text of texts) socket.send(text, true);
+  const late = [...texts];
+  const next = (): void => {
+    if (late.length === 0) return;
+    socket.send(late.shift()!);
     setImmediate(next);
-  });
-  using client = await stranger(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  await expect.poll(() => client.received.length).toBe(2 * texts.length);
-  expect(client.received).toEqual([...texts, ...texts]);
-  server.close();
+  };
+  setImmediate(next);
+}
+
+it.each(UNITS)(
+  "sends texts %s, of any length, in one turn and in turns of their own, as a server",
+  async (_what, unit) => {
+    const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: GatheringWebSocket });
+    await once(server, "listening");
+    const texts = LENGTHS.map((length) => unit.repeat(length));
+    server.on("connection", (webSocket, request) => sendAll(new WsSocket(webSocket, 2 ** 20, request.socket), texts));
+    using client = await stranger(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    await expect.poll(() => client.received.length).toBe(2 * texts.length);
+    expect(client.received).toEqual([...texts, ...texts]);
+    server.close();
+  },
+);
+
+it.each(UNITS)(
+  "sends texts %s, of any length, in one turn and in turns of their own, as a client",
+  async (_what, unit) => {
+    const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+    await once(server, "listening");
+    const texts = LENGTHS.map((length) => unit.repeat(length));
+    const received: string[] = [];
+    server.on("connection", (far) => far.on("message", (data: Buffer) => received.push(data.toString())));
+    const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const socket = new WsSocket(webSocket, 2 ** 20);
+    await once(webSocket, "open");
+    sendAll(socket, texts);
+    await expect.poll(() => received.length).toBe(2 * texts.length);
+    expect(received).toEqual([...texts, ...texts]);
+    webSocket.terminate();
+    server.close();
+  },
+);
+
+it("masks each frame of a client by a key of its own, wherever it begins", () => {
+  const text = "0123456789".repeat(20);
+  const bytes = maskedFrames(Array.from({ length: 300 }, (_, i) => text.slice(0, 100 + (i % 7))));
+  const keys = new Set<string>();
+  for (let at = 0; at < bytes.length;) {
+    const length = bytes[at + 1]! & 0x7f;
+    const key = bytes.subarray(at + 2, at + 6);
+    keys.add(key.toString("hex"));
+    const unmasked = bytes.subarray(at + 6, at + 6 + length).map((byte, i) => byte ^ key[i % 4]!);
+    expect(Buffer.from(unmasked).toString()).toBe(text.slice(0, length));
+    at += 6 + length;
+  }
+  expect(keys.size).toBe(300);
 });

@@ -2,22 +2,23 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
-import { WebSocket, WebSocketServer } from "ws";
+import { WebSocketServer, type WebSocket } from "ws";
 import { Peer } from "../../src/index.js";
 import type { Socket } from "../../src/core/transport.js";
 import { plain } from "../../src/link/plain.js";
+import { GatheringWebSocket } from "../../src/sockets/ws.js";
 import { describeSocket, Recorder, type FarWebSocket, type MakeSocket, type Traits } from "./behaviour.js";
 
 /** Opens a connection through `wrap`, whose other end is a bare `ws` WebSocket. */
 export function overNetwork(
-  wrap: (webSocket: WebSocket, maxMessageBytes: number) => Socket,
+  wrap: (webSocket: GatheringWebSocket, maxMessageBytes: number) => Socket,
   options: (maxMessageBytes: number) => object,
 ): MakeSocket<FarWebSocket> {
   return async (maxMessageBytes) => {
     const server = new WebSocketServer({ port: 0, host: "127.0.0.1", perMessageDeflate: false });
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
-    const webSocket = new WebSocket(`ws://127.0.0.1:${port}`, options(maxMessageBytes));
+    const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${port}`, options(maxMessageBytes));
     const socket = wrap(webSocket, maxMessageBytes);
     const [[bare]] = (await Promise.all([once(server, "connection"), once(webSocket, "open")])) as [
       [WebSocket],

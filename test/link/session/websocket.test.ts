@@ -2,12 +2,12 @@
 import type { Socket as TcpSocket } from "node:net";
 import { afterEach, expect, it } from "vitest";
 import { nanoid } from "nanoid";
-import { WebSocket, WebSocketServer } from "ws";
+import { WebSocketServer } from "ws";
 import { ClientSession } from "../../../src/link/client.js";
 import { RESUME_OFFER } from "../../../src/link/frames.js";
 import { PROTOCOL } from "../../../src/link/packed.js";
 import { Sessions } from "../../../src/link/sessions.js";
-import { WsSocket } from "../../../src/sockets/ws.js";
+import { GatheringWebSocket, WsSocket } from "../../../src/sockets/ws.js";
 import { bareHttp, type Listening } from "../../support/network.js";
 import { KEPT, numbers, PEER_LIMITS, Told, ToldLost, type ServerSide } from "./rig.js";
 
@@ -33,7 +33,11 @@ async function listen(): Promise<{ url: string; servers: ServerSide[]; connectio
     link.start(told);
   };
   const connections = new Set<TcpSocket>();
-  const upgrader = new WebSocketServer({ noServer: true, handleProtocols: () => PROTOCOL });
+  const upgrader = new WebSocketServer({
+    noServer: true,
+    handleProtocols: () => PROTOCOL,
+    WebSocket: GatheringWebSocket,
+  });
   http.server.on("upgrade", (request: any, raw: TcpSocket, head: Buffer) => {
     connections.add(raw);
     raw.on("close", () => connections.delete(raw));
@@ -48,7 +52,7 @@ async function listen(): Promise<{ url: string; servers: ServerSide[]; connectio
 }
 
 function open(url: string, protocols: string[]): Promise<WsSocket> {
-  const webSocket = new WebSocket(url, protocols);
+  const webSocket = new GatheringWebSocket(url, protocols);
   const socket = new WsSocket(webSocket, PEER_LIMITS.maxMessageBytes);
   return new Promise((resolve, reject) => {
     webSocket.on("open", () => resolve(socket));

@@ -9,7 +9,11 @@ import type { OwnLimits, Session } from "../../../src/link/session.js";
 import type { Sessions } from "../../../src/link/sessions.js";
 import type { CloseInfo, Receiver, Ticket } from "../../../src/core/transport.js";
 import type { Modules } from "./rig.js";
+import { PACK_LENGTH } from "../../../src/link/sizes.js";
 import { microtasks, Wire, type WireSocket } from "./wire.js";
+
+/** A log that is not full takes one more frame, and no message here is longer than a pack may be. */
+const LONGEST_FRAME = PACK_LENGTH;
 
 /** What the oracle found. */
 export class Breach extends Error {}
@@ -214,7 +218,8 @@ export class World {
     const { isOver, link } = this.#end(side);
     if (isOver) return;
     this.send(side, 12, 1200);
-    const most = this.#limits.logLength + this.#limits.waitingLength + 2 * this.#limits.maxMessageBytes;
+    const { logLength, waitingLength, maxMessageBytes } = this.#limits;
+    const most = logLength + LONGEST_FRAME + waitingLength + maxMessageBytes;
     this.#check(link.held <= most, `${link.held} is held, and ${most} may be`);
   }
 
@@ -819,7 +824,7 @@ export class World {
       if (log === undefined) continue;
       this.#check(!isOver, "a session is left behind an end");
       this.#check(log.last - log.acked <= this.#limits.logFrames, `${log.last - log.acked} frames are logged`);
-      const most = this.#limits.logLength + this.#limits.maxMessageBytes;
+      const most = this.#limits.logLength + LONGEST_FRAME;
       this.#check(log.length <= most, `${log.length} is logged, and ${most} may be`);
     }
     const late = this.#servers.filter(({ isOver, suspendedAt }) => !isOver && isOverdue(suspendedAt));

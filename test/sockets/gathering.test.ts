@@ -1,11 +1,10 @@
 import { once } from "node:events";
-import type { AddressInfo, Socket as TcpSocket } from "node:net";
+import type { Socket as TcpSocket } from "node:net";
 import { expect, it, vi } from "vitest";
-import { WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
 import { SharedMessage } from "../../src/core/transport.js";
-import { WsSocket } from "../../src/sockets/ws.js";
-import { stranger } from "../support/network.js";
+import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { sendUpgrade, stranger } from "../support/network.js";
 
 /** Counts what a TCP socket hands to the system: each is one call. */
 function countWrites(socket: TcpSocket): { count: number } {
@@ -35,22 +34,62 @@ it("makes at most two writes of a hundred sends of a turn", async () => {
   expect(writes.count).toBeLessThanOrEqual(2);
 });
 
-it("sends a long frame at once, with what was corked before it", async () => {
-  const server = new WebSocketServer({ port: 0 });
-  await once(server, "listening");
-  server.on("connection", (webSocket, request) => {
-    const socket = new WsSocket(webSocket, 1000, request.socket);
-    const writes = countWrites(request.socket);
-    for (let i = 0; i < 3; i++) socket.send(`${i}`);
+it("writes long frames of a turn together as well, in pieces that the other side can start on", async () => {
+  await using server = await serve({ port: 0 });
+  const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>
+    server.on("peer", (peer, { socket }) =>
+      resolve({ tcp: socket, notify: () => peer.notify("n", ["x".repeat(1000)]) }),
+    ),
+  );
+  using client = await stranger(server.url);
+  const { tcp, notify } = await arrived;
+  const writes = countWrites(tcp);
+  for (let i = 0; i < 60; i++) notify();
+  // 62 KB in pieces of 8 KiB: most of them before the turn has ended.
+  expect(writes.count).toBe(7);
+  await vi.waitFor(() => expect(client.received).toHaveLength(60));
+  expect(writes.count).toBe(8);
+});
+
+it("writes a message at once when the turn before had a single one, and else at the end of the turn", async () => {
+  await using server = await serve({ port: 0 });
+  const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>
+    server.on("peer", (peer, { socket }) => resolve({ tcp: socket, notify: () => peer.notify("n") })),
+  );
+  using client = await stranger(server.url);
+  const { tcp, notify } = await arrived;
+  const writes = countWrites(tcp);
+  /** How many writes there are by the time the turn has sent its messages, and how many when it is over. */
+  const turn = async (messages: number): Promise<[number, number]> => {
     const before = writes.count;
-    socket.send("x".repeat(600));
-    const after = writes.count;
-    socket.send(`${before} ${after}`);
-  });
-  using client = await stranger(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  await vi.waitFor(() => expect(client.received).toHaveLength(5));
-  expect(client.received.map((text) => text.slice(0, 3))).toEqual(["0", "1", "2", "xxx", "1 2"]);
-  server.close();
+    for (let i = 0; i < messages; i++) notify();
+    const within = writes.count - before;
+    await new Promise(setImmediate);
+    return [within, writes.count - before];
+  };
+  expect(await turn(1)).toEqual([0, 1]);
+  expect(await turn(1)).toEqual([1, 1]);
+  expect(await turn(3)).toEqual([1, 2]);
+  expect(await turn(3)).toEqual([0, 1]);
+  await vi.waitFor(() => expect(client.received).toHaveLength(8));
+});
+
+it("lets what a turn has sent leave before the close that ends it", async () => {
+  await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
+  const tcp = await sendUpgrade(server.url);
+  const chunks: Buffer[] = [];
+  await new Promise<void>((resolve) => tcp.on("data", (chunk: Buffer) => resolve(void chunks.push(chunk))));
+  const calls = [1, 2].map((id) => JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [] }));
+  const close = Buffer.of(0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8);
+  // In one packet, so that the close is read in the turn in which the calls are answered.
+  tcp.write(Buffer.concat([maskedFrames(calls), close]));
+  await once(tcp, "end");
+  tcp.destroy();
+  const text = Buffer.concat(chunks).toString("latin1");
+  const frames = text.slice(text.indexOf("\r\n\r\n") + 4);
+  expect(frames).toBe(
+    [1, 2].map((id) => `\x81\x24{"jsonrpc":"2.0","id":${id},"result":[]}`).join("") + "\x88\x02\x03\xe8",
+  );
 });
 
 it("writes the same bytes to every plain peer of a topic, in order with what else it sends", async () => {

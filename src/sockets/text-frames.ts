@@ -1,0 +1,115 @@
+/** Text frames as they stand on the wire (RFC 6455, section 5.2): those of one write. */
+import { randomFillSync } from "node:crypto";
+
+/** FIN, and the opcode of a text. */
+const TEXT = 0x81;
+const MASKED = 0x80;
+const KEY_BYTES = 4;
+/** Up to here Node writes a string from a buffer on the stack. */
+const LONGEST_STRING = 16 * 1024;
+/** Below this a loop over bytes is done before one over words is set up. */
+const FEW_BYTES = 64;
+
+/**
+ * The frames that a server sends. While they are short, and each of their characters is one byte, that is a string to be
+ * written as `latin1`: Node makes no buffer for it.
+ */
+export function unmaskedFrames(texts: readonly string[]): string | Buffer {
+  let frames = "";
+  for (const text of texts) {
+    const { length } = text;
+    if (frames.length + length > LONGEST_STRING || Buffer.byteLength(text) !== length) return bytesOf(texts, false);
+    frames += length < 126 ? "\x81" + String.fromCharCode(length) : `\x81\x7e${pairOf(length)}`;
+    frames += text;
+  }
+  return frames;
+}
+
+function pairOf(length: number): string {
+  return String.fromCharCode(length >> 8, length & 255);
+}
+
+/** The frames that a client sends, each masked by a key of its own (section 5.3). */
+export function maskedFrames(texts: readonly string[]): Buffer {
+  return bytesOf(texts, true);
+}
+
+/** A server's frame that goes to many. */
+export function unmaskedFrame(text: string): Buffer {
+  return bytesOf([text], false);
+}
+
+function bytesOf(texts: readonly string[], isMasked: boolean): Buffer {
+  const keyBytes = isMasked ? KEY_BYTES : 0;
+  const lengths: number[] = [];
+  let size = 0;
+  for (const text of texts) {
+    const length = Buffer.byteLength(text);
+    lengths.push(length);
+    size += headerBytes(length) + keyBytes + length;
+  }
+  const bytes = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (let i = 0; i < texts.length; i++) {
+    const text = texts[i]!;
+    const length = lengths[i]!;
+    at = writeHeader(bytes, at, length, isMasked ? MASKED : 0) + keyBytes;
+    // Where each character is one byte, they are copied as they are.
+    bytes.write(text, at, length === text.length ? "latin1" : "utf8");
+    if (isMasked) mask(bytes, at, at + length);
+    at += length;
+  }
+  return bytes;
+}
+
+function headerBytes(length: number): number {
+  if (length < 126) return 2;
+  return length < 65_536 ? 4 : 10;
+}
+
+/** Writes a header but for its key; answers where that would stand. */
+function writeHeader(bytes: Buffer, at: number, length: number, flag: number): number {
+  bytes[at] = TEXT;
+  if (length < 126) {
+    bytes[at + 1] = flag | length;
+    return at + 2;
+  }
+  if (length < 65_536) {
+    bytes[at + 1] = flag | 126;
+    return bytes.writeUInt16BE(length, at + 2);
+  }
+  bytes[at + 1] = flag | 127;
+  return bytes.writeBigUInt64BE(BigInt(length), at + 2);
+}
+
+/** Writes a key before `start`, and masks with it what stands from there to `end`. */
+function mask(bytes: Buffer, start: number, end: number): void {
+  const key = writeKey(bytes, start - KEY_BYTES);
+  let at = start;
+  if (end - start > FEW_BYTES) {
+    for (; (bytes.byteOffset + at) % 4 !== 0; at++) bytes[at]! ^= bytes[key + ((at - start) & 3)]!;
+    const words = new Int32Array(bytes.buffer, bytes.byteOffset + at, (end - at) >> 2);
+    for (let i = 0; i < 4; i++) turned[i] = bytes[key + ((at - start + i) & 3)]!;
+    const word = asWord[0]!;
+    for (let i = 0; i < words.length; i++) words[i]! ^= word;
+    at += words.byteLength;
+  }
+  for (; at < end; at++) bytes[at]! ^= bytes[key + ((at - start) & 3)]!;
+}
+
+/** The key as the bytes of a word: it begins with whichever of them meets the word's first. */
+const turned = new Uint8Array(KEY_BYTES);
+const asWord = new Int32Array(turned.buffer);
+
+/** Random bytes, made in advance: a key must not be foreseen, and asking for four at a time is dear. */
+const keys = new Uint8Array(2048 * KEY_BYTES);
+let keysUsed = keys.length;
+
+function writeKey(bytes: Buffer, at: number): number {
+  if (keysUsed === keys.length) {
+    randomFillSync(keys);
+    keysUsed = 0;
+  }
+  for (let i = 0; i < KEY_BYTES; i++) bytes[at + i] = keys[keysUsed++]!;
+  return at;
+}
