@@ -249,7 +249,12 @@ export class Server<
       : "a topic takes peers of its own server only";
   }
 
-  #welcome(webSocket: GatheringWebSocket, who: Admission | undefined, request: IncomingMessage, protocol: string): void {
+  #welcome(
+    webSocket: GatheringWebSocket,
+    who: Admission | undefined,
+    request: IncomingMessage,
+    protocol: string,
+  ): void {
     const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
     if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
     const settings = this.#settingsFor(request);
