@@ -4,7 +4,7 @@ import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, type ConnectOptions, type UntypedOptions } from "./connect.js";
-import { firstFrameOf, publicUrl, type Opened, type Opening } from "./client/open.js";
+import { justOpened, publicUrl, type Opened, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { checkKnown } from "./core/limits.js";
@@ -52,7 +52,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
       : [options: Options<C, Context<C, S>> & NodeConnectOptions<S>]
   >
 ): Promise<Peer<C, S>> {
-  checkKnown("options", options[0] ?? {}, { ...CONNECT_OPTIONS, headers: 0, tls: 0 });
+  checkKnown("options", options[0] ?? {}, NODE_CONNECT_OPTIONS);
   const { headers, tls, ...rest } = (options[0] ?? {}) as AnyOptions &
     UntypedOptions &
     Pick<NodeConnectOptions, "headers" | "tls">;
@@ -60,6 +60,8 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
     openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
   );
 }
+
+const NODE_CONNECT_OPTIONS = { ...CONNECT_OPTIONS, headers: 0, tls: 0 };
 
 function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
   const webSocket = new GatheringWebSocket(url, protocols, {
@@ -74,14 +76,19 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
   const socket = new WsSocket(webSocket, maxMessageBytes);
   /** Whether it failed for what was offered. The answer itself is not kept: it would be for as long as the connection. */
   let offerMayBeWhy = false;
-  const firstFrame = firstFrameOf(
-    url,
-    (listen) => webSocket.once("message", (data: Buffer) => listen(data.toString())),
-    (listen) => webSocket.once("close", listen),
-  );
   const opened = new Promise<Opened>((resolve, reject) => {
     webSocket.once("upgrade", (response) => (offerMayBeWhy = blamesOffer(response)));
-    webSocket.once("open", () => resolve({ socket, protocol: webSocket.protocol, firstFrame }));
+    webSocket.once("open", () =>
+      resolve(
+        justOpened(
+          socket,
+          webSocket.protocol,
+          url,
+          (listen) => webSocket.once("message", (data: Buffer) => listen(data.toString())),
+          (listen) => webSocket.once("close", listen),
+        ),
+      ),
+    );
     webSocket.once("unexpected-response", (_request, refusal: IncomingMessage) => {
       offerMayBeWhy = blamesOffer(refusal);
       reject(refused(url, refusal));

@@ -12,8 +12,11 @@ export interface Opened {
   readonly socket: Socket;
   /** The subprotocol that was agreed; empty for none. */
   readonly protocol: string;
-  /** The first frame that comes; its socket keeps that as well. Rejects with a `ConnectError` when none does before the end. */
-  readonly firstFrame: Promise<string>;
+  /**
+   * The first frame that comes, where `reciproc.v1` was agreed; its socket keeps that as well. Rejects with a `ConnectError`
+   * when none does before the end.
+   */
+  readonly firstFrame: Promise<string> | undefined;
 }
 
 /** One that has also been waited for the server's first frame. */
@@ -102,8 +105,9 @@ export class Dial implements Expiring {
 
   /** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
   async #admit(opened: Opened, isKnown: boolean): Promise<Admitted> {
-    if (opened.protocol !== PROTOCOL) return { ...opened, hello: undefined };
-    const frame = await (isKnown ? opened.firstFrame : this.#soon(opened.firstFrame));
+    const { firstFrame } = opened;
+    if (firstFrame === undefined) return { ...opened, hello: undefined };
+    const frame = await (isKnown ? firstFrame : this.#soon(firstFrame));
     const bye = frame === undefined ? undefined : readBye(frame);
     if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
     const cause = new Error(`the server said ${frame}`);
@@ -126,33 +130,52 @@ export class Dial implements Expiring {
   }
 }
 
-/** The first frame that `listen` tells of. Rejects with a `ConnectError` when the end comes before it. */
-export function firstFrameOf(
+/** What just opened, with the first frame that `onFrame` tells of where it has a meaning. */
+export function justOpened(
+  socket: Socket,
+  protocol: string,
   url: URL,
   onFrame: (listen: (frame: string) => void) => void,
   onEnd: (listen: (code: number) => void) => void,
-): Promise<string> {
-  const frame = new Promise<string>((resolve, reject) => {
-    onFrame(resolve);
-    onEnd((code) => reject(new ConnectError(publicUrl(url), `closed with ${code} before its first frame`)));
+): Opened {
+  if (protocol !== PROTOCOL) return { socket, protocol, firstFrame: undefined };
+  const firstFrame = new Promise<string>((resolve, reject) => {
+    let hasCome = false;
+    onFrame((frame) => {
+      hasCome = true;
+      resolve(frame);
+    });
+    onEnd((code) => {
+      if (!hasCome) reject(new ConnectError(publicUrl(url), `closed with ${code} before its first frame`));
+    });
   });
-  // Most connections are not asked for it.
-  frame.catch(() => {});
-  return frame;
+  // Whoever gave up meanwhile does not ask for it.
+  firstFrame.catch(() => {});
+  return { socket, protocol, firstFrame };
 }
 
 /** Accepts what a WebSocket does: ws, wss, http and https, in a page also relative to it. Throws a `TypeError` for anything else. */
 export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
-  if (!URL.canParse(url, base)) throw expected("url", "a ws: or wss: address", url);
-  const target = new URL(url, base);
-  target.protocol = target.protocol.replace("http", "ws");
-  target.hash = "";
+  const target = parseUrl(url, base);
+  if (target === undefined) throw expected("url", "a ws: or wss: address", url);
+  // Setting a part parses all of it again.
+  if (target.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
+  if (target.hash !== "") target.hash = "";
   if (target.protocol !== "ws:" && target.protocol !== "wss:") {
     // Without what may be secret in it.
     throw expected("url", "a ws: or wss: address", target.protocol);
   }
   return target;
+}
+
+/** `URL.parse`, where that may be missing. */
+function parseUrl(url: string | URL, base: string | undefined): URL | undefined {
+  try {
+    return new URL(url, base);
+  } catch {
+    return undefined;
+  }
 }
 
 /** An address without what may be secret in it: user, password and query. */
@@ -168,16 +191,19 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   }
   const webSocket = new WebSocket(url.href, protocols);
   const socket = new StandardSocket(webSocket, maxMessageBytes);
-  const firstFrame = firstFrameOf(
-    url,
-    (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
-    (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),
-  );
   let wasOpen = false;
   const opened = new Promise<Opened>((resolve, reject) => {
     webSocket.addEventListener("open", () => {
       wasOpen = true;
-      resolve({ socket, protocol: webSocket.protocol, firstFrame });
+      resolve(
+        justOpened(
+          socket,
+          webSocket.protocol,
+          url,
+          (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
+          (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),
+        ),
+      );
     });
     // After a failure "error" comes first and says nothing, "close" follows; after "open" this is too late to matter.
     webSocket.addEventListener("close", ({ code }) => {

@@ -224,11 +224,15 @@ export class Gate {
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: GatheringWebSocket) => void): void {
+    // What the server says first leaves in one packet with the 101.
+    socket.cork();
     try {
       this.#upgrader.handleUpgrade(request, socket, head, use);
     } catch (error) {
       // Somebody else has taken this socket.
       this.#owner.failed(error);
+    } finally {
+      socket.uncork();
     }
   }
 
