@@ -74,7 +74,7 @@ export class Dial implements Expiring {
     try {
       return await Promise.race([this.#connect(isKnown), this.#abandoned]);
     } finally {
-      clearDeadline(this, this.#timeoutMs);
+      clearDeadline(this);
     }
   }
 

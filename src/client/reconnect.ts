@@ -93,7 +93,7 @@ export class Reconnector implements SocketOwner, Expiring {
   }
 
   flows(isFresh: boolean): void {
-    clearDeadline(this.#patience, this.#plan.openTimeoutMs);
+    clearDeadline(this.#patience);
     this.#watch?.start();
     if (this.#isFirst) return;
     this.#backoff.opened();
@@ -122,7 +122,7 @@ export class Reconnector implements SocketOwner, Expiring {
   #down(): void {
     this.#isFirst = false;
     this.#watch?.stop();
-    clearDeadline(this.#patience, this.#plan.openTimeoutMs);
+    clearDeadline(this.#patience);
   }
 
   /** Tries when it is time to; `windowMs`: at any time up to then. */
@@ -179,7 +179,7 @@ export class Reconnector implements SocketOwner, Expiring {
   #woke(): void {
     this.#watch?.doubt();
     if (this.#delayMs === undefined) return;
-    clearDeadline(this, this.#delayMs);
+    clearDeadline(this);
     this.expire();
   }
 
@@ -188,7 +188,7 @@ export class Reconnector implements SocketOwner, Expiring {
     this.#down();
     this.#ignoreWake?.();
     this.#ignoreLeave?.();
-    if (this.#delayMs !== undefined) clearDeadline(this, this.#delayMs);
+    clearDeadline(this);
     this.#dial?.abandon("nobody waits for it");
   }
 }

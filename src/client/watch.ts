@@ -31,13 +31,13 @@ export class Watch implements Pulse, Expiring {
   stop(): void {
     this.#heartbeat?.stop();
     this.#heartbeat = undefined;
-    clearDeadline(this, DOUBT_MS);
+    clearDeadline(this);
   }
 
   /** Something happened after which a connection may be dead and not know it: asks, and waits a little. That time passed alone kills nobody. */
   doubt(): void {
     if (this.#heartbeat === undefined) return;
-    clearDeadline(this, DOUBT_MS);
+    clearDeadline(this);
     this.#doubtedAt = performance.now();
     this.#heardBefore = this.#link.heard;
     this.ping();

@@ -2,12 +2,14 @@
  * One timer for all deadlines of the process, and none while nothing waits.
  *
  * Deadlines of equal length expire in the order they were set, so a queue for each length needs no sorting: setting and
- * clearing one costs a Set's `add` and `delete`. Starting and stopping a timer costs far more, so one call after another
+ * clearing one changes two links. Starting and stopping a timer costs far more, so one call after another
  * shares a short one: it runs on for at most `LINGER_MS` after the last deadline is cleared, and keeps no process alive.
  */
 
+import { List, unlink, type Linked } from "./list.js";
+
 /** Something that expires. `deadline` belongs to this file. */
-export interface Expiring {
+export interface Expiring extends Linked {
   deadline: number;
   expire(): void;
 }
@@ -19,28 +21,28 @@ export const LONGEST_DELAY_MS = 2 ** 31 - 1;
 /** How far ahead the timer is set at first. Whatever still waits when it fires is waited for exactly. */
 export const LINGER_MS = 1000;
 
-const queues = new Map<number, Set<Expiring>>();
+const queues = new Map<number, List<Expiring>>();
 let waiting = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let timerDue = Infinity;
 /** Whether the timer is set to an earliest deadline, and not just a while ahead. */
 let isExact = false;
 
-/** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared before. `Infinity` never expires. */
+/** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared before. It must not be set already. `Infinity` never expires. */
 export function setDeadline(entry: Expiring, delayMs: number): void {
   if (delayMs === Infinity) return;
   const now = performance.now();
   entry.deadline = now + delayMs;
   let queue = queues.get(delayMs);
-  if (queue === undefined) queues.set(delayMs, (queue = new Set()));
+  if (queue === undefined) queues.set(delayMs, (queue = new List()));
   queue.add(entry);
   if (waiting++ === 0) wake(now);
   if (entry.deadline < timerDue) arm(Math.min(entry.deadline, now + LINGER_MS), now);
 }
 
-/** Forgets a deadline; one that is not set is ignored. `delayMs` is what it was set with. */
-export function clearDeadline(entry: Expiring, delayMs: number): void {
-  if (!queues.get(delayMs)?.delete(entry) || --waiting > 0) return;
+/** Forgets a deadline; one that is not set is ignored. */
+export function clearDeadline(entry: Expiring): void {
+  if (!unlink(entry) || --waiting > 0) return;
   if (isExact) disarm();
   else timer?.unref?.();
 }
@@ -84,13 +86,12 @@ function expireDue(): void {
   disarm();
   const now = performance.now();
   for (const [delayMs, queue] of queues) {
-    for (const entry of queue) {
-      if (entry.deadline > now) break;
-      queue.delete(entry);
+    for (let { first } = queue; first !== undefined && first.deadline <= now; { first } = queue) {
+      unlink(first);
       waiting--;
-      entry.expire();
+      first.expire();
     }
-    if (queue.size === 0) queues.delete(delayMs);
+    if (queue.first === undefined) queues.delete(delayMs);
   }
   if (waiting === 0) return;
   arm(earliest(), now);
@@ -98,7 +99,7 @@ function expireDue(): void {
 }
 
 function earliest(): number {
-  let first = Infinity;
-  for (const [entry] of queues.values()) if (entry !== undefined && entry.deadline < first) first = entry.deadline;
-  return first;
+  let earliestDue = Infinity;
+  for (const { first } of queues.values()) if (first !== undefined) earliestDue = Math.min(earliestDue, first.deadline);
+  return earliestDue;
 }

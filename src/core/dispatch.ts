@@ -7,6 +7,7 @@ import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceed
 import { CallContext } from "./context.js";
 import type { Conventions } from "./conventions.js";
 import { ErrorCode, isAbort, RpcError } from "./errors.js";
+import { List, unlink, type Linked } from "./list.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
@@ -38,14 +39,19 @@ export interface Host {
   idle(): void;
 }
 
+/** A call among those that run. */
+interface Running extends Linked {
+  readonly context: CallContext;
+}
+
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
 export class Dispatcher {
   readonly #host: Host;
   readonly #settings: Settings;
   /** Calls whose handler has returned a promise that is not settled. A synchronous handler is never in here. */
-  #running: Set<CallContext> | undefined;
-  /** How many of those are requests. */
+  #running: List<Running> | undefined;
   #requests = 0;
+  #notifications = 0;
   /** Calls whose handler has not returned: one, or more when a transport answers inside `send`. */
   #starting: readonly CallContext[] | undefined;
   #added: Map<string, AnyHandler> | undefined;
@@ -59,7 +65,7 @@ export class Dispatcher {
 
   /** Handlers that run, notifications' included. */
   get running(): number {
-    return this.#running?.size ?? 0;
+    return this.#requests + this.#notifications;
   }
 
   /** Adds a handler for this peer alone, over one that `methods` may hold. */
@@ -105,7 +111,7 @@ export class Dispatcher {
     const { limits, owner } = this.#settings;
     if (this.#isTaken(message) && this.#handlerOf(method) === undefined) return;
     // Counted apart, so that a notification that some request waits for is not refused because of it.
-    if (this.running - this.#requests >= limits.maxInFlight) {
+    if (this.#notifications >= limits.maxInFlight) {
       this.#host.counts.refusedBusy++;
       return this.#host.report(busy());
     }
@@ -143,7 +149,7 @@ export class Dispatcher {
 
   /** The calls that run, at this moment. */
   calls(): CallContext[] {
-    return [...(this.#starting ?? []), ...(this.#running ?? [])];
+    return [...(this.#starting ?? []), ...(this.#running?.toArray() ?? []).map(({ context }) => context)];
   }
 
   /** Tells every handler that nobody waits any more. */
@@ -185,18 +191,17 @@ export class Dispatcher {
     succeed: (value: T) => void,
     fail: (error: unknown) => void,
   ): void {
-    const weight = context.id === undefined ? 0 : 1;
-    const running = (this.#running ??= new Set());
-    this.#requests += weight;
-    running.add(context);
+    const running: Running = { context, before: undefined, after: undefined };
+    (this.#running ??= new List()).add(running);
+    this.#count(context, 1);
     // Whatever a hostile promise does, the call ends once: with its first word.
     const once =
       <O>(end: (outcome: O) => void) =>
       (outcome: O): void => {
-        if (!running.delete(context)) return;
-        this.#requests -= weight;
+        if (!unlink(running)) return;
+        this.#count(context, -1);
         end(outcome);
-        if (running.size === 0) this.#host.idle();
+        if (this.running === 0) this.#host.idle();
       };
     try {
       // An async function would cost one more promise for every call.
@@ -205,6 +210,11 @@ export class Dispatcher {
       // A promise with a `then` of its own that throws.
       once(fail)(error);
     }
+  }
+
+  #count({ id }: CallContext, by: number): void {
+    if (id === undefined) this.#notifications += by;
+    else this.#requests += by;
   }
 
   #run(context: CallContext, params: unknown): unknown {

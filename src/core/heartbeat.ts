@@ -73,7 +73,7 @@ export class Heartbeat implements Expiring {
 
   /** Looks no more. */
   stop(): void {
-    clearDeadline(this, this.#delayMs);
+    clearDeadline(this);
   }
 
   /** One look. */

@@ -2,7 +2,9 @@
  * The calls this side made and has no answer to yet: the one place where a call's promise settles. An answer, a timeout,
  * an abort and the end of the connection all come through `#take`, so whichever is first wins and the rest find nothing.
  */
+import { CallTable } from "./call-table.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
+import type { Linked } from "./list.js";
 import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "./errors.js";
 import type { Ticket } from "./transport.js";
 import { brokenResponse, type ErrorMessage, type Kind, type Unchecked } from "./message.js";
@@ -19,6 +21,10 @@ export interface Wait {
 /** One call that waits for its answer. */
 export class PendingCall implements Expiring, Ticket {
   deadline = 0;
+  before: Linked | undefined;
+  after: Linked | undefined;
+  /** The next in the same place of its table. */
+  beside: PendingCall | undefined;
   /** False until it leaves: until then, losing the connection means `"not-sent"`. */
   sent = false;
   batch: BatchCalls | undefined;
@@ -81,7 +87,7 @@ interface CallLine {
 
 /** All calls of one connection that wait for their answer. Its tables are made when first needed: most peers of a server never call. */
 export class PendingCalls {
-  #calls: Map<number, PendingCall> | undefined;
+  #calls: CallTable | undefined;
   #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
   readonly #line: CallLine;
@@ -107,7 +113,7 @@ export class PendingCalls {
 
   /** Registers a call; it settles through this object alone. */
   add(call: PendingCall): void {
-    (this.#calls ??= new Map()).set(call.id, call);
+    (this.#calls ??= new CallTable()).add(call);
     const { timeoutMs, maxTotalTimeoutMs, signal } = call.wait;
     setDeadline(call, timeoutMs);
     if (maxTotalTimeoutMs !== Infinity) {
@@ -122,7 +128,7 @@ export class PendingCalls {
 
   /** The call of that id, while it waits. */
   get(id: unknown): PendingCall | undefined {
-    return this.#calls?.get(id as number);
+    return this.#calls?.get(id);
   }
 
   /** Notes that these calls left in one batch. */
@@ -176,27 +182,27 @@ export class PendingCalls {
   restart(call: PendingCall): void {
     const { resetTimeoutOnProgress, timeoutMs } = call.wait;
     if (!resetTimeoutOnProgress) return;
-    clearDeadline(call, timeoutMs);
+    clearDeadline(call);
     setDeadline(call, timeoutMs);
   }
 
   /** Rejects every call: the connection is over. */
   failAll(cause: unknown): void {
-    for (const call of this.#calls?.values() ?? []) {
+    for (const call of this.#calls?.toArray() ?? []) {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
       // A close lets go what waits: not what its caller was just told is not sent.
       if (!call.sent) this.#line.withdraw(call);
     }
   }
 
-  /** The only way out of the table. The id is a peer's word: a Map's key, so `"1"` is not `1`. */
+  /** The only way out of the table. The id is a peer's word. */
   #take(id: unknown): PendingCall | undefined {
     const call = this.get(id);
     if (call === undefined) return undefined;
-    this.#calls!.delete(call.id);
+    this.#calls!.delete(call);
     const { wait, batch } = call;
-    clearDeadline(call, wait.timeoutMs);
-    if (call.total !== undefined) clearDeadline(call.total, wait.maxTotalTimeoutMs);
+    clearDeadline(call);
+    if (call.total !== undefined) clearDeadline(call.total);
     if (call.onAbort !== undefined) wait.signal!.removeEventListener("abort", call.onAbort);
     if (batch?.delete(call) && batch.size === 0) this.#batches!.delete(batch);
     call.onSettled?.();

@@ -160,7 +160,7 @@ export class Producer {
       const late = { deadline: 0, expire: () => resolve(false) };
       setDeadline(late, waitMs);
       this.#wake = () => {
-        clearDeadline(late, waitMs);
+        clearDeadline(late);
         resolve(true);
       };
     });

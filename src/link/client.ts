@@ -174,6 +174,6 @@ export class ClientSession implements Keeper, Expiring {
   /** The session is no longer without a socket, or no longer there. */
   #found(): void {
     this.#isSuspended = this.#isAsking = this.#isOverdue = false;
-    clearDeadline(this, this.#ttlMs);
+    clearDeadline(this);
   }
 }

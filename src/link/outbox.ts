@@ -149,7 +149,7 @@ export class Outbox extends Paced implements Expiring {
     this.flush();
     this.#isFlowing = false;
     this.#isBlocked = true;
-    clearDeadline(this, DRAIN_CHECK_MS);
+    clearDeadline(this);
   }
 
   /** Lets messages leave: first those of the log that the socket was not given, then those that wait, then new ones. */
@@ -193,7 +193,7 @@ export class Outbox extends Paced implements Expiring {
   end(bye: object, mustSay: boolean): void {
     this.flush();
     this.#isOver = this.#isBlocked = true;
-    clearDeadline(this, DRAIN_CHECK_MS);
+    clearDeadline(this);
     const { session, socket } = this;
     if (session === undefined) {
       if (mustSay && this.packs) this.say(bye);
@@ -277,7 +277,7 @@ export class Outbox extends Paced implements Expiring {
     const isFull = this.socket!.unsentBytes >= this.#keeper!.limits.highWaterBytes;
     if (!isFull && !log.isFull) return;
     this.#isBlocked = true;
-    clearDeadline(this, DRAIN_CHECK_MS);
+    clearDeadline(this);
     if (isFull) setDeadline(this, DRAIN_CHECK_MS);
   }
 }

@@ -121,7 +121,7 @@ export class Sessions {
   /** A session has found a socket, or is over. */
   release(session: ServerSession): void {
     if (!this.#suspended.delete(session)) return;
-    clearDeadline(session, this.options.ttlMs);
+    clearDeadline(session);
     this.#held -= session.link.held;
     const { principal } = session;
     const siblings = principal === undefined ? undefined : this.#byPrincipal.get(principal);
@@ -265,7 +265,6 @@ class Arrival implements SocketHandler, Expiring {
   readonly #sessions: Sessions;
   readonly #socket: Socket;
   readonly #principal: string | undefined;
-  readonly #patienceMs: number;
   readonly #welcome: (link: PackedLink) => void;
   #next: SocketHandler | undefined;
   #isRefused = false;
@@ -280,7 +279,6 @@ class Arrival implements SocketHandler, Expiring {
     this.#sessions = sessions;
     this.#socket = socket;
     this.#principal = principal;
-    this.#patienceMs = patienceMs;
     this.#welcome = welcome;
     setDeadline(this, patienceMs);
   }
@@ -339,7 +337,7 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #settle(): void {
-    clearDeadline(this, this.#patienceMs);
+    clearDeadline(this);
     this.#sessions.settled(this);
   }
 }

@@ -40,6 +40,17 @@ describe("a plain call", () => {
     expect(controllers.count).toBe(1);
   });
 
+  it("goes into no Map and no Set, whose tables would be made anew all the time", async () => {
+    await using both = connectedPair({ methods: { plain: () => 1, slow: async () => turn() } });
+    await both.b.request("plain");
+    const spies = [vi.spyOn(Map.prototype, "set"), vi.spyOn(Set.prototype, "add")];
+    await Promise.all([both.b.request("plain"), both.b.request("slow"), both.a.notify("plain"), both.b.notify("slow")]);
+    for (const spy of spies) expect(spy).not.toHaveBeenCalled();
+    await both.b.request("plain", undefined, { timeoutMs: 12_345 });
+    // The first call with a time of its own opens a queue: so this would see it.
+    expect(spies[0]).toHaveBeenCalled();
+  });
+
   it("makes no features", async () => {
     const made = vi.spyOn(Connection.prototype, "conventions", "get");
     await using both = connectedPair({ methods: { plain: () => 1, slow: async () => turn() } });

@@ -1,0 +1,57 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { CallTable } from "../../src/core/call-table.js";
+import { PendingCall, PendingCalls } from "../../src/core/pending.js";
+
+const nothing = (): void => {};
+const calls = new PendingCalls({ givenUp: nothing, withdraw: nothing });
+const wait = {
+  timeoutMs: Infinity,
+  maxTotalTimeoutMs: Infinity,
+  signal: undefined,
+  onProgress: undefined,
+  resetTimeoutOnProgress: false,
+};
+
+function call(id: number): PendingCall {
+  return new PendingCall(calls, id, "m", wait, nothing, nothing);
+}
+
+it("holds what a Map would, whichever calls stay and however many there are", () => {
+  // Of so many calls each, which are answered: by their place among those that wait.
+  const steps = fc.array(fc.record({ added: fc.nat(40), answered: fc.array(fc.nat()) }), { maxLength: 30 });
+  fc.assert(
+    fc.property(steps, (rounds) => {
+      const table = new CallTable();
+      const map = new Map<number, PendingCall>();
+      let id = 0;
+      for (const { added, answered } of rounds) {
+        for (let i = 0; i < added; i++) {
+          const one = call(++id);
+          table.add(one);
+          map.set(id, one);
+        }
+        for (const place of answered) {
+          const one = [...map.values()].at(place % map.size);
+          if (one === undefined) continue;
+          table.delete(one);
+          map.delete(one.id);
+        }
+        expect(table.size).toBe(map.size);
+        expect(table.toArray()).toEqual([...map.values()]);
+        for (let any = 0; any <= id + 70; any++) expect(table.get(any)).toBe(map.get(any));
+      }
+    }),
+    { numRuns: 200 },
+  );
+});
+
+it.each(["1", "__proto__", 1.5, -1, 17, NaN, Infinity, 2 ** 32 + 1, null, undefined, true, [1]])(
+  "has no call for an id that is %j",
+  (id) => {
+    const table = new CallTable();
+    table.add(call(1));
+    expect(table.get(id)).toBeUndefined();
+    expect(table.get(1)?.id).toBe(1);
+  },
+);
