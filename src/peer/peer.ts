@@ -124,8 +124,12 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 
 export type AnyPeer = Peer<any, any, any>;
 
+let connectionOf: (peer: AnyPeer) => Connection;
+
 /** Sends what goes to many peers; whether it was taken. For the server. */
-export let sendShared: (peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow) => boolean;
+export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow): boolean {
+  return connectionOf(peer).sendShared(message, whenSlow);
+}
 
 /** A new connection, on which calls and notifications wait for those that its application makes first. */
 export interface ConnectionOpening {
@@ -138,13 +142,24 @@ export interface ConnectionOpening {
 }
 
 /** What opens the connection that a peer has now. For `connect`. */
-export let openingOf: (peer: AnyPeer) => ConnectionOpening;
+export function openingOf(peer: AnyPeer): ConnectionOpening {
+  const connection = connectionOf(peer);
+  const { outgoing } = connection;
+  const { through } = outgoing;
+  const caller = callerOf({
+    request: (method, params, options) => outgoing.request(method, params, options, through),
+    notify: (method, params) => outgoing.notify(method, params, through),
+  });
+  return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
+}
 
 /** Closes with any code, 1001 and 1008 included. For the server. */
-export let endPeer: (peer: AnyPeer, code: number, reason: string, retryMs?: number) => void;
+export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number): void {
+  connectionOf(peer).end(code, reason, retryMs);
+}
 
 /** How full a peer's tables are. For tests that assert emptiness, and for the server. */
-export let inspect: (peer: AnyPeer) => {
+export function inspect(peer: AnyPeer): {
   pending: number;
   openBatches: number;
   running: number;
@@ -152,7 +167,17 @@ export let inspect: (peer: AnyPeer) => {
   unmatched: number;
   streams: number;
   progress: number;
-};
+} {
+  const { outgoing, incoming, counts, usedConventions } = connectionOf(peer);
+  return {
+    pending: outgoing.pending.size,
+    openBatches: outgoing.pending.openBatches,
+    running: incoming.running,
+    malformed: counts.malformed,
+    unmatched: counts.unmatched,
+    ...(usedConventions?.counts() ?? { streams: 0, progress: 0 }),
+  };
+}
 
 /**
  * One end of a connection: calls the other side, serves it and notifies it. `L` is the contract this side serves, `R` the
@@ -287,28 +312,6 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   static {
-    sendShared = (peer, message, whenSlow) => peer.#connection.sendShared(message, whenSlow);
-    endPeer = (peer, code, reason, retryMs) => peer.#connection.end(code, reason, retryMs);
-    openingOf = (peer) => {
-      const connection = peer.#connection;
-      const { outgoing } = connection;
-      const { through } = outgoing;
-      const caller = callerOf({
-        request: (method, params, options) => outgoing.request(method, params, options, through),
-        notify: (method, params) => outgoing.notify(method, params, through),
-      });
-      return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
-    };
-    inspect = (peer) => {
-      const { outgoing, incoming, counts, usedConventions } = peer.#connection;
-      return {
-        pending: outgoing.pending.size,
-        openBatches: outgoing.pending.openBatches,
-        running: incoming.running,
-        malformed: counts.malformed,
-        unmatched: counts.unmatched,
-        ...(usedConventions?.counts() ?? { streams: 0, progress: 0 }),
-      };
-    };
+    connectionOf = (peer) => peer.#connection;
   }
 }
