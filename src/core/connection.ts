@@ -167,12 +167,12 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   checkRoom(): void {
     const { maxUnsentBytes } = this.settings.limits;
-    if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
+    if (this.unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
   }
 
   /** Whether what can wait on this side may be sent, and not wait in the connection: far from where that ends it. */
   get hasRoom(): boolean {
-    return !this.#isDown && this.#unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
+    return !this.#isDown && this.unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
   }
 
   /** Longest single answer, or all answers to a batch. */
@@ -198,18 +198,6 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.#transport.withdraw?.(ticket);
   }
 
-  /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
-  sendShared(message: SharedMessage, whenSlow: WhenSlow): boolean {
-    if (whenSlow === "close") {
-      this.counts.notificationsSent++;
-      return this.send(message.text);
-    }
-    const isSlow = this.#unsentBytes > this.settings.limits.maxUnsentBytes / 2;
-    const isTaken = !isSlow && this.hand(message.text, undefined, message);
-    this.counts[isTaken ? "notificationsSent" : "dropped"]++;
-    return isTaken;
-  }
-
   /** What happened so far, and how full everything is. */
   stats(): PeerStats {
     const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.#transport.traffic ?? {};
@@ -218,13 +206,14 @@ export class Connection implements Receiver, Line, Host, Gate {
       pending: this.outgoing.pending.size,
       running: this.incoming.running,
       streams: this.#conventions?.counts().streams ?? 0,
-      unsentBytes: this.#unsentBytes,
+      unsentBytes: this.unsentBytes,
       bytesReceived,
       bytesSent,
     };
   }
 
-  get #unsentBytes(): number {
+  /** Bytes that wait to be sent. */
+  get unsentBytes(): number {
     return this.#transport.unsentBytes ?? 0;
   }
 
@@ -283,4 +272,17 @@ export class Connection implements Receiver, Line, Host, Gate {
   #tell(event: string, ...args: unknown[]): void {
     tell(this.peer, event, args, (error) => this.report(error));
   }
+}
+
+/** Sends what goes to many; whether it was taken. For a slow reader it is dropped, in good time before that would close the connection. */
+export function sendToOne(connection: Connection, message: SharedMessage, whenSlow: WhenSlow): boolean {
+  const { counts, settings } = connection;
+  if (whenSlow === "close") {
+    counts.notificationsSent++;
+    return connection.send(message.text);
+  }
+  const isSlow = connection.unsentBytes > settings.limits.maxUnsentBytes / 2;
+  const isTaken = !isSlow && connection.hand(message.text, undefined, message);
+  counts[isTaken ? "notificationsSent" : "dropped"]++;
+  return isTaken;
 }

@@ -2,7 +2,7 @@
 /** The peer: one end of a connection, as its users see it. */
 import { EventEmitter } from "eventemitter3";
 import { nanoid } from "nanoid";
-import { Connection, type WhenSlow } from "../core/connection.js";
+import { Connection, sendToOne, type WhenSlow } from "../core/connection.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -128,7 +128,7 @@ let connectionOf: (peer: AnyPeer) => Connection;
 
 /** Sends what goes to many peers; whether it was taken. For the server. */
 export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow): boolean {
-  return connectionOf(peer).sendShared(message, whenSlow);
+  return sendToOne(connectionOf(peer), message, whenSlow);
 }
 
 /** A new connection, on which calls and notifications wait for those that its application makes first. */
