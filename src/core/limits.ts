@@ -52,13 +52,14 @@ export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
 export function mergeLimits<T extends object>(defaults: T, given: Partial<T> | undefined): T {
   if (given === undefined) return defaults;
   checkKnown("limits", given, defaults);
-  for (const [name, value] of Object.entries<unknown>(given as Record<string, unknown>)) {
+  const limits = { ...defaults };
+  for (const [name, value] of Object.entries<any>(given)) {
     if (value === undefined) continue;
     const most = name.endsWith("Bytes") ? MOST_BYTES : Infinity;
-    if (isCount(value) && value <= most) continue;
-    throw expected(`limits.${name}`, `a whole number from 1 to ${most}`, value);
+    if (!isCount(value) || value > most) throw expected(`limits.${name}`, `a whole number from 1 to ${most}`, value);
+    limits[name as keyof T] = value as T[keyof T];
   }
-  return { ...defaults, ...withoutUndefined(given) };
+  return limits;
 }
 
 function isCount(value: unknown): value is number {
@@ -79,8 +80,4 @@ export function checkKnown(what: string, given: object, known: object): void {
 export function checkTimeout(name: string, value: unknown): number {
   if (typeof value === "number" && value > 0) return value;
   throw expected(name, "a positive number", value);
-}
-
-function withoutUndefined<T extends object>(given: Partial<T>): Partial<T> {
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
