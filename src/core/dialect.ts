@@ -50,7 +50,7 @@ export interface ProgressDialect {
   read(params: unknown): { token: ProgressToken; value: unknown } | undefined;
 }
 
-/** A member of params by name, or by its place; `undefined` where there is none. */
+/** A member of what may be anything: by name, or of an array by its place; `undefined` where there is none. */
 export function member(params: unknown, name: string, place?: number): unknown {
   if (typeof params !== "object" || params === null) return undefined;
   if (Array.isArray(params)) return place === undefined ? undefined : (params as unknown[])[place];

@@ -7,6 +7,7 @@
  * With a `Keeper` the link may have a session, and then it outlives its sockets. Without one, or where the other side wants
  * none, nothing is counted, and the link ends with its socket.
  */
+import { member } from "../core/dialect.js";
 import {
   type CloseInfo,
   type Receiver,
@@ -17,7 +18,7 @@ import {
   type Traffic,
   type Transport,
 } from "../core/transport.js";
-import { byeOf, HELLO, isCount, isHello, LEFT, member, parse, type SessionLimits } from "./frames.js";
+import { byeOf, HELLO, isCount, isHello, LEFT, parse, type SessionLimits } from "./frames.js";
 import { Attached } from "./attached.js";
 import { Outbox } from "./outbox.js";
 import { isTooLong, longestFrame } from "./sizes.js";
