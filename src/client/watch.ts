@@ -78,18 +78,17 @@ export function watchUntil(closed: Promise<unknown>, link: PackedLink, times: He
 
 /** The part of a page that is listened to. */
 interface Events {
-  addEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
-  removeEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
+  addEventListener?(type: string, listener: Listener): void;
+  removeEventListener?(type: string, listener: Listener): void;
 }
+
+type Listener = (event: { persisted?: boolean }) => void;
 
 /** Calls `left` when the page is gone, and not only put aside. Answers the undo. */
 export function onLeave(left: () => void): () => void {
-  const page = globalThis as Events;
-  const hidden = ({ persisted }: { persisted?: boolean }): void => {
+  return listen(globalThis, "pagehide", ({ persisted }) => {
     if (persisted !== true) left();
-  };
-  page.addEventListener?.("pagehide", hidden);
-  return () => page.removeEventListener?.("pagehide", hidden);
+  });
 }
 
 /** Calls `woke` when the network comes back, or the page is shown again. Answers the undo. In other runtimes nothing of the kind is told. */
@@ -98,13 +97,16 @@ export function onWake(woke: () => void): () => void {
   const shown = (): void => {
     if (page.document?.visibilityState !== "hidden") woke();
   };
-  const sources: [Events | undefined, string, () => void][] = [
-    [page, "online", woke],
-    [page, "pageshow", woke],
-    [page.document, "visibilitychange", shown],
+  const undo = [
+    listen(page, "online", woke),
+    listen(page, "pageshow", woke),
+    listen(page.document, "visibilitychange", shown),
   ];
-  for (const [source, type, listener] of sources) source?.addEventListener?.(type, listener);
-  return () => {
-    for (const [source, type, listener] of sources) source?.removeEventListener?.(type, listener);
-  };
+  return () => undo.forEach((ignore) => ignore());
+}
+
+/** Listens, where there is such a thing. Answers the undo. */
+function listen(source: Events | undefined, type: string, listener: Listener): () => void {
+  source?.addEventListener?.(type, listener);
+  return () => source?.removeEventListener?.(type, listener);
 }

@@ -1,5 +1,6 @@
 /** What one peer accepts, and the check that every option goes through. */
 import { expected } from "./errors.js";
+import { isObject } from "./message.js";
 
 /** Bounds on what one peer accepts. Each is on by default; a value out of range throws when the peer is made. */
 export interface PeerLimits {
@@ -68,7 +69,7 @@ function isCount(value: unknown): value is number {
 
 /** Throws a `TypeError` for an option that does not exist: a misspelt one must not be silently without effect. */
 export function checkKnown(what: string, given: object, known: object): void {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) throw expected(what, "an object", given);
+  if (!isObject(given)) throw expected(what, "an object", given);
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(known, name)) {
       throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);

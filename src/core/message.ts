@@ -89,7 +89,8 @@ export function isId(id: unknown): id is Id {
   return typeof id === "string" || id === null;
 }
 
-function isObject(value: unknown): value is Unchecked {
+/** Whether `value` is what JSON calls an object. */
+export function isObject(value: unknown): value is Unchecked {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

@@ -1,11 +1,12 @@
 /** What comes in, told apart by its shape: requests and notifications to the dispatcher, answers to the pending calls, garbage refused. */
-import { BatchReply, type Slot } from "./batch.js";
+import { BatchReply, soleSlot, type Slot } from "./batch.js";
 import { encodeError } from "./codec.js";
 import { tooLarge, type Dispatcher } from "./dispatch.js";
 import { ErrorCode, RpcError } from "./errors.js";
 import {
   classify,
   isId,
+  isObject,
   type ErrorMessage,
   type Id,
   type Kind,
@@ -17,7 +18,7 @@ import type { BatchCalls, PendingCalls } from "./pending.js";
 import { Rate } from "./rate.js";
 import type { Settings } from "./settings.js";
 import type { Counts } from "./stats.js";
-import { fromVersion1, Version1Slot } from "./version1.js";
+import { fromVersion1, inVersion1 } from "./version1.js";
 
 /** What the router needs of its peer. */
 export interface Gate {
@@ -87,7 +88,7 @@ export class Router {
   }
 
   #inKind(slot: Slot | undefined): Slot {
-    return new Version1Slot((text) => this.#gate.send(text), this.#gate.maxReplyBytes, slot);
+    return inVersion1(slot ?? soleSlot(this.#gate.maxReplyBytes, (text) => text === undefined || this.#gate.send(text)));
   }
 
   #routeBatch(members: unknown[], slot: Slot | undefined): void {
@@ -197,12 +198,11 @@ function isAnswer(kind: Kind): boolean {
 
 /** As vscode-jsonrpc does. */
 function dropNullParams(value: unknown): void {
-  if (typeof value === "object" && value !== null && (value as Unchecked).params === null)
-    delete (value as Unchecked).params;
+  if (isObject(value) && value.params === null) delete value.params;
 }
 
 /** The id to refuse a malformed request with. One that cannot be echoed exactly is null. */
 function idOf(value: unknown): Id {
-  const id = typeof value === "object" && value !== null ? (value as Unchecked).id : undefined;
+  const id = isObject(value) ? value.id : undefined;
   return isId(id) ? id : null;
 }

@@ -7,7 +7,7 @@ import type { CallOptions } from "../core/contract.js";
 import type { Dialect, ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
-import type { NotificationMessage, RequestMessage } from "../core/message.js";
+import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import type { PendingCall } from "../core/pending.js";
 import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
 
@@ -157,9 +157,8 @@ export class Features implements Conventions {
 
 /** The token travels among params by name; by position it has no place. */
 function byName(params: unknown): object | undefined {
-  if (params === undefined) return undefined;
   const given = hasJsonForm(params) ? params.toJSON() : params;
-  if (typeof given === "object" && given !== null && !Array.isArray(given)) return given;
+  if (params === undefined || isObject(given)) return given as object | undefined;
   throw expected("params", "an object or absent where `onProgress` is given", params);
 }
 

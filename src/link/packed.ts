@@ -8,6 +8,7 @@
  * none, nothing is counted, and the link ends with its socket.
  */
 import { member } from "../core/dialect.js";
+import { isObject } from "../core/message.js";
 import {
   type CloseInfo,
   type Receiver,
@@ -287,7 +288,7 @@ export class PackedLink implements Transport {
   #takePacked(text: string): void {
     const frame = parse(text);
     if (Array.isArray(frame)) this.#takePack(frame, text);
-    else if (typeof frame === "object" && frame !== null) this.#control(frame);
+    else if (isObject(frame)) this.#control(frame);
     else this.breakOff("neither a pack nor a control frame");
   }
 
@@ -308,7 +309,7 @@ export class PackedLink implements Transport {
   /** What a returning client may be told; anything else would belong to no session. */
   #takeAnswer(text: string): void {
     const frame = parse(text);
-    if (typeof frame !== "object" || frame === null || Array.isArray(frame)) this.breakOff("data before `resumed`");
+    if (!isObject(frame)) this.breakOff("data before `resumed`");
     else if ("bye" in frame) this.#farewell(frame.bye);
     else this.#keeper!.control(frame);
   }
