@@ -7,7 +7,6 @@ import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
 import { checkHandler, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
-import type { Receiver, Ticket, Traffic, Transport } from "./core/transport.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
@@ -86,7 +85,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     heartbeat: checkHeartbeat(heartbeat),
     openTimeoutMs,
   };
-  const settings = settingsOf(rest, { ...NOBODY, opensFirst: onOpen !== undefined });
+  const settings = settingsOf(rest, { ...NOBODY, opensFirst: onOpen !== undefined, startLater: nextTurn });
   const target = webSocketUrl(url);
   const { maxMessageBytes } = settings.limits;
   const { subprotocol } = settings.choseDialect ? settings.dialect : {};
@@ -139,10 +138,10 @@ function peerOfOne<C extends Contract<C>, S extends Contract<S>>(
 ): Peer<C, S> {
   if (protocol !== PROTOCOL) {
     if (heartbeat !== undefined) socket.watch?.(heartbeat);
-    return new Peer<C, S>(new StartedLater(plain(socket)), settings as never);
+    return new Peer<C, S>(plain(socket), settings as never);
   }
   const link = new PackedLink(socket, "client", hello !== undefined);
-  const peer = new Peer<C, S>(new StartedLater(link), settings as never);
+  const peer = new Peer<C, S>(link, settings as never);
   if (heartbeat !== undefined) watchUntil(peer.closed, link, heartbeat);
   return peer;
 }
@@ -156,7 +155,7 @@ function peerOfMany<C extends Contract<C>, S extends Contract<S>>(
   const reconnector = new Reconnector(plan);
   const first = protocol !== PROTOCOL ? "plain" : hello === undefined ? undefined : { hello };
   const session = new ClientSession(socket, ownLimits(settings.limits), reconnector, first);
-  const peer = new Peer<C, S>(new StartedLater(session.link), settings as never);
+  const peer = new Peer<C, S>(session.link, settings as never);
   reconnector.begin(session, peer);
   return peer;
 }
@@ -185,50 +184,6 @@ function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean {
 
 function isPatient(reconnect: ConnectOptions["reconnect"]): boolean {
   return typeof reconnect === "object" && reconnect.initial === true;
-}
-
-/** Reading starts a turn later: until then what comes in waits, and the caller can listen. */
-class StartedLater implements Transport {
-  readonly #transport: Transport;
-  #isStarted = false;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
-  start(receiver: Receiver): void {
-    if (this.#isStarted) return this.#transport.start(receiver);
-    this.#isStarted = true;
-    nextTurn(() => this.#transport.start(receiver));
-  }
-
-  send(text: string, ticket?: Ticket): boolean {
-    return this.#transport.send(text, ticket);
-  }
-
-  withdraw(ticket: Ticket): boolean {
-    return this.#transport.withdraw?.(ticket) === true;
-  }
-
-  close(code?: number, reason?: string): void {
-    this.#transport.close(code, reason);
-  }
-
-  get isOurs(): boolean {
-    return this.#transport.isOurs === true;
-  }
-
-  get maxMessageBytes(): number | undefined {
-    return this.#transport.maxMessageBytes;
-  }
-
-  get unsentBytes(): number {
-    return this.#transport.unsentBytes ?? 0;
-  }
-
-  get traffic(): Traffic | undefined {
-    return this.#transport.traffic;
-  }
 }
 
 /** A timer of 0 ms takes at least one; Node has something quicker. */

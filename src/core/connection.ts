@@ -71,7 +71,9 @@ export class Connection implements Receiver, Line, Host, Gate {
       this.isSuspended = this.#isDown = true;
       this.onClosed = lost.onClosed;
     }
-    transport.start(this);
+    const { startLater } = settings.owner;
+    if (startLater === undefined || lost !== undefined) transport.start(this);
+    else startLater(() => transport.start(this));
   }
 
   /** The connection that goes on in place of this one, which is lost. */

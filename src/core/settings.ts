@@ -67,6 +67,8 @@ export interface Owner {
   closed?(peer: unknown, info: CloseInfo): void;
   /** Whether calls and notifications wait, on each new connection, until `Connection.release`. */
   readonly opensFirst?: boolean;
+  /** Calls what makes a peer's transport start, a while after the peer is made: what comes in waits until then, and listeners can be added. */
+  readonly startLater?: (start: () => void) => void;
 }
 
 /** For peers of no server. */

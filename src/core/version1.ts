@@ -27,11 +27,11 @@ function errorObject(data: unknown): object {
 }
 
 /** Answers in kind, where `slot` takes the answer. */
-export function inVersion1({ fits, put, leaveOut }: Slot): Slot {
+export function inVersion1(slot: Slot): Slot {
   return {
-    fits: (text) => fits(toVersion1(text)),
-    put: (text, onSent) => put(toVersion1(text), onSent),
-    leaveOut,
+    fits: (text) => slot.fits(toVersion1(text)),
+    put: (text, onSent) => slot.put(toVersion1(text), onSent),
+    leaveOut: () => slot.leaveOut(),
   };
 }
 
