@@ -5,7 +5,7 @@
 import type { EventEmitter } from "eventemitter3";
 import { soleSlot, type Slot } from "./batch.js";
 import { exceeds } from "./codec.js";
-import type { Conventions } from "./conventions.js";
+import type { Conventions, Streaming } from "./conventions.js";
 import { Dispatcher, type Host } from "./dispatch.js";
 import { Outgoing, type Line } from "./outgoing.js";
 import type { PendingCall } from "./pending.js";
@@ -37,7 +37,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   closeInfo: CloseInfo | undefined;
   readonly counts: Counts;
   /** What encodes streams, once one was offered here. */
-  offering: Conventions | undefined;
+  offering: Streaming | undefined;
   /** Told after `close` is emitted. */
   onClosed: ((info: CloseInfo) => void) | undefined;
   /** Whose connection it is: emits its events, and is what handlers are given. */

@@ -2,7 +2,7 @@
 import { encodeNotification, encodeRequest } from "./codec.js";
 import type { CallOptions } from "./contract.js";
 import type { Counts } from "./stats.js";
-import type { Conventions } from "./conventions.js";
+import type { Conventions, Streaming } from "./conventions.js";
 import { ConnectionLostError, expected } from "./errors.js";
 import { checkKnown, checkTimeout } from "./limits.js";
 import type { Id } from "./message.js";
@@ -21,7 +21,7 @@ export interface Line {
   /** What asks for progress. */
   readonly conventions: Conventions;
   /** What encodes streams, once one was offered. */
-  readonly offering: Conventions | undefined;
+  readonly offering: Streaming | undefined;
   /** Ends the connection when its other side reads too slowly. */
   checkRoom(): void;
   /** Hands a text to the connection; false when it will not be sent. */

@@ -88,7 +88,9 @@ export class Router {
   }
 
   #inKind(slot: Slot | undefined): Slot {
-    return inVersion1(slot ?? soleSlot(this.#gate.maxReplyBytes, (text) => text === undefined || this.#gate.send(text)));
+    return inVersion1(
+      slot ?? soleSlot(this.#gate.maxReplyBytes, (text) => text === undefined || this.#gate.send(text)),
+    );
   }
 
   #routeBatch(members: unknown[], slot: Slot | undefined): void {

@@ -3,7 +3,6 @@ import { encodeNotification } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { CallContext } from "../core/context.js";
 import type { Conventions } from "../core/conventions.js";
-import type { CallOptions } from "../core/contract.js";
 import type { Dialect, ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
@@ -79,36 +78,19 @@ export class Features implements Conventions {
     const { method, params } = message;
     if ("id" in message) {
       if (method !== NEXT) return false;
-      void this.#openStreams().next(message.id, params, slot);
+      void this.streams.next(message.id, params, slot);
     } else if (method === ABORT) this.#streams?.abort(params);
     else if (method === this.#dialect.cancel.method) this.#cancelled(params);
     else return method === this.#dialect.progress.method && this.#reported(params);
     return true;
   }
 
-  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string> {
-    return this.#openStreams().serve(source, context);
-  }
-
-  encode(owner: PendingCall | CallContext, encode: () => string): string {
-    return this.#openStreams().encode(owner, encode);
+  get streams(): Streams {
+    return (this.#streams ??= new Streams(this.#connection));
   }
 
   unsent(context: CallContext): void {
     this.#streams?.cancel((other) => other === context, new Error("the answer could not be sent"));
-  }
-
-  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
-    return this.#openStreams().call(method, params, options);
-  }
-
-  iterate(stream: unknown): AsyncIterable<unknown> {
-    return this.#openStreams().iterate(stream);
-  }
-
-  offer(source: unknown): object {
-    this.#connection.offering = this;
-    return this.#openStreams().offer(source);
   }
 
   end(reason: unknown): void {
@@ -117,10 +99,6 @@ export class Features implements Conventions {
 
   counts(): { streams: number; progress: number } {
     return { streams: this.#streams?.size ?? 0, progress: this.#asked?.size ?? 0 };
-  }
-
-  #openStreams(): Streams {
-    return (this.#streams ??= new Streams(this.#connection));
   }
 
   /** The caller of a call here no longer waits. One that nobody knows stores nothing. */

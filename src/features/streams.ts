@@ -8,6 +8,7 @@ import { encodeNotification, encodeRawResult } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { CallContext } from "../core/context.js";
 import type { CallOptions } from "../core/contract.js";
+import type { Streaming } from "../core/conventions.js";
 import { member } from "../core/dialect.js";
 import { ErrorCode, expected, RpcError } from "../core/errors.js";
 import type { Id } from "../core/message.js";
@@ -40,7 +41,7 @@ interface Served {
 }
 
 /** Both ends of the streams of one connection. */
-export class Streams {
+export class Streams implements Streaming {
   readonly #connection: Connection;
   readonly #served = new Map<number, Served>();
   #lastToken = 0;
@@ -94,6 +95,7 @@ export class Streams {
     const { answersOnly } = this.#connection;
     if (answersOnly !== undefined)
       throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
+    this.#connection.offering = this;
     let isSent = false;
     const toJSON = (): object => {
       if (this.#encoding === undefined)

@@ -252,7 +252,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
   stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {
-    return this.#connection.conventions.stream(method, params, options);
+    return this.#connection.conventions.streams.call(method, params, options);
   }
 
   /**
@@ -260,7 +260,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * came in params ends with the answer to its request. Throws a `TypeError` for what is no object.
    */
   iterate<T>(stream: Stream<T>): AsyncIterable<T> {
-    return this.#connection.conventions.iterate(stream) as AsyncIterable<T>;
+    return this.#connection.conventions.streams.iterate(stream) as AsyncIterable<T>;
   }
 
   /**
@@ -269,7 +269,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
    */
   offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return this.#connection.conventions.offer(source) as Stream<T>;
+    return this.#connection.conventions.streams.offer(source) as Stream<T>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
