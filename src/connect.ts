@@ -6,7 +6,7 @@ import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
-import { checkHandler, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
+import { checkIfGiven, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
@@ -80,7 +80,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   checkTimeout("openTimeoutMs", openTimeoutMs);
   if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
   const plan = {
-    onOpen: onOpen === undefined ? undefined : checkHandler("onOpen", onOpen),
+    onOpen: checkIfGiven("onOpen", onOpen as OnOpen | undefined),
     isForced: checkReconnect(reconnect),
     heartbeat: checkHeartbeat(heartbeat),
     openTimeoutMs,

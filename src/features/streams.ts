@@ -12,8 +12,8 @@ import type { Streaming } from "../core/conventions.js";
 import { member } from "../core/dialect.js";
 import { ErrorCode, expected, RpcError } from "../core/errors.js";
 import type { Id } from "../core/message.js";
-import { isSignal } from "../core/outgoing.js";
 import { PendingCall } from "../core/pending.js";
+import { isSignal } from "../core/settings.js";
 import { Producer, type Portion } from "./producer.js";
 import { StreamReader, tokenOf, type Source } from "./reader.js";
 
