@@ -19,7 +19,7 @@ export interface Opened {
 /** One that has also been waited for the server's first frame. */
 export interface Admitted extends Opened {
   /** What that holds, where it is a hello; `undefined` where it is none, or did not come in time. */
-  readonly hello: unknown;
+  readonly hello?: unknown;
 }
 
 /** A connection under way. */
@@ -96,16 +96,17 @@ export class Dial implements Expiring {
       first.abandon();
       if (this.#isAbandoned || isKnown || offer.length === 0 || !first.offerMayBeWhy()) throw error;
       this.#opening = this.#open([]);
-      return { ...(await this.#opening.opened), hello: undefined };
+      return await this.#opening.opened;
     }
   }
 
   /** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
   async #admit(opened: Opened, isKnown: boolean): Promise<Admitted> {
-    if (opened.protocol !== PROTOCOL) return { ...opened, hello: undefined };
+    if (opened.protocol !== PROTOCOL) return opened;
     const frame = await (isKnown ? opened.firstFrame : this.#soon(opened.firstFrame));
-    const bye = frame === undefined ? undefined : readBye(frame);
-    if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
+    if (frame === undefined) return opened;
+    const bye = readBye(frame);
+    if (bye === undefined) return { ...opened, hello: helloOf(frame) };
     const cause = new Error(`the server said ${frame}`);
     // 4401 is HTTP's 401, told to a browser that cannot see it.
     const status = bye.code > 4000 ? bye.code - 4000 : undefined;

@@ -30,12 +30,9 @@ export interface ReconnectPlan {
 /** Waits are multiples of this: deadlines of equal length share a queue, and many clients of a process many of them. */
 const STEP_MS = 10;
 
-/** A status by which a server says that it will not have this client. */
-const REFUSALS = new Set<number | undefined>([401, 403]);
-
-/** Whether a try failed for good: the server refused it, or it was never made, because the runtime would not. */
+/** Whether a try failed for good: the server refused this client, or it was never made, because the runtime would not. */
 export function isForGood(error: unknown): boolean {
-  return !(error instanceof ConnectError) || REFUSALS.has(error.status);
+  return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
 }
 
 /** Sends what the other side must hear first, and then whatever waits. Rejects as `onOpen` does. */

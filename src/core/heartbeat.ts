@@ -33,10 +33,10 @@ export interface HeartbeatOptions {
 }
 
 /** The times, unless `given` turns it off. Throws a `TypeError` that names the option, the rule and the value. */
-export function checkHeartbeat(given: HeartbeatOptions | false | undefined): HeartbeatTimes | undefined {
+export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatTimes | undefined {
   if (given === false) return undefined;
-  if (given !== undefined) checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
-  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given ?? {};
+  checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
+  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given;
   checkTimeout("heartbeat.intervalMs", intervalMs);
   checkTimeout("heartbeat.deadAfterMs", deadAfterMs);
   if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };

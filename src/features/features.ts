@@ -69,7 +69,7 @@ export class Features implements Conventions {
     // Each report repeats it: a long one would make a short call cost its length many times.
     if (typeof token === "string" && token.length > LONGEST_TOKEN) return () => {};
     return (value) => {
-      if (CallContext.isAnswered(context) || CallContext.abortReason(context) !== undefined) return;
+      if (!CallContext.isAwaited(context)) return;
       this.#connection.send(encodeNotification(progress.method, progress.params(token, value)));
     };
   }

@@ -209,7 +209,7 @@ export class PackedLink implements Transport {
     this.#out.say(frame);
     this.#out.packs = true;
     const session = new Session(this.#keeper!.limits);
-    if (theirs !== undefined) session.theirs = theirs;
+    session.theirs = theirs;
     this.#out.session = session;
     this.#flow();
   }
