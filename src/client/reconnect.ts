@@ -60,7 +60,7 @@ export class Reconnector implements SocketOwner, Expiring {
   /** Gives up a socket on which nothing begins to flow. */
   readonly #patience: Expiring = {
     deadline: 0,
-    expire: () => this.#session.link.abandon(`messages did not flow within ${this.#plan.openTimeoutMs} ms`),
+    expire: () => this.#session.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`),
   };
   #isOver = false;
 

@@ -1,13 +1,13 @@
 /** Whether a client's connection still lives: by its heartbeat, and at once when the machine or the page wakes up. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { Heartbeat, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
+import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
 import type { PackedLink } from "../link/packed.js";
 
 /** How long a connection that is doubted has to show that it lives. */
 const DOUBT_MS = 5_000;
 
 /** Looks after the link of one client, while it has a socket on which messages flow. */
-export class Watch implements Pulse, Expiring {
+export class Watch implements Expiring {
   deadline = 0;
   readonly #link: PackedLink;
   readonly #times: HeartbeatTimes;
@@ -24,7 +24,7 @@ export class Watch implements Pulse, Expiring {
   /** Messages flow. */
   start(): void {
     this.stop();
-    if (this.#link.canPing) this.#heartbeat = new Heartbeat(this, this.#times);
+    if (this.#link.canPing) this.#heartbeat = new Heartbeat(this.#link, this.#times);
   }
 
   /** The socket is lost, or left. */
@@ -40,28 +40,16 @@ export class Watch implements Pulse, Expiring {
     clearDeadline(this, DOUBT_MS);
     this.#doubtedAt = performance.now();
     this.#heardBefore = this.#link.heard;
-    this.ping();
-    setDeadline(this, DOUBT_MS);
-  }
-
-  get heardAt(): number {
-    // Where the socket does not note it, nobody is given up.
-    return this.#link.heardAt ?? performance.now();
-  }
-
-  ping(): void {
     this.#link.ping();
-  }
-
-  giveUp(reason: string): void {
-    this.#link.abandon(reason);
+    setDeadline(this, DOUBT_MS);
   }
 
   /** The doubt is over. */
   expire(): void {
     // A pong of a WebSocket is no frame, and a clock may be coarse: either will do.
-    if (this.#link.heard > this.#heardBefore || this.heardAt > this.#doubtedAt) return;
-    this.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
+    const { heard, heardAt } = this.#link;
+    if (heard > this.#heardBefore || (heardAt ?? Infinity) > this.#doubtedAt) return;
+    this.#link.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
   }
 }
 

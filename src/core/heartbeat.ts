@@ -6,8 +6,8 @@ import type { Traffic } from "./transport.js";
 
 /** What can be asked whether it lives. */
 export interface Pulse {
-  /** When anything was last heard of it, by `performance.now()`. */
-  readonly heardAt: number;
+  /** When anything was last heard of it, by `performance.now()`. Where nobody notes it, it is never given up. */
+  readonly heardAt: number | undefined;
   /** Bytes that came so far, where they are counted. */
   readonly traffic?: Traffic | undefined;
   /** Asks for a sign of life. */
@@ -99,7 +99,7 @@ export class Heartbeat implements Expiring {
    * overtake it: its bytes are a sign of life, noticed at the look after them.
    */
   #lastHeard(now: number): number {
-    const { heardAt, traffic } = this.#pulse;
+    const { heardAt = now, traffic } = this.#pulse;
     if (traffic?.received !== this.#received && heardAt < this.#lookedAt) this.#partAt = now;
     this.#received = traffic?.received;
     this.#lookedAt = now;

@@ -8,6 +8,7 @@
  * none, nothing is counted, and the link ends with its socket.
  */
 import { member } from "../core/dialect.js";
+import type { Pulse } from "../core/heartbeat.js";
 import { isObject } from "../core/message.js";
 import {
   type CloseInfo,
@@ -35,7 +36,7 @@ export const PROTOCOL = "reciproc.v1";
 type Incoming = "unsettled" | "plain" | "packed" | "resuming" | "over";
 
 /** A link over a socket on which `reciproc.v1` was agreed, and with a session over those that follow. */
-export class PackedLink implements Transport {
+export class PackedLink implements Transport, Pulse {
   /** How many frames have come, of any kind, on any socket: a connection on which it grows is alive. */
   heard = 0;
   readonly #role: "client" | "server";
@@ -162,7 +163,7 @@ export class PackedLink implements Transport {
   }
 
   /** Gives the socket up for dead: what follows is as if it had been lost. */
-  abandon(reason: string): void {
+  giveUp(reason: string): void {
     if (this.#out.socket === undefined) return;
     this.#leave(reason);
     this.#lose({ code: 1006, reason });
