@@ -94,6 +94,12 @@ export function isObject(value: unknown): value is Unchecked {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** A member of what may be anything: by name, or of an array by its place; `undefined` where there is none. */
+export function member(value: unknown, name: string, place = -1): unknown {
+  if (Array.isArray(value)) return (value as unknown[])[place];
+  return isObject(value) && Object.hasOwn(value, name) ? value[name as keyof Unchecked] : undefined;
+}
+
 /** An id alone is a response without its result, not a request without its method: answering it could settle a stranger's call. */
 function isResponseShaped({ id, params, result, error }: Unchecked): boolean {
   return result !== undefined || error !== undefined || (id !== undefined && params === undefined);

@@ -1,6 +1,5 @@
 /** The end of a stream that reads: asks for the next values before it has eaten the last, so that the round trip is hidden. */
-import { member } from "../core/dialect.js";
-import { isObject } from "../core/message.js";
+import { isObject, member } from "../core/message.js";
 import { ErrorCode, ProtocolError, RpcError } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 

@@ -1,6 +1,6 @@
 /** The client's half of a session: asks for one, brings it a new socket when the old one is lost, and begins anew when it is over. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { member } from "../core/dialect.js";
+import { member } from "../core/message.js";
 import type { CloseInfo, Socket } from "../core/transport.js";
 import { resumedOf, sessionOf, wantsSession } from "./frames.js";
 import { PackedLink } from "./packed.js";

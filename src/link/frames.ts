@@ -1,5 +1,5 @@
 /** The frames of `reciproc.v1` as they are read: what comes from outside is checked here, once. `docs/PROTOCOL.md` has their meaning. */
-import { member } from "../core/dialect.js";
+import { member } from "../core/message.js";
 
 /** What a socket is closed with that is left for another: no end of the session. */
 export const LEFT = 4000;

@@ -7,9 +7,7 @@
  * With a `Keeper` the link may have a session, and then it outlives its sockets. Without one, or where the other side wants
  * none, nothing is counted, and the link ends with its socket.
  */
-import { member } from "../core/dialect.js";
-import type { Pulse } from "../core/heartbeat.js";
-import { isObject } from "../core/message.js";
+import { isObject, member } from "../core/message.js";
 import {
   type CloseInfo,
   type Receiver,
@@ -36,7 +34,7 @@ export const PROTOCOL = "reciproc.v1";
 type Incoming = "unsettled" | "plain" | "packed" | "resuming" | "over";
 
 /** A link over a socket on which `reciproc.v1` was agreed, and with a session over those that follow. */
-export class PackedLink implements Transport, Pulse {
+export class PackedLink implements Transport {
   /** How many frames have come, of any kind, on any socket: a connection on which it grows is alive. */
   heard = 0;
   readonly #role: "client" | "server";
@@ -209,9 +207,7 @@ export class PackedLink implements Transport, Pulse {
     this.#out.flush();
     this.#out.say(frame);
     this.#out.packs = true;
-    const session = new Session(this.#keeper!.limits);
-    session.theirs = theirs;
-    this.#out.session = session;
+    this.#out.session = new Session(this.#keeper!.limits, theirs);
     this.#flow();
   }
 

@@ -48,8 +48,9 @@ export class Session {
   #owedFrames = 0;
   #owedLength = 0;
 
-  constructor({ logFrames, logLength }: SessionLimits) {
+  constructor({ logFrames, logLength }: SessionLimits, theirs?: SessionLimits) {
     this.log = new Log(logFrames, logLength);
+    this.theirs = theirs;
   }
 
   /** Longest message the other side takes, where it is known. */

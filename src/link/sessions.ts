@@ -1,6 +1,6 @@
 /** The server's half of all sessions: gives tokens, finds the session of a client that returns, and bounds those that wait. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { member } from "../core/dialect.js";
+import { member } from "../core/message.js";
 import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
 import { isHello, LEFT, limitsOf, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
 import { PackedLink } from "./packed.js";
