@@ -2,7 +2,8 @@
  * Messages to text. Each is stringified once; the envelope is put around it by hand, because `JSON.stringify` of the
  * whole message would leave out a result that has no JSON form.
  */
-import { ErrorCode, expected } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { expected } from "./errors.js";
 import type { ErrorObject, Id, StructuredParams } from "./message.js";
 
 /** Node's, where it is there. */

@@ -6,7 +6,8 @@ import type { Slot } from "./batch.js";
 import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceeds } from "./codec.js";
 import { CallContext } from "./context.js";
 import type { Conventions, Streaming } from "./conventions.js";
-import { ErrorCode, isAbort, RpcError } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { isAbort, RpcError } from "./errors.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
@@ -313,6 +314,6 @@ function busy(): RpcError {
 
 /** The error in place of a reply that is too long. */
 export function tooLarge(id: Id, maxReplyBytes: number): string {
-  const { ResponseTooLarge: code } = ErrorCode;
-  return encodeError(id, { code, message: "Response is too large", data: { maxReplyBytes } });
+  const data = { maxReplyBytes };
+  return encodeError(id, { code: ErrorCode.ResponseTooLarge, message: "Response is too large", data });
 }

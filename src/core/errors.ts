@@ -2,33 +2,7 @@
  * Every error a user of the package can meet. Each has a stable `code`, and `RpcError` alone crosses the wire.
  */
 
-/** The error codes of JSON-RPC 2.0, section 5.1, and those this package answers with. */
-export const ErrorCode = {
-  /** The frame is not one JSON text. */
-  ParseError: -32700,
-  /** The JSON is not a request, a notification, a response or a batch of them. */
-  InvalidRequest: -32600,
-  /** Nobody serves that method. */
-  MethodNotFound: -32601,
-  /** The params do not fit the method's schema. */
-  InvalidParams: -32602,
-  /** The handler failed, or its result has no JSON form. The details stay on its side. */
-  InternalError: -32603,
-  /** The caller cancelled the request, and its handler ended without a result (Language Server Protocol). */
-  RequestCancelled: -32800,
-  /** A stream is read that is not there, or no longer (StreamJsonRpc). */
-  NoSuchStream: -32001,
-  /** The peer has as many subscriptions open as `maxPerPeer` allows. */
-  TooManySubscriptions: -32006,
-  /** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
-  RequestTooLarge: -32007,
-  /** The reply would exceed `maxReplyBytes`. */
-  ResponseTooLarge: -32008,
-  /** More requests are in flight than `maxInFlight` allows. */
-  Busy: -32009,
-  /** The batch has more entries than `maxBatchEntries`. */
-  BatchTooLarge: -32010,
-} as const;
+export * as ErrorCode from "./codes.js";
 
 /** Whether `error` says no more than that something was aborted, with `reason`: what timers and `fetch` fail with has a name of its own. Never throws, whatever was thrown. */
 export function isAbort(error: unknown, reason: unknown): boolean {

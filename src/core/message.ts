@@ -1,7 +1,8 @@
 /**
  * JSON-RPC 2.0 messages: their types, and the one function that tells them apart by shape.
  */
-import { ErrorCode, ProtocolError, RpcError } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { ProtocolError, RpcError } from "./errors.js";
 
 /** The value of `jsonrpc` in every message (section 4). */
 export const JSONRPC_VERSION = "2.0";

@@ -2,7 +2,8 @@
 import { BatchReply, soleSlot, type Slot } from "./batch.js";
 import { encodeError } from "./codec.js";
 import { tooLarge, type Dispatcher } from "./dispatch.js";
-import { ErrorCode, RpcError } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { RpcError } from "./errors.js";
 import {
   classify,
   isId,

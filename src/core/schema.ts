@@ -1,5 +1,6 @@
 /** Checking params with any validator that speaks Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
-import { ErrorCode, RpcError } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { RpcError } from "./errors.js";
 import { isThenable } from "./promises.js";
 
 /** The part of Standard Schema, version 1, that is used here. */

@@ -1,6 +1,7 @@
 /** The end of a stream that reads: asks for the next values before it has eaten the last, so that the round trip is hidden. */
 import { isObject, member } from "../core/message.js";
-import { ErrorCode, ProtocolError, RpcError } from "../core/errors.js";
+import * as ErrorCode from "../core/codes.js";
+import { ProtocolError, RpcError } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 
 /** How a reader reaches its stream. */
