@@ -35,19 +35,19 @@ export class Connection implements Receiver, Line, Host, Gate {
   ended: Error | undefined;
   /** How the transport ended; `undefined` until it has. */
   closeInfo: CloseInfo | undefined;
-  readonly counts: Counts;
+  declare readonly counts: Counts;
   /** What encodes streams, once one was offered here. */
   offering: Streaming | undefined;
   /** Told after `close` is emitted. */
   onClosed: ((info: CloseInfo) => void) | undefined;
   /** Whose connection it is: emits its events, and is what handlers are given. */
-  readonly peer: EventEmitter<any>;
-  readonly settings: Settings;
-  readonly outgoing: Outgoing;
-  readonly incoming: Dispatcher;
-  readonly router: Router;
+  declare readonly peer: EventEmitter<any>;
+  declare readonly settings: Settings;
+  declare readonly outgoing: Outgoing;
+  declare readonly incoming: Dispatcher;
+  declare readonly router: Router;
   /** Why nothing can be sent but answers, where that is so. */
-  readonly answersOnly: Error | undefined;
+  declare readonly answersOnly: Error | undefined;
   /** From `suspend` to `resume`: it waits for a socket, or after a loss for what is to be sent before everything else. */
   isSuspended = false;
   /** Whether it waits for a socket. */

@@ -1,5 +1,6 @@
 /**
  * Every error a user of the package can meet. Each has a stable `code`, and `RpcError` alone crosses the wire.
+ * What their constructors set is only declared, here as in `Settings` and `Connection`: a bundle holds its name once less.
  */
 
 export * as ErrorCode from "./codes.js";
@@ -33,9 +34,9 @@ function show(value: unknown): string {
 export class RpcError extends Error {
   override readonly name: string = "RpcError";
   /** An integer; -32768 to -32000 are reserved by the specification. */
-  readonly code: number;
+  declare readonly code: number;
   /** Anything with a JSON form; `undefined` is left out. */
-  readonly data: unknown;
+  declare readonly data: unknown;
   /** The method whose answer this is, for an error that was received; never sent. */
   declare method?: string;
 
@@ -56,11 +57,11 @@ export class TimeoutError extends Error {
   override readonly name: string = "TimeoutError";
   readonly code = "TIMEOUT";
   /** The method that was called. */
-  readonly method: string;
+  declare readonly method: string;
   /** How long the call waited, in milliseconds. */
-  readonly timeoutMs: number;
+  declare readonly timeoutMs: number;
   /** `"not-sent"`: it waited for a connection all the while, and is safe to call again. `"unknown"`: it may have run, or run still. */
-  readonly outcome: Outcome;
+  declare readonly outcome: Outcome;
 
   constructor(method: string, timeoutMs: number, outcome: Outcome = "unknown") {
     super(`"${method}" was not ${outcome === "unknown" ? "answered" : "sent"} within ${timeoutMs} ms`);
@@ -75,9 +76,9 @@ export class ConnectionLostError extends Error {
   override readonly name: string = "ConnectionLostError";
   readonly code = "CONNECTION_LOST";
   /** `"not-sent"`: safe to call again. `"unknown"`: it may have run. */
-  readonly outcome: Outcome;
+  declare readonly outcome: Outcome;
   /** The method that was called. */
-  readonly method: string;
+  declare readonly method: string;
 
   constructor(method: string, outcome: Outcome, cause: unknown) {
     super(
@@ -96,7 +97,7 @@ export class ProtocolError extends Error {
   override readonly name: string = "ProtocolError";
   readonly code = "PROTOCOL";
   /** The response as it was parsed. */
-  readonly raw: unknown;
+  declare readonly raw: unknown;
 
   constructor(message: string, raw: unknown, options?: ErrorOptions) {
     super(message, options);
@@ -109,9 +110,9 @@ export class ConnectError extends Error {
   override readonly name: string = "ConnectError";
   readonly code = "CONNECT_FAILED";
   /** Where to; without user name, password and query, which may hold secrets. */
-  readonly url: string;
+  declare readonly url: string;
   /** The HTTP status that refused the upgrade. */
-  readonly status: number | undefined;
+  declare readonly status: number | undefined;
 
   constructor(url: string, reason: string, options: ErrorOptions & { status?: number | undefined } = {}) {
     const { status, ...rest } = options;

@@ -81,22 +81,22 @@ export interface Features {
 
 /** A peer's options after checking. Throws a `TypeError` that names the option, the rule and the value. */
 export class Settings {
-  readonly methods: ReadonlyMap<string, AnyHandler>;
-  readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
-  readonly fallback: AnyHandler | undefined;
-  readonly around: AnyAround | undefined;
+  declare readonly methods: ReadonlyMap<string, AnyHandler>;
+  declare readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  declare readonly fallback: AnyHandler | undefined;
+  declare readonly around: AnyAround | undefined;
   /** How long a call waits that does not say. */
-  readonly wait: Wait;
-  readonly limits: PeerLimits;
-  readonly dialect: Dialect;
+  declare readonly wait: Wait;
+  declare readonly limits: PeerLimits;
+  declare readonly dialect: Dialect;
   /** Whether the application chose the dialect. One that it did not choose is understood, and spoken only to our own kind. */
-  readonly choseDialect: boolean;
+  declare readonly choseDialect: boolean;
   /** Methods that the conventions take before any handler. */
-  readonly controls: ReadonlySet<string>;
-  readonly conventions: MakeConventions;
+  declare readonly controls: ReadonlySet<string>;
+  declare readonly conventions: MakeConventions;
   /** Whether messages of JSON-RPC 1.0 are understood. */
-  readonly readsVersion1: boolean;
-  readonly owner: Owner;
+  declare readonly readsVersion1: boolean;
+  declare readonly owner: Owner;
 
   constructor(options: AnyOptions = {}, features: Features, owner = NOBODY) {
     checkKnown("options", options, PEER_OPTIONS);
