@@ -1,7 +1,7 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
 import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
-import { onWake, watchUntil } from "./client/watch.js";
+import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
@@ -10,7 +10,7 @@ import { checkIfGiven, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } fr
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
-import { PackedLink, PROTOCOL } from "./link/packed.js";
+import { PROTOCOL } from "./link/packed.js";
 import { plain } from "./link/plain.js";
 import { ownLimits } from "./link/session.js";
 import type { Caller } from "./peer/caller.js";
@@ -81,7 +81,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
   const plan = {
     onOpen: checkIfGiven("onOpen", onOpen as OnOpen | undefined),
-    isForced: checkReconnect(reconnect),
+    comesBack: checkReconnect(reconnect),
     heartbeat: checkHeartbeat(heartbeat),
     openTimeoutMs,
   };
@@ -95,10 +95,11 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
   };
   const admitted = await openFirst(dial, isPatient(reconnect));
-  const mayComeBack = reconnect !== false && (admitted.protocol === PROTOCOL || plan.isForced || onOpen !== undefined);
-  const peer = mayComeBack
-    ? peerOfMany<C, S>(admitted, settings, { ...plan, dial })
-    : peerOfOne<C, S>(admitted, settings, plan.heartbeat);
+  const mayComeBack = plan.comesBack ?? onOpen !== undefined;
+  const peer =
+    mayComeBack || admitted.protocol === PROTOCOL
+      ? watchedPeer<C, S>(admitted, settings, { ...plan, dial })
+      : plainPeer<C, S>(admitted, settings, plan.heartbeat);
   if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen);
   return peer;
 }
@@ -130,24 +131,18 @@ function wakeOrWait(ms: number): Promise<void> {
   });
 }
 
-/** A peer that ends with its socket. */
-function peerOfOne<C extends Contract<C>, S extends Contract<S>>(
-  { socket, protocol, hello }: Admitted,
+/** A peer that ends with its socket, on which nothing but JSON-RPC is spoken. */
+function plainPeer<C extends Contract<C>, S extends Contract<S>>(
+  { socket }: Admitted,
   settings: Settings,
   heartbeat: HeartbeatTimes | undefined,
 ): Peer<C, S> {
-  if (protocol !== PROTOCOL) {
-    if (heartbeat !== undefined) socket.watch?.(heartbeat);
-    return new Peer<C, S>(plain(socket), settings as never);
-  }
-  const link = new PackedLink(socket, "client", hello !== undefined);
-  const peer = new Peer<C, S>(link, settings as never);
-  if (heartbeat !== undefined) watchUntil(peer.closed, link, heartbeat);
-  return peer;
+  if (heartbeat !== undefined) socket.watch?.(heartbeat);
+  return new Peer<C, S>(plain(socket), settings as never);
 }
 
-/** A peer that is brought another socket when it has lost one. */
-function peerOfMany<C extends Contract<C>, S extends Contract<S>>(
+/** A peer that is asked for signs of life, and may be brought another socket when it has lost one. */
+function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
   { socket, protocol, hello }: Admitted,
   settings: Settings,
   plan: ReconnectPlan,
@@ -169,10 +164,10 @@ async function greetFirst(peer: AnyPeer, onOpen: OnOpen): Promise<void> {
   }
 }
 
-/** Whether another socket is tried also where there is no session. */
-function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean {
+/** Whether another socket is tried wherever one is lost; \`undefined\` where that depends. */
+function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean | undefined {
   if (typeof reconnect !== "object") {
-    if (reconnect === undefined || typeof reconnect === "boolean") return reconnect === true;
+    if (reconnect === undefined || typeof reconnect === "boolean") return reconnect;
     throw expected("reconnect", "a boolean, or an object with `initial`", reconnect);
   }
   checkKnown("reconnect", reconnect, { initial: 0 });

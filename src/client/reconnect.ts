@@ -18,8 +18,8 @@ export type OnOpen = (server: Caller<any>) => unknown;
 /** How a client comes back. */
 export interface ReconnectPlan {
   readonly onOpen: OnOpen | undefined;
-  /** Whether it does also where there is no session, and nothing says how to begin again. */
-  readonly isForced: boolean;
+  /** Whether it does. `undefined`: where there is a session, or `onOpen` says how to begin again. */
+  readonly comesBack: boolean | undefined;
   readonly heartbeat: HeartbeatTimes | undefined;
   /** How long an open connection may take until messages flow on it, in milliseconds. */
   readonly openTimeoutMs: number;
@@ -84,6 +84,10 @@ export class Reconnector implements SocketOwner, Expiring {
     void peer.closed.then(() => this.#stop());
   }
 
+  get endsWithSocket(): boolean {
+    return this.#plan.comesBack === false;
+  }
+
   suspended(): void {
     this.#down();
     this.#retry();
@@ -112,8 +116,8 @@ export class Reconnector implements SocketOwner, Expiring {
   }
 
   get #comesBack(): boolean {
-    const { isForced, onOpen } = this.#plan;
-    return isForced || onOpen !== undefined || this.#session.hadSession;
+    const { comesBack, onOpen } = this.#plan;
+    return comesBack ?? (onOpen !== undefined || this.#session.hadSession);
   }
 
   #down(): void {

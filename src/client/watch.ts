@@ -53,17 +53,6 @@ export class Watch implements Expiring {
   }
 }
 
-/** Looks after a link that has one socket only. */
-export function watchUntil(closed: Promise<unknown>, link: PackedLink, times: HeartbeatTimes): void {
-  const watch = new Watch(link, times);
-  const ignoreWake = onWake(() => watch.doubt());
-  watch.start();
-  void closed.then(() => {
-    watch.stop();
-    ignoreWake();
-  });
-}
-
 /** The part of a page that is listened to. */
 interface Events {
   addEventListener?(type: string, listener: Listener): void;

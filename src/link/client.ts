@@ -8,6 +8,8 @@ import { notInTime, type Keeper, type OwnLimits } from "./session.js";
 
 /** Who opens sockets for a client. */
 export interface SocketOwner {
+  /** Whether the connection is to end with its socket: then no session is asked for. */
+  readonly endsWithSocket?: boolean;
   /** The socket is lost and the session waits: another is wanted, for `attach`. Told again when that one is lost too. */
   suspended(): void;
   /** Messages flow on the present socket. `isFresh`: nothing of an earlier one goes on. */
@@ -43,7 +45,7 @@ export class ClientSession implements Keeper, Expiring {
   constructor(socket: Socket, limits: OwnLimits, owner: SocketOwner, first?: { hello: unknown } | "plain") {
     this.limits = limits;
     this.#owner = owner;
-    this.link = new PackedLink(socket, "client", false, this);
+    this.link = new PackedLink(socket, "client", this);
     if (first === "plain") this.#flowPlainly();
     else if (first !== undefined) this.hello(first.hello);
   }
@@ -74,7 +76,7 @@ export class ClientSession implements Keeper, Expiring {
 
   hello(hello: unknown): void {
     this.wasGreeted = true;
-    const isOffered = wantsSession(hello);
+    const isOffered = wantsSession(hello) && this.#owner.endsWithSocket !== true;
     if (this.isResumable && isOffered) return this.#ask();
     if (!this.#letGo("the server takes no sessions any more")) return;
     if (isOffered) return this.#want();

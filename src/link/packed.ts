@@ -52,10 +52,9 @@ export class PackedLink implements Transport {
   #isClosed = false;
 
   /**
-   * `isGreeted`: a client's, when the server's hello has come already. A `keeper` reads that hello itself. Without a socket,
-   * `attach` must bring one before anything else is done.
+   * A `keeper` is told of the other side's hello. Without a socket, `attach` must bring one before anything else is done.
    */
-  constructor(socket: Socket | undefined, role: "client" | "server", isGreeted = false, keeper?: Keeper) {
+  constructor(socket: Socket | undefined, role: "client" | "server", keeper?: Keeper) {
     this.#role = role;
     this.#keeper = keeper;
     this.#out = new Outbox(keeper, this);
@@ -65,7 +64,6 @@ export class PackedLink implements Transport {
     }
     // The server speaks first: it costs nothing, and a client that knows the protocol learns of it at once.
     if (role === "server") this.greet(keeper?.greeting);
-    else if (isGreeted && keeper === undefined) this.greet();
   }
 
   get unsentBytes(): number {

@@ -176,7 +176,7 @@ class ServerSession implements Keeper, Expiring {
     this.limits = sessions.options.limits;
     this.principal = principal;
     this.#sessions = sessions;
-    this.link = new PackedLink(socket, "server", false, this);
+    this.link = new PackedLink(socket, "server", this);
   }
 
   hello(hello: unknown): void {

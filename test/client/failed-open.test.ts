@@ -23,7 +23,7 @@ it("gives up the connection that it was to open, and begins on another", async (
       begun.push(rejection(server.request("initialize")));
       return begun.length === 1 ? opened.promise : undefined;
     },
-    isForced: false,
+    comesBack: undefined,
     heartbeat: undefined,
     openTimeoutMs: 10_000,
     dial: (isResumable) => {
