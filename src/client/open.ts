@@ -1,6 +1,7 @@
 /** Opening a connection: the offer, the time it may take, and the server's first frame, which says whether it lets us in. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
+import { observed } from "../core/promises.js";
 import type { Socket } from "../core/transport.js";
 import { helloOf, readBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
@@ -58,8 +59,7 @@ export class Dial implements Expiring {
     this.#offer = offer;
     this.#timeoutMs = timeoutMs;
     this.#open = open;
-    this.#abandoned = new Promise((_resolve, reject) => (this.#reject = reject));
-    this.#abandoned.catch(() => {});
+    this.#abandoned = observed(new Promise((_resolve, reject) => (this.#reject = reject)));
   }
 
   /**
@@ -138,8 +138,7 @@ export function firstFrameOf(
     onEnd((code) => reject(new ConnectError(publicUrl(url), `closed with ${code} before its first frame`)));
   });
   // Most connections are not asked for it.
-  frame.catch(() => {});
-  return frame;
+  return observed(frame);
 }
 
 /** Accepts what a WebSocket does: ws, wss, http and https, in a page also relative to it. Throws a `TypeError` for anything else. */

@@ -100,7 +100,7 @@ export class Router {
     const isVersion1 = members.map((member) => this.#concede(member));
     const kinds = members.map(classify);
     // Answers never count against a limit: the calls they settle are this side's own.
-    const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
+    const tooMany = kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
     const reply = new BatchReply(this.#gate.maxReplyBytes, (text) => this.#replyWhole(text, slot));
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];

@@ -8,6 +8,7 @@ import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import type { PendingCall } from "../core/pending.js";
+import { attempt } from "../core/tell.js";
 import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
 
 /** The methods that these features take, in that dialect. */
@@ -65,9 +66,9 @@ export class Features implements Conventions {
   reporter(context: CallContext, params: unknown): (value: unknown) => void {
     const { progress } = this.#dialect;
     const token = progress.tokenIn(params);
-    if (token === undefined || context.id === undefined) return () => {};
     // Each report repeats it: a long one would make a short call cost its length many times.
-    if (typeof token === "string" && token.length > LONGEST_TOKEN) return () => {};
+    const isLong = typeof token === "string" && token.length > LONGEST_TOKEN;
+    if (token === undefined || isLong || context.id === undefined) return () => {};
     return (value) => {
       if (!CallContext.isAwaited(context)) return;
       this.#connection.send(encodeNotification(progress.method, progress.params(token, value)));
@@ -122,13 +123,10 @@ export class Features implements Conventions {
     const call = this.#asked?.get(report.token);
     if (call === undefined) return false;
     this.#connection.outgoing.pending.restart(call);
-    const failed = (error: unknown): void => this.#connection.report(error);
-    try {
-      const result: unknown = call.wait.onProgress!(report.value);
-      if (result instanceof Promise) result.catch(failed);
-    } catch (error) {
-      failed(error);
-    }
+    attempt(
+      () => call.wait.onProgress!(report.value),
+      (error) => this.#connection.report(error),
+    );
     return true;
   }
 }
