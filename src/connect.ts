@@ -148,8 +148,9 @@ function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
   plan: ReconnectPlan,
 ): Peer<C, S> {
   const reconnector = new Reconnector(plan);
-  const first = protocol !== PROTOCOL ? "plain" : hello === undefined ? undefined : { hello };
-  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector, first);
+  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector);
+  if (protocol !== PROTOCOL) session.flowPlainly();
+  else if (hello !== undefined) session.hello(hello);
   const peer = new Peer<C, S>(session.link, settings as never);
   reconnector.begin(session, peer);
   return peer;

@@ -39,15 +39,13 @@ export class ClientSession implements Keeper, Expiring {
   #isOverdue = false;
 
   /**
-   * `socket`: open, and its first frame is still to be told. `first` is what is known of the server already: that it did not
-   * agree to `reciproc.v1`, or what its hello holds, which is answered at once.
+   * `socket`: open, and its first frame is still to be told. What is known of the server already is told at once: by
+   * `flowPlainly` that it did not agree to `reciproc.v1`, by `hello` what its hello holds.
    */
-  constructor(socket: Socket, limits: OwnLimits, owner: SocketOwner, first?: { hello: unknown } | "plain") {
+  constructor(socket: Socket, limits: OwnLimits, owner: SocketOwner) {
     this.limits = limits;
     this.#owner = owner;
     this.link = new PackedLink(socket, "client", this);
-    if (first === "plain") this.#flowPlainly();
-    else if (first !== undefined) this.hello(first.hello);
   }
 
   /** Whether the server has ever said hello, and one that offers a session. */
@@ -65,11 +63,12 @@ export class ClientSession implements Keeper, Expiring {
    */
   attach(socket: Socket, isGreeted: boolean): void {
     const handler = this.link.attach(socket);
-    if (!isGreeted && this.#letGo("the server knows no sessions any more")) this.#flowPlainly();
+    if (!isGreeted && this.#letGo("the server knows no sessions any more")) this.flowPlainly();
     socket.start(handler);
   }
 
-  #flowPlainly(): void {
+  /** Whoever is at the present socket speaks nothing but JSON-RPC. */
+  flowPlainly(): void {
     this.link.flowPlainly();
     this.#owner.flows(true);
   }

@@ -77,7 +77,8 @@ describe("a sign of life", () => {
     const wire = new Wire();
     wire.server.start({ frame() {}, closed() {} });
     const owner = { suspended: () => {}, flows: vi.fn<(isFresh: boolean) => void>(), over: () => false };
-    const client = new ClientSession(wire.client, LIMITS, owner, "plain");
+    const client = new ClientSession(wire.client, LIMITS, owner);
+    client.flowPlainly();
     client.link.start(new ToldLost());
     expect(owner.flows).toHaveBeenCalledExactlyOnceWith(true);
     expect(client.link.canPing).toBe(false);
