@@ -49,8 +49,6 @@ export class Reconnector implements SocketOwner, Expiring {
   #session!: ClientSession;
   #peer!: AnyPeer;
   #watch: Watch | undefined;
-  #ignoreWake: (() => void) | undefined;
-  #ignoreLeave: (() => void) | undefined;
   /** Whether the connection is the one that `connect` opened. */
   #isFirst = true;
   /** The try that is under way. */
@@ -78,10 +76,14 @@ export class Reconnector implements SocketOwner, Expiring {
       this.#watch = new Watch(session.link, heartbeat);
       this.#watch.start();
     }
-    this.#ignoreWake = onWake(() => this.#woke());
+    const ignoreWake = onWake(() => this.#woke());
     // Otherwise its session would wait for it, and others would see somebody who is gone.
-    this.#ignoreLeave = onLeave(() => endPeer(peer, 1001, "the page is left"));
-    void peer.closed.then(() => this.#stop());
+    const ignoreLeave = onLeave(() => endPeer(peer, 1001, "the page is left"));
+    void peer.closed.then(() => {
+      ignoreWake();
+      ignoreLeave();
+      this.#stop();
+    });
   }
 
   get endsWithSocket(): boolean {
@@ -187,8 +189,6 @@ export class Reconnector implements SocketOwner, Expiring {
   #stop(): void {
     this.#isOver = true;
     this.#down();
-    this.#ignoreWake?.();
-    this.#ignoreLeave?.();
     if (this.#delayMs !== undefined) clearDeadline(this, this.#delayMs);
     this.#dial?.abandon("nobody waits for it");
   }
