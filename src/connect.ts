@@ -1,17 +1,16 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
 import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
-import { onWake, watchUntil } from "./client/watch.js";
+import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
-import { checkHandler, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
-import type { Receiver, Ticket, Traffic, Transport } from "./core/transport.js";
+import { checkIfGiven, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
-import { PackedLink, PROTOCOL } from "./link/packed.js";
+import { PROTOCOL } from "./link/packed.js";
 import { plain } from "./link/plain.js";
 import { ownLimits } from "./link/session.js";
 import type { Caller } from "./peer/caller.js";
@@ -81,12 +80,12 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   checkTimeout("openTimeoutMs", openTimeoutMs);
   if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
   const plan = {
-    onOpen: onOpen === undefined ? undefined : checkHandler("onOpen", onOpen),
-    isForced: checkReconnect(reconnect),
+    onOpen: checkIfGiven("onOpen", onOpen as OnOpen | undefined),
+    comesBack: checkReconnect(reconnect),
     heartbeat: checkHeartbeat(heartbeat),
     openTimeoutMs,
   };
-  const settings = settingsOf(rest, { ...NOBODY, opensFirst: onOpen !== undefined });
+  const settings = settingsOf(rest, { ...NOBODY, opensFirst: onOpen !== undefined, startLater: nextTurn });
   const target = webSocketUrl(url);
   const { maxMessageBytes } = settings.limits;
   const { subprotocol } = settings.choseDialect ? settings.dialect : {};
@@ -96,10 +95,11 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
   };
   const admitted = await openFirst(dial, isPatient(reconnect));
-  const mayComeBack = reconnect !== false && (admitted.protocol === PROTOCOL || plan.isForced || onOpen !== undefined);
-  const peer = mayComeBack
-    ? peerOfMany<C, S>(admitted, settings, { ...plan, dial })
-    : peerOfOne<C, S>(admitted, settings, plan.heartbeat);
+  const mayComeBack = plan.comesBack ?? onOpen !== undefined;
+  const peer =
+    mayComeBack || admitted.protocol === PROTOCOL
+      ? watchedPeer<C, S>(admitted, settings, { ...plan, dial })
+      : plainPeer<C, S>(admitted, settings, plan.heartbeat);
   if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen);
   return peer;
 }
@@ -131,32 +131,27 @@ function wakeOrWait(ms: number): Promise<void> {
   });
 }
 
-/** A peer that ends with its socket. */
-function peerOfOne<C extends Contract<C>, S extends Contract<S>>(
-  { socket, protocol, hello }: Admitted,
+/** A peer that ends with its socket, on which nothing but JSON-RPC is spoken. */
+function plainPeer<C extends Contract<C>, S extends Contract<S>>(
+  { socket }: Admitted,
   settings: Settings,
   heartbeat: HeartbeatTimes | undefined,
 ): Peer<C, S> {
-  if (protocol !== PROTOCOL) {
-    if (heartbeat !== undefined) socket.watch?.(heartbeat);
-    return new Peer<C, S>(new StartedLater(plain(socket)), settings as never);
-  }
-  const link = new PackedLink(socket, "client", hello !== undefined);
-  const peer = new Peer<C, S>(new StartedLater(link), settings as never);
-  if (heartbeat !== undefined) watchUntil(peer.closed, link, heartbeat);
-  return peer;
+  if (heartbeat !== undefined) socket.watch?.(heartbeat);
+  return new Peer<C, S>(plain(socket), settings as never);
 }
 
-/** A peer that is brought another socket when it has lost one. */
-function peerOfMany<C extends Contract<C>, S extends Contract<S>>(
+/** A peer that is asked for signs of life, and may be brought another socket when it has lost one. */
+function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
   { socket, protocol, hello }: Admitted,
   settings: Settings,
   plan: ReconnectPlan,
 ): Peer<C, S> {
   const reconnector = new Reconnector(plan);
-  const first = protocol !== PROTOCOL ? "plain" : hello === undefined ? undefined : { hello };
-  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector, first);
-  const peer = new Peer<C, S>(new StartedLater(session.link), settings as never);
+  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector);
+  if (protocol !== PROTOCOL) session.flowPlainly();
+  else if (hello !== undefined) session.hello(hello);
+  const peer = new Peer<C, S>(session.link, settings as never);
   reconnector.begin(session, peer);
   return peer;
 }
@@ -170,10 +165,10 @@ async function greetFirst(peer: AnyPeer, onOpen: OnOpen): Promise<void> {
   }
 }
 
-/** Whether another socket is tried also where there is no session. */
-function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean {
+/** Whether another socket is tried wherever one is lost; \`undefined\` where that depends. */
+function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean | undefined {
   if (typeof reconnect !== "object") {
-    if (reconnect === undefined || typeof reconnect === "boolean") return reconnect === true;
+    if (reconnect === undefined || typeof reconnect === "boolean") return reconnect;
     throw expected("reconnect", "a boolean, or an object with `initial`", reconnect);
   }
   checkKnown("reconnect", reconnect, { initial: 0 });
@@ -185,50 +180,6 @@ function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean {
 
 function isPatient(reconnect: ConnectOptions["reconnect"]): boolean {
   return typeof reconnect === "object" && reconnect.initial === true;
-}
-
-/** Reading starts a turn later: until then what comes in waits, and the caller can listen. */
-class StartedLater implements Transport {
-  readonly #transport: Transport;
-  #isStarted = false;
-
-  constructor(transport: Transport) {
-    this.#transport = transport;
-  }
-
-  start(receiver: Receiver): void {
-    if (this.#isStarted) return this.#transport.start(receiver);
-    this.#isStarted = true;
-    nextTurn(() => this.#transport.start(receiver));
-  }
-
-  send(text: string, ticket?: Ticket): boolean {
-    return this.#transport.send(text, ticket);
-  }
-
-  withdraw(ticket: Ticket): boolean {
-    return this.#transport.withdraw?.(ticket) === true;
-  }
-
-  close(code?: number, reason?: string): void {
-    this.#transport.close(code, reason);
-  }
-
-  get isOurs(): boolean {
-    return this.#transport.isOurs === true;
-  }
-
-  get maxMessageBytes(): number | undefined {
-    return this.#transport.maxMessageBytes;
-  }
-
-  get unsentBytes(): number {
-    return this.#transport.unsentBytes ?? 0;
-  }
-
-  get traffic(): Traffic | undefined {
-    return this.#transport.traffic;
-  }
 }
 
 /** A timer of 0 ms takes at least one; Node has something quicker. */

@@ -1,6 +1,7 @@
 /** Opening a connection: the offer, the time it may take, and the server's first frame, which says whether it lets us in. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
+import { observed } from "../core/promises.js";
 import type { Socket } from "../core/transport.js";
 import { helloOf, readBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
@@ -22,7 +23,7 @@ export interface Opened {
 /** One that has also been waited for the server's first frame. */
 export interface Admitted extends Opened {
   /** What that holds, where it is a hello; `undefined` where it is none, or did not come in time. */
-  readonly hello: unknown;
+  readonly hello?: unknown;
 }
 
 /** A connection under way. */
@@ -61,8 +62,7 @@ export class Dial implements Expiring {
     this.#offer = offer;
     this.#timeoutMs = timeoutMs;
     this.#open = open;
-    this.#abandoned = new Promise((_resolve, reject) => (this.#reject = reject));
-    this.#abandoned.catch(() => {});
+    this.#abandoned = observed(new Promise((_resolve, reject) => (this.#reject = reject)));
   }
 
   /**
@@ -99,17 +99,18 @@ export class Dial implements Expiring {
       first.abandon();
       if (this.#isAbandoned || isKnown || offer.length === 0 || !first.offerMayBeWhy()) throw error;
       this.#opening = this.#open([]);
-      return { ...(await this.#opening.opened), hello: undefined };
+      return await this.#opening.opened;
     }
   }
 
   /** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
   async #admit(opened: Opened, isKnown: boolean): Promise<Admitted> {
     const { firstFrame } = opened;
-    if (firstFrame === undefined) return { ...opened, hello: undefined };
+    if (firstFrame === undefined) return opened;
     const frame = await (isKnown ? firstFrame : this.#soon(firstFrame));
-    const bye = frame === undefined ? undefined : readBye(frame);
-    if (bye === undefined) return { ...opened, hello: frame === undefined ? undefined : helloOf(frame) };
+    if (frame === undefined) return opened;
+    const bye = readBye(frame);
+    if (bye === undefined) return { ...opened, hello: helloOf(frame) };
     const cause = new Error(`the server said ${frame}`);
     // 4401 is HTTP's 401, told to a browser that cannot see it.
     const status = bye.code > 4000 ? bye.code - 4000 : undefined;
@@ -150,7 +151,7 @@ export function justOpened(
     });
   });
   // Whoever gave up meanwhile does not ask for it.
-  firstFrame.catch(() => {});
+  void observed(firstFrame);
   return { socket, protocol, firstFrame };
 }
 

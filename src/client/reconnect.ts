@@ -18,8 +18,8 @@ export type OnOpen = (server: Caller<any>) => unknown;
 /** How a client comes back. */
 export interface ReconnectPlan {
   readonly onOpen: OnOpen | undefined;
-  /** Whether it does also where there is no session, and nothing says how to begin again. */
-  readonly isForced: boolean;
+  /** Whether it does. `undefined`: where there is a session, or `onOpen` says how to begin again. */
+  readonly comesBack: boolean | undefined;
   readonly heartbeat: HeartbeatTimes | undefined;
   /** How long an open connection may take until messages flow on it, in milliseconds. */
   readonly openTimeoutMs: number;
@@ -30,12 +30,9 @@ export interface ReconnectPlan {
 /** Waits are multiples of this: deadlines of equal length share a queue, and many clients of a process many of them. */
 const STEP_MS = 10;
 
-/** A status by which a server says that it will not have this client. */
-const REFUSALS = new Set<number | undefined>([401, 403]);
-
-/** Whether a try failed for good: the server refused it, or it was never made, because the runtime would not. */
+/** Whether a try failed for good: the server refused this client, or it was never made, because the runtime would not. */
 export function isForGood(error: unknown): boolean {
-  return !(error instanceof ConnectError) || REFUSALS.has(error.status);
+  return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
 }
 
 /** Sends what the other side must hear first, and then whatever waits. Rejects as `onOpen` does. */
@@ -52,8 +49,6 @@ export class Reconnector implements SocketOwner, Expiring {
   #session!: ClientSession;
   #peer!: AnyPeer;
   #watch: Watch | undefined;
-  #ignoreWake: (() => void) | undefined;
-  #ignoreLeave: (() => void) | undefined;
   /** Whether the connection is the one that `connect` opened. */
   #isFirst = true;
   /** The try that is under way. */
@@ -63,7 +58,7 @@ export class Reconnector implements SocketOwner, Expiring {
   /** Gives up a socket on which nothing begins to flow. */
   readonly #patience: Expiring = {
     deadline: 0,
-    expire: () => this.#session.link.abandon(`messages did not flow within ${this.#plan.openTimeoutMs} ms`),
+    expire: () => this.#session.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`),
   };
   #isOver = false;
 
@@ -81,10 +76,18 @@ export class Reconnector implements SocketOwner, Expiring {
       this.#watch = new Watch(session.link, heartbeat);
       this.#watch.start();
     }
-    this.#ignoreWake = onWake(() => this.#woke());
+    const ignoreWake = onWake(() => this.#woke());
     // Otherwise its session would wait for it, and others would see somebody who is gone.
-    this.#ignoreLeave = onLeave(() => endPeer(peer, 1001, "the page is left"));
-    void peer.closed.then(() => this.#stop());
+    const ignoreLeave = onLeave(() => endPeer(peer, 1001, "the page is left"));
+    void peer.closed.then(() => {
+      ignoreWake();
+      ignoreLeave();
+      this.#stop();
+    });
+  }
+
+  get endsWithSocket(): boolean {
+    return this.#plan.comesBack === false;
   }
 
   suspended(): void {
@@ -115,8 +118,8 @@ export class Reconnector implements SocketOwner, Expiring {
   }
 
   get #comesBack(): boolean {
-    const { isForced, onOpen } = this.#plan;
-    return isForced || onOpen !== undefined || this.#session.hadSession;
+    const { comesBack, onOpen } = this.#plan;
+    return comesBack ?? (onOpen !== undefined || this.#session.hadSession);
   }
 
   #down(): void {
@@ -186,8 +189,6 @@ export class Reconnector implements SocketOwner, Expiring {
   #stop(): void {
     this.#isOver = true;
     this.#down();
-    this.#ignoreWake?.();
-    this.#ignoreLeave?.();
     clearDeadline(this);
     this.#dial?.abandon("nobody waits for it");
   }

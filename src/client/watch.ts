@@ -1,13 +1,13 @@
 /** Whether a client's connection still lives: by its heartbeat, and at once when the machine or the page wakes up. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { Heartbeat, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
+import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
 import type { PackedLink } from "../link/packed.js";
 
 /** How long a connection that is doubted has to show that it lives. */
 const DOUBT_MS = 5_000;
 
 /** Looks after the link of one client, while it has a socket on which messages flow. */
-export class Watch implements Pulse, Expiring {
+export class Watch implements Expiring {
   deadline = 0;
   readonly #link: PackedLink;
   readonly #times: HeartbeatTimes;
@@ -24,7 +24,7 @@ export class Watch implements Pulse, Expiring {
   /** Messages flow. */
   start(): void {
     this.stop();
-    if (this.#link.canPing) this.#heartbeat = new Heartbeat(this, this.#times);
+    if (this.#link.canPing) this.#heartbeat = new Heartbeat(this.#link, this.#times);
   }
 
   /** The socket is lost, or left. */
@@ -40,56 +40,32 @@ export class Watch implements Pulse, Expiring {
     clearDeadline(this);
     this.#doubtedAt = performance.now();
     this.#heardBefore = this.#link.heard;
-    this.ping();
-    setDeadline(this, DOUBT_MS);
-  }
-
-  get heardAt(): number {
-    // Where the socket does not note it, nobody is given up.
-    return this.#link.heardAt ?? performance.now();
-  }
-
-  ping(): void {
     this.#link.ping();
-  }
-
-  giveUp(reason: string): void {
-    this.#link.abandon(reason);
+    setDeadline(this, DOUBT_MS);
   }
 
   /** The doubt is over. */
   expire(): void {
     // A pong of a WebSocket is no frame, and a clock may be coarse: either will do.
-    if (this.#link.heard > this.#heardBefore || this.heardAt > this.#doubtedAt) return;
-    this.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
+    const { heard, heardAt } = this.#link;
+    if (heard > this.#heardBefore || (heardAt ?? Infinity) > this.#doubtedAt) return;
+    this.#link.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
   }
-}
-
-/** Looks after a link that has one socket only. */
-export function watchUntil(closed: Promise<unknown>, link: PackedLink, times: HeartbeatTimes): void {
-  const watch = new Watch(link, times);
-  const ignoreWake = onWake(() => watch.doubt());
-  watch.start();
-  void closed.then(() => {
-    watch.stop();
-    ignoreWake();
-  });
 }
 
 /** The part of a page that is listened to. */
 interface Events {
-  addEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
-  removeEventListener?(type: string, listener: (event: { persisted?: boolean }) => void): void;
+  addEventListener?(type: string, listener: Listener): void;
+  removeEventListener?(type: string, listener: Listener): void;
 }
+
+type Listener = (event: { persisted?: boolean }) => void;
 
 /** Calls `left` when the page is gone, and not only put aside. Answers the undo. */
 export function onLeave(left: () => void): () => void {
-  const page = globalThis as Events;
-  const hidden = ({ persisted }: { persisted?: boolean }): void => {
+  return listen(globalThis, "pagehide", ({ persisted }) => {
     if (persisted !== true) left();
-  };
-  page.addEventListener?.("pagehide", hidden);
-  return () => page.removeEventListener?.("pagehide", hidden);
+  });
 }
 
 /** Calls `woke` when the network comes back, or the page is shown again. Answers the undo. In other runtimes nothing of the kind is told. */
@@ -98,13 +74,16 @@ export function onWake(woke: () => void): () => void {
   const shown = (): void => {
     if (page.document?.visibilityState !== "hidden") woke();
   };
-  const sources: [Events | undefined, string, () => void][] = [
-    [page, "online", woke],
-    [page, "pageshow", woke],
-    [page.document, "visibilitychange", shown],
+  const undo = [
+    listen(page, "online", woke),
+    listen(page, "pageshow", woke),
+    listen(page.document, "visibilitychange", shown),
   ];
-  for (const [source, type, listener] of sources) source?.addEventListener?.(type, listener);
-  return () => {
-    for (const [source, type, listener] of sources) source?.removeEventListener?.(type, listener);
-  };
+  return () => undo.forEach((ignore) => ignore());
+}
+
+/** Listens, where there is such a thing. Answers the undo. */
+function listen(source: Events | undefined, type: string, listener: Listener): () => void {
+  source?.addEventListener?.(type, listener);
+  return () => source?.removeEventListener?.(type, listener);
 }

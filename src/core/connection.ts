@@ -5,7 +5,7 @@
 import type { EventEmitter } from "eventemitter3";
 import { soleSlot, type Slot } from "./batch.js";
 import { exceeds } from "./codec.js";
-import type { Conventions } from "./conventions.js";
+import type { Conventions, Streaming } from "./conventions.js";
 import { Dispatcher, type Host } from "./dispatch.js";
 import { Outgoing, type Line } from "./outgoing.js";
 import type { PendingCall } from "./pending.js";
@@ -35,19 +35,19 @@ export class Connection implements Receiver, Line, Host, Gate {
   ended: Error | undefined;
   /** How the transport ended; `undefined` until it has. */
   closeInfo: CloseInfo | undefined;
-  readonly counts: Counts;
+  declare readonly counts: Counts;
   /** What encodes streams, once one was offered here. */
-  offering: Conventions | undefined;
+  offering: Streaming | undefined;
   /** Told after `close` is emitted. */
   onClosed: ((info: CloseInfo) => void) | undefined;
   /** Whose connection it is: emits its events, and is what handlers are given. */
-  readonly peer: EventEmitter<any>;
-  readonly settings: Settings;
-  readonly outgoing: Outgoing;
-  readonly incoming: Dispatcher;
-  readonly router: Router;
+  declare readonly peer: EventEmitter<any>;
+  declare readonly settings: Settings;
+  declare readonly outgoing: Outgoing;
+  declare readonly incoming: Dispatcher;
+  declare readonly router: Router;
   /** Why nothing can be sent but answers, where that is so. */
-  readonly answersOnly: Error | undefined;
+  declare readonly answersOnly: Error | undefined;
   /** From `suspend` to `resume`: it waits for a socket, or after a loss for what is to be sent before everything else. */
   isSuspended = false;
   /** Whether it waits for a socket. */
@@ -71,7 +71,9 @@ export class Connection implements Receiver, Line, Host, Gate {
       this.isSuspended = this.#isDown = true;
       this.onClosed = lost.onClosed;
     }
-    transport.start(this);
+    const { startLater } = settings.owner;
+    if (startLater === undefined || lost !== undefined) transport.start(this);
+    else startLater(() => transport.start(this));
   }
 
   /** The connection that goes on in place of this one, which is lost. */
@@ -167,12 +169,12 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   checkRoom(): void {
     const { maxUnsentBytes } = this.settings.limits;
-    if (this.#unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
+    if (this.unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
   }
 
   /** Whether what can wait on this side may be sent, and not wait in the connection: far from where that ends it. */
   get hasRoom(): boolean {
-    return !this.#isDown && this.#unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
+    return !this.#isDown && this.unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
   }
 
   /** Longest single answer, or all answers to a batch. */
@@ -198,18 +200,6 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.#transport.withdraw?.(ticket);
   }
 
-  /** Sends what goes to many. For a slow reader it is dropped, in good time before that would close the connection. */
-  sendShared(message: SharedMessage, whenSlow: WhenSlow): boolean {
-    if (whenSlow === "close") {
-      this.counts.notificationsSent++;
-      return this.send(message.text);
-    }
-    const isSlow = this.#unsentBytes > this.settings.limits.maxUnsentBytes / 2;
-    const isTaken = !isSlow && this.hand(message.text, undefined, message);
-    this.counts[isTaken ? "notificationsSent" : "dropped"]++;
-    return isTaken;
-  }
-
   /** What happened so far, and how full everything is. */
   stats(): PeerStats {
     const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.#transport.traffic ?? {};
@@ -218,13 +208,14 @@ export class Connection implements Receiver, Line, Host, Gate {
       pending: this.outgoing.pending.size,
       running: this.incoming.running,
       streams: this.#conventions?.counts().streams ?? 0,
-      unsentBytes: this.#unsentBytes,
+      unsentBytes: this.unsentBytes,
       bytesReceived,
       bytesSent,
     };
   }
 
-  get #unsentBytes(): number {
+  /** Bytes that wait to be sent. */
+  get unsentBytes(): number {
     return this.#transport.unsentBytes ?? 0;
   }
 
@@ -283,4 +274,17 @@ export class Connection implements Receiver, Line, Host, Gate {
   #tell(event: string, ...args: unknown[]): void {
     tell(this.peer, event, args, (error) => this.report(error));
   }
+}
+
+/** Sends what goes to many; whether it was taken. For a slow reader it is dropped, in good time before that would close the connection. */
+export function sendToOne(connection: Connection, message: SharedMessage, whenSlow: WhenSlow): boolean {
+  const { counts, settings } = connection;
+  if (whenSlow === "close") {
+    counts.notificationsSent++;
+    return connection.send(message.text);
+  }
+  const isSlow = connection.unsentBytes > settings.limits.maxUnsentBytes / 2;
+  const isTaken = !isSlow && connection.hand(message.text, undefined, message);
+  counts[isTaken ? "notificationsSent" : "dropped"]++;
+  return isTaken;
 }

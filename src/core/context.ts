@@ -87,7 +87,8 @@ export class CallContext {
     return context.#line.answersOnly;
   }
 
-  static isAnswered(context: CallContext): boolean {
-    return context.#isAnswered;
+  /** Whether somebody waits for the answer. */
+  static isAwaited(context: CallContext): boolean {
+    return !context.#isAnswered && context.#abortReason === undefined;
   }
 }

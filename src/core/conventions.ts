@@ -19,22 +19,28 @@ export interface Conventions {
   reporter(context: CallContext, params: unknown): (value: unknown) => void;
   /** Takes a message whose method is among `Settings.controls`; false when it is not about anything here. Never behind a handler, under no limit. */
   control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean;
-  /** Serves the iterable that is a call's result, and promises what makes, right before it is sent, the JSON that stands for it. Where nobody waits for that, stops it and rejects. */
-  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string>;
-  /** Encodes a request or an answer that may hold streams that were offered. Those in a request end with its call. Where nobody waits for the answer, stops them and throws. */
-  encode(owner: PendingCall | CallContext, encode: () => string): string;
   /** The answer to a call did not leave: nobody will read the streams in it. */
   unsent(context: CallContext): void;
-  /** Calls, and reads the result as a stream. */
-  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
-  /** Reads a stream that came in a message. */
-  iterate(stream: unknown): AsyncIterable<unknown>;
-  /** Makes a stream to send. */
-  offer(source: unknown): object;
+  /** Made when first needed. */
+  readonly streams: Streaming;
   /** The connection is over. */
   end(reason: unknown): void;
   /** How full its tables are. */
   counts(): { streams: number; progress: number };
+}
+
+/** The streams of one connection, in both directions. */
+export interface Streaming {
+  /** Serves the iterable that is a call's result, and promises what makes, right before it is sent, the JSON that stands for it. Where nobody waits for that, stops it and rejects. */
+  serve(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string>;
+  /** Encodes a request or an answer that may hold streams that were offered. Those in a request end with its call. Where nobody waits for the answer, stops them and throws. */
+  encode(owner: PendingCall | CallContext, encode: () => string): string;
+  /** Calls, and reads the result as a stream. */
+  call(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
+  /** Reads a stream that came in a message. */
+  iterate(stream: unknown): AsyncIterable<unknown>;
+  /** Makes a stream to send, and has the connection's messages encoded here from now on. */
+  offer(source: unknown): object;
 }
 
 /** Makes the conventions of a connection. */

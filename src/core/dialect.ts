@@ -50,13 +50,6 @@ export interface ProgressDialect {
   read(params: unknown): { token: ProgressToken; value: unknown } | undefined;
 }
 
-/** A member of params by name, or by its place; `undefined` where there is none. */
-export function member(params: unknown, name: string, place?: number): unknown {
-  if (typeof params !== "object" || params === null) return undefined;
-  if (Array.isArray(params)) return place === undefined ? undefined : (params as unknown[])[place];
-  return Object.hasOwn(params, name) ? (params as Record<string, unknown>)[name] : undefined;
-}
-
 /** `value`, when it can be a token. */
 export function tokenFrom(value: unknown): ProgressToken | undefined {
   return typeof value === "string" || typeof value === "number" ? value : undefined;

@@ -5,8 +5,9 @@
 import type { Slot } from "./batch.js";
 import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceeds } from "./codec.js";
 import { CallContext } from "./context.js";
-import type { Conventions } from "./conventions.js";
-import { ErrorCode, isAbort, RpcError } from "./errors.js";
+import type { Conventions, Streaming } from "./conventions.js";
+import * as ErrorCode from "./codes.js";
+import { isAbort, RpcError } from "./errors.js";
 import { List, unlink, type Linked } from "./list.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
@@ -26,7 +27,7 @@ export interface Host {
   /** The same, when something needed it already. */
   readonly usedConventions: Conventions | undefined;
   /** What encodes streams, once one was offered. */
-  readonly offering: Conventions | undefined;
+  readonly offering: Streaming | undefined;
   /** Longest single answer, in bytes of UTF-8. */
   readonly maxReplyBytes: number;
   /** Hands a text to the connection; false when it will not be sent. */
@@ -140,7 +141,7 @@ export class Dispatcher {
   /** What a notification's handler returned goes nowhere. A stream in it must not wait for a reader, nor hold what it reads from. */
   #discard(context: CallContext, result: unknown): void {
     try {
-      if (isAsyncIterable(result)) void observed(this.#host.conventions.serveStream(result, context));
+      if (isAsyncIterable(result)) void observed(this.#host.conventions.streams.serve(result, context));
       else if (this.#host.offering !== undefined) this.#encode(context, result);
     } catch {
       // It cannot be encoded, or was a stream and is stopped: nobody asked for it.
@@ -270,7 +271,7 @@ export class Dispatcher {
     // Until its first values are there it runs, as any call that is not answered.
     this.#await(
       context,
-      this.#host.conventions.serveStream(source, context),
+      this.#host.conventions.streams.serve(source, context),
       (json) => this.#finish(context, encodeRawResult(context.id!, json()), slot),
       (error) => this.#refuse(context, error, slot),
     );
@@ -323,6 +324,6 @@ function busy(): RpcError {
 
 /** The error in place of a reply that is too long. */
 export function tooLarge(id: Id, maxReplyBytes: number): string {
-  const { ResponseTooLarge: code } = ErrorCode;
-  return encodeError(id, { code, message: "Response is too large", data: { maxReplyBytes } });
+  const data = { maxReplyBytes };
+  return encodeError(id, { code: ErrorCode.ResponseTooLarge, message: "Response is too large", data });
 }

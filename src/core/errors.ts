@@ -1,34 +1,9 @@
 /**
  * Every error a user of the package can meet. Each has a stable `code`, and `RpcError` alone crosses the wire.
+ * What their constructors set is only declared, here as in `Settings` and `Connection`: a bundle holds its name once less.
  */
 
-/** The error codes of JSON-RPC 2.0, section 5.1, and those this package answers with. */
-export const ErrorCode = {
-  /** The frame is not one JSON text. */
-  ParseError: -32700,
-  /** The JSON is not a request, a notification, a response or a batch of them. */
-  InvalidRequest: -32600,
-  /** Nobody serves that method. */
-  MethodNotFound: -32601,
-  /** The params do not fit the method's schema. */
-  InvalidParams: -32602,
-  /** The handler failed, or its result has no JSON form. The details stay on its side. */
-  InternalError: -32603,
-  /** The caller cancelled the request, and its handler ended without a result (Language Server Protocol). */
-  RequestCancelled: -32800,
-  /** A stream is read that is not there, or no longer (StreamJsonRpc). */
-  NoSuchStream: -32001,
-  /** The peer has as many subscriptions open as `maxPerPeer` allows. */
-  TooManySubscriptions: -32006,
-  /** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
-  RequestTooLarge: -32007,
-  /** The reply would exceed `maxReplyBytes`. */
-  ResponseTooLarge: -32008,
-  /** More requests are in flight than `maxInFlight` allows. */
-  Busy: -32009,
-  /** The batch has more entries than `maxBatchEntries`. */
-  BatchTooLarge: -32010,
-} as const;
+export * as ErrorCode from "./codes.js";
 
 /** Whether `error` says no more than that something was aborted, with `reason`: what timers and `fetch` fail with has a name of its own. Never throws, whatever was thrown. */
 export function isAbort(error: unknown, reason: unknown): boolean {
@@ -59,9 +34,9 @@ function show(value: unknown): string {
 export class RpcError extends Error {
   override readonly name: string = "RpcError";
   /** An integer; -32768 to -32000 are reserved by the specification. */
-  readonly code: number;
+  declare readonly code: number;
   /** Anything with a JSON form; `undefined` is left out. */
-  readonly data: unknown;
+  declare readonly data: unknown;
   /** The method whose answer this is, for an error that was received; never sent. */
   declare method?: string;
 
@@ -82,11 +57,11 @@ export class TimeoutError extends Error {
   override readonly name: string = "TimeoutError";
   readonly code = "TIMEOUT";
   /** The method that was called. */
-  readonly method: string;
+  declare readonly method: string;
   /** How long the call waited, in milliseconds. */
-  readonly timeoutMs: number;
+  declare readonly timeoutMs: number;
   /** `"not-sent"`: it waited for a connection all the while, and is safe to call again. `"unknown"`: it may have run, or run still. */
-  readonly outcome: Outcome;
+  declare readonly outcome: Outcome;
 
   constructor(method: string, timeoutMs: number, outcome: Outcome = "unknown") {
     super(`"${method}" was not ${outcome === "unknown" ? "answered" : "sent"} within ${timeoutMs} ms`);
@@ -101,9 +76,9 @@ export class ConnectionLostError extends Error {
   override readonly name: string = "ConnectionLostError";
   readonly code = "CONNECTION_LOST";
   /** `"not-sent"`: safe to call again. `"unknown"`: it may have run. */
-  readonly outcome: Outcome;
+  declare readonly outcome: Outcome;
   /** The method that was called. */
-  readonly method: string;
+  declare readonly method: string;
 
   constructor(method: string, outcome: Outcome, cause: unknown) {
     super(
@@ -122,7 +97,7 @@ export class ProtocolError extends Error {
   override readonly name: string = "ProtocolError";
   readonly code = "PROTOCOL";
   /** The response as it was parsed. */
-  readonly raw: unknown;
+  declare readonly raw: unknown;
 
   constructor(message: string, raw: unknown, options?: ErrorOptions) {
     super(message, options);
@@ -135,9 +110,9 @@ export class ConnectError extends Error {
   override readonly name: string = "ConnectError";
   readonly code = "CONNECT_FAILED";
   /** Where to; without user name, password and query, which may hold secrets. */
-  readonly url: string;
+  declare readonly url: string;
   /** The HTTP status that refused the upgrade. */
-  readonly status: number | undefined;
+  declare readonly status: number | undefined;
 
   constructor(url: string, reason: string, options: ErrorOptions & { status?: number | undefined } = {}) {
     const { status, ...rest } = options;

@@ -6,8 +6,8 @@ import type { Traffic } from "./transport.js";
 
 /** What can be asked whether it lives. */
 export interface Pulse {
-  /** When anything was last heard of it, by `performance.now()`. */
-  readonly heardAt: number;
+  /** When anything was last heard of it, by `performance.now()`. Where nobody notes it, it is never given up. */
+  readonly heardAt: number | undefined;
   /** Bytes that came so far, where they are counted. */
   readonly traffic?: Traffic | undefined;
   /** Asks for a sign of life. */
@@ -33,10 +33,10 @@ export interface HeartbeatOptions {
 }
 
 /** The times, unless `given` turns it off. Throws a `TypeError` that names the option, the rule and the value. */
-export function checkHeartbeat(given: HeartbeatOptions | false | undefined): HeartbeatTimes | undefined {
+export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatTimes | undefined {
   if (given === false) return undefined;
-  if (given !== undefined) checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
-  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given ?? {};
+  checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
+  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given;
   checkTimeout("heartbeat.intervalMs", intervalMs);
   checkTimeout("heartbeat.deadAfterMs", deadAfterMs);
   if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };
@@ -99,7 +99,7 @@ export class Heartbeat implements Expiring {
    * overtake it: its bytes are a sign of life, noticed at the look after them.
    */
   #lastHeard(now: number): number {
-    const { heardAt, traffic } = this.#pulse;
+    const { heardAt = now, traffic } = this.#pulse;
     if (traffic?.received !== this.#received && heardAt < this.#lookedAt) this.#partAt = now;
     this.#received = traffic?.received;
     this.#lookedAt = now;

@@ -1,5 +1,6 @@
 /** What one peer accepts, and the check that every option goes through. */
 import { expected } from "./errors.js";
+import { isObject } from "./message.js";
 
 /** Bounds on what one peer accepts. Each is on by default; a value out of range throws when the peer is made. */
 export interface PeerLimits {
@@ -52,13 +53,14 @@ export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {
 export function mergeLimits<T extends object>(defaults: T, given: Partial<T> | undefined): T {
   if (given === undefined) return defaults;
   checkKnown("limits", given, defaults);
-  for (const [name, value] of Object.entries<unknown>(given as Record<string, unknown>)) {
+  const limits = { ...defaults };
+  for (const [name, value] of Object.entries<any>(given)) {
     if (value === undefined) continue;
     const most = name.endsWith("Bytes") ? MOST_BYTES : Infinity;
-    if (isCount(value) && value <= most) continue;
-    throw expected(`limits.${name}`, `a whole number from 1 to ${most}`, value);
+    if (!isCount(value) || value > most) throw expected(`limits.${name}`, `a whole number from 1 to ${most}`, value);
+    limits[name as keyof T] = value as T[keyof T];
   }
-  return { ...defaults, ...withoutUndefined(given) };
+  return limits;
 }
 
 function isCount(value: unknown): value is number {
@@ -67,7 +69,7 @@ function isCount(value: unknown): value is number {
 
 /** Throws a `TypeError` for an option that does not exist: a misspelt one must not be silently without effect. */
 export function checkKnown(what: string, given: object, known: object): void {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) throw expected(what, "an object", given);
+  if (!isObject(given)) throw expected(what, "an object", given);
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(known, name)) {
       throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);
@@ -79,8 +81,4 @@ export function checkKnown(what: string, given: object, known: object): void {
 export function checkTimeout(name: string, value: unknown): number {
   if (typeof value === "number" && value > 0) return value;
   throw expected(name, "a positive number", value);
-}
-
-function withoutUndefined<T extends object>(given: Partial<T>): Partial<T> {
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<T>;
 }

@@ -1,7 +1,8 @@
 /**
  * JSON-RPC 2.0 messages: their types, and the one function that tells them apart by shape.
  */
-import { ErrorCode, ProtocolError, RpcError } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { ProtocolError, RpcError } from "./errors.js";
 
 /** The value of `jsonrpc` in every message (section 4). */
 export const JSONRPC_VERSION = "2.0";
@@ -76,7 +77,7 @@ export interface Unchecked {
 export function classify(value: unknown): Kind {
   if (!isObject(value)) return "invalid";
   const { method, params, id } = value;
-  if (method === undefined && isResponseShaped(value)) return isSoundResponse(value) ? "response" : "broken";
+  if (method === undefined && isResponseShaped(value)) return brokenRule(value) === undefined ? "response" : "broken";
   if (value.jsonrpc !== JSONRPC_VERSION || typeof method !== "string") return "invalid";
   if (params !== undefined && (typeof params !== "object" || params === null)) return "invalid";
   if (id === undefined) return "notification";
@@ -89,19 +90,20 @@ export function isId(id: unknown): id is Id {
   return typeof id === "string" || id === null;
 }
 
-function isObject(value: unknown): value is Unchecked {
+/** Whether `value` is what JSON calls an object. */
+export function isObject(value: unknown): value is Unchecked {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A member of what may be anything: by name, or of an array by its place; `undefined` where there is none. */
+export function member(value: unknown, name: string, place = -1): unknown {
+  if (Array.isArray(value)) return (value as unknown[])[place];
+  return isObject(value) && Object.hasOwn(value, name) ? value[name as keyof Unchecked] : undefined;
 }
 
 /** An id alone is a response without its result, not a request without its method: answering it could settle a stranger's call. */
 function isResponseShaped({ id, params, result, error }: Unchecked): boolean {
   return result !== undefined || error !== undefined || (id !== undefined && params === undefined);
-}
-
-/** `error: null` beside a result is absent: JSON-RPC 1.0 habits harm nobody here. */
-function isSoundResponse({ jsonrpc, id, result, error }: Unchecked): boolean {
-  if (jsonrpc !== JSONRPC_VERSION || !isId(id)) return false;
-  return error === undefined || error === null ? result !== undefined : result === undefined && isErrorObject(error);
 }
 
 /** Whether `error` is one (section 5.1). */
@@ -174,10 +176,13 @@ export function brokenResponse(raw: Unchecked): ProtocolError {
   return new ProtocolError(`malformed response: ${brokenRule(raw)}`, raw);
 }
 
-function brokenRule({ jsonrpc, id, result, error }: Unchecked): string {
+/** `error: null` beside a result is absent: JSON-RPC 1.0 habits harm nobody here. */
+function brokenRule({ jsonrpc, id, result, error }: Unchecked): string | undefined {
   if (jsonrpc !== JSONRPC_VERSION) return '`jsonrpc` is not "2.0"';
   if (!isId(id)) return "`id` is not one";
-  if (error === undefined || error === null) return "it has neither `result` nor `error`";
+  if (error === undefined || error === null) {
+    return result === undefined ? "it has neither `result` nor `error`" : undefined;
+  }
   if (result !== undefined) return "it has both `result` and `error`";
-  return "`error` needs an integer `code` and a string `message`";
+  return isErrorObject(error) ? undefined : "`error` needs an integer `code` and a string `message`";
 }

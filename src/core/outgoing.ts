@@ -2,13 +2,12 @@
 import { encodeNotification, encodeRequest } from "./codec.js";
 import type { CallOptions } from "./contract.js";
 import type { Counts } from "./stats.js";
-import type { Conventions } from "./conventions.js";
-import { ConnectionLostError, expected } from "./errors.js";
-import { checkKnown, checkTimeout } from "./limits.js";
+import type { Conventions, Streaming } from "./conventions.js";
+import { ConnectionLostError } from "./errors.js";
 import type { Id } from "./message.js";
 import { observed } from "./promises.js";
-import { PendingCall, PendingCalls, type Wait } from "./pending.js";
-import { checkHandler, type CallRecord, type Settings } from "./settings.js";
+import { PendingCall, PendingCalls } from "./pending.js";
+import { waitOf, type CallRecord, type Settings } from "./settings.js";
 import type { Ticket } from "./transport.js";
 import { Waiting } from "./waiting.js";
 
@@ -21,7 +20,7 @@ export interface Line {
   /** What asks for progress. */
   readonly conventions: Conventions;
   /** What encodes streams, once one was offered. */
-  readonly offering: Conventions | undefined;
+  readonly offering: Streaming | undefined;
   /** Ends the connection when its other side reads too slowly. */
   checkRoom(): void;
   /** Hands a text to the connection; false when it will not be sent. */
@@ -43,8 +42,6 @@ export interface Sink {
   /** Takes an encoded message; false when it will not be sent. `ticket` is of the call, if it is one. */
   add(text: string, ticket: Ticket | undefined): boolean;
 }
-
-const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress: 0, resetTimeoutOnProgress: 0 };
 
 /** The outgoing calls of one connection. */
 export class Outgoing {
@@ -184,7 +181,7 @@ export class Outgoing {
     sink: Sink | undefined,
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const wait = options === undefined ? this.#settings.wait : this.#checkWait(options);
+      const wait = options === undefined ? this.#settings.wait : waitOf(options, this.#settings.wait.timeoutMs);
       if (wait.signal?.aborted) throw wait.signal.reason;
       const call = new PendingCall(this.pending, id, method, wait, resolve, reject);
       let text: string;
@@ -214,20 +211,6 @@ export class Outgoing {
   /** Rejects a call whose text the connection did not take. */
   failUnsent(call: PendingCall, text: string): void {
     this.pending.fail(call.id, new ConnectionLostError(call.method, "not-sent", this.#line.refusal(text)));
-  }
-
-  #checkWait(options: CallOptions): Wait {
-    checkKnown("options", options, CALL_OPTIONS);
-    const { timeoutMs, maxTotalTimeoutMs, signal, onProgress, resetTimeoutOnProgress } = options;
-    if (signal !== undefined && !isSignal(signal)) throw expected("signal", "an AbortSignal", signal);
-    return {
-      timeoutMs: timeoutMs === undefined ? this.#settings.wait.timeoutMs : checkTimeout("timeoutMs", timeoutMs),
-      maxTotalTimeoutMs:
-        maxTotalTimeoutMs === undefined ? Infinity : checkTimeout("maxTotalTimeoutMs", maxTotalTimeoutMs),
-      signal,
-      onProgress: onProgress && checkHandler("onProgress", onProgress),
-      resetTimeoutOnProgress: resetTimeoutOnProgress === true,
-    };
   }
 }
 
@@ -294,10 +277,4 @@ class BatchTicket extends Set<PendingCall> implements Ticket {
     if (this.size === 0) out.reportLong(text);
     for (const call of this) out.failUnsent(call, text);
   }
-}
-
-/** Whether `value` is an AbortSignal; by its shape: another realm's is no instance of this one's. */
-export function isSignal(value: unknown): value is AbortSignal {
-  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
-  return typeof aborted === "boolean" && typeof addEventListener === "function";
 }

@@ -1,11 +1,13 @@
 /** What comes in, told apart by its shape: requests and notifications to the dispatcher, answers to the pending calls, garbage refused. */
-import { BatchReply, type Slot } from "./batch.js";
+import { BatchReply, soleSlot, type Slot } from "./batch.js";
 import { encodeError } from "./codec.js";
 import { tooLarge, type Dispatcher } from "./dispatch.js";
-import { ErrorCode, RpcError } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { RpcError } from "./errors.js";
 import {
   classify,
   isId,
+  isObject,
   type ErrorMessage,
   type Id,
   type Kind,
@@ -17,7 +19,7 @@ import type { BatchCalls, PendingCalls } from "./pending.js";
 import { Rate } from "./rate.js";
 import type { Settings } from "./settings.js";
 import type { Counts } from "./stats.js";
-import { fromVersion1, Version1Slot } from "./version1.js";
+import { fromVersion1, inVersion1 } from "./version1.js";
 
 /** What the router needs of its peer. */
 export interface Gate {
@@ -87,7 +89,9 @@ export class Router {
   }
 
   #inKind(slot: Slot | undefined): Slot {
-    return new Version1Slot((text) => this.#gate.send(text), this.#gate.maxReplyBytes, slot);
+    return inVersion1(
+      slot ?? soleSlot(this.#gate.maxReplyBytes, (text) => text === undefined || this.#gate.send(text)),
+    );
   }
 
   #routeBatch(members: unknown[], slot: Slot | undefined): void {
@@ -96,7 +100,7 @@ export class Router {
     const isVersion1 = members.map((member) => this.#concede(member));
     const kinds = members.map(classify);
     // Answers never count against a limit: the calls they settle are this side's own.
-    const tooMany = kinds.length > maxBatchEntries && kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
+    const tooMany = kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
     const reply = new BatchReply(this.#gate.maxReplyBytes, (text) => this.#replyWhole(text, slot));
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
@@ -197,12 +201,11 @@ function isAnswer(kind: Kind): boolean {
 
 /** As vscode-jsonrpc does. */
 function dropNullParams(value: unknown): void {
-  if (typeof value === "object" && value !== null && (value as Unchecked).params === null)
-    delete (value as Unchecked).params;
+  if (isObject(value) && value.params === null) delete value.params;
 }
 
 /** The id to refuse a malformed request with. One that cannot be echoed exactly is null. */
 function idOf(value: unknown): Id {
-  const id = typeof value === "object" && value !== null ? (value as Unchecked).id : undefined;
+  const id = isObject(value) ? value.id : undefined;
   return isId(id) ? id : null;
 }

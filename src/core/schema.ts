@@ -1,5 +1,6 @@
 /** Checking params with any validator that speaks Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
-import { ErrorCode, RpcError } from "./errors.js";
+import * as ErrorCode from "./codes.js";
+import { RpcError } from "./errors.js";
 import { isThenable } from "./promises.js";
 
 /** The part of Standard Schema, version 1, that is used here. */
@@ -24,8 +25,7 @@ const MOST_ISSUES = 100;
 
 /** Whether `value` has the shape of a Standard Schema. Some are functions (arktype). */
 export function isSchema(value: unknown): value is StandardSchema {
-  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
-  return typeof (value as Partial<StandardSchema>)["~standard"]?.validate === "function";
+  return typeof (value as Partial<StandardSchema> | null | undefined)?.["~standard"]?.validate === "function";
 }
 
 /** Calls `accept` with the params as the schema returns them, or throws -32602 with the first 100 of its issues. Stays synchronous where the schema is. */

@@ -1,5 +1,6 @@
 /** A peer's options, checked and brought into the shape that dispatching needs. A server makes one for all its peers. */
 import { CallContext } from "./context.js";
+import type { CallOptions } from "./contract.js";
 import type { MakeConventions } from "./conventions.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
@@ -48,12 +49,7 @@ export const PEER_OPTIONS = {
   compat: 0,
 };
 const DEFAULT_TIMEOUT_MS = 60_000;
-const PATIENT = {
-  maxTotalTimeoutMs: Infinity,
-  signal: undefined,
-  onProgress: undefined,
-  resetTimeoutOnProgress: false,
-};
+const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress: 0, resetTimeoutOnProgress: 0 };
 
 /** What a server adds to the settings that its peers share. */
 export interface Owner {
@@ -67,6 +63,8 @@ export interface Owner {
   closed?(peer: unknown, info: CloseInfo): void;
   /** Whether calls and notifications wait, on each new connection, until `Connection.release`. */
   readonly opensFirst?: boolean;
+  /** Calls what makes a peer's transport start, a while after the peer is made: what comes in waits until then, and listeners can be added. */
+  readonly startLater?: (start: () => void) => void;
 }
 
 /** For peers of no server. */
@@ -83,22 +81,22 @@ export interface Features {
 
 /** A peer's options after checking. Throws a `TypeError` that names the option, the rule and the value. */
 export class Settings {
-  readonly methods: ReadonlyMap<string, AnyHandler>;
-  readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
-  readonly fallback: AnyHandler | undefined;
-  readonly around: AnyAround | undefined;
+  declare readonly methods: ReadonlyMap<string, AnyHandler>;
+  declare readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  declare readonly fallback: AnyHandler | undefined;
+  declare readonly around: AnyAround | undefined;
   /** How long a call waits that does not say. */
-  readonly wait: Wait;
-  readonly limits: PeerLimits;
-  readonly dialect: Dialect;
+  declare readonly wait: Wait;
+  declare readonly limits: PeerLimits;
+  declare readonly dialect: Dialect;
   /** Whether the application chose the dialect. One that it did not choose is understood, and spoken only to our own kind. */
-  readonly choseDialect: boolean;
+  declare readonly choseDialect: boolean;
   /** Methods that the conventions take before any handler. */
-  readonly controls: ReadonlySet<string>;
-  readonly conventions: MakeConventions;
+  declare readonly controls: ReadonlySet<string>;
+  declare readonly conventions: MakeConventions;
   /** Whether messages of JSON-RPC 1.0 are understood. */
-  readonly readsVersion1: boolean;
-  readonly owner: Owner;
+  declare readonly readsVersion1: boolean;
+  declare readonly owner: Owner;
 
   constructor(options: AnyOptions = {}, features: Features, owner = NOBODY) {
     checkKnown("options", options, PEER_OPTIONS);
@@ -111,10 +109,9 @@ export class Settings {
     this.readsVersion1 = compat !== undefined;
     this.methods = table("methods", options.methods, checkHandler);
     this.schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
-    this.fallback = options.fallback === undefined ? undefined : checkHandler("fallback", options.fallback);
-    this.around = options.around === undefined ? undefined : (checkHandler("around", options.around) as AnyAround);
-    const { timeoutMs = this.dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS } = options;
-    this.wait = { ...PATIENT, timeoutMs: checkTimeout("timeoutMs", timeoutMs) };
+    this.fallback = checkIfGiven("fallback", options.fallback);
+    this.around = checkIfGiven("around", options.around);
+    this.wait = waitOf({ timeoutMs: options.timeoutMs }, this.dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS);
     this.limits = peerLimits(options.limits);
     this.owner = owner;
   }
@@ -137,6 +134,32 @@ function checkDialect(dialect: Dialect): Dialect {
 export function checkHandler(name: string, value: unknown): (...args: any[]) => unknown {
   if (typeof value === "function") return value as (...args: any[]) => unknown;
   throw expected(name, "a function", value);
+}
+
+/** The same, of what may be left out. */
+export function checkIfGiven<T>(name: string, value: T): T {
+  if (value !== undefined) checkHandler(name, value);
+  return value;
+}
+
+/** How long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */
+export function waitOf(options: CallOptions, defaultTimeoutMs: number): Wait {
+  checkKnown("options", options, CALL_OPTIONS);
+  const { timeoutMs = defaultTimeoutMs, maxTotalTimeoutMs = Infinity, signal, onProgress } = options;
+  if (signal !== undefined && !isSignal(signal)) throw expected("signal", "an AbortSignal", signal);
+  return {
+    timeoutMs: checkTimeout("timeoutMs", timeoutMs),
+    maxTotalTimeoutMs: checkTimeout("maxTotalTimeoutMs", maxTotalTimeoutMs),
+    signal,
+    onProgress: checkIfGiven("onProgress", onProgress),
+    resetTimeoutOnProgress: options.resetTimeoutOnProgress === true,
+  };
+}
+
+/** Whether `value` is an AbortSignal; by its shape: another realm's is no instance of this one's. */
+export function isSignal(value: unknown): value is AbortSignal {
+  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
+  return typeof aborted === "boolean" && typeof addEventListener === "function";
 }
 
 function checkSchema(name: string, value: unknown): StandardSchema {

@@ -15,12 +15,17 @@ export function tell(
   for (const listener of emitter.listeners(event)) {
     // Takes out only what `once` added.
     emitter.removeListener(event, listener, undefined, true);
-    try {
-      const result: unknown = listener.apply(emitter, args);
-      if (result instanceof Promise) result.catch(failed);
-    } catch (error) {
-      failed(error);
-    }
+    attempt(() => listener.apply(emitter, args), failed);
+  }
+}
+
+/** Calls what somebody else wrote, and hands what it throws or rejects with to `failed`. */
+export function attempt(call: () => unknown, failed: (error: unknown) => void): void {
+  try {
+    const result = call();
+    if (result instanceof Promise) result.catch(failed);
+  } catch (error) {
+    failed(error);
   }
 }
 

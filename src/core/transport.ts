@@ -158,7 +158,6 @@ export interface Socket {
 export function cutReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
   if (bytes.length <= 123) return reason;
-  let end = 123;
-  while ((bytes[end]! & 0xc0) === 0x80) end--;
-  return new TextDecoder().decode(bytes.subarray(0, end));
+  // Of a character that is cut in two nothing is given out: the decoder waits for the rest.
+  return new TextDecoder().decode(bytes.subarray(0, 123), { stream: true });
 }

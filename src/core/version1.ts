@@ -1,24 +1,22 @@
 /** JSON-RPC 1.0, understood where the application asks for it: messages have no `jsonrpc`, and a notification's id is null. */
 import type { Slot } from "./batch.js";
-import { exceeds } from "./codec.js";
-import { ErrorCode } from "./errors.js";
-import { isErrorObject, type Unchecked } from "./message.js";
+import * as ErrorCode from "./codes.js";
+import { isErrorObject, isObject } from "./message.js";
 
 /**
  * Rewrites a message of version 1.0 in place as what version 2.0 says for the same; false when it is none. Version 1.0
  * sends `result` and `error` together, one of them null, and an error may be anything. Some name it in `jsonrpc`.
  */
 export function fromVersion1(value: unknown): boolean {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
-  const message: Unchecked = value;
-  const { jsonrpc = "1.0", id, method, result, error } = message;
+  if (!isObject(value)) return false;
+  const { jsonrpc = "1.0", id, method, result, error } = value;
   if (jsonrpc !== "1.0") return false;
-  message.jsonrpc = "2.0";
+  value.jsonrpc = "2.0";
   if (method !== undefined) {
-    if (id === null) delete message.id;
+    if (id === null) delete value.id;
   } else if (error !== undefined && error !== null) {
-    if (result === null) delete message.result;
-    if (!isErrorObject(error)) message.error = errorObject(error);
+    if (result === null) delete value.result;
+    if (!isErrorObject(error)) value.error = errorObject(error);
   }
   return true;
 }
@@ -28,31 +26,13 @@ function errorObject(data: unknown): object {
   return { code: ErrorCode.InternalError, message: typeof data === "string" ? data : "Error", data };
 }
 
-/** Answers in kind. */
-export class Version1Slot implements Slot {
-  readonly #send: (text: string) => void;
-  readonly #maxBytes: number;
-  readonly #inner: Slot | undefined;
-
-  constructor(send: (text: string) => void, maxBytes: number, inner: Slot | undefined) {
-    this.#send = send;
-    this.#maxBytes = maxBytes;
-    this.#inner = inner;
-  }
-
-  fits(text: string): boolean {
-    return this.#inner?.fits(toVersion1(text)) ?? !exceeds(toVersion1(text), this.#maxBytes);
-  }
-
-  put(text: string, onSent?: () => void): void {
-    if (this.#inner !== undefined) return this.#inner.put(toVersion1(text), onSent);
-    this.#send(toVersion1(text));
-    onSent?.();
-  }
-
-  leaveOut(): void {
-    this.#inner?.leaveOut();
-  }
+/** Answers in kind, where `slot` takes the answer. */
+export function inVersion1(slot: Slot): Slot {
+  return {
+    fits: (text) => slot.fits(toVersion1(text)),
+    put: (text, onSent) => slot.put(toVersion1(text), onSent),
+    leaveOut: () => slot.leaveOut(),
+  };
 }
 
 /**

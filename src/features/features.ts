@@ -3,12 +3,12 @@ import { encodeNotification } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { CallContext } from "../core/context.js";
 import type { Conventions } from "../core/conventions.js";
-import type { CallOptions } from "../core/contract.js";
 import type { Dialect, ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
-import type { NotificationMessage, RequestMessage } from "../core/message.js";
+import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import type { PendingCall } from "../core/pending.js";
+import { attempt } from "../core/tell.js";
 import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
 
 /** The methods that these features take, in that dialect. */
@@ -66,11 +66,11 @@ export class Features implements Conventions {
   reporter(context: CallContext, params: unknown): (value: unknown) => void {
     const { progress } = this.#dialect;
     const token = progress.tokenIn(params);
-    if (token === undefined || context.id === undefined) return () => {};
     // Each report repeats it: a long one would make a short call cost its length many times.
-    if (typeof token === "string" && token.length > LONGEST_TOKEN) return () => {};
+    const isLong = typeof token === "string" && token.length > LONGEST_TOKEN;
+    if (token === undefined || isLong || context.id === undefined) return () => {};
     return (value) => {
-      if (CallContext.isAnswered(context) || CallContext.abortReason(context) !== undefined) return;
+      if (!CallContext.isAwaited(context)) return;
       this.#connection.send(encodeNotification(progress.method, progress.params(token, value)));
     };
   }
@@ -79,36 +79,19 @@ export class Features implements Conventions {
     const { method, params } = message;
     if ("id" in message) {
       if (method !== NEXT) return false;
-      void this.#openStreams().next(message.id, params, slot);
+      void this.streams.next(message.id, params, slot);
     } else if (method === ABORT) this.#streams?.abort(params);
     else if (method === this.#dialect.cancel.method) this.#cancelled(params);
     else return method === this.#dialect.progress.method && this.#reported(params);
     return true;
   }
 
-  serveStream(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string> {
-    return this.#openStreams().serve(source, context);
-  }
-
-  encode(owner: PendingCall | CallContext, encode: () => string): string {
-    return this.#openStreams().encode(owner, encode);
+  get streams(): Streams {
+    return (this.#streams ??= new Streams(this.#connection));
   }
 
   unsent(context: CallContext): void {
     this.#streams?.cancel((other) => other === context, new Error("the answer could not be sent"));
-  }
-
-  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
-    return this.#openStreams().call(method, params, options);
-  }
-
-  iterate(stream: unknown): AsyncIterable<unknown> {
-    return this.#openStreams().iterate(stream);
-  }
-
-  offer(source: unknown): object {
-    this.#connection.offering = this;
-    return this.#openStreams().offer(source);
   }
 
   end(reason: unknown): void {
@@ -117,10 +100,6 @@ export class Features implements Conventions {
 
   counts(): { streams: number; progress: number } {
     return { streams: this.#streams?.size ?? 0, progress: this.#asked?.size ?? 0 };
-  }
-
-  #openStreams(): Streams {
-    return (this.#streams ??= new Streams(this.#connection));
   }
 
   /** The caller of a call here no longer waits. One that nobody knows stores nothing. */
@@ -144,22 +123,18 @@ export class Features implements Conventions {
     const call = this.#asked?.get(report.token);
     if (call === undefined) return false;
     this.#connection.outgoing.pending.restart(call);
-    const failed = (error: unknown): void => this.#connection.report(error);
-    try {
-      const result: unknown = call.wait.onProgress!(report.value);
-      if (result instanceof Promise) result.catch(failed);
-    } catch (error) {
-      failed(error);
-    }
+    attempt(
+      () => call.wait.onProgress!(report.value),
+      (error) => this.#connection.report(error),
+    );
     return true;
   }
 }
 
 /** The token travels among params by name; by position it has no place. */
 function byName(params: unknown): object | undefined {
-  if (params === undefined) return undefined;
   const given = hasJsonForm(params) ? params.toJSON() : params;
-  if (typeof given === "object" && given !== null && !Array.isArray(given)) return given;
+  if (params === undefined || isObject(given)) return given as object | undefined;
   throw expected("params", "an object or absent where `onProgress` is given", params);
 }
 

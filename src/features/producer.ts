@@ -1,7 +1,8 @@
 /** The end of a stream that yields: reads an iterable a little ahead, and hands over what is ready when it is asked. */
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
-import { ErrorCode, isAbort, RpcError } from "../core/errors.js";
+import * as ErrorCode from "../core/codes.js";
+import { isAbort, RpcError } from "../core/errors.js";
 
 /** So many characters of JSON are read ahead at most, and so many values: all that a slow reader makes this side keep. */
 const MOST_AHEAD = 64 * 1024;

@@ -1,6 +1,7 @@
 /** The end of a stream that reads: asks for the next values before it has eaten the last, so that the round trip is hidden. */
-import { member } from "../core/dialect.js";
-import { ErrorCode, ProtocolError, RpcError } from "../core/errors.js";
+import { isObject, member } from "../core/message.js";
+import * as ErrorCode from "../core/codes.js";
+import { ProtocolError, RpcError } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 
 /** How a reader reaches its stream. */
@@ -161,7 +162,7 @@ export function tokenOf(stream: unknown): unknown {
 
 /** A stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
 function readOpening(stream: unknown): Batch {
-  if (typeof stream !== "object" || stream === null || Array.isArray(stream)) {
+  if (!isObject(stream)) {
     throw new ProtocolError("a stream must be an object, with `token` where there is more to come", stream);
   }
   const { values = [] } = stream as { values?: unknown };

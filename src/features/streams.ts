@@ -8,11 +8,12 @@ import { encodeNotification, encodeRawResult } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { CallContext } from "../core/context.js";
 import type { CallOptions } from "../core/contract.js";
-import { member } from "../core/dialect.js";
-import { ErrorCode, expected, RpcError } from "../core/errors.js";
-import type { Id } from "../core/message.js";
-import { isSignal } from "../core/outgoing.js";
+import type { Streaming } from "../core/conventions.js";
+import * as ErrorCode from "../core/codes.js";
+import { expected, RpcError } from "../core/errors.js";
+import { member, type Id } from "../core/message.js";
 import { PendingCall } from "../core/pending.js";
+import { isSignal } from "../core/settings.js";
 import { Producer, type Portion } from "./producer.js";
 import { StreamReader, tokenOf, type Source } from "./reader.js";
 
@@ -27,6 +28,7 @@ const ROOM_CHECK_MS = 10;
 
 /** A stream that the other side reads. */
 interface Served {
+  readonly token: number;
   readonly producer: Producer;
   /** The call that it answers or is part of the answer to; `undefined` for one in params. */
   readonly context: CallContext | undefined;
@@ -39,12 +41,12 @@ interface Served {
 }
 
 /** Both ends of the streams of one connection. */
-export class Streams {
+export class Streams implements Streaming {
   readonly #connection: Connection;
   readonly #served = new Map<number, Served>();
   #lastToken = 0;
   /** The message that is encoded at present, and the streams that were met in it; `undefined` when none is. */
-  #encoding: { readonly context: CallContext | undefined; readonly met: number[] } | undefined;
+  #encoding: { readonly context: CallContext | undefined; readonly met: Served[] } | undefined;
   readonly #iterated = new WeakSet<object>();
   /** The signals of calls that open streams. */
   readonly #openings = new WeakSet<AbortSignal>();
@@ -93,22 +95,23 @@ export class Streams {
     const { answersOnly } = this.#connection;
     if (answersOnly !== undefined)
       throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
+    this.#connection.offering = this;
     let isSent = false;
     const toJSON = (): object => {
       if (this.#encoding === undefined)
         throw new TypeError("a stream stands in the params of a request or in a result, and nowhere else");
       if (isSent) throw new TypeError("a stream can be sent once");
       isSent = true;
-      const token = this.#serve(source, this.#encoding.context, false);
-      this.#encoding.met.push(token);
-      return { token };
+      const served = this.#serve(source, this.#encoding.context, false);
+      this.#encoding.met.push(served);
+      return { token: served.token };
     };
     return { toJSON };
   }
 
   /** Encodes a message. The streams in a request end with its call, those in an answer where nobody waits for it. */
   encode(owner: PendingCall | CallContext, encode: () => string): string {
-    const met: number[] = [];
+    const met: Served[] = [];
     const outer = this.#encoding;
     this.#encoding = { context: owner instanceof CallContext ? owner : undefined, met };
     try {
@@ -129,12 +132,11 @@ export class Streams {
    * that are ready soon, if there is room for them then.
    */
   async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string> {
-    const token = this.#serve(source, context, true);
-    const served = this.#served.get(token)!;
-    const { producer } = served;
+    const served = this.#serve(source, context, true);
+    const { token, producer } = served;
     // Whoever cannot ask for more is given all of it.
     const isAll = this.#connection.answersOnly !== undefined;
-    const first = isAll ? this.#takeAll(token, served) : this.#takeEnd(token, served);
+    const first = isAll ? this.#takeAll(served) : this.#takeEnd(served);
     const known = await first.finally(() => {
       // Cancelled meanwhile. How the source took that is not the answer.
       const unread = whyUnread(context);
@@ -142,8 +144,7 @@ export class Streams {
     });
     return () => {
       served.isTold = true;
-      const { values, isLast } =
-        known ?? (producer.waits && this.#connection.hasRoom ? this.#take(token, served) : NOTHING);
+      const { values, isLast } = known ?? (producer.waits && this.#connection.hasRoom ? this.#take(served) : NOTHING);
       const rest = values === "" ? "" : `"values":[${values}]`;
       if (isLast) return `{${rest}}`;
       return `{"token":${token}${rest && `,${rest}`}}`;
@@ -153,7 +154,7 @@ export class Streams {
   /** Answers `next`. */
   async next(id: Id, params: unknown, slot: Slot | undefined): Promise<void> {
     const { incoming } = this.#connection;
-    const [token, served] = this.#told(params);
+    const served = this.#told(params);
     try {
       if (served === undefined) throw noSuchStream("No such stream");
       if (served.isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
@@ -162,10 +163,10 @@ export class Streams {
       // Looked at where it is sent: of many streams that are ready at once, each sees what those before it have sent.
       for (let ms = ROOM_CHECK_MS; served.producer.waits && !this.#connection.hasRoom; ms = Math.min(2 * ms, 160))
         await served.producer.arrival(ms);
-      const { values, isLast } = this.#take(token, served);
+      const { values, isLast } = this.#take(served);
       served.isAsked = false;
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
-      if (!incoming.reply(id, text, slot)) this.#stop(token, new Error("values of this stream did not fit"));
+      if (!incoming.reply(id, text, slot)) this.#stop(served, new Error("values of this stream did not fit"));
     } catch (error) {
       incoming.refuse(id, error, slot);
     }
@@ -173,20 +174,20 @@ export class Streams {
 
   /** The other side reads no further. */
   abort(params: unknown): void {
-    const [token, served] = this.#told(params);
-    if (served !== undefined) this.#stop(token, abortError("nobody reads the stream any more"), true);
+    const served = this.#told(params);
+    if (served !== undefined) this.#stop(served, abortError("nobody reads the stream any more"), true);
   }
 
   /** Nobody waits for the answers to these calls: what was in them may be on its way, but nobody will read it. */
   cancel(isMeant: (context: CallContext) => boolean, reason: unknown): void {
-    for (const [token, { context }] of this.#served) {
-      if (context !== undefined && isMeant(context)) this.#stop(token, reason);
+    for (const served of this.#served.values()) {
+      if (served.context !== undefined && isMeant(served.context)) this.#stop(served, reason);
     }
   }
 
   /** The connection is over. */
   end(reason: unknown): void {
-    this.#stopAll([...this.#served.keys()], reason);
+    this.#stopAll([...this.#served.values()], reason);
   }
 
   #source(open: Source["open"], abandon: Source["abandon"]): Source {
@@ -204,7 +205,7 @@ export class Streams {
     source: AsyncIterable<unknown> | Iterable<unknown>,
     context: CallContext | undefined,
     isWhole: boolean,
-  ): number {
+  ): Served {
     const { settings } = this.#connection;
     const { maxStreams } = settings.limits;
     const producer = new Producer(source, this.#connection.maxReplyBytes, (error) => this.#connection.report(error));
@@ -216,12 +217,13 @@ export class Streams {
     // A peer of ours may still hold the token of a stream that ended with an earlier connection: it must not name one of this.
     if (this.#lastToken === 0 && this.#connection.isToOurs) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
-    this.#served.set(token, { producer, context, isWhole, isTold: !isWhole, isAsked: false });
-    return token;
+    const served = { token, producer, context, isWhole, isTold: !isWhole, isAsked: false };
+    this.#served.set(token, served);
+    return served;
   }
 
   /** What the stream has ready. */
-  #take(token: number, { producer }: Served): Portion {
+  #take({ token, producer }: Served): Portion {
     try {
       const portion = producer.take();
       if (portion.isLast) this.#served.delete(token);
@@ -233,18 +235,18 @@ export class Streams {
   }
 
   /** Waits for its first values; answers `undefined` when there are any, and else that there are none yet, or will be none. */
-  async #takeEnd(token: number, served: Served): Promise<Portion | undefined> {
+  async #takeEnd(served: Served): Promise<Portion | undefined> {
     await served.producer.ready(FIRST_VALUE_WAIT_MS);
-    return served.producer.waits ? undefined : this.#take(token, served);
+    return served.producer.waits ? undefined : this.#take(served);
   }
 
   /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
-  async #takeAll(token: number, served: Served): Promise<Portion> {
+  async #takeAll(served: Served): Promise<Portion> {
     const { maxReplyBytes } = this.#connection;
     const all: string[] = [];
     for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
       await served.producer.ready(Infinity);
-      const portion = this.#take(token, served);
+      const portion = this.#take(served);
       if (portion.values !== "") all.push(portion.values);
       length += portion.values.length;
       isLast = portion.isLast;
@@ -253,21 +255,18 @@ export class Streams {
   }
 
   /** The stream that a control message is about, as far as the other side can know of it. */
-  #told(params: unknown): [token: number, served: Served | undefined] {
-    const token = member(params, "token", 0) as number;
-    const served = this.#served.get(token);
-    return [token, served?.isTold === true ? served : undefined];
+  #told(params: unknown): Served | undefined {
+    const served = this.#served.get(member(params, "token", 0) as number);
+    return served?.isTold === true ? served : undefined;
   }
 
-  #stopAll(tokens: readonly number[], reason: unknown): void {
-    for (const token of tokens) this.#stop(token, reason);
+  #stopAll(all: readonly Served[], reason: unknown): void {
+    for (const served of all) this.#stop(served, reason);
   }
 
   /** Unless its reader gave it up, who waits for its values must not take this for its end. */
-  #stop(token: number, reason: unknown, isReadersWish = false): void {
-    const served = this.#served.get(token);
-    if (served === undefined) return;
-    this.#served.delete(token);
+  #stop(served: Served, reason: unknown, isReadersWish = false): void {
+    if (!this.#served.delete(served.token)) return;
     // Before `return()`: a source that waits for its signal would never come to it.
     if (served.isWhole) CallContext.abort(served.context!, reason);
     served.producer.stop(reason, isReadersWish ? undefined : noSuchStream("The stream was given up"));

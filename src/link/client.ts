@@ -1,12 +1,15 @@
 /** The client's half of a session: asks for one, brings it a new socket when the old one is lost, and begins anew when it is over. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { member } from "../core/message.js";
 import type { CloseInfo, Socket } from "../core/transport.js";
-import { member, resumedOf, sessionOf, wantsSession } from "./frames.js";
+import { resumedOf, sessionOf, wantsSession } from "./frames.js";
 import { PackedLink } from "./packed.js";
 import { notInTime, type Keeper, type OwnLimits } from "./session.js";
 
 /** Who opens sockets for a client. */
 export interface SocketOwner {
+  /** Whether the connection is to end with its socket: then no session is asked for. */
+  readonly endsWithSocket?: boolean;
   /** The socket is lost and the session waits: another is wanted, for `attach`. Told again when that one is lost too. */
   suspended(): void;
   /** Messages flow on the present socket. `isFresh`: nothing of an earlier one goes on. */
@@ -36,15 +39,13 @@ export class ClientSession implements Keeper, Expiring {
   #isOverdue = false;
 
   /**
-   * `socket`: open, and its first frame is still to be told. `first` is what is known of the server already: that it did not
-   * agree to `reciproc.v1`, or what its hello holds, which is answered at once.
+   * `socket`: open, and its first frame is still to be told. What is known of the server already is told at once: by
+   * `flowPlainly` that it did not agree to `reciproc.v1`, by `hello` what its hello holds.
    */
-  constructor(socket: Socket, limits: OwnLimits, owner: SocketOwner, first?: { hello: unknown } | "plain") {
+  constructor(socket: Socket, limits: OwnLimits, owner: SocketOwner) {
     this.limits = limits;
     this.#owner = owner;
-    this.link = new PackedLink(socket, "client", false, this);
-    if (first === "plain") this.#flowPlainly();
-    else if (first !== undefined) this.hello(first.hello);
+    this.link = new PackedLink(socket, "client", this);
   }
 
   /** Whether the server has ever said hello, and one that offers a session. */
@@ -62,18 +63,19 @@ export class ClientSession implements Keeper, Expiring {
    */
   attach(socket: Socket, isGreeted: boolean): void {
     const handler = this.link.attach(socket);
-    if (!isGreeted && this.#letGo("the server knows no sessions any more")) this.#flowPlainly();
+    if (!isGreeted && this.#letGo("the server knows no sessions any more")) this.flowPlainly();
     socket.start(handler);
   }
 
-  #flowPlainly(): void {
+  /** Whoever is at the present socket speaks nothing but JSON-RPC. */
+  flowPlainly(): void {
     this.link.flowPlainly();
     this.#owner.flows(true);
   }
 
   hello(hello: unknown): void {
     this.wasGreeted = true;
-    const isOffered = wantsSession(hello);
+    const isOffered = wantsSession(hello) && this.#owner.endsWithSocket !== true;
     if (this.isResumable && isOffered) return this.#ask();
     if (!this.#letGo("the server takes no sessions any more")) return;
     if (isOffered) return this.#want();

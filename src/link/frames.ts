@@ -1,4 +1,5 @@
 /** The frames of `reciproc.v1` as they are read: what comes from outside is checked here, once. `docs/PROTOCOL.md` has their meaning. */
+import { member } from "../core/message.js";
 
 /** What a socket is closed with that is left for another: no end of the session. */
 export const LEFT = 4000;
@@ -115,11 +116,6 @@ function isToken(value: unknown): boolean {
 function read<T>(value: unknown, checks: Checks<T>): T | undefined {
   for (const name in checks) if (!checks[name](member(value, name))) return undefined;
   return value as T;
-}
-
-/** A member of what may be anything. */
-export function member(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
 }
 
 /** `undefined` for what is not JSON. */

@@ -7,6 +7,7 @@
  * With a `Keeper` the link may have a session, and then it outlives its sockets. Without one, or where the other side wants
  * none, nothing is counted, and the link ends with its socket.
  */
+import { isObject, member } from "../core/message.js";
 import {
   type CloseInfo,
   type Receiver,
@@ -17,7 +18,7 @@ import {
   type Traffic,
   type Transport,
 } from "../core/transport.js";
-import { byeOf, HELLO, isCount, isHello, LEFT, member, parse, type SessionLimits } from "./frames.js";
+import { byeOf, HELLO, isCount, isHello, LEFT, parse, type SessionLimits } from "./frames.js";
 import { Attached } from "./attached.js";
 import { Outbox } from "./outbox.js";
 import { isTooLong, longestFrame } from "./sizes.js";
@@ -51,10 +52,9 @@ export class PackedLink implements Transport {
   #isClosed = false;
 
   /**
-   * `isGreeted`: a client's, when the server's hello has come already. A `keeper` reads that hello itself. Without a socket,
-   * `attach` must bring one before anything else is done.
+   * A `keeper` is told of the other side's hello. Without a socket, `attach` must bring one before anything else is done.
    */
-  constructor(socket: Socket | undefined, role: "client" | "server", isGreeted = false, keeper?: Keeper) {
+  constructor(socket: Socket | undefined, role: "client" | "server", keeper?: Keeper) {
     this.#role = role;
     this.#keeper = keeper;
     this.#out = new Outbox(keeper, this);
@@ -64,7 +64,6 @@ export class PackedLink implements Transport {
     }
     // The server speaks first: it costs nothing, and a client that knows the protocol learns of it at once.
     if (role === "server") this.greet(keeper?.greeting);
-    else if (isGreeted && keeper === undefined) this.greet();
   }
 
   get unsentBytes(): number {
@@ -160,7 +159,7 @@ export class PackedLink implements Transport {
   }
 
   /** Gives the socket up for dead: what follows is as if it had been lost. */
-  abandon(reason: string): void {
+  giveUp(reason: string): void {
     if (this.#out.socket === undefined) return;
     this.#leave(reason);
     this.#lose({ code: 1006, reason });
@@ -206,9 +205,7 @@ export class PackedLink implements Transport {
     this.#out.flush();
     this.#out.say(frame);
     this.#out.packs = true;
-    const session = new Session(this.#keeper!.limits);
-    if (theirs !== undefined) session.theirs = theirs;
-    this.#out.session = session;
+    this.#out.session = new Session(this.#keeper!.limits, theirs);
     this.#flow();
   }
 
@@ -286,7 +283,7 @@ export class PackedLink implements Transport {
   #takePacked(text: string): void {
     const frame = parse(text);
     if (Array.isArray(frame)) this.#takePack(frame, text);
-    else if (typeof frame === "object" && frame !== null) this.#control(frame);
+    else if (isObject(frame)) this.#control(frame);
     else this.breakOff("neither a pack nor a control frame");
   }
 
@@ -307,7 +304,7 @@ export class PackedLink implements Transport {
   /** What a returning client may be told; anything else would belong to no session. */
   #takeAnswer(text: string): void {
     const frame = parse(text);
-    if (typeof frame !== "object" || frame === null || Array.isArray(frame)) this.breakOff("data before `resumed`");
+    if (!isObject(frame)) this.breakOff("data before `resumed`");
     else if ("bye" in frame) this.#farewell(frame.bye);
     else this.#keeper!.control(frame);
   }

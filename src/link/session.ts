@@ -41,34 +41,31 @@ export class Session {
   received = 0;
   /** The number of the next frame to write to the present socket. Behind the log's end only while it is replayed, or the socket is full. */
   next = 1;
-  #theirs: SessionLimits | undefined;
+  /** What the other side takes and keeps; once it is known, its data frames count. */
+  theirs: SessionLimits | undefined;
   /** The number of the last frame that was given to any socket before the present one. */
   #sentBefore = 0;
   #owedFrames = 0;
   #owedLength = 0;
 
-  constructor({ logFrames, logLength }: SessionLimits) {
+  constructor({ logFrames, logLength }: SessionLimits, theirs?: SessionLimits) {
     this.log = new Log(logFrames, logLength);
-  }
-
-  /** What the other side takes and keeps; once it is known, its data frames count. */
-  set theirs(limits: SessionLimits) {
-    this.#theirs = limits;
+    this.theirs = theirs;
   }
 
   /** Longest message the other side takes, where it is known. */
   get maxMessageBytes(): number {
-    return this.#theirs?.maxMessageBytes ?? Infinity;
+    return this.theirs?.maxMessageBytes ?? Infinity;
   }
 
   /** Counts a data frame of that length; whether an ack is due for it. */
   takes(length: number): boolean {
-    if (this.#theirs === undefined) return false;
+    if (this.theirs === undefined) return false;
     this.received++;
     this.#owedFrames++;
     this.#owedLength += length;
     // A quarter of the other side's log: it goes on sending while the ack travels.
-    return this.#owes(this.#theirs.logFrames / 4, this.#theirs.logLength / 4);
+    return this.#owes(this.theirs.logFrames / 4, this.theirs.logLength / 4);
   }
 
   /** Whether an ack is worth sending beside data. */

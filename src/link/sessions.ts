@@ -1,7 +1,8 @@
 /** The server's half of all sessions: gives tokens, finds the session of a client that returns, and bounds those that wait. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { member } from "../core/message.js";
 import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
-import { isHello, LEFT, limitsOf, member, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
+import { isHello, LEFT, limitsOf, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
 import { PackedLink } from "./packed.js";
 import { notInTime, type Keeper, type OwnLimits } from "./session.js";
 import { longestFrame } from "./sizes.js";
@@ -175,7 +176,7 @@ class ServerSession implements Keeper, Expiring {
     this.limits = sessions.options.limits;
     this.principal = principal;
     this.#sessions = sessions;
-    this.link = new PackedLink(socket, "server", false, this);
+    this.link = new PackedLink(socket, "server", this);
   }
 
   hello(hello: unknown): void {

@@ -2,7 +2,7 @@
 /** The peer: one end of a connection, as its users see it. */
 import { EventEmitter } from "eventemitter3";
 import { nanoid } from "nanoid";
-import { Connection, type WhenSlow } from "../core/connection.js";
+import { Connection, sendToOne, type WhenSlow } from "../core/connection.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -124,8 +124,12 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 
 export type AnyPeer = Peer<any, any, any>;
 
+let connectionOf: (peer: AnyPeer) => Connection;
+
 /** Sends what goes to many peers; whether it was taken. For the server. */
-export let sendShared: (peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow) => boolean;
+export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow): boolean {
+  return sendToOne(connectionOf(peer), message, whenSlow);
+}
 
 /** A new connection, on which calls and notifications wait for those that its application makes first. */
 export interface ConnectionOpening {
@@ -138,13 +142,24 @@ export interface ConnectionOpening {
 }
 
 /** What opens the connection that a peer has now. For `connect`. */
-export let openingOf: (peer: AnyPeer) => ConnectionOpening;
+export function openingOf(peer: AnyPeer): ConnectionOpening {
+  const connection = connectionOf(peer);
+  const { outgoing } = connection;
+  const { through } = outgoing;
+  const caller = callerOf({
+    request: (method, params, options) => outgoing.request(method, params, options, through),
+    notify: (method, params) => outgoing.notify(method, params, through),
+  });
+  return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
+}
 
 /** Closes with any code, 1001 and 1008 included. For the server. */
-export let endPeer: (peer: AnyPeer, code: number, reason: string, retryMs?: number) => void;
+export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number): void {
+  connectionOf(peer).end(code, reason, retryMs);
+}
 
 /** How full a peer's tables are. For tests that assert emptiness, and for the server. */
-export let inspect: (peer: AnyPeer) => {
+export function inspect(peer: AnyPeer): {
   pending: number;
   openBatches: number;
   running: number;
@@ -152,7 +167,17 @@ export let inspect: (peer: AnyPeer) => {
   unmatched: number;
   streams: number;
   progress: number;
-};
+} {
+  const { outgoing, incoming, counts, usedConventions } = connectionOf(peer);
+  return {
+    pending: outgoing.pending.size,
+    openBatches: outgoing.pending.openBatches,
+    running: incoming.running,
+    malformed: counts.malformed,
+    unmatched: counts.unmatched,
+    ...(usedConventions?.counts() ?? { streams: 0, progress: 0 }),
+  };
+}
 
 /**
  * One end of a connection: calls the other side, serves it and notifies it. `L` is the contract this side serves, `R` the
@@ -227,7 +252,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
   stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {
-    return this.#connection.conventions.stream(method, params, options);
+    return this.#connection.conventions.streams.call(method, params, options);
   }
 
   /**
@@ -235,7 +260,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * came in params ends with the answer to its request. Throws a `TypeError` for what is no object.
    */
   iterate<T>(stream: Stream<T>): AsyncIterable<T> {
-    return this.#connection.conventions.iterate(stream) as AsyncIterable<T>;
+    return this.#connection.conventions.streams.iterate(stream) as AsyncIterable<T>;
   }
 
   /**
@@ -244,7 +269,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
    */
   offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return this.#connection.conventions.offer(source) as Stream<T>;
+    return this.#connection.conventions.streams.offer(source) as Stream<T>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
@@ -287,28 +312,6 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   static {
-    sendShared = (peer, message, whenSlow) => peer.#connection.sendShared(message, whenSlow);
-    endPeer = (peer, code, reason, retryMs) => peer.#connection.end(code, reason, retryMs);
-    openingOf = (peer) => {
-      const connection = peer.#connection;
-      const { outgoing } = connection;
-      const { through } = outgoing;
-      const caller = callerOf({
-        request: (method, params, options) => outgoing.request(method, params, options, through),
-        notify: (method, params) => outgoing.notify(method, params, through),
-      });
-      return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
-    };
-    inspect = (peer) => {
-      const { outgoing, incoming, counts, usedConventions } = peer.#connection;
-      return {
-        pending: outgoing.pending.size,
-        openBatches: outgoing.pending.openBatches,
-        running: incoming.running,
-        malformed: counts.malformed,
-        unmatched: counts.unmatched,
-        ...(usedConventions?.counts() ?? { streams: 0, progress: 0 }),
-      };
-    };
+    connectionOf = (peer) => peer.#connection;
   }
 }

@@ -23,7 +23,7 @@ it("gives up the connection that it was to open, and begins on another", async (
       begun.push(rejection(server.request("initialize")));
       return begun.length === 1 ? opened.promise : undefined;
     },
-    isForced: false,
+    comesBack: undefined,
     heartbeat: undefined,
     openTimeoutMs: 10_000,
     dial: (isResumable) => {
@@ -31,7 +31,8 @@ it("gives up the connection that it was to open, and begins on another", async (
       return { connect, abandon: () => {} } as unknown as Dial;
     },
   });
-  const client = new ClientSession(rig.open(false).client, LIMITS, reconnector, { hello: { session: true } });
+  const client = new ClientSession(rig.open(false).client, LIMITS, reconnector);
+  client.hello({ session: true });
   const peer: AnyPeer = new Peer(client.link, settingsOf({}, { ...NOBODY, opensFirst: true }) as never);
   const told: unknown[] = [];
   for (const name of ["suspend", "lost", "resume"] as const) peer.on(name, () => told.push(name));

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { array, assert, nat, property, record } from "fast-check";
 import { expect, it } from "vitest";
 import { CallTable } from "../../src/core/call-table.js";
 import { PendingCall, PendingCalls } from "../../src/core/pending.js";
@@ -19,9 +19,9 @@ function call(id: number): PendingCall {
 
 it("holds what a Map would, whichever calls stay and however many there are", () => {
   // Of so many calls each, which are answered: by their place among those that wait.
-  const steps = fc.array(fc.record({ added: fc.nat(40), answered: fc.array(fc.nat()) }), { maxLength: 30 });
-  fc.assert(
-    fc.property(steps, (rounds) => {
+  const steps = array(record({ added: nat(40), answered: array(nat()) }), { maxLength: 30 });
+  assert(
+    property(steps, (rounds) => {
       const table = new CallTable();
       const map = new Map<number, PendingCall>();
       let id = 0;

@@ -16,7 +16,7 @@ import {
   type Id,
   type Kind,
 } from "../../src/index.js";
-import { countUtf8, exceeds, utf8Bytes } from "../../src/core/codec.js";
+import { encodedBytes, exceeds, utf8Bytes } from "../../src/core/codec.js";
 
 const V = { jsonrpc: "2.0" };
 
@@ -142,7 +142,7 @@ describe("counting bytes", () => {
     (text) => {
       const bytes = Buffer.byteLength(text);
       expect(utf8Bytes(text)).toBe(bytes);
-      expect(countUtf8(text)).toBe(bytes);
+      expect(encodedBytes(text)).toBe(bytes);
       expect(exceeds(text, bytes)).toBe(false);
       expect(exceeds(text, bytes - 1)).toBe(true);
     },

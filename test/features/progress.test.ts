@@ -147,8 +147,10 @@ describe("asking for reports", () => {
 
   it("takes a function", async () => {
     const raw = ours();
-    const error = await rejection(raw.peer.request("m", {}, { onProgress: 5 as never }));
-    expect(error.message).toBe("Expected `onProgress` to be a function, got `5` (number)");
+    for (const onProgress of [5, 0, null]) {
+      const error = await rejection(raw.peer.request("m", {}, { onProgress: onProgress as never }));
+      expect(error.message).toMatch("Expected `onProgress` to be a function, got `" + String(onProgress));
+    }
     expect(raw.sent).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 /** JSON-RPC 1.0, for those who ask for it: `compat: "1.0"`. */
 import { describe, expect, it } from "vitest";
-import { lsp, ProtocolError, RpcError, type Context } from "../../src/index.js";
+import { lsp, mcp, ProtocolError, RpcError, type Context } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
@@ -204,6 +204,12 @@ describe("messages of both versions", () => {
         failure(null, -32600, "Invalid Request"),
       ],
     ]);
+  });
+
+  it("in a batch leave out what was cancelled, where the dialect has it so", async () => {
+    const raw = serving({ dialect: mcp });
+    const cancelled = notification("notifications/cancelled", { requestId: 1 });
+    expect(await answersTo(raw, [call1(1, "wait"), call1(2, "echo")], cancelled)).toEqual([[answer1(2, [])]]);
   });
 
   it("in a batch share what a reply may hold, each as it is sent", async () => {

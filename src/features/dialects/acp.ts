@@ -1,6 +1,6 @@
 /** The Agent Client Protocol's spelling. */
-import { member, tokenFrom, type Dialect } from "../../core/dialect.js";
-import { isId } from "../../core/message.js";
+import { tokenFrom, type Dialect } from "../../core/dialect.js";
+import { isId, member } from "../../core/message.js";
 import { lsp } from "./lsp.js";
 
 /** Where params say which reports belong to them, and what an extension of the protocol is called. */

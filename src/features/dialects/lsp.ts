@@ -1,6 +1,6 @@
 /** The Language Server Protocol's spelling, which vscode-jsonrpc and StreamJsonRpc share. */
-import { member, tokenFrom, type Dialect } from "../../core/dialect.js";
-import { isId } from "../../core/message.js";
+import { tokenFrom, type Dialect } from "../../core/dialect.js";
+import { isId, member } from "../../core/message.js";
 
 /**
  * `$/cancelRequest {id}`, always answered; `$/progress {token, value}`, asked for by `workDoneToken` (or

@@ -1,6 +1,6 @@
 /** The Model Context Protocol's spelling, up to its revision 2025-11-25. */
-import { member, tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
-import { isId } from "../../core/message.js";
+import { tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
+import { isId, member } from "../../core/message.js";
 
 /**
  * `notifications/cancelled {requestId, reason?}`, after which no answer comes, and never for `initialize`;

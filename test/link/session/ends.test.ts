@@ -314,7 +314,7 @@ describe("a session without a socket (rule 8)", () => {
 
   it("is not over at the client while a socket is tried, whose answer decides", async () => {
     const rig = await Rig.live();
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     rig.pass(59_000);
     const { client } = rig.reconnect();
     client.deliver();
@@ -467,7 +467,7 @@ describe("a session whose token was never acked (rule 9)", () => {
     rig.wire.client.deliver();
     rig.wire.server.deliver();
     rig.wire.client.deliver();
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     rig.reconnect();
     await rig.settle();
     expect(rig.told.notices).toEqual(["suspended", "resumed"]);

@@ -25,7 +25,7 @@ describe("a loss in the middle of a pack", () => {
     const next = new Told();
     rig.told.dispatch = (value) => {
       rig.told.messages.push(value);
-      rig.client.link.abandon("it is quiet");
+      rig.client.link.giveUp("it is quiet");
     };
     Object.assign(rig.told, { lost: () => rig.client.link.start(next) });
     rig.wire.client.inject(PACK);
@@ -39,7 +39,7 @@ describe("a loss in the middle of a pack", () => {
     const ran: unknown[] = [];
     const peer: AnyPeer = new Peer(rig.client.link, {
       methods: {
-        leave: () => rig.client.link.abandon("it is quiet"),
+        leave: () => rig.client.link.giveUp("it is quiet"),
         run: (params: unknown) => void ran.push(params),
       },
     });
@@ -61,7 +61,7 @@ describe("a loss in the middle of a pack", () => {
     const rig = await Rig.live();
     rig.told.dispatch = (value) => {
       rig.told.messages.push(value);
-      rig.client.link.abandon("it is quiet");
+      rig.client.link.giveUp("it is quiet");
     };
     for (const n of [1, 2, 3]) rig.server.link.send(message(n));
     await rig.settle();

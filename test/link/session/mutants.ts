@@ -14,9 +14,9 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   [
     "1: a data frame before `resumed` is a breach",
     "packed.ts",
-    `|| Array.isArray(frame)) this.breakOff("data before \`resumed\`");`,
-    `) this.breakOff("data before \`resumed\`");
-    else if (Array.isArray(frame)) this.#takePack(frame, text.length);`,
+    `if (!isObject(frame)) this.breakOff("data before \`resumed\`");`,
+    `if (Array.isArray(frame)) this.#takePack(frame, text);
+    else if (!isObject(frame)) this.breakOff("data before \`resumed\`");`,
   ],
   [
     "1: who returns says `resume` or a hello, and nothing else",

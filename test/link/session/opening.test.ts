@@ -14,7 +14,9 @@ const owner = { suspended: () => {}, flows: () => {}, over: () => false };
 function clientAlone(first?: { hello: unknown } | "plain"): { wire: Wire; client: ClientSession; told: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
-  const client = new ClientSession(wire.client, LIMITS, owner, first);
+  const client = new ClientSession(wire.client, LIMITS, owner);
+  if (first === "plain") client.flowPlainly();
+  else if (first !== undefined) client.hello(first.hello);
   const told = new ToldLost();
   client.link.start(told);
   return { wire, client, told };

@@ -176,7 +176,7 @@ describe("the old socket (rule 2)", () => {
     const old = rig.wire;
     rig.client.link.send(message(1));
     await microtasks();
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     rig.reconnect();
     await rig.wire.settle();
     expect(old.server.closedWith).toMatchObject({ code: 4000 });
@@ -193,7 +193,7 @@ describe("the old socket (rule 2)", () => {
     const old = rig.wire;
     rig.server.link.send(message(1));
     await microtasks();
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     await old.settle();
     expect(numbers(rig.told)).toEqual([]);
     rig.reconnect();
@@ -210,7 +210,7 @@ describe("the old socket (rule 2)", () => {
       rig.client.link.send(message(i));
       await microtasks();
     }
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     const { client, server } = rig.reconnect();
     client.deliver();
     // Two of three still arrive the old way, before `resume` does.
@@ -227,7 +227,7 @@ describe("the old socket (rule 2)", () => {
   it("does not end the session when its end is told late", async () => {
     const rig = await Rig.live();
     const old = rig.wire;
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     rig.reconnect();
     await rig.wire.settle();
     old.server.cut({ code: 1002, reason: "" });
@@ -240,7 +240,7 @@ describe("the old socket (rule 2)", () => {
 
   it("gives what was collected in this turn to the log, in its place", async () => {
     const rig = await Rig.live();
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     const { client, server } = rig.reconnect();
     client.deliver();
     rig.server.link.send(message(1));

@@ -22,7 +22,7 @@ describe("traffic", () => {
     await rig.settle();
     expect(rig.client.link.traffic).toEqual({ received: 11, sent: 22 });
     client.traffic = { received: 3, sent: 4 };
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     expect(rig.client.link.traffic).toEqual({ received: 13, sent: 24 });
     await rig.close();
     expect(rig.client.link.traffic).toEqual({ received: 13, sent: 24 });
@@ -41,7 +41,7 @@ describe("traffic", () => {
   it("counts a socket that a newer one evicts", async () => {
     const rig = await Rig.live();
     rig.wire.server.traffic = { received: 5, sent: 6 };
-    rig.client.link.abandon("it is quiet");
+    rig.client.link.giveUp("it is quiet");
     const { server } = rig.reconnect();
     server.traffic = { received: 1, sent: 1 };
     await rig.settle();
@@ -77,7 +77,8 @@ describe("a sign of life", () => {
     const wire = new Wire();
     wire.server.start({ frame() {}, closed() {} });
     const owner = { suspended: () => {}, flows: vi.fn<(isFresh: boolean) => void>(), over: () => false };
-    const client = new ClientSession(wire.client, LIMITS, owner, "plain");
+    const client = new ClientSession(wire.client, LIMITS, owner);
+    client.flowPlainly();
     client.link.start(new ToldLost());
     expect(owner.flows).toHaveBeenCalledExactlyOnceWith(true);
     expect(client.link.canPing).toBe(false);

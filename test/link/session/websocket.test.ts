@@ -81,7 +81,7 @@ it("carries everything both ways, in order and once, through cuts at any moment"
     if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
     // By turns a cut that both notice, and one that the server learns of only when the client is back.
     if (i % Math.floor(COUNT / CUTS) === 100 && cuts++ % 2 === 0) for (const raw of connections) raw.destroy();
-    else if (i % Math.floor(COUNT / CUTS) === 100) client.link.abandon("the test");
+    else if (i % Math.floor(COUNT / CUTS) === 100) client.link.giveUp("the test");
   }
   const done = (): boolean => told.messages.length >= COUNT && server().told.messages.length >= COUNT;
   while (!done()) await new Promise((resolve) => setTimeout(resolve, 5));

@@ -325,7 +325,7 @@ export class World {
 
   abandon(): void {
     this.#clientLine = undefined;
-    this.#client.link.abandon("the test");
+    this.#client.link.giveUp("the test");
   }
 
   /** The client leaves its socket in the middle of a pack, perhaps, whose rest has come all the same; or loses it for good. */

@@ -1,0 +1,26 @@
+/** The error codes of JSON-RPC 2.0, section 5.1, and those this package answers with. A bundle holds those that it uses. */
+
+/** The frame is not one JSON text. */
+export const ParseError = -32700;
+/** The JSON is not a request, a notification, a response or a batch of them. */
+export const InvalidRequest = -32600;
+/** Nobody serves that method. */
+export const MethodNotFound = -32601;
+/** The params do not fit the method's schema. */
+export const InvalidParams = -32602;
+/** The handler failed, or its result has no JSON form. The details stay on its side. */
+export const InternalError = -32603;
+/** The caller cancelled the request, and its handler ended without a result (Language Server Protocol). */
+export const RequestCancelled = -32800;
+/** A stream is read that is not there, or no longer (StreamJsonRpc). */
+export const NoSuchStream = -32001;
+/** The peer has as many subscriptions open as `maxPerPeer` allows. */
+export const TooManySubscriptions = -32006;
+/** The message, sent by HTTP POST, is longer than `maxMessageBytes`. */
+export const RequestTooLarge = -32007;
+/** The reply would exceed `maxReplyBytes`. */
+export const ResponseTooLarge = -32008;
+/** More requests are in flight than `maxInFlight` allows. */
+export const Busy = -32009;
+/** The batch has more entries than `maxBatchEntries`. */
+export const BatchTooLarge = -32010;
