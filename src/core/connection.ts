@@ -65,7 +65,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.counts = lost?.counts ?? newCounts();
     this.outgoing = new Outgoing(this, settings, lost?.outgoing);
     this.incoming = new Dispatcher(this, settings, lost?.incoming);
-    this.router = new Router(this, this.incoming, this.outgoing.pending, settings);
+    this.router = new Router(this, this.incoming, this.outgoing, settings);
     if (settings.owner.opensFirst === true) this.outgoing.hold();
     if (lost !== undefined) {
       this.isSuspended = this.#isDown = true;
@@ -205,7 +205,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.#transport.traffic ?? {};
     return {
       ...this.counts,
-      pending: this.outgoing.pending.size,
+      pending: this.outgoing.waiting,
       running: this.incoming.running,
       streams: this.#conventions?.counts().streams ?? 0,
       unsentBytes: this.unsentBytes,
@@ -266,7 +266,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   /** From here on nothing of this connection is taken or sent, whoever still holds on to it. */
   #settle(cause: Error): void {
     this.ended = cause;
-    this.outgoing.pending.failAll(cause);
+    this.outgoing.failAll(cause);
     this.incoming.abortAll(cause);
     this.#conventions?.end(cause);
   }

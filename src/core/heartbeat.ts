@@ -59,7 +59,7 @@ export class Heartbeat implements Expiring {
   #lookedAt = performance.now();
   #received: number | undefined;
   /** When a part of a message was last found to have come. */
-  #partAt = -Infinity;
+  #partAt: number | undefined;
 
   /** Begins. `random`, from 0 to 1, says when within the first interval: many that begin together do not ask together. */
   constructor(pulse: Pulse, times: HeartbeatTimes, random = Math.random()) {
@@ -103,6 +103,6 @@ export class Heartbeat implements Expiring {
     if (traffic?.received !== this.#received && heardAt < this.#lookedAt) this.#partAt = now;
     this.#received = traffic?.received;
     this.#lookedAt = now;
-    return Math.max(heardAt, this.#partAt);
+    return Math.max(heardAt, this.#partAt ?? heardAt);
   }
 }

@@ -45,7 +45,7 @@ export interface Sink {
 
 /** The outgoing calls of one connection. */
 export class Outgoing {
-  readonly pending: PendingCalls;
+  #pending: PendingCalls | undefined;
   readonly #line: Line;
   readonly #settings: Settings;
   /** Messages that wait until `release`. */
@@ -55,7 +55,22 @@ export class Outgoing {
   constructor(line: Line, settings: Settings, before?: Outgoing) {
     this.#line = line;
     this.#settings = settings;
-    this.pending = new PendingCalls(line, before?.pending);
+    if (before !== undefined) this.#pending = new PendingCalls(line, before.pending);
+  }
+
+  /** The calls that wait for their answer. Most peers of a server never call. */
+  get pending(): PendingCalls {
+    return (this.#pending ??= new PendingCalls(this.#line));
+  }
+
+  /** How many do. */
+  get waiting(): number {
+    return this.#pending?.size ?? 0;
+  }
+
+  /** Rejects all of them: the connection is over. */
+  failAll(cause: unknown): void {
+    this.#pending?.failAll(cause);
   }
 
   /** Whether messages wait until `release`. */

@@ -85,9 +85,9 @@ interface CallLine {
   withdraw(call: PendingCall): void;
 }
 
-/** All calls of one connection that wait for their answer. Its tables are made when first needed: most peers of a server never call. */
+/** All calls of one connection that wait for their answer. */
 export class PendingCalls {
-  #calls: CallTable | undefined;
+  readonly #calls = new CallTable();
   #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
   readonly #line: CallLine;
@@ -104,7 +104,7 @@ export class PendingCalls {
   }
 
   get size(): number {
-    return this.#calls?.size ?? 0;
+    return this.#calls.size;
   }
 
   get openBatches(): number {
@@ -113,7 +113,7 @@ export class PendingCalls {
 
   /** Registers a call; it settles through this object alone. */
   add(call: PendingCall): void {
-    (this.#calls ??= new CallTable()).add(call);
+    this.#calls.add(call);
     const { timeoutMs, maxTotalTimeoutMs, signal } = call.wait;
     setDeadline(call, timeoutMs);
     if (maxTotalTimeoutMs !== Infinity) {
@@ -128,7 +128,7 @@ export class PendingCalls {
 
   /** The call of that id, while it waits. */
   get(id: unknown): PendingCall | undefined {
-    return this.#calls?.get(id);
+    return this.#calls.get(id);
   }
 
   /** Notes that these calls left in one batch. */
@@ -188,7 +188,7 @@ export class PendingCalls {
 
   /** Rejects every call: the connection is over. */
   failAll(cause: unknown): void {
-    for (const call of this.#calls?.toArray() ?? []) {
+    for (const call of this.#calls.toArray()) {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
       // A close lets go what waits: not what its caller was just told is not sent.
       if (!call.sent) this.#line.withdraw(call);
@@ -199,7 +199,7 @@ export class PendingCalls {
   #take(id: unknown): PendingCall | undefined {
     const call = this.get(id);
     if (call === undefined) return undefined;
-    this.#calls!.delete(call);
+    this.#calls.delete(call);
     const { wait, batch } = call;
     clearDeadline(call);
     if (call.total !== undefined) clearDeadline(call.total);

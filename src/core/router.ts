@@ -15,7 +15,8 @@ import {
   type RequestMessage,
   type Unchecked,
 } from "./message.js";
-import type { BatchCalls, PendingCalls } from "./pending.js";
+import type { Outgoing } from "./outgoing.js";
+import type { BatchCalls } from "./pending.js";
 import { Rate } from "./rate.js";
 import type { Settings } from "./settings.js";
 import type { Counts } from "./stats.js";
@@ -41,17 +42,17 @@ const MINUTE_MS = 60_000;
 export class Router {
   readonly #gate: Gate;
   readonly #in: Dispatcher;
-  readonly #pending: PendingCalls;
+  readonly #out: Outgoing;
   readonly #settings: Settings;
   /** Malformed messages in this minute. */
   #malformed = 0;
   #malformedSince = 0;
   readonly #rate: Rate | undefined;
 
-  constructor(gate: Gate, dispatcher: Dispatcher, pending: PendingCalls, settings: Settings) {
+  constructor(gate: Gate, dispatcher: Dispatcher, outgoing: Outgoing, settings: Settings) {
     this.#gate = gate;
     this.#in = dispatcher;
-    this.#pending = pending;
+    this.#out = outgoing;
     this.#settings = settings;
     const { maxMessagesPerSecond } = settings.limits;
     this.#rate = maxMessagesPerSecond === Infinity ? undefined : new Rate(maxMessagesPerSecond);
@@ -113,7 +114,7 @@ export class Router {
       } else if (!tooMany) this.#routeMember(kind, members[i], isVersion1[i]!, reply);
     }
     if (!tooMany) reply.complete();
-    for (const batch of answered) this.#pending.endBatch(batch, members);
+    for (const batch of answered) this.#out.pending.endBatch(batch, members);
     // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
     for (const i of nameless) this.#settle(kinds[i]!, members[i] as Unchecked);
     const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
@@ -164,7 +165,7 @@ export class Router {
 
   /** Settles what a response answers; answers the batch that call left in. A response is never answered, whatever is in it: two peers would loop. */
   #settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
-    const call = this.#pending.answer(kind, response);
+    const call = this.#out.pending.answer(kind, response);
     if (call !== undefined) return call.batch;
     // Sloppy servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
     this.#gate.counts.unmatched++;
@@ -175,7 +176,7 @@ export class Router {
 
   /** Section 5: an error with id null says that something sent from here could not be read; at best, which batch is known. */
   #refused(response: ErrorMessage): void {
-    if (this.#pending.refuseBatch(response)) return;
+    if (this.#out.pending.refuseBatch(response)) return;
     const { code, message, data } = response.error;
     this.#gate.report(new RpcError(code, message, data));
   }

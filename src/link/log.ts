@@ -1,17 +1,23 @@
 /** The log of a session: the frames that one end has numbered and the other has not acked, which it sends again on the next socket. */
 
+/** How much it takes. */
+interface LogLimits {
+  readonly logFrames: number;
+  /** In UTF-16 code units. */
+  readonly logLength: number;
+}
+
+const NO_FRAMES: string[] = [];
+
 /** Data frames from the first that is not acked to the last, numbered from 1. */
 export class Log {
-  readonly #maxFrames: number;
-  readonly #maxLength: number;
-  #frames: string[] = [];
+  readonly #limits: LogLimits;
+  #frames = NO_FRAMES;
   #acked = 0;
   #length = 0;
 
-  /** `maxLength` is in UTF-16 code units. */
-  constructor(maxFrames: number, maxLength: number) {
-    this.#maxFrames = maxFrames;
-    this.#maxLength = maxLength;
+  constructor(limits: LogLimits) {
+    this.#limits = limits;
   }
 
   /** How many frames the other side has acked. */
@@ -31,12 +37,12 @@ export class Log {
 
   /** Whether no further frame is to be added. Not asked how long that one is: so the longest always fits into an empty log. */
   get isFull(): boolean {
-    return this.#frames.length >= this.#maxFrames || this.#length >= this.#maxLength;
+    return this.#frames.length >= this.#limits.logFrames || this.#length >= this.#limits.logLength;
   }
 
   /** Gives `frame` the next number. */
   push(frame: string): void {
-    // An empty array makes room for seventeen when it is pushed to, and keeps it: most connections are idle.
+    // Most connections are idle, and an empty array that is pushed to makes room for seventeen and keeps it.
     if (this.#frames.length === 0) this.#frames = [frame];
     else this.#frames.push(frame);
     this.#length += frame.length;
@@ -52,5 +58,6 @@ export class Log {
     if (count <= this.#acked) return;
     for (const frame of this.#frames.splice(0, count - this.#acked)) this.#length -= frame.length;
     this.#acked = count;
+    if (this.#frames.length === 0) this.#frames = NO_FRAMES;
   }
 }

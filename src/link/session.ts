@@ -48,8 +48,8 @@ export class Session {
   #owedFrames = 0;
   #owedLength = 0;
 
-  constructor({ logFrames, logLength }: SessionLimits, theirs?: SessionLimits) {
-    this.log = new Log(logFrames, logLength);
+  constructor(limits: SessionLimits, theirs?: SessionLimits) {
+    this.log = new Log(limits);
     this.theirs = theirs;
   }
 

@@ -161,8 +161,6 @@ export class Sessions {
 /** One client's session, or as yet the possibility of one. */
 class ServerSession implements Keeper, Expiring {
   deadline = 0;
-  readonly limits: OwnLimits;
-  readonly greeting = GREETING;
   readonly principal: string | undefined;
   readonly link: PackedLink;
   readonly #sessions: Sessions;
@@ -173,10 +171,17 @@ class ServerSession implements Keeper, Expiring {
   #attempt = 0;
 
   constructor(sessions: Sessions, principal: string | undefined, socket: Socket | undefined) {
-    this.limits = sessions.options.limits;
     this.principal = principal;
     this.#sessions = sessions;
     this.link = new PackedLink(socket, "server", this);
+  }
+
+  get limits(): OwnLimits {
+    return this.#sessions.options.limits;
+  }
+
+  get greeting(): string {
+    return GREETING;
   }
 
   hello(hello: unknown): void {

@@ -64,7 +64,8 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
 /** All topics of one server. The sets live here and a `Topic` is a view, so one that somebody kept is never stale. */
 export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   readonly #members = new Map<string, Set<Peer<L, R, D>>>();
-  readonly #joined = new Map<Peer<L, R, D>, Set<string>>();
+  /** The names of each peer's topics. Many peers have just one, and a set for each is dear. */
+  readonly #joined = new Map<Peer<L, R, D>, string | Set<string>>();
 
   /** The topic of that name. `whyNot` says why a peer cannot be in it, if it cannot. */
   topic(name: string, whyNot: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
@@ -89,27 +90,26 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
 
   /** Takes a peer out of every topic. */
   leaveAll(peer: Peer<L, R, D>): void {
-    for (const name of this.#joined.get(peer) ?? []) this.#delete(name, peer);
+    const joined = this.#joined.get(peer);
+    for (const name of typeof joined === "string" ? [joined] : (joined ?? [])) this.#delete(name, peer);
   }
 
   #add(name: string, peer: Peer<L, R, D>): void {
-    entry(this.#members, name).add(peer);
-    entry(this.#joined, peer).add(name);
+    let members = this.#members.get(name);
+    if (members === undefined) this.#members.set(name, (members = new Set()));
+    members.add(peer);
+    const joined = this.#joined.get(peer) ?? name;
+    if (typeof joined !== "string") joined.add(name);
+    else this.#joined.set(peer, joined === name ? name : new Set([joined, name]));
   }
 
   #delete(name: string, peer: Peer<L, R, D>): boolean {
     const members = this.#members.get(name);
     if (members === undefined || !members.delete(peer)) return false;
     if (members.size === 0) this.#members.delete(name);
-    const names = this.#joined.get(peer)!;
-    names.delete(name);
-    if (names.size === 0) this.#joined.delete(peer);
+    const joined = this.#joined.get(peer)!;
+    if (typeof joined !== "string") joined.delete(name);
+    if (typeof joined === "string" || joined.size === 0) this.#joined.delete(peer);
     return true;
   }
-}
-
-function entry<K, V>(map: Map<K, Set<V>>, key: K): Set<V> {
-  let set = map.get(key);
-  if (set === undefined) map.set(key, (set = new Set()));
-  return set;
 }

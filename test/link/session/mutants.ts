@@ -176,8 +176,8 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   ],
   ["7: a full socket is looked at again", "outbox.ts", "    if (isFull) setDeadline(this, DRAIN_CHECK_MS);", ""],
   ["7: the log is bounded", "outbox.ts", "if (!isFull && !log.isFull) return;", "if (!isFull) return;"],
-  ["7: the log is bounded in frames", "log.ts", "this.#frames.length >= this.#maxFrames ||", ""],
-  ["7: the log is bounded in length", "log.ts", "|| this.#length >= this.#maxLength", ""],
+  ["7: the log is bounded in frames", "log.ts", "this.#frames.length >= this.#limits.logFrames ||", ""],
+  ["7: the log is bounded in length", "log.ts", "|| this.#length >= this.#limits.logLength", ""],
   [
     "7: what waits is bounded",
     "outbox.ts",
