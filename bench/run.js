@@ -41,7 +41,7 @@ async function play(scenario, { contenders, budget, quick }) {
       const cell = cells.get(contender.name);
       if (cell.absent !== undefined || cell.error !== undefined) continue;
       try {
-        const result = await measure(scenario, contender, budget);
+        const result = await measure(scenario, contender, round < 0 ? { ...budget, ms: budget.compileMs } : budget);
         if (round >= 0) cell.rounds[round] = result;
       } catch (error) {
         cell.error = error.message.split("\n")[0];

@@ -4,7 +4,7 @@ import { BASELINE, contenders } from "./contenders.js";
 import { scenarios } from "./scenarios/index.js";
 
 /**
- * Many short rounds hold the ratios steadier than few long ones: what disturbs a machine comes and goes. `heavyRounds` is
+ * `compileMs` is how long each contender runs before the first round that counts: what lasts is compiled. Many short rounds hold the ratios steadier than few long ones: what disturbs a machine comes and goes. `heavyRounds` is
  * for what takes seconds whatever `ms` says.
  */
 const FULL = {
@@ -12,6 +12,7 @@ const FULL = {
   heavyRounds: 5,
   ms: 200,
   warmUpMs: 60,
+  compileMs: 1_000,
   fanOut: [1_000, 5_000],
   fanOuts: 15,
   liveMs: 2_000,
@@ -25,6 +26,7 @@ const QUICK = {
   heavyRounds: 1,
   ms: 60,
   warmUpMs: 30,
+  compileMs: 60,
   fanOut: [200, 800],
   fanOuts: 5,
   liveMs: 250,

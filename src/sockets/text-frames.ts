@@ -10,15 +10,23 @@ const LONGEST_STRING = 16 * 1024;
 /** Below this a loop over bytes is done before one over words is set up. */
 const FEW_BYTES = 64;
 
+/** Makes a buffer of that size; nothing needs to be in it. */
+type Allocate = (size: number) => Buffer;
+
+function fresh(size: number): Buffer {
+  return Buffer.allocUnsafe(size);
+}
+
 /**
  * The frames that a server sends. While they are short, and each of their characters is one byte, that is a string to be
  * written as `latin1`: Node makes no buffer for it.
  */
-export function unmaskedFrames(texts: readonly string[]): string | Buffer {
+export function unmaskedFrames(texts: readonly string[], allocate?: Allocate): string | Buffer {
   let frames = "";
   for (const text of texts) {
     const { length } = text;
-    if (frames.length + length > LONGEST_STRING || Buffer.byteLength(text) !== length) return bytesOf(texts, false);
+    if (frames.length + length > LONGEST_STRING || Buffer.byteLength(text) !== length)
+      return bytesOf(texts, false, allocate);
     frames += length < 126 ? "\x81" + String.fromCharCode(length) : `\x81\x7e${pairOf(length)}`;
     frames += text;
   }
@@ -30,8 +38,8 @@ function pairOf(length: number): string {
 }
 
 /** The frames that a client sends, each masked by a key of its own (section 5.3). */
-export function maskedFrames(texts: readonly string[]): Buffer {
-  return bytesOf(texts, true);
+export function maskedFrames(texts: readonly string[], allocate?: Allocate): Buffer {
+  return bytesOf(texts, true, allocate);
 }
 
 /** A server's frame that goes to many. */
@@ -39,7 +47,7 @@ export function unmaskedFrame(text: string): Buffer {
   return bytesOf([text], false);
 }
 
-function bytesOf(texts: readonly string[], isMasked: boolean): Buffer {
+function bytesOf(texts: readonly string[], isMasked: boolean, allocate: Allocate = fresh): Buffer {
   const keyBytes = isMasked ? KEY_BYTES : 0;
   const lengths: number[] = [];
   let size = 0;
@@ -48,7 +56,7 @@ function bytesOf(texts: readonly string[], isMasked: boolean): Buffer {
     lengths.push(length);
     size += headerBytes(length) + keyBytes + length;
   }
-  const bytes = Buffer.allocUnsafe(size);
+  const bytes = allocate(size);
   let at = 0;
   for (let i = 0; i < texts.length; i++) {
     const text = texts[i]!;

@@ -1,10 +1,11 @@
 /** A socket over the `ws` package: Node's, on both sides. */
-import type { Socket as NetSocket } from "node:net";
+import { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocket, type RawData } from "ws";
 import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
 import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
+import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
@@ -144,8 +145,13 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     if (frames === undefined) return;
     this.#gathered = undefined;
     this.#gatheredLength = 0;
-    const bytes = this.#isServer ? unmaskedFrames(frames) : maskedFrames(frames);
-    this.#raw!.write(bytes, "latin1");
+    const raw = this.#raw!;
+    // Another kind of stream may keep what was written for as long as it likes.
+    const allocate = raw instanceof NetSocket ? borrow : undefined;
+    const bytes = this.#isServer ? unmaskedFrames(frames, allocate) : maskedFrames(frames, allocate);
+    if (typeof bytes === "string") raw.write(bytes, "latin1");
+    else if (!isBorrowed(bytes)) raw.write(bytes);
+    else raw.write(bytes, (error) => error || giveBack(bytes));
   }
 
   /** Asks for a sign of life (RFC 6455, section 5.5.2). */

@@ -1,0 +1,94 @@
+/** Long frames are written from buffers that are used again: never from one that somebody still reads. */
+import { EventEmitter, once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { Duplex } from "node:stream";
+import { expect, it } from "vitest";
+import { WebSocketServer } from "ws";
+import { borrow, giveBack, isBorrowed } from "../../src/sockets/buffers.js";
+import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
+
+/** No two alike, and long enough for a buffer of their own. */
+const TEXTS = Array.from({ length: 60 }, (_, i) => String.fromCharCode(65 + i).repeat(20_000 + 1_500 * i));
+/** More than the system takes for a reader that does not read. */
+const MANY = Array.from({ length: 6 }, () => TEXTS).flat();
+
+it("lends the buffer that was given back last, and otherwise another", () => {
+  const first = borrow(20_000);
+  const second = borrow(100_000);
+  expect([first.length, second.length]).toEqual([20_000, 100_000]);
+  expect(second.buffer).not.toBe(first.buffer);
+  giveBack(first);
+  expect(borrow(50_000).buffer).toBe(first.buffer);
+  expect(borrow(50_000).buffer).not.toBe(second.buffer);
+});
+
+it("keeps no more than eight", () => {
+  const lent = Array.from({ length: 20 }, () => borrow(20_000));
+  for (const buffer of lent) giveBack(buffer);
+  const known = new Set(lent.map(({ buffer }) => buffer));
+  const again = Array.from({ length: 20 }, () => borrow(20_000));
+  expect(again.filter(({ buffer }) => known.has(buffer))).toHaveLength(8);
+});
+
+it.each([
+  ["short", 16 * 1024 - 1, false],
+  ["middling", 16 * 1024, true],
+  ["as long as there is", 128 * 1024, true],
+  ["longer", 128 * 1024 + 1, false],
+])("lends only middling ones: %s", (_what, size, isLent) => {
+  expect(isBorrowed(borrow(size))).toBe(isLent);
+  expect(borrow(size)).toHaveLength(size);
+});
+
+it("leaves what waits for a reader alone", async () => {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: GatheringWebSocket });
+  await once(server, "listening");
+  const received = { client: [] as string[], server: [] as string[] };
+  const opened = new Promise<{ far: GatheringWebSocket; socket: WsSocket }>((resolve) =>
+    server.on("connection", (far, request) => {
+      far.on("message", (data: Buffer) => received.server.push(data.toString()));
+      resolve({ far, socket: new WsSocket(far, 2 ** 20, request.socket) });
+    }),
+  );
+  const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  webSocket.on("message", (data: Buffer) => received.client.push(data.toString()));
+  const near = new WsSocket(webSocket, 2 ** 20);
+  await once(webSocket, "open");
+  const { far, socket } = await opened;
+  near.start({ frame: () => {}, closed: () => {} });
+  socket.start({ frame: () => {}, closed: () => {} });
+  far.pause();
+  webSocket.pause();
+  for (const text of MANY) {
+    near.send(text);
+    socket.send(text);
+    // Some leave, and what they were written from is free.
+    await new Promise(setImmediate);
+  }
+  expect(near.unsentBytes).toBeGreaterThan(0);
+  far.resume();
+  webSocket.resume();
+  const counts = (): number[] => [received.client.length, received.server.length];
+  await expect.poll(counts, { timeout: 20_000 }).toEqual([MANY.length, MANY.length]);
+  expect(received).toEqual({ client: MANY, server: MANY });
+  webSocket.terminate();
+  server.close();
+});
+
+it("lends nothing to a stream that is no socket of the system: it may keep what it was given", async () => {
+  const kept: Buffer[] = [];
+  const raw = new Duplex({
+    read: () => {},
+    write: (chunk: Buffer, _encoding, done) => {
+      kept.push(chunk);
+      done();
+    },
+  });
+  const webSocket = Object.assign(new EventEmitter(), { readyState: 1, OPEN: 1, bufferedAmount: 0 });
+  const socket = new WsSocket(webSocket as unknown as GatheringWebSocket, 2 ** 20, raw);
+  for (const text of TEXTS) {
+    socket.send(text);
+    await new Promise(setImmediate);
+  }
+  expect(kept.map((frame) => frame.toString().slice(-20_000))).toEqual(TEXTS.map((text) => text.slice(-20_000)));
+});
