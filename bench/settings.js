@@ -4,8 +4,9 @@ import { BASELINE, contenders } from "./contenders.js";
 import { scenarios } from "./scenarios/index.js";
 
 /**
- * `compileMs` is how long each contender runs before the first round that counts: what lasts is compiled. Many short rounds hold the ratios steadier than few long ones: what disturbs a machine comes and goes. `heavyRounds` is
- * for what takes seconds whatever `ms` says.
+ * Many short rounds hold the ratios steadier than few long ones: what disturbs a machine comes and goes. `heavyRounds` is
+ * for what takes seconds whatever `ms` says. Before the first round each contender runs for `compileMs`: what is compared
+ * is code that has been running for a while.
  */
 const FULL = {
   rounds: 9,
