@@ -12,6 +12,7 @@ const FAN_OUT = ["fan-out", "live"];
 export const contenders = [
   { name: "bare", title: "bare ws", packages: ["ws"], imports: ["ws"] },
   { name: "once", title: "bare ws, stringified once", packages: [], only: FAN_OUT },
+  { name: "framed", title: "bare ws, framed once", packages: [], only: FAN_OUT },
   { name: "packed", title: "bare ws, packed", packages: [] },
   {
     name: "reciproc-packed",
