@@ -165,7 +165,7 @@ async function greetFirst(peer: AnyPeer, onOpen: OnOpen): Promise<void> {
   }
 }
 
-/** Whether another socket is tried wherever one is lost; \`undefined\` where that depends. */
+/** Whether another socket is tried wherever one is lost; `undefined` where that depends. */
 function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean | undefined {
   if (typeof reconnect !== "object") {
     if (reconnect === undefined || typeof reconnect === "boolean") return reconnect;

@@ -68,7 +68,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
     ...options,
     perMessageDeflate: false,
     maxPayload: longestFrame(maxMessageBytes),
-    ...pieceLimits(maxMessageBytes),
+    ...pieceLimits(longestFrame(maxMessageBytes)),
     closeTimeout: CLOSE_TIMEOUT_MS,
     // Answered with a bound (sockets/ws.ts).
     autoPong: false,

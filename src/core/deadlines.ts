@@ -28,8 +28,9 @@ let timerDue = Infinity;
 /** Whether the timer is set to an earliest deadline, and not just a while ahead. */
 let isExact = false;
 
-/** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared before. It must not be set already. `Infinity` never expires. */
+/** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared or set anew before. `Infinity` never expires. */
 export function setDeadline(entry: Expiring, delayMs: number): void {
+  clearDeadline(entry);
   if (delayMs === Infinity) return;
   const now = performance.now();
   entry.deadline = now + delayMs;

@@ -29,7 +29,8 @@ export function attempt(call: () => unknown, failed: (error: unknown) => void): 
   }
 }
 
-function uncaught(error: unknown): void {
+/** Nobody is left to take it. */
+export function uncaught(error: unknown): void {
   queueMicrotask(() => {
     throw error;
   });

@@ -142,7 +142,7 @@ export interface Socket {
   maxFrameBytes: number;
   /** Whether frames are taken. */
   readonly open: boolean;
-  /** Bytes taken by `send` that have not left yet. */
+  /** Bytes taken by `send` that could not leave yet; not those that wait for the end of the turn. */
   readonly unsentBytes: number;
   /** Asks for a sign of life, where the carrier has a way. */
   ping?(): void;

@@ -1,8 +1,9 @@
 /** The end of a turn: one microtask for everybody who has something to finish there. */
+import { uncaught } from "./tell.js";
 
 /** Something that finishes at the end of a turn. */
 export interface TurnEnd {
-  /** Must not throw. */
+  /** What it throws surfaces as uncaught, and keeps nobody else from finishing. */
   endTurn(): void;
 }
 
@@ -19,7 +20,13 @@ function endTurn(): void {
   // A link that flushes makes its socket wait in turn: in another microtask, behind this one.
   const due = waiting;
   waiting = [];
-  for (const task of due) task.endTurn();
+  for (const task of due) {
+    try {
+      task.endTurn();
+    } catch (error) {
+      uncaught(error);
+    }
+  }
 }
 
 /**

@@ -16,6 +16,14 @@ const ROOM_FOR_PONGS = 64 * 1024;
 /** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
 export const DRAIN_CHECK_MS = 20;
 
+/** Whose outbox it is. */
+interface OutboxOwner {
+  /** More would wait than may; the message that was too much is not taken. */
+  overflow(): void;
+  /** Ends the connection for what the other side did. */
+  breakOff(reason: string): void;
+}
+
 /** The outgoing half of a packed link. */
 export class Outbox extends Paced implements Expiring {
   deadline = 0;
@@ -25,7 +33,7 @@ export class Outbox extends Paced implements Expiring {
   /** Whether the hello was said: before it messages leave one by one. */
   packs = false;
   readonly #keeper: Keeper | undefined;
-  readonly #owner: { overflow(): void };
+  readonly #owner: OutboxOwner;
   /** The open pack, without its closing bracket; empty when there is none. */
   #pack = "";
   /** Whether messages may leave at all: not while a session has no socket, or is being resumed. */
@@ -37,8 +45,7 @@ export class Outbox extends Paced implements Expiring {
   /** What went over the sockets before the present one. */
   #past: Traffic | undefined;
 
-  /** `owner.overflow` is told when more would wait than may; the message that was too much is not taken. */
-  constructor(keeper: Keeper | undefined, owner: { overflow(): void }) {
+  constructor(keeper: Keeper | undefined, owner: OutboxOwner) {
     super();
     this.#keeper = keeper;
     this.#owner = owner;
@@ -49,10 +56,13 @@ export class Outbox extends Paced implements Expiring {
     return this.#isFlowing;
   }
 
-  /** What has not left: in the socket, in the open pack, and what waits behind them. While nothing flows, `held` is what counts. */
+  /**
+   * What the socket could not send yet, and what waits behind it; not the open pack, of which nobody knows yet how fast it
+   * will be read. While nothing flows, `held` is what counts.
+   */
   get unsent(): number {
     const waiting = this.#isFlowing ? (this.#waiting?.length ?? 0) : 0;
-    return (this.socket?.unsentBytes ?? 0) + this.#pack.length + waiting;
+    return (this.socket?.unsentBytes ?? 0) + waiting;
   }
 
   /** Of all sockets. */
@@ -115,20 +125,19 @@ export class Outbox extends Paced implements Expiring {
     this.socket?.send(`{"ack":${this.session!.ack()}}`, mayWait);
   }
 
-  /** Answers a ping; false for one whose value cannot be said again. */
-  pong(value: unknown): boolean {
+  /** Answers a ping. */
+  pong(value: unknown): void {
     // Who asks and never reads is not answered without end; who reads hears of this side by what is on its way.
-    if (this.socket === undefined || this.socket.unsentBytes >= ROOM_FOR_PONGS) return true;
+    if (this.socket === undefined || this.socket.unsentBytes >= ROOM_FOR_PONGS) return;
     let pong: string;
     try {
       pong = JSON.stringify({ pong: value });
     } catch {
       // `JSON.parse` takes any depth, `JSON.stringify` does not.
-      return false;
+      return this.#owner.breakOff("a ping that cannot be answered");
     }
     if (this.session?.owes) this.ack(true);
     this.socket.send(pong);
-    return true;
   }
 
   /** The open pack leaves, or with a session but no socket goes into the log: its messages have their number. */

@@ -8,6 +8,7 @@
  * none, nothing is counted, and the link ends with its socket.
  */
 import { isObject, member } from "../core/message.js";
+import { exceeds } from "../core/codec.js";
 import {
   type CloseInfo,
   type Receiver,
@@ -70,7 +71,6 @@ export class PackedLink implements Transport {
     return this.#out.unsent;
   }
 
-  /** Of all sockets. */
   get traffic(): Traffic | undefined {
     return this.#out.traffic;
   }
@@ -133,10 +133,7 @@ export class PackedLink implements Transport {
     return this.#out.held;
   }
 
-  /**
-   * Takes a socket, and leaves the one before it: what that one still holds is not read, and its end is not told. Answers
-   * what the new one is to be started with.
-   */
+  /** Takes a socket in place of the one before it, of which nothing more is read or told. Answers what to start it with. */
   attach(socket: Socket): SocketHandler {
     this.#leave("a newer socket took over");
     if (this.session !== undefined) this.#out.halt();
@@ -260,7 +257,7 @@ export class PackedLink implements Transport {
     this.heard++;
     if (this.#incoming === "packed") this.#takePacked(text);
     else if (this.#incoming === "unsettled") this.#takeFirst(text);
-    else if (this.#incoming === "plain") this.#receiver.receive(text);
+    else if (this.#incoming === "plain") this.#takePlain(text);
     else if (this.#incoming === "resuming") this.#takeAnswer(text);
   }
 
@@ -268,7 +265,18 @@ export class PackedLink implements Transport {
   #takeFirst(text: string): void {
     if (isHello(text)) return this.#takeHello(text);
     if (this.#role === "client") this.#incoming = "plain";
-    this.#receiver.receive(text);
+    this.#takePlain(text);
+  }
+
+  /** The socket takes frames that are longer, for packs of several messages. */
+  #takePlain(text: string): void {
+    if (!exceeds(text, this.#maxMessageBytes)) return this.#receiver.receive(text);
+    this.#refuseLong();
+  }
+
+  #refuseLong(): void {
+    this.#incoming = "over";
+    this.#out.socket!.close(1009, "message is too large");
   }
 
   #takeHello(text: string): void {
@@ -288,10 +296,7 @@ export class PackedLink implements Transport {
   }
 
   #takePack(messages: unknown[], text: string): void {
-    if (isTooLong(text, this.#maxMessageBytes)) {
-      this.#incoming = "over";
-      return this.#out.socket!.close(1009, "message is too large");
-    }
+    if (isTooLong(text, this.#maxMessageBytes)) return this.#refuseLong();
     if (this.session?.takes(text.length)) this.#out.ack();
     const receiver = this.#receiver;
     for (const message of messages) {
@@ -311,15 +316,11 @@ export class PackedLink implements Transport {
 
   /** Answers a ping. What a later version adds is ignored. */
   #control(frame: object): void {
-    if ("ping" in frame) this.#pong(frame.ping);
+    if ("ping" in frame) this.#out.pong(frame.ping);
     else if (this.#keeper === undefined) return;
     else if ("ack" in frame) this.#acked(frame.ack);
     else if ("bye" in frame) this.#farewell(frame.bye);
     else this.#keeper.control(frame);
-  }
-
-  #pong(value: unknown): void {
-    if (!this.#out.pong(value)) this.breakOff("a ping that cannot be answered");
   }
 
   #acked(count: unknown): void {

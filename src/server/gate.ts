@@ -36,8 +36,8 @@ export interface GateOwner {
   waiting?(request: IncomingMessage): number;
   /** Chooses the subprotocol among those a client offers; `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
-  /** Takes a connection that was let in. `data` is what `authenticate` answered, `protocol` the subprotocol, empty for none. */
-  admit(webSocket: GatheringWebSocket, data: unknown, request: IncomingMessage, protocol: string): void;
+  /** Takes a connection that was let in, over `socket`. `data` is what `authenticate` answered; `webSocket.protocol` is empty for none. */
+  admit(webSocket: GatheringWebSocket, data: unknown, request: IncomingMessage, socket: Duplex): void;
   /**
    * Takes a request that is no upgrade: every one to an HTTP server of the gate's own, and to another while nobody else
    * listens. Where it is missing, they are answered with 426.
@@ -218,9 +218,7 @@ export class Gate {
   }
 
   #admit(data: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    this.#upgrade(request, socket, head, (webSocket) =>
-      this.#owner.admit(webSocket, data, request, webSocket.protocol),
-    );
+    this.#upgrade(request, socket, head, (webSocket) => this.#owner.admit(webSocket, data, request, socket));
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: GatheringWebSocket) => void): void {

@@ -132,8 +132,8 @@ export class Server<
       // Who returns takes the place that its session keeps.
       waiting: (request) => (returns(request) ? 0 : (this.#sessions?.suspended ?? 0)),
       chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
-      admit: (webSocket, data, request, protocol) =>
-        this.#welcome(webSocket, data as Admission | undefined, request, protocol),
+      admit: (webSocket, data, request, socket) =>
+        this.#welcome(webSocket, data as Admission | undefined, request, socket),
       request: (request, response) => this.#posts.handle(request, response, true),
     });
     this.#posts = new Posts(this.#gate, {
@@ -249,13 +249,9 @@ export class Server<
       : "a topic takes peers of its own server only";
   }
 
-  #welcome(
-    webSocket: GatheringWebSocket,
-    who: Admission | undefined,
-    request: IncomingMessage,
-    protocol: string,
-  ): void {
-    const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, request.socket);
+  #welcome(webSocket: GatheringWebSocket, who: Admission | undefined, request: IncomingMessage, raw: Duplex): void {
+    const { protocol } = webSocket;
+    const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, raw);
     if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
     const settings = this.#settingsFor(request);
     const accept = (link: Transport): void => {

@@ -63,7 +63,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
 
   #heartbeat: Heartbeat | undefined;
 
-  /** `raw` is the socket of a server's upgrade request; a client's comes with its answer. */
+  /** `raw` is the socket that a server was handed with the upgrade; a client's comes with the answer. */
   constructor(webSocket: GatheringWebSocket, maxFrameBytes: number, raw?: Duplex) {
     // `maxPayload` stops a longer message before it is gathered; what comes here fits.
     super(maxFrameBytes);
@@ -111,7 +111,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   }
 
   get unsentBytes(): number {
-    return this.#webSocket.bufferedAmount + this.#gatheredLength;
+    return this.#webSocket.bufferedAmount;
   }
 
   send(frame: string, mayWait = false): boolean {
@@ -146,8 +146,9 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     this.#gathered = undefined;
     this.#gatheredLength = 0;
     const raw = this.#raw!;
-    // Another kind of stream may keep what was written for as long as it likes.
-    const allocate = raw instanceof NetSocket ? borrow : undefined;
+    // Another kind of stream may keep what was written for as long as it likes, and a full socket for very long.
+    const isTaken = Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
+    const allocate = isTaken ? borrow : undefined;
     const bytes = this.#isServer ? unmaskedFrames(frames, allocate) : maskedFrames(frames, allocate);
     if (typeof bytes === "string") raw.write(bytes, "latin1");
     else if (!isBorrowed(bytes)) raw.write(bytes);

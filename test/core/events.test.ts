@@ -1,24 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 import { notification, rawPeer, request, result } from "../support/raw.js";
-import { turn } from "../support/turns.js";
 import { connectedPair } from "../support/pair.js";
+import { uncaughtIn } from "../support/uncaught.js";
 import { pair } from "../../src/index.js";
-
-/** Runs `act` and answers what surfaced as an uncaught exception. */
-async function uncaughtIn(act: () => unknown): Promise<unknown[]> {
-  const others = process.listeners("uncaughtException");
-  const caught: unknown[] = [];
-  process.removeAllListeners("uncaughtException");
-  process.on("uncaughtException", (error) => caught.push(error));
-  try {
-    await act();
-    await turn();
-  } finally {
-    process.removeAllListeners("uncaughtException");
-    for (const listener of others) process.on("uncaughtException", listener);
-  }
-  return caught;
-}
 
 function thrower(error: Error): () => never {
   return () => {

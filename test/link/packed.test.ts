@@ -177,6 +177,20 @@ describe("a pack", () => {
     expect(heard.messages).toHaveLength(1);
   });
 
+  it.each(["server", "client"] as const)(
+    "may be as long as several messages together, and a plain message of a %s's other side not",
+    async (role) => {
+      const { heard, far, ends } = framed(role);
+      far.send(JSON.stringify(["x".repeat(10_000 - 4)]));
+      await carried();
+      expect(heard.messages).toHaveLength(1);
+      far.send(JSON.stringify(["x".repeat(10_000 - 3)]));
+      await carried();
+      expect(ends).toEqual([1009]);
+      expect(heard.messages).toHaveLength(1);
+    },
+  );
+
   it("may hold others beside it", async () => {
     const { heard, far, ends } = await settled();
     const longest = JSON.stringify({ a: ["]}", '\\"', "x".repeat(10_000 - 22)] });

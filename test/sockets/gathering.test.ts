@@ -1,10 +1,12 @@
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import type { Socket as TcpSocket } from "node:net";
+import { Duplex, PassThrough } from "node:stream";
 import { expect, it, vi } from "vitest";
-import { connect, serve } from "../../src/node.js";
+import { connect, serve, type Peer } from "../../src/node.js";
 import { SharedMessage } from "../../src/core/transport.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
-import { sendUpgrade, stranger } from "../support/network.js";
+import { bareHttp, sendUpgrade, stranger } from "../support/network.js";
 
 /** Counts what a TCP socket hands to the system: each is one call. */
 function countWrites(socket: TcpSocket): { count: number } {
@@ -72,6 +74,46 @@ it("writes a message at once when the turn before had a single one, and else at 
   expect(await turn(3)).toEqual([1, 2]);
   expect(await turn(3)).toEqual([0, 1]);
   await vi.waitFor(() => expect(client.received).toHaveLength(8));
+});
+
+it.each(["packed", "plain"] as const)(
+  "does not take for slow who was not yet sent what a turn has for it, with a link that is %s",
+  async (link) => {
+    await using server = await serve({ port: 0, limits: { maxUnsentBytes: 4096 } });
+    const arrived = new Promise<Peer<any, any, any>>((resolve) =>
+      server.on("peer", (peer) => {
+        server.topic("all").add(peer);
+        resolve(peer);
+      }),
+    );
+    await using client = await connect(server.url, { link });
+    const heard: unknown[] = [];
+    client.on("notification", (_method, params) => heard.push(params));
+    const peer = await arrived;
+    for (let i = 0; i < 40; i++) {
+      peer.notify("n", [i, "x".repeat(300)]);
+      if (i % 10 === 9) server.topic("all").notify("t", [i]);
+    }
+    await vi.waitFor(() => expect(heard).toHaveLength(44));
+    expect(peer.stats().dropped).toBe(0);
+    expect(client.state).toBe("open");
+  },
+);
+
+it("writes to the socket that it was handed with the upgrade", async () => {
+  await using http = await bareHttp();
+  const methods = { echo: (params: unknown) => params };
+  await using server = await serve({ noServer: true, methods });
+  let written = 0;
+  http.server.on("upgrade", (request: IncomingMessage, socket: TcpSocket, head: Buffer) => {
+    const counting = new PassThrough();
+    counting.on("data", (chunk: Buffer) => (written += chunk.length));
+    counting.pipe(socket);
+    server.handleUpgrade(request, Duplex.from({ readable: socket, writable: counting }), head);
+  });
+  await using client = await connect(http.url);
+  expect(await client.request("echo", ["x".repeat(1000)])).toEqual(["x".repeat(1000)]);
+  expect(written).toBeGreaterThan(1000);
 });
 
 it("lets what a turn has sent leave before the close that ends it", async () => {
