@@ -79,6 +79,27 @@ it("leaves what waits for a reader alone", async () => {
   server.close();
 });
 
+it("lends nothing to a socket that is full: what waits there takes no more memory than is counted", async () => {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  await once(server, "listening");
+  server.on("connection", (far) => far.pause());
+  const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const near = new WsSocket(webSocket, 2 ** 20);
+  await once(webSocket, "open");
+  const before = process.memoryUsage().arrayBuffers;
+  // Just over half of what is lent.
+  const text = "x".repeat(66_000);
+  for (let i = 0; i < 600; i++) {
+    near.send(text);
+    if (i % 50 === 0) await new Promise(setImmediate);
+  }
+  expect(near.unsentBytes).toBeGreaterThan(20_000_000);
+  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1.5 * near.unsentBytes);
+  webSocket.terminate();
+  for (const far of server.clients) far.terminate();
+  server.close();
+});
+
 it("lends nothing to a stream that is no socket of the system: it may keep what it was given", async () => {
   const kept: Buffer[] = [];
   const raw = new Duplex({
