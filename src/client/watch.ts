@@ -37,7 +37,6 @@ export class Watch implements Expiring {
   /** Something happened after which a connection may be dead and not know it: asks, and waits a little. That time passed alone kills nobody. */
   doubt(): void {
     if (this.#heartbeat === undefined) return;
-    clearDeadline(this);
     this.#doubtedAt = performance.now();
     this.#heardBefore = this.#link.heard;
     this.#link.ping();

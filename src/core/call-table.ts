@@ -2,6 +2,8 @@
 import type { PendingCall } from "./pending.js";
 
 const FEWEST_PLACES = 16;
+/** What a burst needed beyond this is not kept. */
+const MOST_KEPT = 256;
 
 /** Each call in a place that its id names, and behind it those of the same place. Ids count up, so few share one. */
 export class CallTable {
@@ -30,16 +32,20 @@ export class CallTable {
     if (first === call) this.#places[place] = call.beside;
     else before(call, first).beside = call.beside;
     call.beside = undefined;
-    // What a burst needed is not kept.
-    if (--this.size === 0 && this.#places.length > FEWEST_PLACES) this.#places = places(FEWEST_PLACES);
+    if (--this.size === 0 && this.#places.length > MOST_KEPT) this.#places = places(FEWEST_PLACES);
   }
 
   /** All of them, in the order they were made. */
   toArray(): PendingCall[] {
-    const calls: PendingCall[] = [];
-    for (const first of this.#places) for (let call = first; call !== undefined; call = call.beside) calls.push(call);
+    const calls = this.#unordered();
     // oxlint-disable-next-line unicorn/no-array-sort -- made here, and `toSorted` is younger than some runtimes.
     return calls.sort((a, b) => a.id - b.id);
+  }
+
+  #unordered(): PendingCall[] {
+    const calls: PendingCall[] = [];
+    for (const first of this.#places) for (let call = first; call !== undefined; call = call.beside) calls.push(call);
+    return calls;
   }
 
   #placeOf(id: number): number {
@@ -53,7 +59,7 @@ export class CallTable {
   }
 
   #resize(length: number): void {
-    const calls = this.toArray();
+    const calls = this.#unordered();
     this.#places = places(length);
     for (const call of calls) this.#put(call);
   }

@@ -2,10 +2,9 @@
  * One timer for all deadlines of the process, and none while nothing waits.
  *
  * Deadlines of equal length expire in the order they were set, so a queue for each length needs no sorting: setting and
- * clearing one changes two links. Starting and stopping a timer costs far more, so one call after another
- * shares a short one: it runs on for at most `LINGER_MS` after the last deadline is cleared, and keeps no process alive.
+ * clearing one changes a few links. Starting and stopping a timer costs far more, so one call after another shares a short
+ * one: it runs on for at most `LINGER_MS` after the last deadline is cleared, and keeps no process alive.
  */
-
 import { List, unlink, type Linked } from "./list.js";
 
 /** Something that expires. `deadline` belongs to this file. */

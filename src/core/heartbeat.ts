@@ -4,6 +4,9 @@ import { expected } from "./errors.js";
 import { checkKnown, checkTimeout } from "./limits.js";
 import type { Traffic } from "./transport.js";
 
+/** With more bytes than this unread, a ping is not answered. */
+export const ROOM_FOR_PONGS = 64 * 1024;
+
 /** What can be asked whether it lives. */
 export interface Pulse {
   /** When anything was last heard of it, by `performance.now()`. Where nobody notes it, it is never given up. */

@@ -2,7 +2,7 @@
  * A list whose members hold its links, for what comes and goes with every call.
  *
  * Not a Set: V8 gives a Set another table whenever members that were deleted have filled it, and each table points to the one
- * after it. Once one of them is old, all that follow survive every young collection, with whatever was in them: a third of
+ * after it. Once one of them is old, all that follow survive every young collection, with whatever was in them: a fourth of
  * the time of many calls in flight went there (docs/PERFORMANCE.md).
  */
 

@@ -181,9 +181,7 @@ export class PendingCalls {
   /** Something was heard of a call: where it asks for that, it waits anew. */
   restart(call: PendingCall): void {
     const { resetTimeoutOnProgress, timeoutMs } = call.wait;
-    if (!resetTimeoutOnProgress) return;
-    clearDeadline(call);
-    setDeadline(call, timeoutMs);
+    if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
   /** Rejects every call: the connection is over. */

@@ -4,14 +4,12 @@
  */
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { ROOM_FOR_PONGS } from "../core/heartbeat.js";
 import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic } from "../core/transport.js";
 import { Paced } from "../core/turns.js";
 import { Waiting } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
 import { PACK_LENGTH, PACK_MESSAGES } from "./sizes.js";
-
-/** With more than this unread, a ping is not answered. */
-const ROOM_FOR_PONGS = 64 * 1024;
 
 /** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
 export const DRAIN_CHECK_MS = 20;

@@ -15,7 +15,8 @@ export interface Caller<R extends Contract<R>> {
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   /**
    * Notifies a method: no answer comes, whatever happens (JSON-RPC 2.0, section 4.1). Answers whether the connection took
-   * it, and then it leaves by the end of the turn; false once that is closed. Throws a `TypeError` for params without a JSON form or that are neither array nor object.
+   * it, and then it leaves by the end of the turn; false once that is closed. Throws a `TypeError` for params without a
+   * JSON form or that are neither array nor object.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
 }

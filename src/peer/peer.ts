@@ -158,7 +158,7 @@ export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: n
   connectionOf(peer).end(code, reason, retryMs);
 }
 
-/** How full a peer's tables are. For tests that assert emptiness, and for the server. */
+/** How full a peer's tables are. For tests that assert emptiness. */
 export function inspect(peer: AnyPeer): {
   pending: number;
   openBatches: number;

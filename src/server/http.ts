@@ -6,7 +6,7 @@ import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:
 import { encodeError } from "../core/codec.js";
 import { ErrorCode } from "../core/errors.js";
 import type { CloseInfo, Receiver, Transport } from "../core/transport.js";
-import { endPeer, inspect, type AnyPeer } from "../peer/peer.js";
+import { endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
@@ -202,7 +202,7 @@ class OneShot implements Transport {
 
   /** The peer is done when it has replied and no handler runs. */
   idle(): void {
-    if (this.#isReplied && inspect(this.#peer).running === 0) endPeer(this.#peer, 1000, "");
+    if (this.#isReplied && this.#peer.stats().running === 0) endPeer(this.#peer, 1000, "");
   }
 
   #reply(text: string | undefined): void {

@@ -1,7 +1,4 @@
-/**
- * Buffers for long writes, which are used again. Making and freeing one of 64 KiB for each message takes a tenth of the time
- * that an echo of it takes, most of it in the collector.
- */
+/** Buffers for long writes, which are used again: making and freeing them is dear (docs/PERFORMANCE.md). */
 
 /** Of a buffer that waits in a full socket at least half is in use: what waits is counted, and bounded, by its own length. */
 const SHORTEST = 64 * 1024;
@@ -13,7 +10,7 @@ const spare: Buffer[] = [];
 /** Those that were made here: others may be as long. */
 const ours = new WeakSet<ArrayBufferLike>();
 
-/** A buffer of that size, with whatever was in it. Where it is `borrowed`, `giveBack` may follow when nobody reads it any more. */
+/** A buffer of that size, with whatever was in it. Where it `isBorrowed`, `giveBack` may follow when nobody reads it any more. */
 export function borrow(size: number): Buffer {
   if (size < SHORTEST || size > LENGTH) return Buffer.allocUnsafe(size);
   return (spare.pop() ?? make()).subarray(0, size);

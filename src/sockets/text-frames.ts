@@ -92,12 +92,13 @@ function writeHeader(bytes: Buffer, at: number, length: number, flag: number): n
 
 /** Writes a key before `start`, and masks with it what stands from there to `end`. */
 function mask(bytes: Buffer, start: number, end: number): void {
-  const key = writeKey(bytes, start - KEY_BYTES);
+  const key = start - KEY_BYTES;
+  writeKey(bytes, key);
   let at = start;
   if (end - start > FEW_BYTES) {
-    for (; (bytes.byteOffset + at) % 4 !== 0; at++) bytes[at]! ^= bytes[key + ((at - start) & 3)]!;
+    for (; (bytes.byteOffset + at) % KEY_BYTES !== 0; at++) bytes[at]! ^= bytes[key + ((at - start) & 3)]!;
     const words = new Int32Array(bytes.buffer, bytes.byteOffset + at, (end - at) >> 2);
-    for (let i = 0; i < 4; i++) turned[i] = bytes[key + ((at - start + i) & 3)]!;
+    for (let i = 0; i < KEY_BYTES; i++) turned[i] = bytes[key + ((at - start + i) & 3)]!;
     const word = asWord[0]!;
     for (let i = 0; i < words.length; i++) words[i]! ^= word;
     at += words.byteLength;
@@ -113,11 +114,10 @@ const asWord = new Int32Array(turned.buffer);
 const keys = new Uint8Array(2048 * KEY_BYTES);
 let keysUsed = keys.length;
 
-function writeKey(bytes: Buffer, at: number): number {
+function writeKey(bytes: Buffer, at: number): void {
   if (keysUsed === keys.length) {
     randomFillSync(keys);
     keysUsed = 0;
   }
   for (let i = 0; i < KEY_BYTES; i++) bytes[at + i] = keys[keysUsed++]!;
-  return at;
 }

@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { WebSocket, type RawData } from "ws";
 import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
 import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
-import { Heartbeat, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
+import { Heartbeat, ROOM_FOR_PONGS, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
@@ -12,8 +12,6 @@ import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 /** How long the other side may take to answer a close before the socket is destroyed. */
 export const CLOSE_TIMEOUT_MS = 5_000;
 
-/** With more than this unread, a ping is not answered. */
-const ROOM_FOR_PONGS = 64 * 1024;
 /** So many characters leave at once: the other side starts on them while this one goes on. */
 const MOST_GATHERED = 8 * 1024;
 
