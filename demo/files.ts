@@ -1,6 +1,10 @@
 /** The page and the modules it imports, from a fixed list of folders. */
-import { readFile } from "node:fs/promises";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { once } from "node:events";
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { basename, dirname } from "node:path";
+import { fileURLToPath } from "node:url";
+import send from "send";
 
 /** The first part of a path, and the folder behind it. The page's import map names the last three, and the modules. */
 const FOLDERS = new Map([
@@ -41,31 +45,46 @@ const MODULES = new Map(
   ]),
 );
 
-const TYPES = new Map([
-  ["html", "text/html; charset=utf-8"],
-  ["css", "text/css; charset=utf-8"],
-  ["js", "text/javascript; charset=utf-8"],
-]);
+/** Folder and file. No part of a path may begin with a dot or contain an escape, so no path leads out of its folder. */
+const PATH = /^\/(?:([a-z0-9]+)\/)?((?:[\w-][\w.-]*\/)*[\w-][\w.-]*\.(?:html|css|js))$/;
 
-/** Folder, file and ending. No part of a path may begin with a dot, so none leads out of its folder. */
-const PATH = /^\/(?:([a-z0-9]+)\/)?((?:[\w-][\w.-]*\/)*[\w-][\w.-]*\.(html|css|js))$/;
+/** The newest response of each connection. */
+const newest = new WeakMap<Socket, ServerResponse>();
 
-export async function serveFile({ url = "/" }: IncomingMessage, response: ServerResponse): Promise<void> {
-  const { file, ending } = find(url.split("?")[0]!);
-  const body = file && (await readFile(file).catch(() => undefined));
-  if (body === undefined) {
-    response.writeHead(404, { "Content-Type": "text/plain" }).end("Not found\n");
-    return;
-  }
-  const type = TYPES.get(ending)!;
-  response.writeHead(200, { "Content-Type": type, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff" });
-  response.end(body);
+/**
+ * Sends the file that the URL names, or 404. Node dispatches pipelined requests all at once, and each open file holds up to
+ * 128 KiB for a slow reader. Therefore a request waits until the one before it on its connection has its response.
+ */
+export async function serveFile(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { socket, url = "/" } = request;
+  const previous = newest.get(socket);
+  newest.set(socket, response);
+  if (previous !== undefined && !previous.closed) await once(previous, "close");
+  if (socket.destroyed) return;
+  const file = find(url.split("?")[0]!);
+  if (file === undefined) return refuse(response, 404);
+  response.setHeader("Cache-Control", "no-cache");
+  response.setHeader("X-Content-Type-Options", "nosniff");
+  send(request, encodeURIComponent(file.name), { root: file.folder, acceptRanges: false, index: false })
+    .on("error", ({ status }: { status: number }) => refuse(response, status))
+    .pipe(response);
 }
 
-function find(path: string): { file: URL | undefined; ending: string } {
+/** The URL's folder and the file's path inside it. */
+function find(path: string): { folder: string; name: string } | undefined {
   const module = MODULES.get(path);
-  if (module !== undefined) return { file: module, ending: "js" };
-  const [, folder = "", file = "", ending = ""] = PATH.exec(path === "/" ? "/index.html" : path) ?? [];
+  if (module !== undefined) {
+    const file = fileURLToPath(module);
+    return { folder: dirname(file), name: basename(file) };
+  }
+  const [, folder = "", name] = PATH.exec(path === "/" ? "/index.html" : path) ?? [];
   const base = FOLDERS.get(folder);
-  return { file: base && file ? new URL(file, base) : undefined, ending };
+  return base && name ? { folder: fileURLToPath(base), name } : undefined;
+}
+
+/** Answers with that status. A response that has begun is cut off instead, so that the client sees that it is incomplete. */
+function refuse(response: ServerResponse, status: number): void {
+  if (response.headersSent) return void response.destroy();
+  for (const name of response.getHeaderNames()) response.removeHeader(name);
+  response.writeHead(status, { "Content-Type": "text/plain" }).end(`${STATUS_CODES[status]}\n`);
 }

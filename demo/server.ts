@@ -1,8 +1,8 @@
 /**
  * One board, and an editor, that everybody who opens the page shares. `npm run demo` starts it.
  *
- * Environment: PORT (3000; the next free one when it is taken, 0 for any), HOST (127.0.0.1: this machine only),
- * VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000).
+ * Environment: PORT (3000; the next free one when it is taken, 0 for any), HOST (127.0.0.1: this machine only;
+ * README warns of others), VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000).
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -42,6 +42,8 @@ let messages = 0;
 let voting = false;
 
 const http = createServer((request, response) => void serveFile(request, response));
+// Requests that are pipelined beyond this number get 503, and Node stops reading when 16 KiB of responses wait to be sent.
+http.maxRequestsPerSocket = 100;
 
 const network = new Network();
 const languages = new LanguageServers(http, network);
