@@ -3,7 +3,7 @@
  * which dies, or is slow, is one person's alone, and a session is what the protocol means by it: one client, one server.
  */
 import type { IncomingMessage, Server } from "node:http";
-import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import type { WebSocket } from "ws";
 import type * as bridgeModule from "../dist/bridge/bridge.js";
@@ -69,12 +69,10 @@ export class LanguageServers {
 }
 
 function commandOf(language: Language): bridgeModule.BridgeOptions {
-  const program = createRequire(import.meta.url).resolve(
-    `vscode-langservers-extracted/bin/vscode-${language}-language-server`,
-  );
+  const program = fileURLToPath(new URL("language-server.js", import.meta.url));
   return {
     command: process.execPath,
-    args: [`--max-old-space-size=${MOST_MEGABYTES}`, program, "--stdio"],
+    args: [`--max-old-space-size=${MOST_MEGABYTES}`, program, language, "--stdio"],
     maxMessageBytes: MAX_MESSAGE_BYTES,
   };
 }

@@ -48,7 +48,6 @@ export interface InitializeParams {
   processId: null;
   rootUri: null;
   capabilities: object;
-  initializationOptions: object;
 }
 
 export interface InitializeResult {

@@ -1,9 +1,15 @@
 /** What a client of the demo's server that is not its page can do: no browser takes part. */
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { connect as connectTcp, type Socket } from "node:net";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { connect as connectTcp, type AddressInfo, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { connect, type AnyPeer } from "../../src/node.js";
 import { startDemo, type Demo } from "./demo.js";
 
 const MIB = 2 ** 20;
@@ -67,6 +73,67 @@ describe("the demo's file server", () => {
   });
 });
 
+describe("the demo's language servers", () => {
+  let demo: Demo;
+  let folder: string;
+  beforeAll(async () => {
+    demo = await startDemo();
+    folder = await mkdtemp(join(tmpdir(), "reciproc-demo-"));
+    await writeFile(join(folder, "schema.json"), JSON.stringify({ properties: { "secret-member": {} } }));
+    const properties = [{ name: "secret-property" }];
+    await writeFile(join(folder, "custom.json"), JSON.stringify({ version: 1.1, properties }));
+    await writeFile(join(folder, "secret-name.css"), "");
+  });
+  afterAll(async () => {
+    await demo[Symbol.asyncDispose]();
+    await rm(folder, { recursive: true });
+  });
+
+  /** The URL of a file of this machine that is none of the demo's. */
+  const urlOf = (name: string): string => pathToFileURL(join(folder, name)).href;
+
+  it("read no file that a client names, however it asks", async () => {
+    await using json = await attach(demo, "json");
+    const uri = urlOf("x.json");
+    json.configure({ json: { schemas: [{ fileMatch: ["*"], url: urlOf("schema.json") }] } });
+    json.peer.notify("json/schemaAssociations", [[{ fileMatch: ["*"], uri: urlOf("schema.json") }]]);
+    json.open(uri, `{"$schema": "${urlOf("schema.json")}", ""}`);
+    expect(await json.complete(uri, 0, `{"$schema": "${urlOf("schema.json")}", "`.length)).not.toContain("secret");
+
+    await using css = await attach(demo, "css");
+    css.peer.notify("css/customDataChanged", [[urlOf("custom.json")]]);
+    css.open(urlOf("x.css"), '@import "./";\na { sec }');
+    expect(await css.complete(urlOf("x.css"), 0, '@import "./'.length)).not.toContain("secret");
+    expect(await css.complete(urlOf("x.css"), 1, "a { sec".length)).not.toContain("secret");
+
+    // What they would have read they ask of the client.
+    expect(json.asked).toContain("vscode/content");
+    expect(css.asked).toEqual(expect.arrayContaining(["fs/content", "fs/readDir"]));
+  });
+
+  it("fetch no address that a client names", async () => {
+    const visits: (string | undefined)[] = [];
+    const listener = createServer((request, response) => {
+      visits.push(request.url);
+      response.end("{}");
+    });
+    listener.listen(0, "127.0.0.1");
+    await once(listener, "listening");
+    const address = `http://127.0.0.1:${(listener.address() as AddressInfo).port}`;
+    await using json = await attach(demo, "json");
+    json.configure({
+      http: { proxy: address },
+      json: { validate: { enable: true }, schemas: [{ fileMatch: ["*"], url: `${address}/configured` }] },
+    });
+    json.peer.notify("json/schemaAssociations", [[{ fileMatch: ["*"], uri: `${address}/associated` }]]);
+    json.open("file:///x.json", `{"$schema": "${address}/named", "": 1}`);
+    await json.complete("file:///x.json", 0, `{"$schema": "${address}/named", "`.length);
+    expect(visits).toEqual([]);
+    expect(json.asked).toContain("vscode/content");
+    listener.close();
+  });
+});
+
 async function bodyOf({ url }: Demo, path: string): Promise<Buffer> {
   const response = await fetch(`${url}${path}`);
   expect(response.status).toBe(200);
@@ -86,4 +153,52 @@ async function sendRequests({ url }: Demo, path: string, count: number, header =
 /** The memory that the demo's process occupies. */
 function residentBytes({ pid }: Demo): number {
   return 1024 * Number(execFileSync("ps", ["-o", "rss=", "-p", String(pid)]));
+}
+
+/** A client of a language server that asks it to read files and addresses itself. */
+interface Attacker extends AsyncDisposable {
+  peer: AnyPeer;
+  /** The methods by which the server asked this client for something. */
+  asked: string[];
+  configure(settings: object): void;
+  open(uri: string, text: string): void;
+  /** The completions at that place, as one text. */
+  complete(uri: string, line: number, character: number): Promise<string>;
+}
+
+async function attach({ url }: Demo, languageId: "css" | "json"): Promise<Attacker> {
+  const asked: string[] = [];
+  const deny = (method: string) => (): never => {
+    asked.push(method);
+    throw new Error("denied");
+  };
+  const methods = ["vscode/content", "fs/content", "fs/stat", "fs/readDir"].map((name) => [name, deny(name)]);
+  const peer = await connect(`${url.replace("http", "ws")}/lsp/${languageId}`, {
+    link: "plain",
+    limits: { maxMessageBytes: 8 * MIB },
+    methods: { ...Object.fromEntries(methods), "textDocument/publishDiagnostics": () => {} },
+  });
+  const schemes = ["file", "http", "https"];
+  // Twice, because the server would take the second one too.
+  for (let i = 0; i < 2; i++) {
+    await peer.request("initialize", {
+      processId: null,
+      rootUri: null,
+      capabilities: { textDocument: { completion: { completionItem: { snippetSupport: true } } } },
+      initializationOptions: { handledSchemas: schemes, handledSchemaProtocols: schemes },
+    });
+  }
+  peer.notify("initialized", {});
+  return {
+    peer,
+    asked,
+    configure: (settings) => void peer.notify("workspace/didChangeConfiguration", { settings }),
+    open: (uri, text) =>
+      void peer.notify("textDocument/didOpen", { textDocument: { uri, languageId, version: 1, text } }),
+    complete: async (uri, line, character) =>
+      JSON.stringify(
+        await peer.request("textDocument/completion", { textDocument: { uri }, position: { line, character } }),
+      ),
+    [Symbol.asyncDispose]: () => peer.close(),
+  };
 }

@@ -78,6 +78,6 @@ export function languageServers({ pid }: Demo, language: "css" | "json"): number
   const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="]).toString().trim().split("\n");
   return rows.flatMap((row) => {
     const [, own, parent, args] = /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(row)!;
-    return Number(parent) === pid && args!.includes(`vscode-${language}-language-server`) ? [Number(own)] : [];
+    return Number(parent) === pid && args!.includes(`language-server.js ${language} `) ? [Number(own)] : [];
   });
 }

@@ -149,8 +149,6 @@ export class LanguageSession {
       processId: null,
       rootUri: null,
       capabilities: CAPABILITIES,
-      // Files and addresses that the text names are not for it to read: nobody here answers such requests.
-      initializationOptions: { handledSchemas: [], handledSchemaProtocols: [] },
     });
     this.#triggers = capabilities.completionProvider?.triggerCharacters ?? [];
     peer.notify("initialized", {});
