@@ -30,8 +30,8 @@ export interface Line extends Profile {
   text: string;
 }
 
-/** What somebody answered when asked to clear the board. */
-export type Answer = "agreed" | "refused" | "did not answer" | "left";
+/** What somebody answered when asked to clear the board. A page is out of reach if it crashed or its network is gone. */
+export type Answer = "agreed" | "refused" | "did not answer" | "left" | "out of reach";
 
 /** How a vote ended. */
 export interface Verdict {

@@ -24,12 +24,16 @@ interface Seat {
   /** `undefined` until they join. */
   profile: Profile | undefined;
   roundTripMs: number | undefined;
+  /** The pings, one each second, since their page last answered one. */
+  missedPings: number;
 }
 type Member = Peer<ServerApi, ClientApi, Seat>;
 
 const VOTE_TIMEOUT_MS = Number(process.env["VOTE_TIMEOUT_MS"] ?? 10_000);
 const SESSION_TTL_MS = Number(process.env["SESSION_TTL_MS"] ?? 60_000);
 const CUT_MS = 3000;
+/** After so many a page is out of reach. A page whose network was cut by the switch is back before. */
+const MOST_MISSED_PINGS = 6;
 const MOST_LINES = 100;
 
 const strokes = new Strokes();
@@ -58,6 +62,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     page: await network.carry(request),
     profile: undefined,
     roundTripMs: undefined,
+    missedPings: 0,
   }),
   schemas,
 
@@ -182,7 +187,10 @@ function profileOf(peer: Member): Profile {
   return peer.data.profile!;
 }
 
-/** Asks everybody else at the same time. Whoever leaves meanwhile has neither agreed nor objected. */
+/**
+ * Asks all other people at the same time. Clears if all who stayed within reach agreed. People who close their pages neither
+ * agree nor object, but at least one person must agree then. Pages that crashed count as if they had not been there.
+ */
 async function vote(asker: Member, signal: AbortSignal): Promise<Verdict> {
   const by = profileOf(asker).name;
   const voters = [...board].filter((peer) => peer !== asker);
@@ -190,27 +198,45 @@ async function vote(asker: Member, signal: AbortSignal): Promise<Verdict> {
     voters.map(async (voter) => ({ name: profileOf(voter).name, answer: await ask(voter, by, signal) })),
   );
   if (signal.aborted) return { by, outcome: "asker left", answers };
-  const stayed = answers.filter(({ answer }) => answer !== "left");
+  const present = answers.filter(({ answer }) => answer !== "out of reach");
+  const stayed = present.filter(({ answer }) => answer !== "left");
   const agreed = stayed.length > 0 && stayed.every(({ answer }) => answer === "agreed");
-  return { by, outcome: agreed || voters.length === 0 ? "cleared" : "kept", answers };
+  return { by, outcome: agreed || present.length === 0 ? "cleared" : "kept", answers };
 }
 
 /** The server calls the page. `signal` aborts when the asker leaves: then nobody waits for the answer any more. */
 async function ask(voter: Member, by: string, signal: AbortSignal): Promise<Answer> {
   const timeoutMs = VOTE_TIMEOUT_MS;
+  const unreachable = new AbortController();
+  const watch = setInterval(() => void (isOutOfReach(voter) && unreachable.abort()), 250);
   try {
-    const agreed: unknown = await voter.request("vote", { by, timeoutMs }, { timeoutMs, signal });
+    const options = { timeoutMs, signal: AbortSignal.any([signal, unreachable.signal]) };
+    const agreed: unknown = await voter.request("vote", { by, timeoutMs }, options);
     // The contract says boolean; what comes from outside is checked all the same.
     return agreed === true ? "agreed" : "refused";
   } catch (error) {
-    return error instanceof ConnectionLostError ? "left" : "did not answer";
+    if (error instanceof ConnectionLostError)
+      return CLOSED_BY_PAGE.has((await voter.closed).code) ? "left" : "out of reach";
+    return isOutOfReach(voter) || voter.state !== "open" ? "out of reach" : "did not answer";
+  } finally {
+    clearInterval(watch);
   }
+}
+
+/** The codes with which a page closes its connection. Any other code means that the connection or the page failed. */
+const CLOSED_BY_PAGE = new Set([1000, 1001]);
+
+function isOutOfReach({ data }: Member): boolean {
+  return data.missedPings > MOST_MISSED_PINGS;
 }
 
 /** Measures every round trip by a call, and tells everybody. */
 setInterval(() => {
-  // Of those who are away the answer would tell how long they were.
-  for (const peer of board) if (peer.state === "open") void measure(peer);
+  for (const peer of board) {
+    peer.data.missedPings++;
+    // Of those who are away the answer would tell how long they were.
+    if (peer.state === "open") void measure(peer);
+  }
   const roundTrips = [...board].flatMap(({ id, data: { roundTripMs: ms } }) => (ms === undefined ? [] : { id, ms }));
   push("stats", { perSecond: messages, roundTrips });
   messages = 0;
@@ -221,6 +247,7 @@ async function measure(peer: Member): Promise<void> {
   try {
     await peer.request("ping", undefined, { timeoutMs: 5000 });
     peer.data.roundTripMs = performance.now() - start;
+    peer.data.missedPings = 0;
   } catch {
     // Too slow or gone: the last figure stands, or the peer is no longer on the board.
   }

@@ -58,7 +58,7 @@ function describe({ by, outcome, answers }: Verdict): string {
     const everybody = answers.every(({ answer: given }) => given === "agreed");
     return `${everybody ? "Everybody agreed" : "Nobody objected"}: ${by} cleared the board.`;
   }
-  const against = answers.filter(({ answer: given }) => given !== "agreed" && given !== "left");
+  const against = answers.filter(({ answer: given }) => given === "refused" || given === "did not answer");
   if (against.length === 0) return "The board stays: nobody was left to agree.";
   return `The board stays: ${against.map(({ name, answer: given }) => `${name} ${given}`).join(", ")}.`;
 }

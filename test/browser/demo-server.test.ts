@@ -11,6 +11,7 @@ import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, type AnyPeer } from "../../src/node.js";
 import { startDemo, type Demo } from "./demo.js";
+import { startWire } from "./wire.js";
 
 const MIB = 2 ** 20;
 
@@ -133,6 +134,58 @@ describe("the demo's language servers", () => {
     listener.close();
   });
 });
+
+describe("the demo's vote on clearing the board", () => {
+  it("is granted when the pages that did not agree are out of reach", async () => {
+    // The vote ends before its time is up.
+    await using demo = await startDemo({ VOTE_TIMEOUT_MS: "60000" });
+    await using wire = await startWire(demo.url);
+    await using asker = await enter(demo.url, "Ada");
+    await using _agreeing = await enter(demo.url, "Bo", { vote: () => true });
+    await using _hanging = await enter(demo.url, "Cy", { vote: never, ping: never });
+    await using _cutOff = await enter(wire.url, "Di", { vote: () => (wire.cut(), never()) });
+    const verdict = await asker.request("clear");
+    expect(verdict).toEqual({
+      by: "Ada",
+      outcome: "cleared",
+      answers: [
+        { name: "Bo", answer: "agreed" },
+        { name: "Cy", answer: "out of reach" },
+        { name: "Di", answer: "out of reach" },
+      ],
+    });
+  });
+
+  it("is granted when the sessions of all pages that were asked expire", async () => {
+    await using demo = await startDemo({ SESSION_TTL_MS: "300" });
+    await using wire = await startWire(demo.url);
+    await using asker = await enter(demo.url, "Ada");
+    await using _bo = await enter(wire.url, "Bo", { vote: never });
+    await using _cy = await enter(wire.url, "Cy", { vote: () => (wire.cut(), never()) });
+    expect(await asker.request("clear")).toMatchObject({ outcome: "cleared" });
+  });
+
+  it("waits for a page whose network comes back in time", async () => {
+    await using demo = await startDemo();
+    await using asker = await enter(demo.url, "Ada");
+    await using bo = await enter(demo.url, "Bo", { vote: () => bo.request("cut").then(() => false) }, "bo");
+    expect(await asker.request("clear")).toMatchObject({ outcome: "kept", answers: [{ answer: "refused" }] });
+  });
+});
+
+/** A page's connection, without the page. */
+async function enter(url: string, name: string, methods: object = {}, page = ""): Promise<AnyPeer> {
+  const ignored = ["welcome", "people", "stats", "decided", "erased"].map((method) => [method, () => {}]);
+  const peer = await connect(`${url.replace("http", "ws")}/rpc?page=${page}`, {
+    methods: { ping: () => {}, ...Object.fromEntries(ignored), ...methods },
+  });
+  await peer.request("join", { name, color: "red" });
+  return peer;
+}
+
+function never(): Promise<never> {
+  return new Promise(() => {});
+}
 
 async function bodyOf({ url }: Demo, path: string): Promise<Buffer> {
   const response = await fetch(`${url}${path}`);
