@@ -10,7 +10,7 @@ import { endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
-import { answerUpgradeRequired, type Refusal, type Verdict } from "./upgrade.js";
+import { answerUpgradeRequired, checkHost, type Refusal, type Verdict } from "./upgrade.js";
 
 /** Whoever serves what comes by POST. None of its functions throws. */
 export interface PostOwner {
@@ -60,7 +60,8 @@ export class Posts {
   handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): void {
     // Somebody else has answered it.
     if (response.headersSent) return;
-    if (request.method === "GET" || request.method === "HEAD") return answerUpgradeRequired(response);
+    const isRead = request.method === "GET" || request.method === "HEAD";
+    if (isRead && checkHost(request) === undefined) return answerUpgradeRequired(response);
     const exchange = new Exchange(request, response);
     const refusal = this.#check(exchange, checksPath);
     if (refusal !== undefined) this.#refuse(exchange, refusal);

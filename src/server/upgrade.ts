@@ -114,12 +114,25 @@ export function runAuthenticate(
   if (timeoutMs === Infinity) return { verdict: settled, settled };
   const reason = `authentication took longer than ${timeoutMs} ms`;
   const verdict = new Promise<Verdict>((resolve) => {
+/**
+ * Checks that a request has one `Host` header (RFC 9112, section 3.2). Of two, Node keeps the first, and a proxy in front may
+ * have decided by the second.
+ */
+export function checkHost({ httpVersion, rawHeaders }: IncomingMessage): Refusal | undefined {
+  let hosts = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]!.toLowerCase() === "host") hosts++;
+  if (hosts === 1 || (hosts === 0 && httpVersion !== "1.1")) return undefined;
+  return { status: 400, reason: `the request has ${hosts} \`Host\` headers, not one` };
+}
+
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
     const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The socket keeps the process alive for as long as there is somebody to refuse.
     timer.unref();
     void settled.finally(() => clearTimeout(timer)).then(resolve);
   });
+  const refusal = checkHost(request);
+  if (refusal !== undefined) return refusal;
   return { verdict, settled };
 }
 
