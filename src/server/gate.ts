@@ -19,6 +19,7 @@ import {
   checkOrigin,
   isTls,
   runAuthenticate,
+  waitForResponse,
   withoutUpgrade,
   type Refusal,
   type Verdict,
@@ -59,6 +60,9 @@ export interface Entry {
 
 /** The gates on each HTTP server: several may share one, each with its path. */
 const attached = new WeakMap<HttpServer, Set<Gate>>();
+
+/** The latest response on each HTTP connection. */
+const latest = new WeakMap<Duplex, ServerResponse>();
 
 /** Decides who gets in. Made with settings that are checked already; throws a `TypeError` when another gate has its path. */
 export class Gate {
@@ -237,7 +241,7 @@ export class Gate {
   readonly #onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
     if (this.#isAlone("upgrade")) {
       if (!this.#isMine(request)) return;
-      if (request.method === "POST" && !isTls(request)) this.#readAgain(request, socket, head);
+      if (request.method === "POST") this.#readAgain(request, socket, head);
       else this.handleUpgrade(request, socket, head);
       return;
     }
@@ -249,6 +253,7 @@ export class Gate {
 
   /** Whoever else listens answers all requests, and hands on those that are not for it. */
   readonly #onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    latest.set(request.socket, response);
     if (!this.#isAlone("request") || !this.#isMine(request)) return;
     if (this.#owner.request !== undefined) this.#owner.request(request, response);
     else answerUpgradeRequired(response);
@@ -266,12 +271,23 @@ export class Gate {
   }
 
   /**
-   * No WebSocket is opened by POST: the offer to upgrade is ignored (RFC 9110, section 7.8), and the connection handed to
-   * Node once more, which hands out no request that makes one. Java's client offers HTTP/2 with its requests.
+   * Hands a POST's connection to Node once more without the offer to upgrade, which a server may ignore (RFC 9110, section
+   * 7.8): Node hands out no request that makes one, and a POST opens no WebSocket. Java's client offers HTTP/2 with its
+   * requests. What is pipelined behind the request stays on the connection, and is read after it.
    */
   #readAgain(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    socket.unshift(withoutUpgrade(request, head));
-    this.#http!.emit("connection", socket);
+    const response = latest.get(socket);
+    // Node keeps responses in order for one reading of a connection only, so the next begins when the last response has left.
+    if (response !== undefined && !response.writableFinished) {
+      const again = (all: Buffer): void => this.#readAgain(request, socket, all);
+      return waitForResponse(response, socket, head, this.#owner.maxFrameBytes, again);
+    }
+    // A response that ends the connection leaves nothing to read.
+    if (socket.writableEnded) return;
+    socket.unshift(head);
+    socket.unshift(withoutUpgrade(request));
+    this.#http!.emit(isTls(request) ? "secureConnection" : "connection", socket);
+    socket.resume();
   }
 
   #attach(http: HttpServer): void {

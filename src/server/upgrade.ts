@@ -46,18 +46,54 @@ export function answerRefusal(socket: Duplex, { status, reason }: Refusal): void
   socket.end(`${headers.join("\r\n")}\r\n\r\n${body}`);
 }
 
-const UPGRADE_HEADERS = new Set(["connection", "upgrade", "http2-settings"]);
+/** The headers of an offer to upgrade, which are also the options by which `Connection` names them. */
+const OFFER = new Set(["upgrade", "http2-settings"]);
+
+/** Returns the bytes of a request's head without its offer to upgrade. Other options of `Connection`, such as `close`, stay. */
+export function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage): Buffer {
+  const lines = [`${method} ${url} HTTP/${httpVersion}`];
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase();
+    const value = rawHeaders[i + 1]!;
+    if (!OFFER.has(name)) lines.push(`${rawHeaders[i]}: ${name === "connection" ? withoutOffer(value) : value}`);
+  }
+  return Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1");
+}
+
+function withoutOffer(connection: string): string {
+  const options = connection.split(",").filter((option) => !OFFER.has(option.trim().toLowerCase()));
+  return options.join(",");
+}
+
+/** What a part of a body that waits counts for besides its length: the memory of a buffer. */
+const PART_BYTES = 200;
+/** Longest head of a request, with room: Node's own limit is 16 KiB. */
+const HEAD_BYTES = 65_536;
 
 /**
- * The bytes of a request without its offer to upgrade; `head` is what Node has read after its head. It is the last of its
- * connection: reading one again leaves listeners on the socket, which must not pile up.
+ * Waits until `response` has left, and then calls `use` with `head` and what has come behind it. The socket is read meanwhile,
+ * because the end of one that is not read is not noticed, and is cut when it ends or when more than one message has come.
  */
-export function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage, head: Buffer): Buffer {
-  const lines = [`${method} ${url} HTTP/${httpVersion}`, "Connection: close"];
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    if (!UPGRADE_HEADERS.has(rawHeaders[i]!.toLowerCase())) lines.push(`${rawHeaders[i]}: ${rawHeaders[i + 1]}`);
-  }
-  return Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), head]);
+export function waitForResponse(
+  response: ServerResponse,
+  socket: Duplex,
+  head: Buffer,
+  maxMessageBytes: number,
+  use: (head: Buffer) => void,
+): void {
+  const parts = [head];
+  let bytes = head.length;
+  const take = (part: Buffer): void => {
+    parts.push(part);
+    bytes += part.length + PART_BYTES;
+    if (bytes > maxMessageBytes + HEAD_BYTES) socket.destroy();
+  };
+  const cut = (): void => void socket.destroy();
+  socket.on("data", take).on("end", cut).on("error", cut);
+  response.once("finish", () => {
+    socket.off("data", take).off("end", cut).off("error", cut).pause();
+    use(Buffer.concat(parts));
+  });
 }
 
 /** Answers a request that is no upgrade and should be one. */
@@ -78,12 +114,25 @@ export function checkHandshake({ method, headers }: IncomingMessage): Refusal | 
   return undefined;
 }
 
+/**
+ * Checks that a request has one `Host` header (RFC 9112, section 3.2). Of two, Node keeps the first, and a proxy in front may
+ * have decided by the second.
+ */
+export function checkHost({ httpVersion, rawHeaders }: IncomingMessage): Refusal | undefined {
+  let hosts = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]!.toLowerCase() === "host") hosts++;
+  if (hosts === 1 || (hosts === 0 && httpVersion !== "1.1")) return undefined;
+  return { status: 400, reason: `the request has ${hosts} \`Host\` headers, not one` };
+}
+
 /** Checks `Host` and `Origin`. `boundTo` is the address the server listens on, where it is known. */
 export function checkOrigin(
   request: IncomingMessage,
   boundTo: string | undefined,
   rules: OriginRules,
 ): Refusal | undefined {
+  const refusal = checkHost(request);
+  if (refusal !== undefined) return refusal;
   const { host = "", origin } = request.headers;
   const local = boundTo ?? request.socket.localAddress ?? "";
   const reason = refuseHost(host, isLoopback(local), rules) ?? refuseOrigin(origin, host, isTls(request), rules);
@@ -114,25 +163,12 @@ export function runAuthenticate(
   if (timeoutMs === Infinity) return { verdict: settled, settled };
   const reason = `authentication took longer than ${timeoutMs} ms`;
   const verdict = new Promise<Verdict>((resolve) => {
-/**
- * Checks that a request has one `Host` header (RFC 9112, section 3.2). Of two, Node keeps the first, and a proxy in front may
- * have decided by the second.
- */
-export function checkHost({ httpVersion, rawHeaders }: IncomingMessage): Refusal | undefined {
-  let hosts = 0;
-  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]!.toLowerCase() === "host") hosts++;
-  if (hosts === 1 || (hosts === 0 && httpVersion !== "1.1")) return undefined;
-  return { status: 400, reason: `the request has ${hosts} \`Host\` headers, not one` };
-}
-
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
     const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The socket keeps the process alive for as long as there is somebody to refuse.
     timer.unref();
     void settled.finally(() => clearTimeout(timer)).then(resolve);
   });
-  const refusal = checkHost(request);
-  if (refusal !== undefined) return refusal;
   return { verdict, settled };
 }
 

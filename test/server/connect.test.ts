@@ -1,13 +1,10 @@
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type IncomingMessage } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { TLSSocket } from "node:tls";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConnectError, connect, serve } from "../../src/node.js";
+import { selfSigned } from "../support/certificates.js";
 import { listening, portOf } from "../support/network.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
@@ -226,20 +223,4 @@ describe("over TLS", () => {
 /** Whose certificate a client gave. */
 function nameOf({ socket }: IncomingMessage): unknown {
   return (socket as TLSSocket).getPeerCertificate().subject.CN;
-}
-
-/** A certificate for 127.0.0.1, made on the spot by the `openssl` program. */
-function selfSigned(): { key: string; cert: string } {
-  const folder = mkdtempSync(join(tmpdir(), "reciproc-tls-"));
-  const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
-  const options = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost".split(" ");
-  try {
-    const names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"];
-    execFileSync("openssl", ["req", "-x509", ...options, ...names, "-keyout", key, "-out", cert], { stdio: "pipe" });
-    return { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") };
-  } catch (cause) {
-    throw new Error("this test needs the `openssl` program: install it with your system's packages", { cause });
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
 }

@@ -191,7 +191,11 @@ describe("a POST", () => {
 
   it("offering to upgrade to HTTP/2, as Java's client does, is answered all the same", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
-    const offer = { Connection: "Upgrade, HTTP2-Settings", Upgrade: "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAAB" };
+    const offer = {
+      Connection: "Upgrade, HTTP2-Settings, close",
+      Upgrade: "h2c",
+      "HTTP2-Settings": "AAEAAEAAAAIAAAAB",
+    };
     const answer = await postRaw(server.url, JSON.stringify(request(1, "add", [1, 2])), offer);
     expect(answer.status).toBe(200);
     expect(JSON.parse(answer.body)).toEqual(result(1, 3));

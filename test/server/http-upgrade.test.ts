@@ -1,0 +1,168 @@
+/** A POST that offers an upgrade: the offer is ignored, and the connection goes on as if there were none. */
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import { connect as connectTcp, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { describe, expect, it, vi } from "vitest";
+import { serve } from "../../src/node.js";
+import { selfSigned } from "../support/certificates.js";
+import { listening, portOf, readAnswer } from "../support/network.js";
+import { request } from "../support/raw.js";
+import { gate } from "../support/turns.js";
+
+const H2C = { Connection: "Upgrade, HTTP2-Settings", Upgrade: "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAAB" };
+const WEBSOCKET = {
+  Connection: "keep-alive, Upgrade",
+  Upgrade: "websocket",
+  "Sec-WebSocket-Version": "13",
+  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+};
+
+const methods = { echo: ([n]: [number]) => n };
+
+/** The text of a POST that calls `method` with `[id]`. */
+function post(id: number, headers: Record<string, string> = {}, method = "echo"): string {
+  const body = JSON.stringify(request(id, method, [id]));
+  const lines = { Host: "localhost", "Content-Type": "application/json", "Content-Length": body.length, ...headers };
+  const text = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `POST / HTTP/1.1\r\n${text.join("")}\r\n${body}`;
+}
+
+async function write(url: string, text: string): Promise<Socket> {
+  const socket = connectTcp(portOf(url), "127.0.0.1");
+  await once(socket, "connect");
+  socket.write(text);
+  return socket;
+}
+
+/** The statuses and results of all responses until the server ends the connection. */
+async function readAll(socket: Socket): Promise<{ statuses: number[]; results: unknown[] }> {
+  const text = String(Buffer.concat((await socket.toArray()) as Buffer[]));
+  const bodies = text.match(/\{"jsonrpc".*?\}(?=HTTP|$)/g) ?? [];
+  return {
+    statuses: [...text.matchAll(/^HTTP\/1.1 (\d+)|\}HTTP\/1.1 (\d+)/gm)].map(([, first, next]) =>
+      Number(first ?? next),
+    ),
+    results: bodies.map((body) => (JSON.parse(body) as { result: unknown }).result),
+  };
+}
+
+/** Writes until the connection is cut. */
+function flood(socket: Socket): void {
+  const write = (): void => void (!socket.destroyed && socket.write(post(3).repeat(1000), write));
+  write();
+}
+
+const CLOSE = { Connection: "close" };
+
+describe("a POST that offers an upgrade", () => {
+  it.each([
+    ["HTTP/2", H2C],
+    ["a WebSocket", WEBSOCKET],
+  ])("to %s is answered, and so is what is pipelined behind it", async (_what, offer) => {
+    await using server = await serve({ port: 0, methods });
+    const socket = await write(server.url, post(1, offer) + post(2) + post(3, CLOSE));
+    expect(await readAll(socket)).toEqual({ statuses: [200, 200, 200], results: [1, 2, 3] });
+  });
+
+  it("is answered behind responses that have not left, in order, and so are further offers", async () => {
+    const open = gate<string>();
+    const started = gate();
+    const slow = (): Promise<string> => (started.resolve(), open.promise);
+    await using server = await serve({ port: 0, methods: { ...methods, slow } });
+    const all = [post(1, {}, "slow"), post(2, H2C), post(3), post(4, H2C), post(5, WEBSOCKET), post(6, CLOSE)];
+    const socket = await write(server.url, all.join(""));
+    await started.promise;
+    open.resolve("slow");
+    expect(await readAll(socket)).toEqual({
+      statuses: [200, 200, 200, 200, 200, 200],
+      results: ["slow", 2, 3, 4, 5, 6],
+    });
+  });
+
+  it("is taken on together with what comes while it waits for a response before it", async () => {
+    const open = gate<string>();
+    const started = gate();
+    const slow = (): Promise<string> => (started.resolve(), open.promise);
+    await using http = await listening(createServer());
+    await using server = await serve({ server: http.server, methods: { ...methods, slow } });
+    const connected = once(http.server, "connection");
+    const socket = await write(http.url, post(1, {}, "slow") + post(2, H2C).slice(0, -5));
+    const [theirs] = (await connected) as [Socket];
+    await started.promise;
+    const taken = vi.fn();
+    theirs.on("data", taken);
+    socket.write(post(2, H2C).slice(-5) + post(3, CLOSE));
+    await vi.waitFor(() => expect(taken).toHaveBeenCalled());
+    theirs.off("data", taken);
+    open.resolve("slow");
+    expect(await readAll(socket)).toEqual({ statuses: [200, 200, 200], results: ["slow", 2, 3] });
+    expect(server.stats().requestsReceived).toBe(3);
+  });
+
+  it.each<[string, (socket: Socket) => void]>([
+    ["is gone", (socket) => void socket.end()],
+    ["sends more than one message may have, while no response has left", (socket) => flood(socket)],
+  ])("aborts the handlers of its connection when its client %s", async (_what, act) => {
+    const started = gate<AbortSignal>();
+    const stuck = (_params: unknown, { signal }: { signal: AbortSignal }): Promise<unknown> =>
+      new Promise(() => started.resolve(signal));
+    await using server = await serve({ port: 0, methods: { ...methods, stuck } });
+    const socket = await write(server.url, post(1, {}, "stuck") + post(2, H2C));
+    socket.on("error", () => {});
+    const signal = await started.promise;
+    const aborted = once(signal, "abort");
+    act(socket);
+    await aborted;
+    expect(server.stats().requestsReceived).toBe(1);
+  });
+
+  it("is answered over TLS, too", async () => {
+    const { key, cert } = selfSigned();
+    await using https = await listening(createTlsServer({ key, cert }));
+    await using server = await serve({ server: https.server, methods });
+    const socket = connectTls({ port: portOf(server.url), host: "127.0.0.1", ca: cert });
+    await once(socket, "secureConnect");
+    socket.write(post(1, H2C) + post(2, WEBSOCKET) + post(3, CLOSE));
+    expect(await readAll(socket)).toEqual({ statuses: [200, 200, 200], results: [1, 2, 3] });
+  });
+
+  it("leaves the connection open, also to a WebSocket", async () => {
+    await using server = await serve({ port: 0, methods });
+    const socket = await write(server.url, post(1, H2C));
+    expect(String((await once(socket, "data"))[0])).not.toMatch(/^connection: close/im);
+    socket.write(post(2, H2C));
+    expect(String((await once(socket, "data"))[0])).toMatch(/^HTTP\/1.1 200 /);
+    const upgrade = Object.entries({ Host: "localhost", ...WEBSOCKET }).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.write(`GET / HTTP/1.1\r\n${upgrade.join("")}\r\n`);
+    expect((await readAnswer(socket)).status).toBe(101);
+  });
+
+  it("ends the connection where it asks for that", async () => {
+    await using server = await serve({ port: 0, methods });
+    const socket = await write(server.url, post(1, { ...H2C, Connection: "Upgrade, HTTP2-Settings, close" }));
+    expect(await readAnswer(socket)).toMatchObject({ status: 200, headers: { connection: "close" } });
+  });
+
+  it("leaves no listener on the connection, however many there are", async () => {
+    await using http = await listening(createServer());
+    await using server = await serve({ server: http.server, methods });
+    expect(server.url).not.toBe("");
+    const connected = once(http.server, "connection");
+    const socket = await write(http.url, post(1, H2C));
+    const [theirs] = (await connected) as [Socket];
+    await once(socket, "data");
+    const count = (): number => theirs.eventNames().reduce((sum, name) => sum + theirs.listenerCount(name), 0);
+    const before = count();
+    for (let id = 2; id < 50; id++) {
+      socket.write(post(id, H2C));
+      await once(socket, "data");
+    }
+    expect(count()).toBe(before);
+    const rest = Array.from({ length: 50 }, (_, id) => post(id, H2C));
+    socket.write(rest.join("") + post(50, CLOSE));
+    expect((await readAll(socket)).results).toHaveLength(51);
+    expect(theirs.eventNames().map((name) => theirs.listenerCount(name) <= 2)).not.toContain(false);
+  });
+});
