@@ -59,7 +59,8 @@ export type Message = RequestMessage | NotificationMessage | ResponseMessage;
  * What a parsed value is.
  * - `request`, `notification`, `response`: well formed.
  * - `invalid`: none of the three; its sender is owed a -32600.
- * - `broken`: looks like a response but breaks a rule of section 5. Never answered: two peers would loop.
+ * - `broken`: looks like a response but breaks a rule of section 5. Never answered, because two peers would loop, unless it is
+ *   an id alone that no call of its receiver waits under.
  */
 export type Kind = "request" | "notification" | "response" | "invalid" | "broken";
 
@@ -101,7 +102,14 @@ export function member(value: unknown, name: string, place = -1): unknown {
   return isObject(value) && Object.hasOwn(value, name) ? value[name as keyof Unchecked] : undefined;
 }
 
-/** An id alone is a response without its result, not a request without its method: answering it could settle a stranger's call. */
+/**
+ * Whether a message has an id and nothing that says what it is: a response without its result, or a request without its
+ * method. Not under id null, where no call waits: a peer that answers a refusal so would be refused without end.
+ */
+export function isLoneId({ id, method, params, result, error }: Unchecked): boolean {
+  return id !== undefined && id !== null && [method, params, result, error].every((member) => member === undefined);
+}
+
 function isResponseShaped({ id, params, result, error }: Unchecked): boolean {
   return result !== undefined || error !== undefined || (id !== undefined && params === undefined);
 }

@@ -7,6 +7,7 @@ import { RpcError } from "./errors.js";
 import {
   classify,
   isId,
+  isLoneId,
   isObject,
   type ErrorMessage,
   type Id,
@@ -76,10 +77,20 @@ export class Router {
     if (this.#gate.ended !== undefined) return;
     if (Array.isArray(value)) return this.#routeBatch(value, slot);
     const isVersion1 = this.#concede(value);
-    const kind = classify(value);
+    const kind = this.#kindOf(value);
     if (isAnswer(kind)) this.#settle(kind, value as Unchecked);
     else this.#routeCall(kind, value, isVersion1 ? this.#inKind(slot) : slot);
     if (isAnswer(kind) || kind === "notification") slot?.leaveOut();
+  }
+
+  /**
+   * Returns what a value is to this side. An id alone that no call waits under is a request without its method, whose sender
+   * would wait for ever.
+   */
+  #kindOf(value: unknown): Kind {
+    const kind = classify(value);
+    if (kind !== "broken" || !isLoneId(value as Unchecked)) return kind;
+    return this.#out.pending.get((value as Unchecked).id) === undefined ? "invalid" : kind;
   }
 
   /** Rewrites what the settings make allowance for; whether the answer is owed in version 1.0. */
@@ -99,7 +110,7 @@ export class Router {
     if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
     const { maxBatchEntries } = this.#settings.limits;
     const isVersion1 = members.map((member) => this.#concede(member));
-    const kinds = members.map(classify);
+    const kinds = members.map((member) => this.#kindOf(member));
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
     const reply = new BatchReply(this.#gate.maxReplyBytes, (text) => this.#replyWhole(text, slot));
@@ -140,7 +151,7 @@ export class Router {
 
   #routeCall(kind: Kind, message: unknown, slot: Slot | undefined): void {
     const { counts } = this.#gate;
-    if (kind === "invalid") return this.#refuse(idOf(message), ErrorCode.InvalidRequest, "Invalid Request", slot);
+    if (kind === "invalid") return this.#refuse(refusalId(message), ErrorCode.InvalidRequest, "Invalid Request", slot);
     if (kind === "request") counts.requestsReceived++;
     else counts.notificationsReceived++;
     if (this.#rate !== undefined && !this.#rate.take()) return this.#tooFast(kind, message as RequestMessage, slot);
@@ -163,7 +174,7 @@ export class Router {
     this.#reply(encodeError(id, { code, message }), slot);
   }
 
-  /** Settles what a response answers; answers the batch that call left in. A response is never answered, whatever is in it: two peers would loop. */
+  /** Settles what a response answers; answers the batch that call left in. A response is never answered: two peers would loop. */
   #settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
     const call = this.#out.pending.answer(kind, response);
     if (call !== undefined) return call.batch;
@@ -205,7 +216,12 @@ function dropNullParams(value: unknown): void {
   if (isObject(value) && value.params === null) delete value.params;
 }
 
-/** The id to refuse a malformed request with. One that cannot be echoed exactly is null. */
+/** Returns the id to refuse a malformed request with: null for one that may be a response, whose id could settle a call. */
+function refusalId(value: unknown): Id {
+  return isObject(value) && isLoneId(value) ? null : idOf(value);
+}
+
+/** The id of a message. One that cannot be echoed exactly is null. */
 function idOf(value: unknown): Id {
   const id = isObject(value) ? value.id : undefined;
   return isId(id) ? id : null;

@@ -79,11 +79,94 @@ describe("answers that no call waits for", () => {
     for (const broken of [
       { id: 9, result: 1 },
       { jsonrpc: "2.0", result: 1 },
-      { jsonrpc: "2.0", id: 9 },
+      { jsonrpc: "2.0", id: 9, error: null },
     ])
       raw.feed(broken);
     raw.feed([result(8, 1)]);
     expect(inspect(raw.peer)).toMatchObject({ unmatched: 11, malformed: 0 });
     expect(raw.sent).toEqual([]);
+  });
+});
+
+describe("a message with an id and without method, result and error", () => {
+  const REFUSED = failure(null, -32600, "Invalid Request");
+
+  it.each<[string, object]>([
+    ["a number", { jsonrpc: "2.0", id: 2 }],
+    ["a string", { jsonrpc: "2.0", id: "a" }],
+    ["the id of a call, as a string", { jsonrpc: "2.0", id: "1" }],
+    ["no id that can be used", { jsonrpc: "2.0", id: {} }],
+    ["no version", { id: 2 }],
+    ["a misspelt method", { jsonrpc: "2.0", id: 2, metod: "add" }],
+  ])("is refused with id null when no call has its id: %s", (_what, message) => {
+    const raw = rawPeer();
+    raw.peer.request("m").catch(() => {});
+    raw.sent.length = 0;
+    raw.feed(message);
+    expect(raw.messages()).toEqual([REFUSED]);
+    expect(inspect(raw.peer)).toMatchObject({ malformed: 1, unmatched: 0, pending: 1 });
+    raw.cut();
+  });
+
+  it("is refused when the call of its id is settled", async () => {
+    const raw = rawPeer();
+    const call = raw.peer.request("m");
+    raw.feed(result(1, "done"));
+    expect(await call).toBe("done");
+    raw.sent.length = 0;
+    raw.feed({ jsonrpc: "2.0", id: 1 });
+    expect(raw.messages()).toEqual([REFUSED]);
+  });
+
+  it("rejects the pending call of its id, alone and in a batch", async () => {
+    const raw = rawPeer();
+    const calls = [rejection(raw.peer.request("m")), rejection(raw.peer.request("m"))];
+    raw.sent.length = 0;
+    raw.feed({ jsonrpc: "2.0", id: 1 });
+    raw.feed([{ jsonrpc: "2.0", id: 2 }]);
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ code: "PROTOCOL" });
+    expect(raw.sent).toEqual([]);
+    expect(inspect(raw.peer)).toMatchObject({ malformed: 0, unmatched: 0 });
+  });
+
+  it("rejects the pending call of a batch, and the calls that the same array leaves out", async () => {
+    const raw = rawPeer();
+    const batch = raw.peer.batch();
+    const calls = [rejection(batch.request("a")), rejection(batch.request("b"))];
+    batch.send();
+    raw.feed([{ jsonrpc: "2.0", id: 1 }]);
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ code: "PROTOCOL" });
+    expect(raw.sent).toHaveLength(1);
+  });
+
+  it("is refused in its place in a batch, and counts as an entry", () => {
+    const raw = rawPeer({ methods: { m: () => 1 }, limits: { maxBatchEntries: 2 } });
+    raw.feed([{ jsonrpc: "2.0", id: 7 }, request(1, "m")]);
+    expect(raw.messages()).toEqual([[REFUSED, result(1, 1)]]);
+    raw.feed([{ jsonrpc: "2.0", id: 7 }, { jsonrpc: "2.0", id: 8 }, request(1, "m")]);
+    expect(raw.messages()[1]).toMatchObject({ id: null, error: { code: -32010 } });
+  });
+
+  it("is not answered under id null: a peer that answers a refusal so would be refused without end", () => {
+    const raw = rawPeer();
+    raw.feed({ jsonrpc: "2.0", id: null });
+    raw.feed([{ jsonrpc: "2.0", id: null }]);
+    expect(raw.sent).toEqual([]);
+    expect(inspect(raw.peer)).toMatchObject({ malformed: 0, unmatched: 2 });
+  });
+
+  it("is refused with what the other side never answers", () => {
+    const [raw, other] = [rawPeer(), rawPeer()];
+    raw.feed({ jsonrpc: "2.0", id: 5 });
+    other.feed(raw.sent[0]);
+    expect(other.sent).toEqual([]);
+    expect(other.errors).toEqual([expect.objectContaining({ code: -32600 })]);
+  });
+
+  it("closes the connection with 1008 when too many come", () => {
+    const raw = rawPeer({ limits: { maxMalformedPerMinute: 3 } });
+    for (let id = 1; id < 5; id++) raw.feed({ jsonrpc: "2.0", id });
+    expect(raw.closes).toEqual([[1008, "more than 3 malformed messages in a minute"]]);
+    expect(raw.sent).toHaveLength(3);
   });
 });

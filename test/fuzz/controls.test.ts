@@ -11,7 +11,7 @@ import { wires, type WireOptions } from "../conformance/wires.js";
 import { gate, type Gate } from "../support/turns.js";
 import { Mutator, randomOf } from "./mutate.js";
 import { seed, useDisasters, useSeed } from "./run.js";
-import { isUsableId, referenceKind } from "./reference.js";
+import { isAnswer, isUsableId, referenceKind, waysToWait } from "./reference.js";
 
 const MAX_BATCH_ENTRIES = 16;
 const limits = {
@@ -107,8 +107,8 @@ function control(mutator: Mutator): unknown {
 
 type Json = Record<string, unknown>;
 
-/** The ids under which a text is owed answers, whatever they are; and the ids that it may cancel. */
-function owedFor(text: string, readsNullParams: boolean): { owed: string[]; cancelled: string[] } {
+/** The ids under which a text is owed answers, whatever they are, while calls of the ids `waiting` wait; and the ids that it may cancel. */
+function owedFor(text: string, readsNullParams: boolean, waiting: unknown[]): { owed: string[]; cancelled: string[] } {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -118,11 +118,13 @@ function owedFor(text: string, readsNullParams: boolean): { owed: string[]; canc
   const members: unknown[] = Array.isArray(value) ? value : [value];
   for (const member of members as (Json | null)[])
     if (readsNullParams && member?.["params"] === null) delete member["params"];
-  const calls = members.filter((member) => !["response", "broken"].includes(referenceKind(member)));
+  const calls = members.filter((member) => !isAnswer(member, waiting));
   if (Array.isArray(value) && (value.length === 0 || calls.length > MAX_BATCH_ENTRIES)) return { owed: ["null"], cancelled: [] };
   const owed = calls.flatMap((member) => {
     const kind = referenceKind(member);
     if (kind === "notification") return [];
+    // An id alone, which is refused without it.
+    if (kind === "broken") return ["null"];
     const id = typeof member === "object" && member !== null ? (member as Json)["id"] : undefined;
     return JSON.stringify(id !== undefined && isUsableId(id) ? id : null);
   });
@@ -136,11 +138,18 @@ function owedFor(text: string, readsNullParams: boolean): { owed: string[]; canc
 /** Every answer was owed once, and every debt paid, except those that need not be. */
 function expectOwed(frames: string[], got: string[], dialect: Dialect | undefined): void {
   const debts = new Map<string, number>();
+  const most = new Map<string, number>();
   const cancelled = new Set<string>();
   for (const frame of frames) {
-    const told = owedFor(frame, dialect?.readsNullParams === true);
-    for (const id of told.owed) debts.set(id, (debts.get(id) ?? 0) + 1);
-    for (const id of told.cancelled) cancelled.add(id);
+    const ways = waysToWait(frame, (id) => id >= 1).map((waiting) =>
+      owedFor(frame, dialect?.readsNullParams === true, waiting),
+    );
+    for (const id of new Set(ways.flatMap(({ owed }) => owed))) {
+      const counts = ways.map(({ owed }) => owed.filter((one) => one === id).length);
+      debts.set(id, (debts.get(id) ?? 0) + Math.min(...counts));
+      most.set(id, (most.get(id) ?? 0) + Math.max(...counts));
+    }
+    for (const id of ways.flatMap((way) => way.cancelled)) cancelled.add(id);
   }
   for (const text of got) {
     const reply: unknown = JSON.parse(text);
@@ -148,9 +157,10 @@ function expectOwed(frames: string[], got: string[], dialect: Dialect | undefine
       if (method !== undefined) continue;
       if ((result === undefined) === (error === undefined)) throw new Error(`this is no answer: ${text}`);
       const key = JSON.stringify(id);
-      const left = debts.get(key) ?? 0;
+      const left = most.get(key) ?? 0;
       if (left === 0) throw new Error(`nobody was owed ${text}`);
-      debts.set(key, left - 1);
+      most.set(key, left - 1);
+      debts.set(key, debts.get(key)! - 1);
     }
   }
   const unpaid = [...debts].filter(([id, count]) => count > 0 && !(dialect === mcp && cancelled.has(id)));

@@ -67,28 +67,65 @@ const INVALID_REQUEST = { code: -32600, message: "Invalid Request" };
 export const METHOD_NOT_FOUND = { code: -32601, message: "Method not found" };
 export const INTERNAL_ERROR = { code: -32603, message: "Internal error" };
 
-/** The frame a text is owed, parsed; `undefined` for none. */
-export function owedTo(text: string, served: Served, maxBatchEntries: number): unknown {
+/** Whether a value names an id and nothing else that counts: no method, no params, no outcome. Under null nobody waits. */
+function isLoneId(value: unknown): boolean {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return false;
+  const message = value as Json;
+  return (
+    has(message, "id") &&
+    message["id"] !== null &&
+    ["method", "params", "result", "error"].every((name) => !has(message, name))
+  );
+}
+
+/** Whether a value is owed nothing because it answers something; an id alone does so where a call waits under it. */
+export function isAnswer(value: unknown, waiting: readonly unknown[]): boolean {
+  if (isLoneId(value)) return waiting.includes((value as Json)["id"]);
+  return ["response", "broken"].includes(referenceKind(value));
+}
+
+/**
+ * The calls that may matter to what a text is owed, each of these lists being one way in which they may still wait: it holds
+ * an id alone, of a call that `made` says was made at some time.
+ */
+export function waysToWait(text: string, made: (id: number) => boolean): unknown[][] {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return [[]];
+  }
+  const members = Array.isArray(value) ? value : [value];
+  const ids = new Set(members.filter(isLoneId).map((member) => (member as Json)["id"]));
+  const doubtful = [...ids].filter((id) => typeof id === "number" && made(id));
+  return doubtful.reduce<unknown[][]>((ways, id) => [...ways, ...ways.map((way) => [...way, id])], [[]]);
+}
+
+/** The frame a text is owed, parsed, while calls of the ids `waiting` wait; `undefined` for none. */
+export function owedTo(
+  text: string,
+  served: Served,
+  maxBatchEntries: number,
+  waiting: readonly unknown[] = [],
+): unknown {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     return answer(null, { error: PARSE_ERROR });
   }
-  if (!Array.isArray(value)) return owedToMessage(value, served);
+  if (!Array.isArray(value)) return owedToMessage(value, served, waiting);
   if (value.length === 0) return answer(null, { error: INVALID_REQUEST });
-  if (value.filter((member) => !isAnswer(member)).length > maxBatchEntries) {
+  if (value.filter((member) => !isAnswer(member, waiting)).length > maxBatchEntries) {
     return answer(null, { error: { code: -32010, message: "Batch is too large", data: { maxBatchEntries } } });
   }
-  const owed = value.map((member) => owedToMessage(member, served)).filter((reply) => reply !== undefined);
+  const owed = value.map((member) => owedToMessage(member, served, waiting)).filter((reply) => reply !== undefined);
   return owed.length === 0 ? undefined : owed;
 }
 
-function isAnswer(value: unknown): boolean {
-  return ["response", "broken"].includes(referenceKind(value));
-}
-
-function owedToMessage(value: unknown, served: Served): unknown {
+function owedToMessage(value: unknown, served: Served, waiting: readonly unknown[]): unknown {
+  if (isAnswer(value, waiting)) return undefined;
+  if (isLoneId(value)) return answer(null, { error: INVALID_REQUEST });
   const kind = referenceKind(value);
   if (kind === "request") {
     const { id, method, params } = value as Json;
