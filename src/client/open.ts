@@ -6,7 +6,7 @@ import type { Socket } from "../core/transport.js";
 import { helloOf, readBye } from "../link/frames.js";
 import { PROTOCOL } from "../link/packed.js";
 import { textOf } from "../sockets/inbox.js";
-import { StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
+import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
 
 /** A connection that has opened. */
 export interface Opened {
@@ -184,6 +184,13 @@ export function publicUrl({ protocol, host, pathname }: URL): string {
   return `${protocol}//${host}${pathname}`;
 }
 
+/** An `error` or a `close` event. Browsers say nothing in the former, other runtimes put the error or its message there. */
+interface FailureEvent {
+  readonly error?: unknown;
+  readonly message?: string;
+  readonly code?: number;
+}
+
 /** Opens the runtime's own WebSocket. Throws a `TypeError` where there is none. */
 export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
@@ -206,11 +213,14 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
         ),
       );
     });
-    // After a failure "error" comes first and says nothing, "close" follows; after "open" this is too late to matter.
-    webSocket.addEventListener("close", ({ code }) => {
+    // Node 20 and 22 fire no "close" after the "error" of a WebSocket that does not open. After "open" both come too late.
+    const failed = ({ error, message, code }: FailureEvent): void => {
       const reason = "the WebSocket failed, and browsers do not tell a page why";
-      reject(new ConnectError(publicUrl(url), reason, { cause: new Error(`closed with ${code}`) }));
-    });
+      const cause = error ?? new Error(message || `closed with ${closeCode(code)}`);
+      reject(new ConnectError(publicUrl(url), reason, { cause }));
+    };
+    webSocket.addEventListener("error", failed);
+    webSocket.addEventListener("close", failed);
   });
   return { opened, offerMayBeWhy: () => !wasOpen, abandon: () => webSocket.close() };
 };

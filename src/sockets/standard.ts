@@ -31,7 +31,7 @@ export class StandardSocket extends Inbox implements Socket {
       this.frame(textOf(data));
     });
     webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
-      this.end({ code, reason }),
+      this.end({ code: closeCode(code), reason }),
     );
     // It says nothing, and "close" follows. But the WebSocket of `ws`, made global, throws when nobody listens.
     webSocket.addEventListener("error", () => {});
@@ -58,6 +58,11 @@ export class StandardSocket extends Inbox implements Socket {
   close(code?: number, reason?: string): void {
     this.#webSocket.close(sendable(code), reason);
   }
+}
+
+/** Returns the code of a `close` event, or 1006 if that is no close code: Deno gives 0 for a lost connection. */
+export function closeCode(code: number | undefined): number {
+  return code! >= 1000 ? code! : 1006;
 }
 
 /**
