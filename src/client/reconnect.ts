@@ -151,7 +151,7 @@ export class Reconnector implements SocketOwner, Expiring {
   }
 
   #use({ socket, hello }: Admitted): void {
-    if (this.#isOver) return socket.close(LEFT, "nobody waits for it");
+    if (this.#isOver) return socket.discard(LEFT, "nobody waits for it");
     setDeadline(this.#patience, this.#plan.openTimeoutMs);
     this.#session.attach(socket, hello !== undefined);
   }

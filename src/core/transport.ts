@@ -138,6 +138,8 @@ export interface Socket {
   /** Takes one frame that goes to many sockets; writes its shared bytes where it can. */
   sendShared(frame: SharedFrame): boolean;
   close(code?: number, reason?: string): void;
+  /** Closes the socket, and reports nothing more of it, not even its end. */
+  discard(code: number, reason: string): void;
   /** Longest incoming frame, in bytes of UTF-8; a longer one closes the socket with 1009. A link raises it by what it adds to a message. */
   maxFrameBytes: number;
   /** Whether frames are taken. */

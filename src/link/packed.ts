@@ -137,7 +137,7 @@ export class PackedLink implements Transport {
   attach(socket: Socket): SocketHandler {
     this.#leave("a newer socket took over");
     if (this.session !== undefined) this.#out.halt();
-    if (this.#isClosed) socket.close(LEFT, "nobody waits for it");
+    if (this.#isClosed) socket.discard(LEFT, "nobody waits for it");
     else this.#out.socket = socket;
     // A client says hello anew, if it does not resume; a server has said it.
     this.#out.packs = this.#role === "server";
@@ -347,7 +347,7 @@ export class PackedLink implements Transport {
 
   /** Leaves the socket without a word: what it still brings is not read. */
   #leave(reason: string): void {
-    this.#out.drop()?.close(LEFT, reason);
+    this.#out.drop()?.discard(LEFT, reason);
   }
 
   /** The socket is closed. */

@@ -288,7 +288,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   /**
-   * Closes the connection, and resolves when it has ended. Pending calls reject at once with `ConnectionLostError`, and the
+   * Closes the connection, and resolves when it has ended. If the other side does not complete the close within 5 s, the
+   * connection ends with 1006. Pending calls reject at once with `ConnectionLostError`, and the
    * `signal` of every running handler aborts. `reason` is cut at 123 bytes. Rejects with a `TypeError`, and closes nothing,
    * when `code` is neither 1000 nor 3000 to 4999: the others are not an application's to send (RFC 6455, section 7.4).
    */

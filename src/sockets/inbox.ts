@@ -1,6 +1,10 @@
 /** What every socket does with what comes in: keeps it until somebody listens, tells the end once, and nothing after it. */
 import { exceeds } from "../core/codec.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import type { CloseInfo, SocketHandler } from "../core/transport.js";
+
+/** How long the other side may take to complete a close. */
+export const CLOSE_TIMEOUT_MS = 5_000;
 
 /** The incoming half of every socket. */
 export abstract class Inbox {
@@ -9,9 +13,11 @@ export abstract class Inbox {
   #handler: SocketHandler | undefined;
   /** What came before `start`. */
   #held: (string | CloseInfo)[] | undefined = [];
-  #shut = false;
+  #isOver = false;
   /** Whether a frame was too long. */
   #isDeaf = false;
+  /** The deadline of the close that this side has begun. */
+  #closing: Expiring | undefined;
 
   constructor(maxFrameBytes: number) {
     this.maxFrameBytes = maxFrameBytes;
@@ -28,16 +34,38 @@ export abstract class Inbox {
 
   /** A frame came, of so many bytes, where that is known. */
   frame(text: string, bytes?: number): void {
-    if (this.#shut) return;
+    if (this.#isOver || this.#isDeaf) return;
     if (this.#held === undefined) this.#take(text, bytes);
     else this.#held.push(text);
   }
 
-  /** The socket is closed; called once. */
+  /** Reports the end of the socket. Later calls do nothing. */
   end(info: CloseInfo): void {
-    this.#shut = true;
+    if (this.#isOver) return;
+    this.#finish();
     if (this.#held === undefined) this.#handler!.closed(info);
     else this.#held.push(info);
+  }
+
+  /** Closes the socket, and reports nothing more of it. */
+  discard(code: number, reason: string): void {
+    this.#finish();
+    this.close(code, reason);
+  }
+
+  #finish(): void {
+    this.#isOver = true;
+    if (this.#closing !== undefined) clearDeadline(this.#closing);
+  }
+
+  /**
+   * Ends the socket with 1006 if the close that has begun does not complete within `CLOSE_TIMEOUT_MS`. On a dead network
+   * most runtimes report the end after 20 s or more, or never.
+   */
+  protected limitClose(): void {
+    if (this.#isOver || this.#closing !== undefined) return;
+    this.#closing = { deadline: 0, expire: () => this.end({ code: 1006, reason: "" }) };
+    setDeadline(this.#closing, CLOSE_TIMEOUT_MS);
   }
 
   /** Measured only here: whoever starts it may have raised the bound since the frame came. */
@@ -45,7 +73,7 @@ export abstract class Inbox {
     const isTooLong = bytes === undefined ? exceeds(text, this.maxFrameBytes) : bytes > this.maxFrameBytes;
     if (!isTooLong) return this.#handler!.frame(text);
     // Nothing more is handed over but the end.
-    this.#shut = this.#isDeaf = true;
+    this.#isDeaf = true;
     this.close(1009, "message is too large");
   }
 

@@ -57,6 +57,7 @@ export class StandardSocket extends Inbox implements Socket {
 
   close(code?: number, reason?: string): void {
     this.#webSocket.close(sendable(code), reason);
+    this.limitClose();
   }
 }
 

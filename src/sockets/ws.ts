@@ -9,8 +9,7 @@ import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
-/** How long the other side may take to answer a close before the socket is destroyed. */
-export const CLOSE_TIMEOUT_MS = 5_000;
+export { CLOSE_TIMEOUT_MS } from "./inbox.js";
 
 /** So many characters leave at once: the other side starts on them while this one goes on. */
 const MOST_GATHERED = 8 * 1024;

@@ -42,7 +42,7 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
     "if (this.#out.socket === socket) this.#lose(info);",
     "this.#lose(info);",
   ],
-  ["2: the old socket is closed", "packed.ts", "this.#out.drop()?.close(LEFT, reason);", "this.#out.drop();"],
+  ["2: the old socket is closed", "packed.ts", "this.#out.drop()?.discard(LEFT, reason);", "this.#out.drop();"],
   [
     "2: the old socket is left before `received` is read",
     "sessions.ts",

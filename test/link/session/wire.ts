@@ -56,6 +56,11 @@ export class WireSocket implements Socket {
     this.other.underWay.push({ code, reason });
   }
 
+  /** What arrives later is still handed over: a link must ignore it. */
+  discard(code: number, reason: string): void {
+    this.close(code, reason);
+  }
+
   /** Whether there is something that can arrive at this end. */
   get isDue(): boolean {
     return !this.isOver && this.handler !== undefined && this.underWay.length > 0;
