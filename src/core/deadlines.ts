@@ -4,6 +4,8 @@
  * Deadlines of equal length expire in the order they were set, so a queue for each length needs no sorting: setting and
  * clearing one changes a few links. Starting and stopping a timer costs far more, so one call after another shares a short
  * one: it runs on for at most `LINGER_MS` after the last deadline is cleared, and keeps no process alive.
+ *
+ * In workerd each deadline has a timer of its own instead.
  */
 import { List, unlink, type Linked } from "./list.js";
 
@@ -27,12 +29,22 @@ let timerDue = Infinity;
 /** Whether the timer is set to an earliest deadline, and not just a while ahead. */
 let isExact = false;
 
+/**
+ * The timers of the deadlines that are set, in workerd: it ties a timer to the request that set it, so one that another
+ * request shares never fires for that. No feature shows this without a timer, which may not be set while a module loads.
+ */
+const ownTimers = isWorkerd() ? new WeakMap<Expiring, ReturnType<typeof setTimeout>>() : undefined;
+
 /** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared or set anew before. `Infinity` never expires. */
 export function setDeadline(entry: Expiring, delayMs: number): void {
   clearDeadline(entry);
   if (delayMs === Infinity) return;
   const now = performance.now();
   entry.deadline = now + delayMs;
+  if (ownTimers !== undefined) {
+    waiting++;
+    return setOwnTimer(entry, delayMs);
+  }
   let queue = queues.get(delayMs);
   if (queue === undefined) queues.set(delayMs, (queue = new List()));
   queue.add(entry);
@@ -42,6 +54,7 @@ export function setDeadline(entry: Expiring, delayMs: number): void {
 
 /** Forgets a deadline; one that is not set is ignored. */
 export function clearDeadline(entry: Expiring): void {
+  if (ownTimers !== undefined) return clearOwnTimer(entry, ownTimers.get(entry));
   if (!unlink(entry) || --waiting > 0) return;
   if (isExact) disarm();
   else timer?.unref?.();
@@ -102,4 +115,34 @@ function earliest(): number {
   let earliestDue = Infinity;
   for (const { first } of queues.values()) if (first !== undefined) earliestDue = Math.min(earliestDue, first.deadline);
   return earliestDue;
+}
+
+function isWorkerd(): boolean {
+  return (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === "Cloudflare-Workers";
+}
+
+function setOwnTimer(entry: Expiring, delayMs: number): void {
+  const fire = (): void => {
+    // Another request may have cleared the deadline, and cannot stop this timer.
+    if (ownTimers!.get(entry) !== timer) return;
+    const now = performance.now();
+    if (delayMs > LONGEST_DELAY_MS) setOwnTimer(entry, delayMs - LONGEST_DELAY_MS);
+    else if (now - entry.deadline >= LATE_MS) {
+      // As in `onTimer`.
+      entry.deadline = now;
+      setOwnTimer(entry, 0);
+    } else {
+      clearOwnTimer(entry, timer);
+      entry.expire();
+    }
+  };
+  const timer = setTimeout(fire, Math.min(delayMs, LONGEST_DELAY_MS));
+  ownTimers!.set(entry, timer);
+}
+
+function clearOwnTimer(entry: Expiring, timer: ReturnType<typeof setTimeout> | undefined): void {
+  if (timer === undefined) return;
+  clearTimeout(timer);
+  ownTimers!.delete(entry);
+  waiting--;
 }
