@@ -62,8 +62,9 @@ async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Serv
     return undefined;
   }
   server.on("error", (error) => {
-    const method = isObject(error) ? failedIn.get(error) : undefined;
-    stderr.alarm(`${printable(method ?? "error")}: ${describe(error)}`);
+    const thrown = thrownBehind(error, failedIn);
+    const method = isObject(thrown) ? failedIn.get(thrown) : undefined;
+    stderr.alarm(`${printable(method ?? "error")}: ${describe(thrown)}`);
   });
   server.on("refuse", (refusal, request) => tellRefusal(stderr, refusal, request, serve.options));
   return server;
@@ -78,6 +79,12 @@ function noting(failedIn: WeakMap<object, string>): Around {
       throw error;
     });
   };
+}
+
+/** Returns what a handler threw: where that is an error from the other side, the server reports one that has it as its cause. */
+function thrownBehind(error: unknown, failedIn: WeakMap<object, string>): unknown {
+  if ((isObject(error) && failedIn.has(error)) || !(error instanceof Error)) return error;
+  return isObject(error.cause) && failedIn.has(error.cause) ? error.cause : error;
 }
 
 /** Imports a file and checks what it exports. Throws a `UsageError` that says what is wrong with it. */

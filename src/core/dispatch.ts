@@ -7,7 +7,7 @@ import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceed
 import { CallContext } from "./context.js";
 import type { Conventions, Streaming } from "./conventions.js";
 import * as ErrorCode from "./codes.js";
-import { isAbort, RpcError } from "./errors.js";
+import { isAbort, isReceived, RpcError } from "./errors.js";
 import { List, unlink, type Linked } from "./list.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
@@ -117,7 +117,7 @@ export class Dispatcher {
       return this.#host.report(busy());
     }
     const context = new owner.Context(this.#host, method, undefined, params);
-    const fail = (error: unknown): void => this.#host.report(error);
+    const fail = (error: unknown): void => this.#failed(method, error);
     try {
       const result = this.#start(context, params);
       if (isThenable(result)) this.#await(context, result, (value) => this.#discard(context, value), fail);
@@ -277,29 +277,38 @@ export class Dispatcher {
     );
   }
 
-  /** Answers with an error. Only an RpcError says anything to the other side; everything else may hold secrets and stays here. */
-  refuse(id: Id, error: unknown, slot: Slot | undefined): void {
+  /**
+   * Answers a call to `method` with an error. Sends what an RpcError of this side's own says; everything else may hold secrets
+   * and is reported here.
+   */
+  refuse(id: Id, method: string, error: unknown, slot: Slot | undefined): void {
     let text: string | undefined;
     try {
-      if (error instanceof RpcError) text = encodeError(id, error);
-      else this.#host.report(error);
+      if (error instanceof RpcError && !isReceived(error)) text = encodeError(id, error);
+      else this.#failed(method, error);
     } catch (failure) {
       // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
-      this.#host.report(failure);
+      this.#failed(method, failure);
     }
     this.reply(id, text ?? encodeInternalError(id), slot);
+  }
+
+  /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
+  #failed(method: string, error: unknown): void {
+    const message = `a call that "${method}" made was answered with an error`;
+    this.#host.report(isReceived(error) ? new Error(message, { cause: error }) : error);
   }
 
   #refuse(context: CallContext, error: unknown, slot: Slot | undefined): void {
     const aborted = CallContext.abortReason(context);
     if (aborted !== undefined) return this.#cancelled(context, error, aborted.reason, slot);
     CallContext.answer(context, false);
-    this.refuse(context.id!, error, slot);
+    this.refuse(context.id!, context.method, error, slot);
   }
 
   /** A handler failed after its caller had cancelled. That it was stopped is what was asked for, and no failure. */
   #cancelled(context: CallContext, error: unknown, reason: unknown, slot: Slot | undefined): void {
-    if (!isAbort(error, reason)) this.#host.report(error);
+    if (!isAbort(error, reason)) this.#failed(context.method, error);
     this.#finish(context, encodeError(context.id!, CANCELLED), slot, false);
   }
 

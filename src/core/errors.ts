@@ -27,7 +27,8 @@ function show(value: unknown): string {
 
 /**
  * An error that crosses the wire (JSON-RPC 2.0, section 5.1). Thrown by a handler, it is the reply; received, it is what
- * the call rejects with.
+ * the call rejects with. A handler that throws one it has received answers -32603, and the peer emits `error`. To forward
+ * such an error, throw a new one with its code, message and data.
  *
  * Throws a `TypeError` when `code` is not an integer or `message` not a string.
  */
@@ -47,6 +48,20 @@ export class RpcError extends Error {
     this.code = code;
     this.data = data;
   }
+}
+
+const received = new WeakSet<RpcError>();
+
+/** Makes the error of `method` that the other side answered with. A handler that lets it through does not answer with it. */
+export function receivedError(method: string, code: number, message: string, data: unknown): RpcError {
+  const error = Object.assign(new RpcError(code, message, data), { method });
+  received.add(error);
+  return error;
+}
+
+/** Returns true if `error` came from the other side of a connection. Never throws, whatever was thrown. */
+export function isReceived(error: unknown): boolean {
+  return received.has(error as RpcError);
 }
 
 /** Whether a call without an answer can have run: `"not-sent"` only when no byte of it can have been processed. */

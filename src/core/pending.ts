@@ -5,7 +5,7 @@
 import { CallTable } from "./call-table.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import type { Linked } from "./list.js";
-import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "./errors.js";
+import { ConnectionLostError, ProtocolError, receivedError, TimeoutError, type RpcError } from "./errors.js";
 import type { Ticket } from "./transport.js";
 import { brokenResponse, type ErrorMessage, type Kind, type Unchecked } from "./message.js";
 
@@ -208,7 +208,6 @@ export class PendingCalls {
   }
 }
 
-function remoteError({ method }: PendingCall, { error }: ErrorMessage): RpcError {
-  const { code, message, data } = error;
-  return Object.assign(new RpcError(code, message, data), { method });
+function remoteError({ method }: PendingCall, { error: { code, message, data } }: ErrorMessage): RpcError {
+  return receivedError(method, code, message, data);
 }

@@ -168,7 +168,7 @@ export class Streams implements Streaming {
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
       if (!incoming.reply(id, text, slot)) this.#stop(served, new Error("values of this stream did not fit"));
     } catch (error) {
-      incoming.refuse(id, error, slot);
+      incoming.refuse(id, served?.context?.method ?? NEXT, error, slot);
     }
   }
 

@@ -124,6 +124,13 @@ describe("reciproc serve", () => {
     expect(await until("stderr", "\n")).toMatch(/^fail: TypeError: two lines \(\/.*api\.mjs:4:18\)\n$/);
   });
 
+  it("prints the error that a handler received from its caller and let through", async () => {
+    const { url, until } = await serving();
+    await using peer = await connect(url, { reconnect: false });
+    expect(await rejection(peer.request("ask"))).toMatchObject({ code: -32603 });
+    expect(await until("stderr", "\n")).toMatch(/^ask: RpcError: Method not found/);
+  });
+
   it("names the method that failed, whether it was called or notified, and prints what it throws once", async () => {
     const { url, until, child, ended } = await serving();
     await using peer = await connect(url);

@@ -1,8 +1,8 @@
 /* oxlint-disable unicorn/no-thenable -- what has a `then` is what some of these tests are about */
 import { describe, expect, it } from "vitest";
-import { RpcError } from "../../src/index.js";
+import { RpcError, type AnyPeer, type Around } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
-import { connectedPair } from "../support/pair.js";
+import { connectedPair, type ConnectedPair } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 
@@ -153,6 +153,114 @@ describe("a handler", () => {
     expect(raw.messages()).toEqual([result(1, "then")]);
   });
 });
+
+describe("a handler whose own call was answered with an error", () => {
+  /** `a` calls `b` inside the handler of `outer`, and does as `outer` says with the error. */
+  const nested = (outer: (peer: AnyPeer) => unknown, around?: Around): ConnectedPair =>
+    connectedPair(
+      { methods: { outer: (_params, { peer }) => outer(peer) }, ...(around && { around }) },
+      {
+        methods: {
+          denied: () => {
+            throw new RpcError(403, "no", { why: 1 });
+          },
+        },
+      },
+    );
+  const INTERNAL = { code: -32603, message: "Internal error", data: undefined };
+
+  it.each<[string, (peer: AnyPeer) => unknown]>([
+    ["a method that is missing", (peer) => peer.request("missing")],
+    ["an RpcError of the other side's", (peer) => peer.request("denied")],
+    ["an RpcError to a member of a batch", (peer) => inBatch(peer, "denied")],
+    ["an RpcError, caught and thrown again", (peer) => peer.remote.denied().catch(rethrow)],
+    ["an RpcError where a stream was expected", (peer) => firstOf(peer.stream("denied"))],
+    ["an RpcError inside a stream of its own", (peer) => relay(peer.stream("denied"))],
+  ])("answers -32603 and reports the error with its cause: %s", async (_name, outer) => {
+    await using pair = nested(outer);
+    expect(await rejection(pair.b.request("outer"))).toMatchObject(INTERNAL);
+    expect(pair.takeErrors()).toEqual([
+      expect.objectContaining({ message: expect.stringContaining('"outer"'), cause: expect.any(RpcError) }),
+    ]);
+  });
+
+  it("answers -32603 where `around` lets the error through, or throws it itself", async () => {
+    const through: Around = (_call, next) => next();
+    const itself: Around = async ({ direction, peer }, next) => {
+      if (direction === "incoming") await peer.request("denied");
+      return next();
+    };
+    for (const [around, outer] of [
+      [through, (peer: AnyPeer) => peer.request("denied")],
+      [itself, () => "not reached"],
+    ] as const) {
+      await using pair = nested(outer, around);
+      expect(await rejection(pair.b.request("outer"))).toMatchObject(INTERNAL);
+      expect(pair.takeErrors()).toHaveLength(1);
+    }
+  });
+
+  it("answers -32603 where another peer of the same process received it", async () => {
+    await using upstream = connectedPair({ methods: { m: () => Promise.reject(new RpcError(1, "upstream")) } });
+    await using pair = nested(() => upstream.b.request("m"));
+    expect(await rejection(pair.b.request("outer"))).toMatchObject(INTERNAL);
+    expect(pair.takeErrors()).toMatchObject([{ cause: { code: 1, message: "upstream", method: "m" } }]);
+  });
+
+  it("forwards the error with a new RpcError of its code, message and data", async () => {
+    await using pair = nested((peer) =>
+      peer.request("denied").catch(({ code, message, data }) => Promise.reject(new RpcError(code, message, data))),
+    );
+    expect(await rejection(pair.b.request("outer"))).toMatchObject({ code: 403, message: "no", data: { why: 1 } });
+  });
+
+  it("sends an RpcError of its own, whatever `method` or `cause` it has", async () => {
+    await using pair = nested((peer) =>
+      peer
+        .request("denied")
+        .catch((cause) =>
+          Promise.reject(Object.assign(new RpcError(1, "mine", undefined, { cause }), { method: "denied" })),
+        ),
+    );
+    expect(await rejection(pair.b.request("outer"))).toMatchObject({ code: 1, message: "mine" });
+  });
+
+  it("that serves a notification reports the error with its cause", async () => {
+    await using pair = nested((peer) => peer.request("denied"));
+    pair.b.notify("outer");
+    await turn();
+    expect(pair.takeErrors()).toMatchObject([{ message: expect.stringContaining('"outer"'), cause: { code: 403 } }]);
+  });
+
+  it("is cancelled, and no failure, where the call was aborted by the handler's own signal", async () => {
+    const raw = rawPeer({ methods: { outer: (_params, { peer, signal }) => peer.request("inner", [], { signal }) } });
+    raw.feed(request("o", "outer"));
+    raw.feed(notification("$/cancelRequest", { id: "o" }));
+    await turn();
+    expect(raw.messages()).toContainEqual(failure("o", -32800, "Request cancelled"));
+    expect(raw.errors).toEqual([]);
+  });
+});
+
+function rethrow(error: unknown): never {
+  throw error;
+}
+
+function inBatch(peer: AnyPeer, method: string): Promise<unknown> {
+  const batch = peer.batch();
+  const call = batch.request(method);
+  batch.send();
+  return call;
+}
+
+async function firstOf(values: AsyncIterable<unknown>): Promise<unknown> {
+  for await (const value of values) return value;
+  return undefined;
+}
+
+async function* relay(values: AsyncIterable<unknown>): AsyncGenerator<unknown> {
+  yield* values;
+}
 
 describe("RpcError", () => {
   it.each([1.5, NaN, Infinity, "1", null, undefined])("takes no %s for a code", (code) => {
