@@ -212,6 +212,16 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
+  it("calls a handler that lets a received error through -32603 on both sides", async () => {
+    const [a, b] = tracedPair({ ask: (_params: unknown, { peer }: { peer: Peer }) => peer.request("missing") } as never);
+    expect(await rejection(b.request("ask"))).toMatchObject({ code: -32603 });
+    const all = await ended();
+    for (const kind of [SpanKind.CLIENT, SpanKind.SERVER]) {
+      expect(spanOf(all, "ask", kind).attributes["rpc.response.status_code"]).toBe("-32603");
+    }
+    await a.close();
+  });
+
   it("names what ended a call that was not answered: an abort, here and there", async () => {
     const begun = gate();
     const stopped = gate();
