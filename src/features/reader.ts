@@ -1,11 +1,13 @@
 /** The end of a stream that reads: asks for the next values before it has eaten the last, so that the round trip is hidden. */
 import { isObject, member } from "../core/message.js";
 import * as ErrorCode from "../core/codes.js";
-import { ProtocolError, RpcError } from "../core/errors.js";
+import { ConnectionLostError, ProtocolError, RpcError } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 
 /** How a reader reaches its stream. */
 export interface Source {
+  /** The method that errors of reading name: that of the call which opened the stream, where it is known. */
+  readonly method: string;
   /** Answers the stream as it stands in a result or in params. */
   open(): Promise<unknown>;
   /** Gives up `open`. */
@@ -131,7 +133,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
       return batch;
     } catch (error) {
       if (freesToken(error)) this.#held = undefined;
-      throw error;
+      throw ofOpeningCall(error, this.#source.method);
     }
   }
 
@@ -148,6 +150,16 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   #letGo(): void {
     if (this.#held !== undefined) this.#source.abort(this.#held);
   }
+}
+
+/**
+ * Returns what reading rejects with when a request for more values fails with `error`. The call that opened the stream has
+ * left, so it may have run, even if the request for more was never sent.
+ */
+function ofOpeningCall(error: unknown, method: string): unknown {
+  if (error instanceof ConnectionLostError) return new ConnectionLostError(method, "unknown", error.cause);
+  if (error instanceof RpcError) error.method = method;
+  return error;
 }
 
 /** Whether the other side holds the stream no longer. A reply that cannot be read frees nothing, nor one from before it was looked at. */

@@ -68,7 +68,7 @@ export class Streams implements Streaming {
     // Another thing that is given for a signal is refused as any bad option is: where the call is made.
     const own = signal === undefined || isSignal(signal) ? { signal: giveUp.signal } : undefined;
     const open = (): Promise<unknown> => this.#connection.outgoing.request(method, params, { ...options, ...own });
-    const reader = this.#source(open, (reason) => giveUp.abort(reason));
+    const reader = this.#source(method, open, (reason) => giveUp.abort(reason));
     return new StreamReader(reader, isSignal(signal) ? signal : undefined);
   }
 
@@ -83,6 +83,7 @@ export class Streams implements Streaming {
     if (this.#iterated.has(stream)) throw new Error("a stream is read once: its values are gone");
     this.#iterated.add(stream);
     const source = this.#source(
+      NEXT,
       async () => stream,
       () => {},
     );
@@ -190,9 +191,10 @@ export class Streams implements Streaming {
     this.#stopAll([...this.#served.values()], reason);
   }
 
-  #source(open: Source["open"], abandon: Source["abandon"]): Source {
+  #source(method: string, open: Source["open"], abandon: Source["abandon"]): Source {
     const connection = this.#connection;
     return {
+      method,
       open,
       abandon,
       next: (token) => connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity }),

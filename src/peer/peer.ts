@@ -248,7 +248,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Calls, and reads the result as a stream, once. The call is made when reading begins; `timeoutMs` ends with its first
    * reply. Breaking the loop, or aborting `signal`, aborts the producer. Reading rejects as `request` does, and with what the
-   * producer failed with; when the connection is lost or closes, with `ConnectionLostError`.
+   * producer failed with; when the connection is lost or closes, with `ConnectionLostError`. Its `method` is the one called
+   * here, and its `outcome` is that of this call: `"unknown"` as soon as it has left, however many values were read.
    */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
   stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {
@@ -257,7 +258,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /**
    * Reads a stream found inside params or a result, once. The receiver never guesses: elsewhere it is plain data. One that
-   * came in params ends with the answer to its request. Throws a `TypeError` for what is no object.
+   * came in params ends with the answer to its request. Throws a `TypeError` for what is no object. When the connection is
+   * lost or closes, reading rejects with `ConnectionLostError` of outcome `"unknown"`: the call that the stream belongs to
+   * has left. The stream does not name that call, so `method` is `"$/enumerator/next"`.
    */
   iterate<T>(stream: Stream<T>): AsyncIterable<T> {
     return this.#connection.conventions.streams.iterate(stream) as AsyncIterable<T>;

@@ -5,6 +5,7 @@ import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, result, type RawPeer } from "../support/raw.js";
+import { restless, type Restless } from "../support/restless.js";
 import { rejection, turn } from "../support/turns.js";
 import { readAll } from "./joined.js";
 import { reading } from "./reading.js";
@@ -132,6 +133,14 @@ describe("a stream that fails", () => {
     expect(end).toEqual([expect.objectContaining({ code: "CONNECTION_LOST", outcome: "not-sent" })]);
   });
 
+  it("midway with an error names the call that opened it", async () => {
+    const raw = rawPeer();
+    const { end } = reading(raw);
+    await turn();
+    await feed(raw, result(1, { token: "t", values: [1] }), failure(2, 5, "no more"));
+    expect(end).toEqual([expect.objectContaining({ code: 5, method: "tail" })]);
+  });
+
   it("leaves no unhandled rejection when nobody asks on", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
@@ -142,6 +151,90 @@ describe("a stream that fails", () => {
     // The reply that was asked for ahead fails, and no next() is under way to take it.
     await feed(raw, failure(2, 1, "no"));
     expect(inspect(raw.peer).pending).toBe(0);
+  });
+});
+
+describe("a stream whose connection is lost after its call was answered", () => {
+  const GONE = new Error("the session is over");
+
+  /** Reads two values over a connection that is suspended; the request for more waits for the next socket. */
+  async function interrupted(
+    open: (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>,
+  ): Promise<Restless & { read: Promise<unknown>; values: unknown[] }> {
+    const ends = restless();
+    const values: unknown[] = [];
+    const stream = await open(ends);
+    const read = (async () => {
+      for await (const value of stream) values.push(value);
+    })();
+    read.catch(() => {});
+    await turn();
+    return { ...ends, read, values };
+  }
+
+  const ways: [string, string, (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>][] = [
+    [
+      "stream",
+      "tail",
+      ({ peer, transport }) => {
+        transport.onSend = (text) => {
+          if (!text.includes('"tail"')) return;
+          transport.suspend();
+          transport.feed(result(1, { token: "t", values: [1, 2] }));
+        };
+        return peer.stream("tail");
+      },
+    ],
+    [
+      "iterate",
+      "$/enumerator/next",
+      ({ peer, transport }) => {
+        transport.suspend();
+        return peer.iterate({ token: "t", values: [1, 2] } as never);
+      },
+    ],
+  ];
+
+  it.each(ways)("rejects as unknown, though the request for more was never sent: %s", async (_name, method, open) => {
+    const { peer, transport, read, values } = await interrupted(open);
+    transport.lose(GONE);
+    const error = await rejection(read);
+    expect(error).toBeInstanceOf(ConnectionLostError);
+    expect(error).toMatchObject({ outcome: "unknown", method, cause: GONE });
+    expect(values).toEqual([1, 2]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it.each(ways)("rejects as unknown when its peer closes meanwhile: %s", async (_name, method, open) => {
+    const { peer, read } = await interrupted(open);
+    await peer.close();
+    expect(await rejection(read)).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method });
+    expectEmpty(peer);
+  });
+
+  it("rejects as unknown when the next values are asked for after the loss", async () => {
+    const { peer, transport } = restless();
+    const stream = peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    transport.suspend();
+    transport.lose(GONE);
+    expect(await rejection(first)).toMatchObject({ outcome: "unknown", method: "tail" });
+    const late = peer.iterate({ token: "t" } as never)[Symbol.asyncIterator]();
+    await peer.close();
+    expect(await rejection(late.next())).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+  });
+
+  it("rejects as not sent when its own call never left", async () => {
+    const { peer, transport } = restless();
+    transport.suspend();
+    const read = rejection(readAll(peer.stream("tail")));
+    await turn();
+    transport.lose(GONE);
+    expect(await read).toMatchObject({ outcome: "not-sent", method: "tail" });
+    await peer.close();
+    expectEmpty(peer);
   });
 });
 
