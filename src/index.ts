@@ -27,6 +27,7 @@ export {
   ProtocolError,
   RpcError,
   TimeoutError,
+  TooLargeError,
   type Outcome,
 } from "./core/errors.js";
 export type { PeerLimits } from "./core/limits.js";

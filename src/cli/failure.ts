@@ -1,6 +1,14 @@
 /** What went wrong with a connection or a call: what to say, to whom, and the exit code. */
 import { STATUS_CODES } from "node:http";
-import { ConnectError, ConnectionLostError, ProtocolError, RpcError, TimeoutError, type CloseInfo } from "../node.js";
+import {
+  ConnectError,
+  ConnectionLostError,
+  ProtocolError,
+  RpcError,
+  TimeoutError,
+  TooLargeError,
+  type CloseInfo,
+} from "../node.js";
 import { ExitCode, type Io } from "./command.js";
 import { jsonLine, printable } from "./output.js";
 
@@ -29,7 +37,8 @@ export function failureOf(error: unknown, where: string): Failure {
     const { code, message, data } = error;
     return { exitCode: ExitCode.CallFailed, message: `error ${code}: ${message}`, error: { code, message, data } };
   }
-  if (error instanceof TimeoutError) return ours(ExitCode.CallFailed, error, error.message);
+  if (error instanceof TimeoutError || error instanceof TooLargeError)
+    return ours(ExitCode.CallFailed, error, error.message);
   if (error instanceof ProtocolError) {
     const failure = ours(ExitCode.CallFailed, error, `${where} broke the protocol: ${error.message}`);
     return { ...failure, error: { ...failure.error, data: error.raw } };

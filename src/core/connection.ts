@@ -4,7 +4,6 @@
  */
 import type { EventEmitter } from "eventemitter3";
 import { soleSlot, type Slot } from "./batch.js";
-import { exceeds } from "./codec.js";
 import type { Conventions, Streaming } from "./conventions.js";
 import { Dispatcher, type Host } from "./dispatch.js";
 import { Outgoing, type Line } from "./outgoing.js";
@@ -179,19 +178,17 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   /** Longest single answer, or all answers to a batch. */
   get maxReplyBytes(): number {
-    const { maxReplyBytes } = this.settings.limits;
-    return Math.min(maxReplyBytes, this.#transport.maxMessageBytes ?? maxReplyBytes);
+    return Math.min(this.settings.limits.maxReplyBytes, this.maxSentBytes);
   }
 
-  refusal(text: string): Error {
+  get refusal(): Error {
     const waits = this.isSuspended || this.outgoing.isHeld;
     const reason = waits ? "too much waits for a connection already" : "the connection is closing";
-    return this.mute ?? this.tooLong(text) ?? new Error(reason);
+    return this.mute ?? new Error(reason);
   }
 
-  tooLong(text: string): Error | undefined {
-    const { maxMessageBytes: most = Infinity } = this.#transport;
-    return exceeds(text, most) ? new RangeError(`the other side takes messages of at most ${most} bytes`) : undefined;
+  get maxSentBytes(): number {
+    return this.#transport.maxMessageBytes ?? Infinity;
   }
 
   withdraw(call: PendingCall): void {

@@ -107,6 +107,31 @@ export class ConnectionLostError extends Error {
   }
 }
 
+/**
+ * A message is longer than the other side takes, so nothing of it was sent. The limit is known in a session of `reciproc.v1`,
+ * from its first round trip on. If it is not known, the message is sent, and the other side closes with 1009: pending calls
+ * then reject with `ConnectionLostError` of outcome `"unknown"`.
+ */
+export class TooLargeError extends RangeError {
+  override readonly name: string = "TooLargeError";
+  readonly code = "TOO_LARGE";
+  /** The method that was called or notified. */
+  declare readonly method: string;
+  /** Size of the message in bytes of UTF-8; of the whole batch, if it was in one. */
+  declare readonly bytes: number;
+  /** `limits.maxMessageBytes` of the other side. */
+  declare readonly maxMessageBytes: number;
+
+  constructor(method: string, bytes: number, maxMessageBytes: number) {
+    super(
+      `Expected the message with "${method}" to have at most ${maxMessageBytes} bytes (\`limits.maxMessageBytes\` of the other side), got ${bytes}`,
+    );
+    this.method = method;
+    this.bytes = bytes;
+    this.maxMessageBytes = maxMessageBytes;
+  }
+}
+
 /** The other side broke JSON-RPC 2.0 in its answer to a call. `raw` is what it sent. */
 export class ProtocolError extends Error {
   override readonly name: string = "ProtocolError";

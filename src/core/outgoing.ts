@@ -1,9 +1,9 @@
 /** The calls this side makes: encodes them, registers what waits for an answer, and hands them to the connection or to a batch. */
-import { encodeNotification, encodeRequest } from "./codec.js";
+import { encodeNotification, encodeRequest, exceeds, utf8Bytes } from "./codec.js";
 import type { CallOptions } from "./contract.js";
 import type { Counts } from "./stats.js";
 import type { Conventions, Streaming } from "./conventions.js";
-import { ConnectionLostError } from "./errors.js";
+import { ConnectionLostError, TooLargeError } from "./errors.js";
 import type { Id } from "./message.js";
 import { observed } from "./promises.js";
 import { PendingCall, PendingCalls } from "./pending.js";
@@ -25,10 +25,10 @@ export interface Line {
   checkRoom(): void;
   /** Hands a text to the connection; false when it will not be sent. */
   hand(text: string, ticket: Ticket | undefined): boolean;
-  /** Why the connection did not take a text. */
-  refusal(text: string): Error;
-  /** Why it never will, because of its length. */
-  tooLong(text: string): Error | undefined;
+  /** Why the connection did not take a text that is not too long. */
+  readonly refusal: Error;
+  /** Longest message that the other side takes, in bytes; `Infinity` while that is not known. */
+  readonly maxSentBytes: number;
   /** Takes an error that has no caller to go to. */
   report(error: unknown): void;
   /** A call that was sent: its caller no longer waits. */
@@ -130,12 +130,12 @@ export class Outgoing {
     const text = encodeNotification(method, params as object);
     this.#line.counts.notificationsSent++;
     const { around } = this.#settings;
-    if (around === undefined) return this.#notify(text, batch);
+    if (around === undefined) return this.#notify(method, text, batch);
     const call = this.#describe(method, params, undefined);
     let taken = this.#line.mute === undefined;
     const deliverCall = async (): Promise<void> => {
       // Once more: the params may have been changed in place.
-      taken = this.#notify(encodeNotification(method, call.params as object), batch);
+      taken = this.#notify(method, encodeNotification(method, call.params as object), batch);
     };
     const next = (): Promise<void> => observed(deliverCall());
     new Promise((resolve) => resolve(around(call, next))).catch((error: unknown) => this.#line.report(error));
@@ -165,23 +165,33 @@ export class Outgoing {
     return this.#line.hand(text, ticket);
   }
 
-  #notify(text: string, sink: Sink | undefined): boolean {
+  #notify(method: string, text: string, sink: Sink | undefined): boolean {
     if (this.deliver(text, undefined, sink)) return true;
-    this.reportLong(text);
+    this.reportTooLarge(text, method);
     return false;
   }
 
   /** What was held is not taken after all. */
   #refused(text: string, ticket: Ticket): void {
-    if (ticket instanceof PendingCall) this.failUnsent(ticket, text);
+    if (ticket instanceof PendingCall) this.failUnsent([ticket], text);
     else if (ticket instanceof BatchTicket) ticket.fail(this, text);
-    else this.reportLong(text);
+    else this.reportTooLarge(text);
   }
 
-  /** A text without a caller is not sent: where it never can be, somebody should know. */
-  reportLong(text: string): void {
-    const error = this.#line.tooLong(text);
-    if (error !== undefined) this.#line.report(error);
+  /**
+   * Reports a message without a caller that was not taken, if it is longer than the other side takes. It is not thrown: the
+   * other side chooses that length, and must not make a loop over many peers fail.
+   */
+  reportTooLarge(text: string, method?: string): void {
+    const bytes = this.#excess(text);
+    if (bytes === undefined) return;
+    this.#line.report(new TooLargeError(method ?? methodOf(text), bytes, this.#line.maxSentBytes));
+  }
+
+  /** Returns the size in bytes of a text that is longer than the other side takes; `undefined` for any other. */
+  #excess(text: string): number | undefined {
+    const { mute, maxSentBytes } = this.#line;
+    return mute === undefined && exceeds(text, maxSentBytes) ? utf8Bytes(text) : undefined;
   }
 
   #describe(method: string, params: unknown, id: Id | undefined): CallRecord {
@@ -211,7 +221,7 @@ export class Outgoing {
       // Registered before it is sent: an in-memory peer may answer inside send().
       this.pending.add(call);
       this.#line.counts.requestsSent++;
-      if (!this.deliver(text, call, sink)) this.failUnsent(call, text);
+      if (!this.deliver(text, call, sink)) this.failUnsent([call], text);
     });
   }
 
@@ -223,10 +233,24 @@ export class Outgoing {
     return offering.encode(call, () => encodeRequest(id, method, params as object));
   }
 
-  /** Rejects a call whose text the connection did not take. */
-  failUnsent(call: PendingCall, text: string): void {
-    this.pending.fail(call.id, new ConnectionLostError(call.method, "not-sent", this.#line.refusal(text)));
+  /** Rejects the calls of a text that the connection did not take. */
+  failUnsent(calls: Iterable<PendingCall>, text: string): void {
+    const { refusal, maxSentBytes } = this.#line;
+    const bytes = this.#excess(text);
+    for (const { id, method } of calls) {
+      const error =
+        bytes === undefined
+          ? new ConnectionLostError(method, "not-sent", refusal)
+          : new TooLargeError(method, bytes, maxSentBytes);
+      this.pending.fail(id, error);
+    }
   }
+}
+
+/** Returns the method of an encoded message; the first, of a batch. */
+function methodOf(text: string): string {
+  const [message] = [JSON.parse(text) as unknown].flat();
+  return (message as { method: string }).method;
 }
 
 /** A batch that is being collected (section 6). */
@@ -289,7 +313,7 @@ class BatchTicket extends Set<PendingCall> implements Ticket {
 
   /** The batch, `text`, was not taken. */
   fail(out: Outgoing, text: string): void {
-    if (this.size === 0) out.reportLong(text);
-    for (const call of this) out.failUnsent(call, text);
+    if (this.size === 0) out.reportTooLarge(text);
+    else out.failUnsent(this, text);
   }
 }

@@ -40,7 +40,7 @@ export class Features implements Conventions {
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
       // A call of a batch that waits to be let go is still to come: the cancel leaves behind it.
-      if (call.sent) this.#connection.send(text);
+      if (call.sent) this.#send(text);
       else this.#connection.outgoing.deliver(text, undefined, undefined);
     } catch (error) {
       this.#connection.report(error);
@@ -71,8 +71,12 @@ export class Features implements Conventions {
     if (token === undefined || isLong || context.id === undefined) return () => {};
     return (value) => {
       if (!CallContext.isAwaited(context)) return;
-      this.#connection.send(encodeNotification(progress.method, progress.params(token, value)));
+      this.#send(encodeNotification(progress.method, progress.params(token, value)));
     };
+  }
+
+  #send(text: string): void {
+    if (!this.#connection.send(text)) this.#connection.outgoing.reportTooLarge(text);
   }
 
   control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean {

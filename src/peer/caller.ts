@@ -9,13 +9,15 @@ export interface Caller<R extends Contract<R>> {
    * Calls a method and promises its result. `params` is what stands on the wire, an array or an object.
    *
    * Rejects with `RpcError` (the other side's answer), `TimeoutError`, the signal's reason, `ConnectionLostError` (see its
-   * `outcome`), `ProtocolError` (a malformed answer) or `TypeError` (bad arguments; nothing was sent). It never throws.
+   * `outcome`), `ProtocolError` (a malformed answer), `TooLargeError` (longer than the other side takes; nothing was sent) or
+   * `TypeError` (bad arguments; nothing was sent). It never throws.
    * While the connection is suspended it waits, and its timeout runs; when the connection is lost or closed it rejects at once.
    */
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   /**
    * Notifies a method: no answer comes, whatever happens (JSON-RPC 2.0, section 4.1). Answers whether the connection took
-   * it, and then it leaves by the end of the turn; false once that is closed. Throws a `TypeError` for params without a
+   * it, and then it leaves by the end of the turn; false once that is closed. A message that is longer than the other side
+   * takes is not taken either, and the peer emits `error` with a `TooLargeError`. Throws a `TypeError` for params without a
    * JSON form or that are neither array nor object.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;

@@ -213,7 +213,7 @@ describe("what waits for the opening", () => {
     expectEmpty(peer);
   });
 
-  it("rejects as not sent, call or batch, when the transport does not take it after all", async () => {
+  it("rejects as too large, call or batch, when the transport does not take it after all", async () => {
     const { peer, transport, opening, errors } = held();
     const call = rejection(peer.request("call", ["x".repeat(100)]));
     const batch = peer.batch();
@@ -227,10 +227,15 @@ describe("what waits for the opening", () => {
     // Known only now.
     transport.maxMessageBytes = 100;
     opening.release();
-    const why = { name: "RangeError", message: "the other side takes messages of at most 100 bytes" };
-    for (const error of [await call, await member]) expect(error).toMatchObject({ outcome: "not-sent", cause: why });
-    // Two that have no caller to be told.
-    expect(errors).toMatchObject([why, why]);
+    const why = { code: "TOO_LARGE", maxMessageBytes: 100 };
+    expect(await call).toMatchObject({ ...why, method: "call" });
+    expect(await member).toMatchObject({ ...why, method: "member" });
+    // Two that have no caller: a notification, and a batch of one.
+    const bytes = JSON.stringify(notification("n", ["x".repeat(100)])).length;
+    expect(errors).toMatchObject([
+      { ...why, method: "n", bytes },
+      { ...why, method: "n", bytes: bytes + 2 },
+    ]);
     expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 0 });
     transport.feed(result(3, "ok"));
     expect(await short).toBe("ok");

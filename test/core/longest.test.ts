@@ -1,6 +1,6 @@
 /** Messages that the other side does not take, where it said how long they may be. */
 import { describe, expect, it } from "vitest";
-import { ConnectionLostError } from "../../src/index.js";
+import { ConnectionLostError, TooLargeError } from "../../src/index.js";
 import { SharedMessage } from "../../src/core/transport.js";
 import { inspect, sendShared } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
@@ -12,7 +12,19 @@ import { rejection, turn } from "../support/turns.js";
 useFakeClock();
 
 const MOST = 200;
-const WHY = { name: "RangeError", message: `the other side takes messages of at most ${MOST} bytes` };
+
+/** The error for a message that is too long. */
+function tooLong(method: string, bytes: number): object {
+  const option = "`limits.maxMessageBytes` of the other side";
+  return {
+    name: "TooLargeError",
+    code: "TOO_LARGE",
+    method,
+    bytes,
+    maxMessageBytes: MOST,
+    message: `Expected the message with "${method}" to have at most ${MOST} bytes (${option}), got ${bytes}`,
+  };
+}
 
 function limited(options: AnyOptions = {}): Restless {
   const ends = restless(options);
@@ -26,14 +38,14 @@ function filled(message: object, length: number): [string] {
 }
 
 describe("a call that is longer than the other side takes", () => {
-  it("rejects as not sent, and says why; one that is exactly as long is sent", async () => {
+  it("rejects with the method, the size, the limit and the option; one that is exactly as long is sent", async () => {
     const { peer, take, transport } = limited();
     const call = peer.request("m", filled(request(1, "m"), MOST));
     expect(JSON.stringify(take()[0])).toHaveLength(MOST);
     const error = await rejection(peer.request("m", filled(request(2, "m"), MOST + 1)));
-    expect(error).toBeInstanceOf(ConnectionLostError);
-    expect(error).toMatchObject({ outcome: "not-sent", cause: WHY });
-    expect(error.cause).toBeInstanceOf(RangeError);
+    expect(error).toBeInstanceOf(TooLargeError);
+    expect(error).toBeInstanceOf(RangeError);
+    expect(error).toMatchObject(tooLong("m", MOST + 1));
     expect(take()).toEqual([]);
     transport.feed(result(1, "ok"));
     expect(await call).toBe("ok");
@@ -44,7 +56,8 @@ describe("a call that is longer than the other side takes", () => {
 
   it("is measured in bytes of UTF-8", async () => {
     const { peer, take } = limited();
-    expect(await rejection(peer.request("m", ["é".repeat(90)]))).toMatchObject({ cause: WHY });
+    const bytes = Buffer.byteLength(JSON.stringify(request(1, "m", ["é".repeat(90)])));
+    expect(await rejection(peer.request("m", ["é".repeat(90)]))).toMatchObject(tooLong("m", bytes));
     expect(take()).toEqual([]);
     await peer.close();
   });
@@ -52,7 +65,7 @@ describe("a call that is longer than the other side takes", () => {
   it("rejects while the connection is suspended too", async () => {
     const { peer, transport } = limited();
     transport.suspend();
-    expect(await rejection(peer.request("m", ["x".repeat(MOST)]))).toMatchObject({ outcome: "not-sent", cause: WHY });
+    expect(await rejection(peer.request("m", filled(request(1, "m"), 300)))).toMatchObject(tooLong("m", 300));
     transport.resume();
     await peer.close();
   });
@@ -62,7 +75,9 @@ describe("a call that is longer than the other side takes", () => {
     const batch = peer.batch();
     const calls = [1, 2, 3].map((n) => rejection(batch.request("m", [n, "x".repeat(50)])));
     batch.send();
-    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent", cause: WHY });
+    const members = [1, 2, 3].map((n) => request(n, "m", [n, "x".repeat(50)]));
+    const bytes = JSON.stringify(members).length;
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject(tooLong("m", bytes));
     expect(take()).toEqual([]);
     expect(errors).toEqual([]);
     expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0 });
@@ -70,25 +85,67 @@ describe("a call that is longer than the other side takes", () => {
   });
 });
 
+describe("a call that is too long for the other side, on a connection that is over", () => {
+  it("rejects for the connection", async () => {
+    const { peer } = limited();
+    await peer.close();
+    const error = await rejection(peer.request("m", ["x".repeat(MOST)]));
+    expect(error).toBeInstanceOf(ConnectionLostError);
+    expect(error).toMatchObject({ outcome: "not-sent" });
+  });
+});
+
+describe("a stream whose call is longer than the other side takes", () => {
+  it("rejects with the same", async () => {
+    const { peer, take } = limited();
+    const read = peer.stream("tail", filled(request(1, "tail"), 300))[Symbol.asyncIterator]();
+    expect(await rejection(read.next())).toMatchObject(tooLong("tail", 300));
+    expect(take()).toEqual([]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+});
+
 describe("a notification that is longer than the other side takes", () => {
-  it("is not taken, and told as an error", async () => {
+  it("is not taken, and is reported as an error", async () => {
     const { peer, take, errors } = limited();
     expect(peer.notify("n", filled(notification("n"), MOST))).toBe(true);
     expect(take()).toHaveLength(1);
     expect(peer.notify("n", filled(notification("n"), MOST + 1))).toBe(false);
     expect(take()).toEqual([]);
-    expect(errors).toMatchObject([WHY]);
-    expect(errors[0]).toBeInstanceOf(RangeError);
+    expect(errors).toMatchObject([tooLong("n", MOST + 1)]);
+    expect(errors[0]).toBeInstanceOf(TooLargeError);
     await peer.close();
   });
 
-  it("is told once for a batch of such", async () => {
+  it("is reported once by an `around` that lets it pass", async () => {
+    const { peer, errors } = limited({ around: (_call, next) => next() });
+    expect(peer.notify("n", filled(notification("n"), MOST + 1))).toBe(false);
+    await turn();
+    expect(errors).toMatchObject([tooLong("n", MOST + 1)]);
+    await peer.close();
+  });
+
+  it("is reported where it is a report of progress, and its call goes on", async () => {
+    const long = { step: "x".repeat(MOST) };
+    const { peer, transport, take, errors } = limited({
+      methods: { work: (_params, { progress }) => (progress(long), progress(1), "done") },
+    });
+    transport.feed(request(1, "work", { workDoneToken: "t" }));
+    expect(take()).toEqual([notification("$/progress", { token: "t", value: 1 }), result(1, "done")]);
+    const report = notification("$/progress", { token: "t", value: long });
+    expect(errors).toMatchObject([tooLong("$/progress", JSON.stringify(report).length)]);
+    await peer.close();
+  });
+
+  it("is reported once for a batch of such", async () => {
     const { peer, take, errors } = limited();
     const batch = peer.batch();
     for (let i = 0; i < 3; i++) expect(batch.notify("n", ["x".repeat(80)])).toBe(true);
     batch.send();
     expect(take()).toEqual([]);
-    expect(errors).toMatchObject([WHY]);
+    const bytes = JSON.stringify(Array.from({ length: 3 }, () => notification("n", ["x".repeat(80)]))).length;
+    expect(errors).toMatchObject([tooLong("n", bytes)]);
     await peer.close();
   });
 

@@ -5,7 +5,7 @@ import { WebSocket, WebSocketServer, type ServerOptions } from "ws";
 import { connect as connectStandard, ConnectError, type Peer } from "../../src/index.js";
 import { connect as connectNode, serve } from "../../src/node.js";
 import { bareHttp, listening, stranger, type Listening } from "../support/network.js";
-import { rejection } from "../support/turns.js";
+import { gate, rejection } from "../support/turns.js";
 
 /** A bare server that knows nothing of this package: it answers every request with its params. */
 async function bareServer(options: ServerOptions, greeting?: string): Promise<Listening<any> & { asked: string[] }> {
@@ -71,6 +71,38 @@ describe.each([
     await calls(peer);
     void rejection(peer.request("echo", ["x".repeat(100)]));
     expect((await peer.closed).code).toBe(1009);
+  });
+
+  it("tells how long a message may be: a call that is too long rejects, and the others go on", async () => {
+    prepare();
+    const methods = { echo: (params: unknown) => params, slow: () => slow.promise };
+    const slow = gate<string>();
+    await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods });
+    await using peer = await connect(server.url);
+    const errors: unknown[] = [];
+    peer.on("error", (error) => errors.push(error));
+    await peer.request("echo", [1]);
+    const call = peer.request("slow");
+    const long = ["x".repeat(1000)];
+    const why = { code: "TOO_LARGE", method: "echo", maxMessageBytes: 1000 };
+    expect(await rejection(peer.request("echo", long))).toMatchObject(why);
+    expect(peer.notify("echo", long)).toBe(false);
+    expect(errors).toMatchObject([why]);
+    expect(peer.state).toBe("open");
+    slow.resolve("done");
+    expect(await call).toBe("done");
+  });
+
+  it("tells nothing of that over a plain link, which a call that is too long ends", async () => {
+    prepare();
+    const methods = { echo: (params: unknown) => params, slow: () => new Promise(() => {}) };
+    await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods });
+    await using peer = await connect(server.url, { link: "plain" });
+    await peer.request("echo", [1]);
+    const calls = [rejection(peer.request("slow")), rejection(peer.request("echo", ["x".repeat(1000)]))];
+    for (const error of await Promise.all(calls))
+      expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+    expect(await peer.closed).toMatchObject({ code: 1009 });
   });
 
   it("is not asked for with a plain link, and refused by a plain server", async () => {
