@@ -65,7 +65,8 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.outgoing = new Outgoing(this, settings, lost?.outgoing);
     this.incoming = new Dispatcher(this, settings, lost?.incoming);
     this.router = new Router(this, this.incoming, this.outgoing, settings);
-    if (settings.owner.opensFirst === true) this.outgoing.hold();
+    // After a loss it is not known what the next server understands, so messages wait here until that is known.
+    if (settings.owner.opensFirst === true || lost !== undefined) this.outgoing.hold();
     if (lost !== undefined) {
       this.isSuspended = this.#isDown = true;
       this.onClosed = lost.onClosed;
@@ -138,6 +139,8 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   resumed(): void {
     this.#isDown = false;
+    // With `onOpen`, messages go on waiting for what it sends.
+    if (this.settings.owner.opensFirst !== true) this.outgoing.release();
     this.#resume();
   }
 
@@ -156,7 +159,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   #resume(): void {
-    if (!this.isSuspended || this.#isDown || this.outgoing.isHeld) return;
+    if (this.ended !== undefined || !this.isSuspended || this.#isDown || this.outgoing.isHeld) return;
     this.isSuspended = false;
     this.#tell("resume");
   }

@@ -97,7 +97,8 @@ export interface CallOptions {
   /**
    * Called with each progress report, in order, before the result and never after. Params must be by name or absent: they
    * carry the token that asks for reports, the call's id unless they hold one already; else the call rejects with `TypeError`.
-   * Asking takes a dialect: on a plain link without one, reports come only where your params hold a token of their own.
+   * Asking takes a dialect: on a plain link without one, reports come only where your params hold a token of their own. A call
+   * made after `lost` asks when it leaves; only then is it known whether the next server is a reciproc peer.
    */
   onProgress?: ((value: any) => void) | undefined;
   /** Whether each report starts `timeoutMs` anew. Default false. */

@@ -8,6 +8,7 @@ import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
 import type { NotificationMessage, RequestMessage } from "./message.js";
 import type { PendingCall } from "./pending.js";
+import type { Ticket } from "./transport.js";
 
 /** The features of one connection; made when first needed, so that an idle one has none. */
 export interface Conventions {
@@ -15,6 +16,11 @@ export interface Conventions {
   cancel(call: PendingCall, reason: unknown): void;
   /** Changes params so that they ask for reports of this call, and sees to it that they come. Throws for params that cannot. */
   askProgress(call: PendingCall, params: unknown): unknown;
+  /**
+   * Returns the text of a held message as it is to leave, now that it is known what the other side understands; `undefined`
+   * if nothing is to leave.
+   */
+  decide(text: string, ticket: Ticket): string | undefined;
   /** What the handler of a call that came with these params reports progress by. Does nothing where nobody asked. */
   reporter(context: CallContext, params: unknown): (value: unknown) => void;
   /** Takes a message whose method is among `Settings.controls`; false when it is not about anything here. Never behind a handler, under no limit. */

@@ -19,6 +19,8 @@ export interface Line {
   readonly counts: Counts;
   /** What asks for progress. */
   readonly conventions: Conventions;
+  /** The same, when something needed it already. */
+  readonly usedConventions: Conventions | undefined;
   /** What encodes streams, once one was offered. */
   readonly offering: Streaming | undefined;
   /** Ends the connection when its other side reads too slowly. */
@@ -93,7 +95,9 @@ export class Outgoing {
     // What is sent meanwhile is held too, and leaves behind the rest.
     for (const [ticket, text] of this.#held ?? []) {
       this.#held!.remove(ticket);
-      if (!this.#pass(text, ticket)) this.#refused(text, ticket);
+      const { usedConventions } = this.#line;
+      const leaving = usedConventions === undefined ? text : usedConventions.decide(text, ticket);
+      if (leaving !== undefined && !this.#pass(leaving, ticket)) this.#refused(leaving, ticket);
     }
     this.#held = undefined;
   }

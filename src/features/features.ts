@@ -1,5 +1,5 @@
 /** Cancelling, progress and streams of one connection, as its dialect spells them. */
-import { encodeNotification } from "../core/codec.js";
+import { encodeNotification, encodeRequest } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { CallContext } from "../core/context.js";
 import type { Conventions } from "../core/conventions.js";
@@ -7,8 +7,9 @@ import type { Dialect, ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
-import type { PendingCall } from "../core/pending.js";
+import { PendingCall } from "../core/pending.js";
 import { attempt } from "../core/tell.js";
+import type { Ticket } from "../core/transport.js";
 import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
 
 /** The methods that these features take, in that dialect. */
@@ -19,12 +20,19 @@ export function controlsOf({ cancel, progress }: Dialect): ReadonlySet<string> {
 /** A progress token longer than this asks for nothing; in characters. */
 const LONGEST_TOKEN = 1024;
 
+/** The ticket of a held cancel that leaves only if the other side understands it. */
+class OptionalCancel implements Ticket {
+  sent = false;
+}
+
 /** What a connection has beyond JSON-RPC 2.0. */
 export class Features implements Conventions {
   readonly #connection: Connection;
   readonly #dialect: Dialect;
   /** Calls that asked for reports, by the token they are to come with. */
   #asked: Map<ProgressToken, PendingCall> | undefined;
+  /** Held calls that ask for reports when they leave, if the other side understands that. */
+  #undecided: Set<PendingCall> | undefined;
   #streams: Streams | undefined;
 
   constructor(connection: Connection) {
@@ -34,30 +42,72 @@ export class Features implements Conventions {
 
   cancel(call: PendingCall, reason: unknown): void {
     const { cancel } = this.#dialect;
+    const { outgoing, speaksDialect } = this.#connection;
     // Whoever serves a stream must be told that nobody will read it, whatever else it understands.
-    if (!this.#connection.speaksDialect && !this.#streams?.opens(call)) return;
+    const isDue = speaksDialect || this.#streams?.opens(call) === true;
+    if (!isDue && (call.sent || !outgoing.isHeld)) return;
     if (this.#isExempt(call)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
       // A call of a batch that waits to be let go is still to come: the cancel leaves behind it.
       if (call.sent) this.#send(text);
-      else this.#connection.outgoing.deliver(text, undefined, undefined);
+      else outgoing.deliver(text, isDue ? undefined : new OptionalCancel(), undefined);
     } catch (error) {
       this.#connection.report(error);
     }
   }
 
   askProgress(call: PendingCall, params: unknown): unknown {
-    const { progress } = this.#dialect;
-    const given = progress.tokenIn(params);
-    if (given === undefined && !this.#connection.speaksDialect) return params;
+    const given = this.#dialect.progress.tokenIn(params);
+    const { outgoing, speaksDialect } = this.#connection;
+    if (given !== undefined || speaksDialect) return this.#ask(call, params, given);
+    if (outgoing.isHeld) {
+      const undecided = (this.#undecided ??= new Set());
+      undecided.add(call);
+      whenSettled(call, () => undecided.delete(call));
+    }
+    return params;
+  }
+
+  decide(text: string, ticket: Ticket): string | undefined {
+    const { speaksDialect } = this.#connection;
+    if (ticket instanceof OptionalCancel) return speaksDialect ? text : undefined;
+    if (!speaksDialect || !this.#undecided?.size) return text;
+    const calls = ticket instanceof PendingCall ? [ticket] : ticket instanceof Set ? (ticket as Set<PendingCall>) : [];
+    const asking = new Map<unknown, PendingCall>();
+    for (const call of calls) if (this.#undecided.delete(call)) asking.set(call.id, call);
+    return asking.size === 0 ? text : this.#askIn(text, asking);
+  }
+
+  /** Adds the tokens of these calls to the text of a message; leaves out a call that has no place for one, and rejects it. */
+  #askIn(text: string, asking: ReadonlyMap<unknown, PendingCall>): string | undefined {
+    const parsed = JSON.parse(text) as RequestMessage | (RequestMessage | NotificationMessage)[];
+    const texts = [parsed].flat().flatMap((message) => {
+      const call = "id" in message ? asking.get(message.id) : undefined;
+      return call === undefined ? JSON.stringify(message) : (this.#withToken(call, message.params) ?? []);
+    });
+    if (texts.length === 0) return undefined;
+    return Array.isArray(parsed) ? `[${texts.join(",")}]` : texts[0];
+  }
+
+  #withToken(call: PendingCall, params: unknown): string | undefined {
+    try {
+      return encodeRequest(call.id, call.method, this.#ask(call, params) as object);
+    } catch (error) {
+      this.#connection.outgoing.pending.fail(call.id, error);
+      return undefined;
+    }
+  }
+
+  /** Returns params that ask for reports of this call, by the token that they hold already or by a new one. */
+  #ask(call: PendingCall, params: unknown, given?: ProgressToken): unknown {
     const asked = (this.#asked ??= new Map<ProgressToken, PendingCall>());
     let token = given ?? call.id;
     if (given !== undefined && asked.has(token))
       throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
     // Another call was given a token of its own that equals this id.
     while (asked.has(token)) token = `${token}'`;
-    const asking = given === undefined ? progress.withToken(byName(params), token) : params;
+    const asking = given === undefined ? this.#dialect.progress.withToken(byName(params), token) : params;
     asked.set(token, call);
     whenSettled(call, () => asked.delete(token));
     return asking;

@@ -217,7 +217,9 @@ export class Streams implements Streaming {
       throw refusal.reason;
     }
     // A peer of ours may still hold the token of a stream that ended with an earlier connection: it must not name one of this.
-    if (this.#lastToken === 0 && this.#connection.isToOurs) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
+    // While messages are held, the other side may turn out to be one.
+    const { isToOurs, outgoing } = this.#connection;
+    if (this.#lastToken === 0 && (isToOurs || outgoing.isHeld)) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
     const served = { token, producer, context, isWhole, isTold: !isWhole, isAsked: false };
     this.#served.set(token, served);

@@ -18,6 +18,10 @@ useVirtualServer(
     echo: (params: unknown) => (heard.push(params), params),
     note: (params: unknown) => void heard.push(params),
     never: () => new Promise(() => {}),
+    steps: (_params: unknown, { progress }: { progress: (value: unknown) => void }) => {
+      for (const step of [1, 2, 3]) progress(step);
+      return "done";
+    },
   }),
   (fresh) => ({ server, network } = fresh),
 );
@@ -174,6 +178,59 @@ describe("a client that is down, and whose session ends meanwhile", () => {
     await pass(20_000);
     expect(await later).toEqual([2]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
+  });
+});
+
+describe("a call with onProgress that is made after `lost` and before messages flow again", () => {
+  /** Connects, loses what was in the connection, and calls while no server is there. */
+  async function interrupted(method: string, options?: object): Promise<{ call: Promise<unknown>; told: unknown[] }> {
+    const peer = await connectVirtual(URL, options);
+    const told: unknown[] = [];
+    let call: Promise<unknown> | undefined;
+    peer.on("lost", () => {
+      call = peer.request(method, { a: 1 }, { timeoutMs: Infinity, onProgress: (value) => told.push(value) });
+    });
+    await pass(10);
+    network.answer = refuse;
+    server.restart();
+    network.cut();
+    await pass(60_010);
+    return { call: call!, told };
+  }
+
+  it("gets its reports, in order and before its result", async () => {
+    const { call, told } = await interrupted("steps");
+    network.answer = server.answer;
+    await pass(20_000);
+    expect(await call).toBe("done");
+    expect(told).toEqual([1, 2, 3]);
+  });
+
+  it("gets them also where the server before it was plain", async () => {
+    network.answer = plainEcho;
+    const { call, told } = await interrupted("steps", { reconnect: true });
+    network.answer = server.answer;
+    await pass(20_000);
+    expect(await call).toBe("done");
+    expect(told).toEqual([1, 2, 3]);
+  });
+
+  it("asks a server that is plain by now for nothing", async () => {
+    const { call } = await interrupted("echo");
+    network.answer = ({ line, protocols }) => {
+      // Agrees to what is offered and speaks first, which is no hello.
+      const socket = line.accept(protocols[0]!);
+      socket.send('{"jsonrpc":"2.0","method":"hi"}');
+      socket.start({
+        frame(text) {
+          const { id, params } = JSON.parse(text) as { id: number; params: unknown };
+          socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
+        },
+        closed() {},
+      });
+    };
+    await pass(20_000);
+    expect(await call).toEqual({ a: 1 });
   });
 });
 

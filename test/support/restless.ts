@@ -9,7 +9,8 @@ import type { AnyOptions } from "./pair.js";
 
 /** A transport that keeps what is sent while it is down, as a link with a session does. */
 export class RestlessTransport implements Transport {
-  readonly isOurs: boolean;
+  /** A test that brings another server sets it before `resume`. */
+  isOurs: boolean;
   maxMessageBytes: number | undefined;
   unsentBytes = 0;
   /** The texts that have left. */

@@ -1,0 +1,235 @@
+/** Calls made between `lost` and the next session: what they may ask for is not known before they leave. */
+import { describe, expect, it, vi } from "vitest";
+import { lsp } from "../../src/index.js";
+import { inspect, openingOf } from "../../src/peer/peer.js";
+import { useFakeClock } from "../support/clock.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
+import { notification, request, result } from "../support/raw.js";
+import { restless, type Restless, type RestlessOptions } from "../support/restless.js";
+import { rejection } from "../support/turns.js";
+
+useFakeClock();
+
+/** A peer between `lost` and `resume`, which spoke to a reciproc peer before. */
+function between(options: AnyOptions = {}, more: RestlessOptions = {}): Restless {
+  const ends = restless(options, { isOurs: true, ...more });
+  ends.transport.suspend();
+  ends.transport.isOurs = false;
+  ends.transport.lose(new Error("the session is over"));
+  return ends;
+}
+
+/** Lets messages flow, to a reciproc peer or to another. */
+function resume({ transport }: Restless, isOurs: boolean): void {
+  transport.isOurs = isOurs;
+  transport.resume();
+}
+
+const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
+
+describe("a call with onProgress that is made between two sessions", () => {
+  it("asks for reports when it leaves, and gets them in order and before its result", async () => {
+    const ends = between();
+    const { peer, transport, take } = ends;
+    const told: unknown[] = [];
+    const params = { a: [1, { b: null }], text: "é\u2028" };
+    const call = peer.request("work", params, { onProgress: (value) => told.push(value) });
+    void call.then((value) => told.push(value));
+    // What the caller does to its params afterwards is not sent.
+    params.text = "changed";
+    const other = peer.request("other", [1]);
+    expect(take()).toEqual([]);
+    resume(ends, true);
+    expect(take()).toEqual([
+      request(1, "work", { a: [1, { b: null }], text: "é\u2028", workDoneToken: 1 }),
+      request(2, "other", [1]),
+    ]);
+    for (const value of ["one", "two"]) transport.feed(report(1, value));
+    transport.feed(result(1, "done"));
+    transport.feed(result(2, null));
+    await Promise.all([call, other]);
+    expect(told).toEqual(["one", "two", "done"]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("asks for nothing when the next server is not a reciproc peer", async () => {
+    const ends = between();
+    const { peer, transport, take } = ends;
+    const calls = [{ a: 1 }, [1], undefined].map((params) => peer.request("work", params, { onProgress: () => {} }));
+    resume(ends, false);
+    expect(take()).toEqual([request(1, "work", { a: 1 }), request(2, "work", [1]), request(3, "work")]);
+    for (const id of [1, 2, 3]) transport.feed(result(id, id));
+    expect(await Promise.all(calls)).toEqual([1, 2, 3]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it.each([true, false])("asks by a dialect that was chosen, whoever the next server is (%s)", async (isOurs) => {
+    const ends = between({ dialect: lsp });
+    const { peer, transport, take } = ends;
+    const call = peer.request("work", {}, { onProgress: () => {} });
+    resume(ends, isOurs);
+    expect(take()).toEqual([request(1, "work", { workDoneToken: 1 })]);
+    transport.feed(result(1, null));
+    await call;
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("asks by its own token, if its params hold one", async () => {
+    const ends = between();
+    const { peer, transport, take } = ends;
+    const reports: unknown[] = [];
+    const onProgress = (value: unknown): void => void reports.push(value);
+    const own = peer.request("work", { workDoneToken: 2 }, { onProgress });
+    const second = peer.request("work", {}, { onProgress });
+    resume(ends, true);
+    expect(take()).toEqual([request(1, "work", { workDoneToken: 2 }), request(2, "work", { workDoneToken: "2'" })]);
+    transport.feed(report("2'", "of the second"));
+    transport.feed(report(2, "of the first"));
+    for (const id of [1, 2]) transport.feed(result(id, null));
+    await Promise.all([own, second]);
+    expect(reports).toEqual(["of the second", "of the first"]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("asks in a batch as well, beside members that ask for nothing", async () => {
+    const ends = between();
+    const { peer, transport, take } = ends;
+    const reports: unknown[] = [];
+    const batch = peer.batch();
+    const calls = [
+      batch.request("work", { a: 1 }, { onProgress: (value) => reports.push(value) }),
+      batch.request("echo", [1]),
+    ];
+    batch.notify("note", { text: "n" });
+    batch.send();
+    resume(ends, true);
+    expect(take()).toEqual([
+      [request(1, "work", { a: 1, workDoneToken: 1 }), request(2, "echo", [1]), notification("note", { text: "n" })],
+    ]);
+    transport.feed(report(1, "half"));
+    transport.feed([result(1, "done"), result(2, [1])]);
+    expect(await Promise.all(calls)).toEqual(["done", [1]]);
+    expect(reports).toEqual(["half"]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("rejects when it leaves, and is not sent, if its params have no place for the token", async () => {
+    const ends = between();
+    const { peer, transport, take } = ends;
+    const onProgress = (): void => {};
+    const alone = rejection(peer.request("work", [1], { onProgress }));
+    const batch = peer.batch();
+    const member = rejection(batch.request("work", [2], { onProgress }));
+    const stays = batch.request("echo", [3]);
+    batch.send();
+    const sole = peer.batch();
+    const only = rejection(sole.request("work", [4], { onProgress }));
+    sole.send();
+    resume(ends, true);
+    for (const error of await Promise.all([alone, member, only])) {
+      expect(error).toBeInstanceOf(TypeError);
+      expect(error.message).toContain("an object or absent where `onProgress` is given");
+    }
+    expect(take()).toEqual([[request(3, "echo", [3])]]);
+    transport.feed([result(3, [3])]);
+    expect(await stays).toEqual([3]);
+    expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, progress: 0 });
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("asks as well when `onOpen` comes first", async () => {
+    const ends = between({}, { opensFirst: true });
+    const { peer, transport, take } = ends;
+    const reports: unknown[] = [];
+    const call = peer.request("work", {}, { onProgress: (value) => reports.push(value) });
+    resume(ends, true);
+    const opening = openingOf(peer);
+    opening.caller.notify("initialized");
+    expect(take()).toEqual([notification("initialized")]);
+    opening.release();
+    expect(take()).toEqual([request(1, "work", { workDoneToken: 1 })]);
+    transport.feed(report(1, "half"));
+    transport.feed(result(1, null));
+    await call;
+    expect(reports).toEqual(["half"]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+
+  it("leaves nothing when it is given up, or lost again, before it leaves", async () => {
+    const ends = between();
+    const { peer, transport, take } = ends;
+    const controller = new AbortController();
+    const onProgress = (): void => {};
+    const given = rejection(peer.request("work", {}, { onProgress, signal: controller.signal }));
+    controller.abort("enough");
+    expect(await given).toBe("enough");
+    const lost = rejection(peer.request("work", {}, { onProgress }));
+    transport.lose(new Error("lost again"));
+    expect(await lost).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
+    resume(ends, true);
+    expect(take()).toEqual([]);
+    await peer.close();
+    expectEmpty(peer);
+  });
+});
+
+describe("a call of a batch that is given up between two sessions", () => {
+  it.each([
+    ["to a reciproc peer, behind the batch", true, [notification("$/cancelRequest", { id: 1 })]],
+    ["to no other", false, []],
+  ])("is cancelled %s", async (_name, isOurs, cancels) => {
+    const ends = between();
+    const { peer, transport, take } = ends;
+    const controller = new AbortController();
+    const batch = peer.batch();
+    const gone = rejection(batch.request("gone", [], { signal: controller.signal }));
+    const stays = batch.request("stays");
+    batch.send();
+    controller.abort("enough");
+    expect(await gone).toBe("enough");
+    resume(ends, isOurs);
+    expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], ...cancels]);
+    transport.feed([result(2, 2)]);
+    expect(await stays).toBe(2);
+    await peer.close();
+    expectEmpty(peer);
+  });
+});
+
+describe("a stream that is offered between two sessions", () => {
+  it("has a token that names nothing of the session before", async () => {
+    vi.spyOn(Math, "random").mockReturnValue(0.5);
+    const ends = between();
+    const { peer, take } = ends;
+    const call = rejection(peer.request("take", { of: peer.offer([1]) }));
+    resume(ends, true);
+    vi.restoreAllMocks();
+    expect(take()).toEqual([request(1, "take", { of: { token: 2 ** 31 + 1 } })]);
+    await peer.close();
+    expect(await call).toMatchObject({ outcome: "unknown" });
+    expectEmpty(peer);
+  });
+});
+
+describe("what waits between two sessions", () => {
+  it("leaves in order and before `resume`, and what a listener of `resume` sends comes behind it", async () => {
+    const ends = between();
+    const { peer, take, events } = ends;
+    peer.on("resume", () => peer.notify("resumed"));
+    peer.notify("first");
+    const call = rejection(peer.request("second"));
+    peer.notify("third");
+    resume(ends, true);
+    expect(take().map(({ method }) => method)).toEqual(["first", "second", "third", "resumed"]);
+    expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
+    await peer.close();
+    expect(await call).toMatchObject({ outcome: "unknown" });
+  });
+});
