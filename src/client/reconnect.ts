@@ -6,7 +6,7 @@ import { tell } from "../core/tell.js";
 import type { CloseInfo } from "../core/transport.js";
 import { Backoff } from "../link/backoff.js";
 import type { ClientSession, SocketOwner } from "../link/client.js";
-import { LEFT } from "../link/frames.js";
+import { LEFT, MAX_RETRY_MS } from "../link/frames.js";
 import type { Caller } from "../peer/caller.js";
 import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Admitted, Dial } from "./open.js";
@@ -107,7 +107,7 @@ export class Reconnector implements SocketOwner, Expiring {
   over({ code, retryMs }: CloseInfo): boolean {
     this.#down();
     if (this.#isOver || isMeant(code) || !this.#comesBack) return false;
-    this.#retry(retryMs);
+    this.#retry(retryMs && Math.min(retryMs, MAX_RETRY_MS));
     return true;
   }
 

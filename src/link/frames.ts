@@ -4,6 +4,9 @@ import { member } from "../core/message.js";
 /** What a socket is closed with that is left for another: no end of the session. */
 export const LEFT = 4000;
 
+/** The longest `retryMs` that a client obeys, and that a server may ask for: 10 minutes. A longer one could keep a client away for good. */
+export const MAX_RETRY_MS = 600_000;
+
 /** A client that comes back offers this beside `reciproc.v1`, so that the server makes no peer before it has read `resume`. */
 export const RESUME_OFFER = "reciproc.resume";
 

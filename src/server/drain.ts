@@ -2,13 +2,17 @@
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
 import { checkKnown, checkTimeout } from "../core/limits.js";
+import { MAX_RETRY_MS } from "../link/frames.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
 
 /** How a server goes away. */
 export interface DrainOptions {
   /** How long handlers that run may go on, in milliseconds; then their peers are closed all the same. Default 30,000; `Infinity` waits for ever. */
   timeoutMs?: number | undefined;
-  /** Over how long the clients spread their return, in milliseconds. Default 5,000, at most 2^31 - 1. Told over `reciproc.v1`; others have a habit of their own. */
+  /**
+   * Each client reconnects after a random time of up to `retryMs`, in milliseconds. Default 5,000, at most 600,000 (10 minutes):
+   * clients obey no longer time, so a longer one rejects with a `TypeError`. Sent over `reciproc.v1` only.
+   */
   retryMs?: number | undefined;
 }
 
@@ -23,9 +27,8 @@ export function checkDrain(options: DrainOptions = {}): Required<{ timeoutMs: nu
   checkKnown("options", options, { timeoutMs: 0, retryMs: 0 });
   const { timeoutMs = 30_000, retryMs = 5_000 } = options;
   checkTimeout("timeoutMs", timeoutMs);
-  // It crosses the wire, where no `Infinity` can be said, and a client may have timers like ours.
-  if (checkTimeout("retryMs", retryMs) > LONGEST_DELAY_MS) {
-    throw expected("retryMs", `a positive number of at most ${LONGEST_DELAY_MS}`, retryMs);
+  if (checkTimeout("retryMs", retryMs) > MAX_RETRY_MS) {
+    throw expected("retryMs", `a positive number of at most ${MAX_RETRY_MS}`, retryMs);
   }
   return { timeoutMs: Math.min(timeoutMs, LONGEST_DELAY_MS), retryMs: Math.ceil(retryMs) };
 }

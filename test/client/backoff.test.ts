@@ -101,6 +101,24 @@ describe("a client that lost its socket", () => {
     expect(told).toEqual(["suspend", "lost"]);
   });
 
+  it.each([1_200_000, 2 ** 31, Number.MAX_SAFE_INTEGER])(
+    "reconnects within 10 minutes, whatever the server asks for: %i ms",
+    async (retryMs) => {
+      draw(0.999);
+      const peer = await connectVirtual(URL);
+      await pass(1000);
+      const from = performance.now();
+      const { line } = network.last;
+      line.near.message(JSON.stringify({ bye: { code: 1001, reason: "the server is closing", retryMs } }));
+      line.end({ code: 1001, reason: "the server is closing" });
+      await pass(599_399);
+      expect(network.times(from)).toEqual([]);
+      await pass(601);
+      expect(network.times(from)).toEqual([599_400]);
+      expect(peer.state).toBe("open");
+    },
+  );
+
   it.each([1000, 4400, 4401, 4499])("stays away for good after a close with %i", async (code) => {
     const peer = await connectVirtual(URL, { reconnect: true, onOpen: () => {} });
     const told = record(peer);
