@@ -78,14 +78,9 @@ export const HELLO = '{"hello":{}}';
 const HELLO_START = '{"hello":';
 const BYE_START = '{"bye":';
 
-/** Whether a frame is a hello. */
-export function isHello(frame: string): boolean {
-  return frame.startsWith(HELLO_START);
-}
-
-/** What a hello holds; `undefined` for any other frame. */
+/** Returns what a hello holds. Returns `undefined` for any other frame, and for one that begins like a hello but is not JSON. */
 export function helloOf(frame: string): unknown {
-  return isHello(frame) ? member(parse(frame), "hello") : undefined;
+  return frame.startsWith(HELLO_START) ? member(parse(frame), "hello") : undefined;
 }
 
 /** The frame that says why a server lets nobody in. */

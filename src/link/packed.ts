@@ -7,7 +7,7 @@
  * With a `Keeper` the link may have a session, and then it outlives its sockets. Without one, or where the other side wants
  * none, nothing is counted, and the link ends with its socket.
  */
-import { isObject, member } from "../core/message.js";
+import { isObject } from "../core/message.js";
 import { exceeds } from "../core/codec.js";
 import {
   type CloseInfo,
@@ -19,7 +19,7 @@ import {
   type Traffic,
   type Transport,
 } from "../core/transport.js";
-import { byeOf, HELLO, isCount, isHello, LEFT, parse, type SessionLimits } from "./frames.js";
+import { byeOf, HELLO, helloOf, isCount, LEFT, parse, type SessionLimits } from "./frames.js";
 import { Attached } from "./attached.js";
 import { Outbox } from "./outbox.js";
 import { isTooLong, longestFrame } from "./sizes.js";
@@ -263,7 +263,8 @@ export class PackedLink implements Transport {
 
   /** A server's first frame decides for good; a client may speak plainly for a while before its hello. */
   #takeFirst(text: string): void {
-    if (isHello(text)) return this.#takeHello(text);
+    const hello = helloOf(text);
+    if (hello !== undefined) return this.#takeHello(hello);
     if (this.#role === "client") this.#incoming = "plain";
     this.#takePlain(text);
   }
@@ -279,11 +280,11 @@ export class PackedLink implements Transport {
     this.#out.socket!.close(1009, "message is too large");
   }
 
-  #takeHello(text: string): void {
+  #takeHello(hello: unknown): void {
     this.#incoming = "packed";
     // A client may have been made with this very hello, and then it has answered.
     if (this.#role === "client" && this.#out.packs) return;
-    if (this.#keeper !== undefined) this.#keeper.hello(member(parse(text), "hello"));
+    if (this.#keeper !== undefined) this.#keeper.hello(hello);
     else if (!this.#out.packs) this.greet();
   }
 

@@ -2,7 +2,7 @@
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { member } from "../core/message.js";
 import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
-import { isHello, LEFT, limitsOf, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
+import { helloOf, LEFT, limitsOf, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
 import { PackedLink } from "./packed.js";
 import { notInTime, type Keeper, type OwnLimits } from "./session.js";
 import { longestFrame } from "./sizes.js";
@@ -291,7 +291,7 @@ class Arrival implements SocketHandler, Expiring {
 
   frame(text: string): void {
     if (this.#next !== undefined) this.#next.frame(text);
-    else if (isHello(text)) this.#begin(text);
+    else if (helloOf(text) !== undefined) this.#begin(text);
     else this.#resume(resumeOf(member(parse(text), "resume")));
   }
 

@@ -91,6 +91,29 @@ describe("the first frames", () => {
     expect(frames).toEqual(["{}"]);
   });
 
+  it.each(["client", "server"] as const)(
+    "are no hello when they only begin like one: a %s reads them as any malformed message",
+    async (role) => {
+      const { link, heard, far, frames } = framed(role);
+      const texts: string[] = [];
+      heard.receive = (text) => void texts.push(text);
+      const broken = ['{"hello":garbage', '{"hello":', '{"hello":{}', '{"hello":{}}}'];
+      for (const frame of broken) far.send(frame);
+      far.send('[{"a":"batch"}]');
+      await carried();
+      // In a pack, each member would be one message.
+      expect(texts).toEqual([...broken, '[{"a":"batch"}]']);
+      expect(heard.messages).toEqual([]);
+      expect(frames).toEqual(role === "server" ? [HELLO] : []);
+      if (role === "client") return;
+      far.send(HELLO);
+      far.send('[{"packed":1}]');
+      await carried();
+      expect(heard.messages).toEqual([{ packed: 1 }]);
+      link.close();
+    },
+  );
+
   it("may be a hello with members of a later version", async () => {
     const { link, far, frames } = framed("client");
     far.send('{"hello":{"session":true},"more":1}');

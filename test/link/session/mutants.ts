@@ -21,8 +21,8 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   [
     "1: who returns says `resume` or a hello, and nothing else",
     "sessions.ts",
-    "else if (isHello(text)) this.#begin(text);",
-    "else if (isHello(text) || !text.includes('resume')) this.#begin(text);",
+    "else if (helloOf(text) !== undefined) this.#begin(text);",
+    "else if (helloOf(text) !== undefined || !text.includes('resume')) this.#begin(text);",
   ],
   [
     "1: after a refusal a hello follows",

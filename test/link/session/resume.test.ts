@@ -101,7 +101,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it.each(['[{"n":1}]', "[]", "{}", '{"ack":0}', '{"jsonrpc":"2.0","method":"x"}', "nonsense", "", "null"])(
+  it.each(['[{"n":1}]', "[]", "{}", '{"ack":0}', '{"jsonrpc":"2.0","method":"x"}', "nonsense", "", "null", '{"hello":garbage'])(
     "may not begin with %j: no peer is made, and nothing after it is read",
     async (frame) => {
       const rig = await suspended();
