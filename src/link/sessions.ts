@@ -1,8 +1,19 @@
 /** The server's half of all sessions: gives tokens, finds the session of a client that returns, and bounds those that wait. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { List, unlink, type Linked } from "../core/list.js";
 import { member } from "../core/message.js";
-import type { CloseInfo, Socket, SocketHandler } from "../core/transport.js";
-import { helloOf, LEFT, limitsOf, parse, resumeOf, wantsSession, type ResumeFrame } from "./frames.js";
+import { cutReason, type CloseInfo, type Socket, type SocketHandler } from "../core/transport.js";
+import {
+  helloOf,
+  LEFT,
+  limitsOf,
+  parse,
+  resumeOf,
+  sayBye,
+  wantsSession,
+  type Bye,
+  type ResumeFrame,
+} from "./frames.js";
 import { PackedLink } from "./packed.js";
 import { notInTime, type Keeper, type OwnLimits } from "./session.js";
 import { longestFrame } from "./sizes.js";
@@ -24,6 +35,17 @@ export interface SessionsOptions {
   resumed?(): void;
 }
 
+/**
+ * Claims a connection slot for a session that begins. If `isAhead`, claims nothing yet and only looks whether there is a slot
+ * to claim. Returns what the client is closed with if there is none.
+ */
+export type Claim = (isAhead: boolean) => Bye | undefined;
+
+/** The place of a suspended session in the order of suspension. */
+interface Place extends Linked {
+  readonly session: ServerSession;
+}
+
 const DEAF: SocketHandler = { frame() {}, closed() {} };
 const GREETING = '{"hello":{"session":true}}';
 
@@ -32,8 +54,15 @@ export class Sessions {
   readonly options: SessionsOptions;
   /** By the hash of each token that is accepted. */
   readonly #byHash = new Map<string, ServerSession>();
-  /** Those without a socket, in the order they lost it. */
-  readonly #suspended = new Set<ServerSession>();
+  /**
+   * The suspended sessions without a principal, and those with one, each in the order of suspension. Not Sets: the first
+   * member of a Set is found behind the places of all that were deleted before it.
+   */
+  readonly #unnamed = new List<Place>();
+  readonly #named = new List<Place>();
+  #suspended = 0;
+  /** How many sessions have a token that is known to their client. */
+  #resumable = 0;
   readonly #byPrincipal = new Map<string, Set<ServerSession>>();
   /** Sockets of which it is not known yet whose they are. */
   readonly #arrivals = new Set<Arrival>();
@@ -45,7 +74,12 @@ export class Sessions {
 
   /** How many sessions wait for a socket. They count as connections. */
   get suspended(): number {
-    return this.#suspended.size;
+    return this.#suspended;
+  }
+
+  /** How many sessions have a socket and can be resumed over another. */
+  get live(): number {
+    return this.#resumable - this.#suspended;
   }
 
   /** What those hold, in UTF-16 code units. */
@@ -69,13 +103,19 @@ export class Sessions {
   /**
    * Takes a socket, open and not started, whose client says that it returns. Its session goes on, on the link that it has; or
    * the client begins anew, and `welcome` is given a link, which it must start before it returns. A client that says neither
-   * within `patienceMs` is closed.
+   * within `patienceMs` is closed. A session that is resumed has a connection slot. For a new one, `claim` must return one.
    */
-  admit(socket: Socket, principal: string | undefined, patienceMs: number, welcome: (link: PackedLink) => void): void {
+  admit(
+    socket: Socket,
+    principal: string | undefined,
+    patienceMs: number,
+    welcome: (link: PackedLink) => void,
+    claim: Claim = () => undefined,
+  ): void {
     socket.send(GREETING);
     // `resume` may be longer than any message.
     socket.maxFrameBytes = longestFrame(this.options.limits.maxMessageBytes);
-    const arrival = new Arrival(this, socket, principal, patienceMs, welcome);
+    const arrival = new Arrival(this, socket, principal, patienceMs, welcome, claim);
     this.#arrivals.add(arrival);
     socket.start(arrival);
   }
@@ -94,10 +134,20 @@ export class Sessions {
   find(hash: string, principal: string | undefined): ServerSession | undefined {
     const session = this.#byHash.get(hash);
     if (session === undefined || session.principal !== principal) return undefined;
-    if (!this.#suspended.has(session) || performance.now() < session.deadline) return session;
+    if (session.place === undefined || performance.now() < session.deadline) return session;
     // Its timer is late.
     session.expire();
     return undefined;
+  }
+
+  /** Ends the oldest suspended session with 1013 and this reason: one without a principal, if there is any. */
+  evict(reason: string): void {
+    (this.#unnamed.first ?? this.#named.first)?.session.link.expire(1013, reason);
+  }
+
+  /** Counts a session that can be resumed from now on, or no more. */
+  countResumable(by: 1 | -1): void {
+    this.#resumable += by;
   }
 
   /** Accepts a token. */
@@ -112,7 +162,9 @@ export class Sessions {
 
   /** A session has lost its socket. */
   suspend(session: ServerSession): void {
-    this.#suspended.add(session);
+    session.place = { session };
+    (session.principal === undefined ? this.#unnamed : this.#named).add(session.place);
+    this.#suspended++;
     this.#held += session.link.held;
     setDeadline(session, this.options.ttlMs);
     this.#boundPrincipal(session);
@@ -121,7 +173,10 @@ export class Sessions {
 
   /** A session has found a socket, or is over. */
   release(session: ServerSession): void {
-    if (!this.#suspended.delete(session)) return;
+    if (session.place === undefined) return;
+    unlink(session.place);
+    session.place = undefined;
+    this.#suspended--;
     clearDeadline(session);
     this.#held -= session.link.held;
     const { principal } = session;
@@ -132,16 +187,18 @@ export class Sessions {
 
   /** What a session holds has changed by so much. */
   grew(session: ServerSession, by: number): void {
-    if (!this.#suspended.has(session)) return;
+    if (session.place === undefined) return;
     this.#held += by;
     this.#boundAll();
   }
 
   #boundAll(): void {
     while (this.#held > this.options.maxHeldLength) {
-      const [first, ...others] = this.#suspended;
-      const largest = others.reduce((most, other) => (other.link.held > most.link.held ? other : most), first!);
-      largest.link.expire(1013, "suspended sessions hold more than `maxHeldLength` together");
+      const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
+      const largest = suspended.reduce((most, other) =>
+        other.session.link.held > most.session.link.held ? other : most,
+      );
+      largest.session.link.expire(1013, "suspended sessions hold more than `maxSuspendedBytes` together");
     }
   }
 
@@ -161,6 +218,8 @@ export class Sessions {
 /** One client's session, or as yet the possibility of one. */
 class ServerSession implements Keeper, Expiring {
   deadline = 0;
+  /** Set while the session is suspended. */
+  place: Place | undefined;
   readonly principal: string | undefined;
   readonly link: PackedLink;
   readonly #sessions: Sessions;
@@ -201,6 +260,7 @@ class ServerSession implements Keeper, Expiring {
   /** Acks come on the newest socket only, and its client sends one as soon as it has the token. */
   acked(): void {
     if (this.#successor === undefined) return;
+    if (this.#confirmed === undefined) this.#sessions.countResumable(1);
     this.#sessions.reject(this.#confirmed);
     this.#confirmed = this.#successor;
     this.#successor = undefined;
@@ -221,6 +281,7 @@ class ServerSession implements Keeper, Expiring {
 
   drop(): void {
     this.#sessions.release(this);
+    if (this.#confirmed !== undefined) this.#sessions.countResumable(-1);
     this.#sessions.reject(this.#confirmed);
     this.#sessions.reject(this.#successor);
     this.#confirmed = this.#successor = undefined;
@@ -272,6 +333,7 @@ class Arrival implements SocketHandler, Expiring {
   readonly #socket: Socket;
   readonly #principal: string | undefined;
   readonly #welcome: (link: PackedLink) => void;
+  readonly #claim: Claim;
   #next: SocketHandler | undefined;
   #isRefused = false;
 
@@ -281,11 +343,13 @@ class Arrival implements SocketHandler, Expiring {
     principal: string | undefined,
     patienceMs: number,
     welcome: (link: PackedLink) => void,
+    claim: Claim,
   ) {
     this.#sessions = sessions;
     this.#socket = socket;
     this.#principal = principal;
     this.#welcome = welcome;
+    this.#claim = claim;
     setDeadline(this, patienceMs);
   }
 
@@ -305,6 +369,11 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #begin(hello: string): void {
+    const bye = this.#claim(false);
+    if (bye !== undefined) {
+      this.#socket.send(sayBye(bye));
+      return this.close(bye.code, cutReason(bye.reason));
+    }
     const { link } = new ServerSession(this.#sessions, this.#principal, undefined);
     const next = link.attach(this.#socket);
     this.#pass(next);
@@ -327,6 +396,9 @@ class Arrival implements SocketHandler, Expiring {
 
   /** Only a hello may follow: anything else would be of the session that is no more. */
   #refuse(): void {
+    // Without a bye the client keeps its session, which another server may know, and tries again.
+    const bye = this.#claim(true);
+    if (bye !== undefined) return this.close(bye.code, cutReason(bye.reason));
     this.#isRefused = true;
     this.#socket.send('{"resumed":{"refused":"unknown-session"}}');
   }

@@ -33,8 +33,10 @@ export interface GateOwner {
   readonly answersPings?: boolean;
   /** Whether a client that offers subprotocols is refused when none of them is chosen. */
   readonly wantsAgreement?: boolean;
-  /** How many besides the connections take a place of `limits.maxConnections` from whoever asks. */
-  waiting?(request: IncomingMessage): number;
+  /** Returns how many connections beyond `limits.maxConnections` there may be for the sake of this upgrade. */
+  reserved?(request: IncomingMessage): number;
+  /** Claims a slot for a connection that is about to be let in. Returns why there is none. */
+  claim?(request: IncomingMessage): Refusal | undefined;
   /** Chooses the subprotocol among those a client offers; `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /** Takes a connection that was let in, over `socket`. `data` is what `authenticate` answered; `webSocket.protocol` is empty for none. */
@@ -128,7 +130,10 @@ export class Gate {
     // An application may have thought about it for a while. Its end is told already, and would be waited for without end.
     if (socket.destroyed) return;
     const refusal =
-      checkHandshake(request) ?? this.checkRoom(request) ?? this.checkOrigin(request) ?? this.#checkOffer(request);
+      checkHandshake(request) ??
+      this.checkRoom(request, true, true) ??
+      this.checkOrigin(request) ??
+      this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     const { verdict, leave } = this.enter(request);
     this.#sockets.add(socket);
@@ -142,14 +147,15 @@ export class Gate {
   }
 
   /** Why there is no place for a request: the gate is shut, another path is served, or too many are in. `path` is left to an application that has chosen it itself. */
-  checkRoom(request: IncomingMessage, checksPath = true): Refusal | undefined {
+  checkRoom(request: IncomingMessage, checksPath: boolean, isUpgrade: boolean): Refusal | undefined {
     const { path, limits } = this.#settings;
     if (this.#isShut) return { status: 503, reason: "the server is closing" };
     if (checksPath && !this.#servesPath(request))
       return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
-    if (this.#connections + (this.#owner.waiting?.(request) ?? 0) >= limits.maxConnections)
-      return { status: 503, reason: `\`limits.maxConnections\`, ${limits.maxConnections}, is reached` };
-    return undefined;
+    const { maxConnections } = limits;
+    if (this.#connections < maxConnections) return undefined;
+    const reserved = isUpgrade ? (this.#owner.reserved?.(request) ?? 0) : 0;
+    return this.#connections < maxConnections + reserved ? undefined : fullRefusal(maxConnections);
   }
 
   /** Why a request is refused for its `Host` or its `Origin`. */
@@ -222,6 +228,10 @@ export class Gate {
   }
 
   #admit(data: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // `ws` opens nothing on such a socket, so it must not claim a slot.
+    if (!socket.readable || !socket.writable) return void socket.destroy();
+    const refusal = this.#owner.claim?.(request);
+    if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     this.#upgrade(request, socket, head, (webSocket) => this.#owner.admit(webSocket, data, request, socket));
   }
 
@@ -331,7 +341,13 @@ const DISMISS_MS = 1000;
 /** What a browser must be told in a frame, because it shows a page no HTTP status. */
 const BYE_STATUS = new Set([401, 403, 503]);
 
-function offeredBy({ headers }: IncomingMessage): ReadonlySet<string> {
+/** Returns the refusal of a connection for which there is no slot. */
+export function fullRefusal(maxConnections: number): Refusal {
+  return { status: 503, reason: `\`limits.maxConnections\`, ${maxConnections}, is reached` };
+}
+
+/** Returns the subprotocols that a client offers. */
+export function offeredBy({ headers }: IncomingMessage): ReadonlySet<string> {
   return new Set((headers["sec-websocket-protocol"] ?? "").split(",").map((offered) => offered.trim()));
 }
 

@@ -20,6 +20,8 @@ export interface PostOwner {
   readonly maxUnsentBytes: number;
   /** How long a request may take to arrive and to be let in, in milliseconds. */
   readonly handshakeTimeoutMs: number;
+  /** Claims a connection slot for a request that is about to run. Returns why there is none. */
+  claim(): Refusal | undefined;
   /** Makes the peer of one request. */
   accept(transport: Transport, data: unknown): AnyPeer;
   /** Somebody was refused; told before it is answered. */
@@ -50,10 +52,16 @@ export class Posts {
   /** The peer of each request that is under way and let in, once there is one. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
+  #running = 0;
 
   constructor(gate: Gate, owner: PostOwner) {
     this.#gate = gate;
     this.#owner = owner;
+  }
+
+  /** How many requests have a peer: they run, or their response has not left. */
+  get running(): number {
+    return this.#running;
   }
 
   /** Answers one request. Never throws or rejects. */
@@ -104,7 +112,7 @@ export class Posts {
     const foreign = this.#gate.checkOrigin(request);
     if (foreign !== undefined) return foreign;
     allowPage(exchange);
-    return this.#gate.checkRoom(request, checksPath) ?? checkHead(request, this.#owner.maxMessageBytes);
+    return this.#gate.checkRoom(request, checksPath, false) ?? checkHead(request, this.#owner.maxMessageBytes);
   }
 
   async #take(exchange: Exchange): Promise<void> {
@@ -113,6 +121,7 @@ export class Posts {
     const peer = await this.#admit(exchange, verdict);
     await Promise.all([exchange.closed, peer?.closed]);
     this.#open.delete(exchange);
+    if (peer !== undefined) this.#running--;
     leave();
     if (this.#open.size === 0) this.#onEmpty?.();
   }
@@ -129,7 +138,10 @@ export class Posts {
     return exchange.isOver ? undefined : this.#run(exchange, body, decision.data);
   }
 
-  #run(exchange: Exchange, body: Body, data: unknown): AnyPeer {
+  #run(exchange: Exchange, body: Body, data: unknown): AnyPeer | undefined {
+    const refusal = this.#owner.claim();
+    if (refusal !== undefined) return this.#refuse(exchange, refusal);
+    this.#running++;
     const transport = new OneShot(exchange, this.#owner.maxUnsentBytes);
     const peer = this.#owner.accept(transport, data);
     this.#open.set(exchange, peer);

@@ -3,7 +3,13 @@ import { checkKnown, mergeLimits, PEER_LIMITS, type PeerLimits } from "../core/l
 
 /** Bounds on a server. Each is on by default; a value out of range throws when the server is made. */
 export interface ServerLimits extends PeerLimits {
-  /** Most connections and POSTs at once, those whose `authenticate` still runs included. Further ones get HTTP 503. Default 10,000; `Infinity` turns it off. */
+  /**
+   * Most connection slots. Each peer takes one, suspended or not, and each POST that runs. If no slot is free, a new client ends
+   * the session that was suspended first, of those without a principal before those with one: its peer closes with 1013. If
+   * none is suspended, the new client gets HTTP 503. It also gets 503 while as many sockets and POSTs are open as there are
+   * slots. A client that resumes a session takes no slot, and may open its socket beside the old one, which is then closed.
+   * Default 10,000; `Infinity` turns it off.
+   */
   maxConnections: number;
   /** How long `authenticate` may take, in milliseconds; then HTTP 503. A POST's body must be there as soon; else HTTP 408. Default 10,000; `Infinity` waits for ever. */
   handshakeTimeoutMs: number;

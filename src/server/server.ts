@@ -11,7 +11,7 @@ import type { Dialect } from "../core/dialect.js";
 import type { HeartbeatTimes } from "../core/heartbeat.js";
 import { tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
-import { RESUME_OFFER } from "../link/frames.js";
+import { RESUME_OFFER, type Bye } from "../link/frames.js";
 import { PackedLink, PROTOCOL } from "../link/packed.js";
 import { ownLimits } from "../link/session.js";
 import { longestFrame } from "../link/sizes.js";
@@ -20,7 +20,7 @@ import { plain } from "../link/plain.js";
 import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer/peer.js";
 import { settingsOf } from "../peer/settings.js";
 import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
-import { Gate } from "./gate.js";
+import { fullRefusal, Gate, offeredBy } from "./gate.js";
 import { Posts } from "./http.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
@@ -74,6 +74,8 @@ export class Server<
   readonly #settingsBy = new Map<string, Settings>();
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
+  /** Open peers that `accept` made: they take no connection slot. */
+  readonly #accepted = new Set<Peer<L, R, D>>();
   /** Peers of one HTTP request each. */
   readonly #callers = new WeakSet<AnyPeer>();
   readonly #gate: Gate;
@@ -82,6 +84,9 @@ export class Server<
   readonly #sessions: Sessions | undefined;
   /** How long a client that says it returns has to say whose session it resumes. */
   readonly #patienceMs: number;
+  readonly #maxConnections: number;
+  /** The subprotocols that can be chosen. */
+  readonly #protocols: ReadonlySet<string>;
   readonly #tally = new Tally();
   #drained: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
@@ -103,10 +108,11 @@ export class Server<
     }
     this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
-    const protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
+    this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
     const { maxMessageBytes } = this.#settings.limits;
     const { limits } = checked.gate;
     this.#patienceMs = limits.handshakeTimeoutMs;
+    this.#maxConnections = limits.maxConnections;
     if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
         limits: ownLimits(this.#settings.limits),
@@ -119,19 +125,17 @@ export class Server<
       });
     }
     const both = {
-      refused: (refusal: Refusal, request: IncomingMessage) => {
-        this.#tally.refused(refusal);
-        tell(this, "refuse", [refusal, request], (error) => this.#report(error));
-      },
+      refused: (refusal: Refusal, request: IncomingMessage) => this.#refused(refusal, request),
       failed: (error: unknown) => this.#report(error),
     };
     this.#gate = new Gate(checked.gate, {
       ...both,
       maxFrameBytes: longestFrame(maxMessageBytes),
       answersPings: true,
-      // Who returns takes the place that its session keeps.
-      waiting: (request) => (returns(request) ? 0 : (this.#sessions?.suspended ?? 0)),
-      chooseProtocol: (offered) => [...offered].find((name) => protocols.has(name)),
+      // The session of a client that returns may still have its old socket, which is closed when the client resumes.
+      reserved: (request) => (this.#returns(request) ? this.#sessions!.live : 0),
+      claim: (request) => (this.#returns(request) ? undefined : this.#claim()),
+      chooseProtocol: (offered) => this.#choose(offered),
       admit: (webSocket, data, request, socket) =>
         this.#welcome(webSocket, data as Admission | undefined, request, socket),
       request: (request, response) => this.#posts.handle(request, response, true),
@@ -141,6 +145,7 @@ export class Server<
       maxMessageBytes,
       maxUnsentBytes: this.#settings.limits.maxUnsentBytes,
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
+      claim: () => this.#claim(),
       accept: (transport, data) => this.#receive(transport, (data as Admission | undefined)?.data as D),
     });
   }
@@ -157,7 +162,9 @@ export class Server<
 
   /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
   accept(transport: Transport, data: D): Peer<L, R, D> {
-    return this.#accept(transport, data, this.#settings);
+    const peer = this.#accept(transport, data, this.#settings);
+    if (this.#peers.has(peer)) this.#accepted.add(peer);
+    return peer;
   }
 
   #accept(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
@@ -261,8 +268,46 @@ export class Server<
     const sessions = this.#sessions;
     if (protocol !== PROTOCOL) accept(plain(socket));
     else if (sessions === undefined) accept(new PackedLink(socket, "server"));
-    else if (returns(request)) sessions.admit(socket, who?.principal, this.#patienceMs, accept);
+    else if (this.#returns(request))
+      sessions.admit(socket, who?.principal, this.#patienceMs, accept, (isAhead) => this.#claimAnew(isAhead, request));
     else accept(sessions.link(socket, who?.principal));
+  }
+
+  /**
+   * Claims a slot for one more peer: a free one, or else that of a suspended session, which ends. Peers take slots, suspended
+   * ones included, and not sockets, so a client that resumes takes none. If `isAhead`, ends nothing yet. Returns why there is
+   * no slot.
+   */
+  #claim(isAhead = false): Refusal | undefined {
+    const taken = this.#peers.size - this.#accepted.size + this.#posts.running;
+    if (taken < this.#maxConnections) return undefined;
+    const refusal = fullRefusal(this.#maxConnections);
+    if (this.#sessions === undefined || this.#sessions.suspended === 0) return refusal;
+    if (!isAhead) this.#sessions.evict(`a new client needed the slot: ${refusal.reason}`);
+    return undefined;
+  }
+
+  /** Claims a slot for a client that offered to resume a session and begins a new one. */
+  #claimAnew(isAhead: boolean, request: IncomingMessage): Bye | undefined {
+    const refusal = this.#claim(isAhead);
+    if (refusal === undefined) return undefined;
+    this.#refused(refusal, request);
+    return { code: 4000 + refusal.status, reason: refusal.reason };
+  }
+
+  #refused(refusal: Refusal, request: IncomingMessage): void {
+    this.#tally.refused(refusal);
+    tell(this, "refuse", [refusal, request], (error) => this.#report(error));
+  }
+
+  #choose(offered: ReadonlySet<string>): string | undefined {
+    return [...offered].find((name) => this.#protocols.has(name));
+  }
+
+  /** Returns whether a client offers to resume a session, over the link that can have one. */
+  #returns(request: IncomingMessage): boolean {
+    const offered = offeredBy(request);
+    return this.#sessions !== undefined && offered.has(RESUME_OFFER) && this.#choose(offered) === PROTOCOL;
   }
 
   /** By the first dialect that a client offers, also where it gets a link of ours and not that subprotocol. */
@@ -274,6 +319,7 @@ export class Server<
 
   #forget(peer: Peer<L, R, D>): void {
     this.#peers.delete(peer);
+    this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);
   }
 
@@ -295,11 +341,6 @@ export class Server<
 const CLOSING = "the server is closing";
 /** 132 random bits. */
 const TOKEN_LENGTH = 22;
-
-/** Whether a client says that it has a session to resume. */
-function returns({ headers }: IncomingMessage): boolean {
-  return headers["sec-websocket-protocol"]?.split(",").some((offered) => offered.trim() === RESUME_OFFER) === true;
-}
 
 /** The `context` of a server's calls. */
 function contextOf(server: unknown): typeof CallContext {

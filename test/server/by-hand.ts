@@ -87,6 +87,11 @@ export class ByHand {
     return this.#frames.shift();
   }
 
+  /** The frames that came and were not taken by `next`. */
+  get unread(): readonly unknown[] {
+    return this.#frames;
+  }
+
   /** Goes without a word. */
   cut(): void {
     this.#webSocket.terminate();

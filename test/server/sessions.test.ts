@@ -396,20 +396,17 @@ describe("suspended sessions", () => {
     expect((await ByHand.resume(url, token, 1)).told).toEqual(REFUSED);
   });
 
-  it("count as connections: a newcomer is refused, and who returns gets in", async () => {
-    const world = await serving({ limits: { maxConnections: 2 }, session: { ttlMs: 60_000 } });
-    const { server, url } = world;
+  it("keep their slots while there are others, and a client that resumes takes none", async () => {
+    const world = await serving({ limits: { maxConnections: 2 } });
     const one = await suspended(world);
     const two = await suspended(world);
-    expect((await upgrade(url)).status).toBe(503);
-    const newcomer = await ByHand.open(url);
-    expect(await newcomer.next()).toMatchObject({ bye: { code: 4503 } });
-    expect((await ByHand.resume(url, one.token, 1)).told).toEqual(RESUMED);
-    expect((await upgrade(url)).status).toBe(503);
-    expect(server.stats()).toMatchObject({ peers: 2, suspended: 1, refused: { 503: 3 } });
-    // The place of one that is over is free.
-    await two.peer.close();
-    expect((await upgrade(url)).status).toBe(101);
+    expect((await ByHand.resume(world.url, one.token, 1)).told).toEqual(RESUMED);
+    expect((await ByHand.resume(world.url, two.token, 1)).told).toEqual(RESUMED);
+    expect(world.server.stats()).toMatchObject({ peers: 2, suspended: 0, resumed: 2, closed: {}, refused: {} });
+    // Both slots are taken by sockets now.
+    expect((await upgrade(world.url)).status).toBe(503);
+    await one.peer.close();
+    expect(one.peer.state).toBe("closed");
   });
 });
 

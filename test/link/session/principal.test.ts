@@ -56,6 +56,40 @@ async function many(
 }
 
 describe("suspended sessions", () => {
+  it("are evicted oldest first, those without a principal before any with one", async () => {
+    const principals = ["alice", undefined, "bob", undefined, "alice"];
+    const { rig, wires } = await many(5, { principals: (i) => principals[i] });
+    const over = (): number[] => rig.servers.slice(1).flatMap(({ told }, i) => (told.notices.length === 2 ? [i] : []));
+    // Nothing is evicted that has a socket.
+    rig.sessions.evict("full");
+    // The order in which they lost their sockets counts, and not that in which they began.
+    for (const i of [2, 3, 1, 4, 0]) wires[i]!.server.cut();
+    await microtasks();
+    const order: number[][] = [];
+    for (let i = 0; i < 5; i++) {
+      rig.sessions.evict("full");
+      expect(rig.sessions.suspended).toBe(4 - i);
+      await microtasks();
+      order.push(over());
+    }
+    expect(order).toEqual([[3], [1, 3], [1, 2, 3], [1, 2, 3, 4], [0, 1, 2, 3, 4]]);
+    expect(rig.servers[1]!.told.notices.at(-1)).toEqual({ closed: { code: 1013, reason: "full" } });
+    rig.sessions.evict("full");
+    expect(rig.sessions.held).toBe(0);
+    await rig.close();
+  });
+
+  it("that were resumed meanwhile are not evicted", async () => {
+    const rig = await Rig.live();
+    await rig.cutAndResume();
+    expect(rig.sessions.live).toBe(1);
+    rig.sessions.evict("full");
+    await microtasks();
+    expect(rig.told.notices.at(-1)).toBe("resumed");
+    await rig.close();
+    expect(rig.sessions.live).toBe(0);
+  });
+
   it("of one principal are bounded: beyond that its oldest ends, and nobody else's", async () => {
     const { rig, wires } = await many(5, {
       sessions: { maxSuspendedPerPrincipal: 2 },

@@ -1,0 +1,235 @@
+/** Who gets a connection slot of a server that is full, over real sockets. */
+import type { Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import { plain } from "../../src/link/plain.js";
+import { connect, lsp, mcp, serve, type AnyPeer } from "../../src/node.js";
+import { memorySockets } from "../../src/sockets/memory.js";
+import { bareHttp, upgrade } from "../support/network.js";
+import { gate } from "../support/turns.js";
+import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
+
+const REFUSED = { resumed: { refused: "unknown-session" } };
+const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
+
+/** Ended by a new client that needed the slot, on a server of so many. */
+function evicted(maxConnections: number): object {
+  const reason = `a new client needed the slot: \`limits.maxConnections\`, ${maxConnections}, is reached`;
+  return { code: 1013, reason };
+}
+
+const BODY = '{"jsonrpc":"2.0","id":1,"method":"one"}';
+
+/** Returns the status of a POST. */
+async function post(url: string, headers: Record<string, string> = {}): Promise<number> {
+  const response = await fetch(url.replace("ws:", "http:"), {
+    method: "POST",
+    headers: { "Content-Type": "application/json", ...headers },
+    body: BODY,
+  });
+  await response.text();
+  return response.status;
+}
+
+describe("a new client of a server that is full", () => {
+  it("gets the slot of the session that was suspended first, which closes with the reason", async () => {
+    const world = await serving({ limits: { maxConnections: 2 } });
+    const { server, url } = world;
+    const one = await suspended(world);
+    const two = await suspended(world);
+    const coming = nextPeer(server);
+    const { byHand } = await ByHand.begin(url);
+    expect((await coming).state).toBe("open");
+    expect(await one.peer.closed).toEqual(evicted(2));
+    expect(two.peer.state).toBe("suspended");
+    expect(server.stats()).toMatchObject({ peers: 2, suspended: 1, closed: { 1013: 1 }, refused: {} });
+    // Its client is told so when it returns, and then is a new client like any other: now the other session is the oldest.
+    const { byHand: late, told: answer } = await ByHand.resume(url, one.token, 1);
+    expect(answer).toEqual(REFUSED);
+    expect(two.peer.state).toBe("suspended");
+    await late.hello();
+    expect(await two.peer.closed).toEqual(evicted(2));
+    byHand.cut();
+    late.cut();
+  });
+
+  it("is refused with 503 when every slot has a socket, and ends nothing", async () => {
+    const world = await serving({ limits: { maxConnections: 2 } });
+    const { server, url } = world;
+    const { peer } = await suspended(world);
+    await ByHand.begin(url);
+    await ByHand.begin(url);
+    expect(await peer.closed).toEqual(evicted(2));
+    expect((await upgrade(url)).status).toBe(503);
+    expect(await (await ByHand.open(url)).next()).toMatchObject({ bye: { code: 4503 } });
+    expect(await post(url)).toBe(503);
+    expect(server.stats()).toMatchObject({ peers: 2, suspended: 0, refused: { 503: 3 } });
+  });
+
+  it("may be a POST, which gets a slot for as long as it runs", async () => {
+    const world = await serving({ limits: { maxConnections: 2 }, methods: { one: () => 1 } });
+    const first = await suspended(world);
+    const second = await suspended(world);
+    for (let i = 0; i < 5; i++) expect(await post(world.url)).toBe(200);
+    expect(await first.peer.closed).toEqual(evicted(2));
+    expect(second.peer.state).toBe("suspended");
+  });
+
+  it("ends nothing before it is let in: not for a bad origin, without authentication, nor while a body is due", async () => {
+    const asked = gate();
+    const open = gate<null>();
+    const world = await serving<string>({
+      authenticate: ({ headers }) =>
+        headers.cookie === "later" ? (asked.resolve(), open.promise as never) : headers.cookie,
+      limits: { maxConnections: 1 },
+    });
+    const { peer } = await suspended(world, { cookie: "ada" });
+    const forged = { origin: "https://evil.example", cookie: "eve" };
+    expect((await upgrade(world.url, forged)).status).toBe(403);
+    expect((await upgrade(world.url)).status).toBe(401);
+    expect(await post(world.url)).toBe(401);
+    const late = upgrade(world.url, { cookie: "later" });
+    await asked.promise;
+    expect(peer.state).toBe("suspended");
+    open.resolve(null);
+    expect((await late).status).toBe(401);
+    expect(peer.state).toBe("suspended");
+    await ByHand.begin(world.url, { cookie: "ada" });
+    expect(await peer.closed).toEqual(evicted(1));
+  });
+});
+
+describe("limits.maxConnections", () => {
+  it("counts a client that offers to resume and begins a new session, however often it does", async () => {
+    const { server, url } = await serving({ limits: { maxConnections: 3 } });
+    const peers: AnyPeer[] = [];
+    server.on("peer", (peer) => peers.push(peer));
+    for (let i = 0; i < 10; i++) {
+      const byHand = await ByHand.open(url, { returns: true });
+      await byHand.hello();
+      const gone = told(peers[i]!, "suspend");
+      byHand.cut();
+      await gone;
+      expect(server.stats().peers).toBeLessThanOrEqual(3);
+    }
+    expect(server.stats()).toMatchObject({ opened: 10, peers: 3, suspended: 3, closed: { 1013: 7 } });
+    expect(peers.map(({ state }) => state).lastIndexOf("closed")).toBe(6);
+  });
+
+  it.each(["reciproc.resume", "mcp, reciproc.v1, reciproc.resume"])(
+    "counts one that offers to resume over a link without sessions: %s",
+    async (offered) => {
+      const world = await serving({ limits: { maxConnections: 1 }, dialect: [lsp, mcp] });
+      const { peer } = await suspended(world);
+      const coming = nextPeer(world.server);
+      expect((await upgrade(world.url, { "Sec-WebSocket-Protocol": offered })).status).toBe(101);
+      await coming;
+      expect(await peer.closed).toEqual(evicted(1));
+    },
+  );
+
+  it("counts a POST whose headers offer to resume", async () => {
+    const world = await serving({ limits: { maxConnections: 1 }, methods: { one: () => 1 } });
+    const { peer } = await suspended(world);
+    const offer = { "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.resume" };
+    expect(await post(world.url, offer)).toBe(200);
+    expect(await peer.closed).toEqual(evicted(1));
+    await ByHand.begin(world.url);
+    expect(await post(world.url, offer)).toBe(503);
+  });
+
+  it.each([
+    ["says hello", { hello: {} }, "with a bye"],
+    // The client keeps its session, which another server behind the same address may know.
+    ["resumes an unknown session", { resume: { token: "never-given", received: 0, attempt: 1 } }, "without one"],
+  ])(
+    "closes with 4503 a client that offered to resume and %s where every slot has a socket",
+    async (_what, first, how) => {
+      const { server, url } = await serving({ limits: { maxConnections: 1 } });
+      const refusals: unknown[] = [];
+      server.on("refuse", (refusal) => refusals.push(refusal));
+      await ByHand.begin(url);
+      const byHand = await ByHand.open(url, { returns: true });
+      expect(await byHand.next()).toEqual({ hello: { session: true } });
+      byHand.say(first);
+      const reason = "`limits.maxConnections`, 1, is reached";
+      expect(await byHand.closed).toEqual({ code: 4503, reason });
+      expect(byHand.unread).toEqual(how === "with a bye" ? [{ bye: { code: 4503, reason } }] : []);
+      expect(refusals).toEqual([{ status: 503, reason }]);
+      expect(server.stats()).toMatchObject({ opened: 1, peers: 1, refused: { 503: 1 } });
+    },
+  );
+
+  it("lets a client resume over a new socket, though every slot has a socket and its old one is not known to be dead", async () => {
+    const { server, url } = await serving({ limits: { maxConnections: 2 } });
+    const first = await ByHand.begin(url);
+    const second = await ByHand.begin(url);
+    expect((await upgrade(url)).status).toBe(503);
+    for (const { byHand, token } of [first, second]) {
+      expect((await ByHand.resume(url, token, 1)).told).toEqual(RESUMED);
+      expect(await byHand.closed).toMatchObject({ code: 4000 });
+    }
+    expect(server.stats()).toMatchObject({ opened: 2, peers: 2, resumed: 2, closed: {} });
+  });
+
+  it("bounds the sockets that have not said whether they resume: as many more as there are sessions with a socket", async () => {
+    const { server, url } = await serving({ limits: { maxConnections: 3 } });
+    await ByHand.begin(url);
+    await ByHand.begin(url);
+    // A socket without a session, and then five in all.
+    await ByHand.open(url);
+    for (let i = 0; i < 2; i++)
+      expect(await (await ByHand.open(url, { returns: true })).next()).toHaveProperty("hello");
+    expect(await (await ByHand.open(url, { returns: true })).next()).toMatchObject({ bye: { code: 4503 } });
+    expect(server.stats().peers).toBe(3);
+  });
+
+  it("does not count peers of the application's own transports", async () => {
+    const { server, url } = await serving({ limits: { maxConnections: 1 } });
+    const [near] = memorySockets(2 ** 20, 2 ** 20);
+    const own = server.accept(plain(near), undefined);
+    const { byHand } = await ByHand.begin(url);
+    expect(server.stats().peers).toBe(2);
+    const gone = told(
+      [...server.peers].find((peer) => peer !== own)!,
+      "suspend",
+    );
+    byHand.cut();
+    await gone;
+    await own.close();
+    expect(server.stats()).toMatchObject({ peers: 1, suspended: 1 });
+    await ByHand.begin(url);
+    expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
+  });
+
+  it("keeps a client whose session was evicted away until there is a slot, and then lets it in", async () => {
+    await using http = await bareHttp();
+    await using server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods: { one: () => 1 } });
+    let isReachable = true;
+    http.server.on("upgrade", (request, socket, head: Buffer) => {
+      const returns = request.headers["sec-websocket-protocol"]?.includes("reciproc.resume") === true;
+      if (returns && !isReachable) socket.destroy();
+      else server.handleUpgrade(request, socket, head);
+    });
+    const connected = new Promise<Socket>((resolve) => void http.server.once("connection", resolve));
+    const coming = nextPeer(server);
+    await using client = await connect(http.url);
+    for (let i = 0; i < 2; i++) expect(await client.request("one")).toBe(1);
+    const gone = told(await coming, "suspend");
+    isReachable = false;
+    (await connected).destroy();
+    await gone;
+    const { byHand } = await ByHand.begin(http.url);
+    const refused = new Promise((resolve) => void server.once("refuse", resolve));
+    const seen: string[] = [];
+    for (const event of ["lost", "resume"] as const) client.on(event, () => seen.push(event));
+    isReachable = true;
+    await refused;
+    expect(seen).toEqual([]);
+    const lost = told(client, "lost");
+    byHand.cut();
+    await lost;
+    expect(await client.request("one")).toBe(1);
+    expect(seen).toEqual(["lost", "resume"]);
+    expect(server.stats()).toMatchObject({ peers: 1, closed: { 1013: 2 } });
+  });
+});
