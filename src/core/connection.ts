@@ -32,7 +32,7 @@ export type Succeed = (lost: Connection) => Connection;
 export class Connection implements Receiver, Line, Host, Gate {
   /** Why it is over; `undefined` while it is not. The whole of its state. */
   ended: Error | undefined;
-  /** How the transport ended; `undefined` until it has. */
+  /** How the connection ended; `undefined` until its transport has. */
   closeInfo: CloseInfo | undefined;
   declare readonly counts: Counts;
   /** What encodes streams, once one was offered here. */
@@ -51,6 +51,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   isSuspended = false;
   /** Whether it waits for a socket. */
   #isDown = false;
+  /** What this side ended the connection with, if it did so for a reason of its own. */
+  #cause: CloseInfo | undefined;
   readonly #transport: Transport;
   readonly #succeed: Succeed;
   #conventions: Conventions | undefined;
@@ -118,8 +120,10 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   /** The transport says that it is over. */
-  closed(info: CloseInfo): void {
+  closed(told: CloseInfo): void {
     if (this.closeInfo !== undefined) return;
+    // A slow or broken reader often never answers the close. What the socket then reports, 1006, says nothing about the cause.
+    const info = this.#cause === undefined ? told : { ...told, ...this.#cause };
     this.closeInfo = info;
     // Not made in vain: an error notes the stack, which is dear.
     if (this.ended === undefined)
@@ -233,8 +237,14 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.#tell("notification", method, params);
   }
 
-  /** Ends it from this side, with any code. */
+  /** Ends the connection for a reason of this side's own, with any code. That reason is reported, whatever the other side answers. */
   end(code: number, reason: string, retryMs?: number): void {
+    if (this.ended === undefined) this.#cause = { code, reason: cutReason(reason) };
+    this.close(code, reason, retryMs);
+  }
+
+  /** Ends the connection for the application. What is reported is how the transport ended. */
+  close(code: number, reason: string, retryMs?: number): void {
     if (this.ended !== undefined) return;
     this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
     this.#transport.close(code, cutReason(reason), retryMs);

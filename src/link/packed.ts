@@ -276,8 +276,7 @@ export class PackedLink implements Transport {
   }
 
   #refuseLong(): void {
-    this.#incoming = "over";
-    this.#out.socket!.close(1009, "message is too large");
+    this.breakOff("message is too large", 1009);
   }
 
   #takeHello(hello: unknown): void {

@@ -49,7 +49,11 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
 
 /** What a peer emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
 export type PeerEvents = {
-  /** The connection ended, and every call is settled. */
+  /**
+   * The connection ended, and every call is settled. If this side closed it for a reason of its own (a limit was passed, the
+   * server closes or drains), `info` has that code and reason, whatever the other side answered. After `peer.close()`, `info`
+   * has what the transport reports: 1006 if the other side never answered.
+   */
   close(info: CloseInfo): void;
   /** The connection lost its socket, and another is tried. What is sent meanwhile waits. Not where the loss is the end: that is `close`. */
   suspend(): void;
@@ -153,7 +157,7 @@ export function openingOf(peer: AnyPeer): ConnectionOpening {
   return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
 }
 
-/** Closes with any code, 1001 and 1008 included. For the server. */
+/** Closes with any code, 1001 and 1008 included, and reports that code even if the client never answers. For the server. */
 export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number): void {
   connectionOf(peer).end(code, reason, retryMs);
 }
@@ -220,7 +224,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.#connection.isSuspended ? "suspended" : "open";
   }
 
-  /** Resolves when the connection has ended, with how. Never rejects. */
+  /** Resolves when the connection has ended, with what `close` is emitted with. Never rejects. */
   get closed(): Promise<CloseInfo> {
     return (this.#closed ??= new Promise((resolve) => {
       const { closeInfo } = this.#connection;
@@ -301,7 +305,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
       throw expected("code", "1000 or a whole number from 3000 to 4999", code);
     }
     if (typeof reason !== "string") throw expected("reason", "a string", reason);
-    this.#connection.end(code, reason);
+    this.#connection.close(code, reason);
     await this.closed;
   }
 

@@ -20,7 +20,7 @@ export interface ServerStats extends Omit<PeerStats, keyof Counts>, Readonly<Cou
   readonly resumed: number;
   /** How many upgrades and POSTs were refused, by HTTP status. */
   readonly refused: Readonly<Record<number, number>>;
-  /** How many peers ended, by close code. That of a POST which was answered is 1000. */
+  /** How many peers ended, by the close code that each reported with `close`. That of a POST which was answered is 1000. */
   readonly closed: Readonly<Record<number, number>>;
 }
 

@@ -14,8 +14,8 @@ export abstract class Inbox {
   /** What came before `start`. */
   #held: (string | CloseInfo)[] | undefined = [];
   #isOver = false;
-  /** Whether a frame was too long. */
-  #isDeaf = false;
+  /** What this socket was closed with because a frame was too long. After it, no frame is handed over. */
+  #refusal: CloseInfo | undefined;
   /** The deadline of the close that this side has begun. */
   #closing: Expiring | undefined;
 
@@ -34,7 +34,7 @@ export abstract class Inbox {
 
   /** A frame came, of so many bytes, where that is known. */
   frame(text: string, bytes?: number): void {
-    if (this.#isOver || this.#isDeaf) return;
+    if (this.#isOver || this.#refusal !== undefined) return;
     if (this.#held === undefined) this.#take(text, bytes);
     else this.#held.push(text);
   }
@@ -43,8 +43,11 @@ export abstract class Inbox {
   end(info: CloseInfo): void {
     if (this.#isOver) return;
     this.#finish();
-    if (this.#held === undefined) this.#handler!.closed(info);
-    else this.#held.push(info);
+    // 1005 and 1006: the other side sent no code back.
+    const isUnanswered = info.code === 1005 || info.code === 1006;
+    const end = isUnanswered ? { ...info, ...this.#refusal } : info;
+    if (this.#held === undefined) this.#handler!.closed(end);
+    else this.#held.push(end);
   }
 
   /** Closes the socket, and reports nothing more of it. */
@@ -73,8 +76,8 @@ export abstract class Inbox {
     const isTooLong = bytes === undefined ? exceeds(text, this.maxFrameBytes) : bytes > this.maxFrameBytes;
     if (!isTooLong) return this.#handler!.frame(text);
     // Nothing more is handed over but the end.
-    this.#isDeaf = true;
-    this.close(1009, "message is too large");
+    this.#refusal = { code: 1009, reason: "message is too large" };
+    this.close(1009, this.#refusal.reason);
   }
 
   #release(): void {
@@ -82,7 +85,7 @@ export abstract class Inbox {
     // The list grows while it is handed over: a handler may make more come in.
     for (const item of held) {
       if (typeof item !== "string") this.#handler!.closed(item);
-      else if (!this.#isDeaf) this.#take(item);
+      else if (this.#refusal === undefined) this.#take(item);
     }
     this.#held = undefined;
   }

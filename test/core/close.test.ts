@@ -163,3 +163,53 @@ describe("await using", () => {
     expect(await b.closed).toMatchObject({ code: 1000 });
   });
 });
+
+describe("a close that this side makes for a reason of its own", () => {
+  const limits = { maxMalformedPerMinute: 1 };
+  const why = "more than 1 malformed messages in a minute";
+
+  /** A peer that has sent a close with 1008. Its transport has not reported the end. */
+  function closing(): ReturnType<typeof rawPeer> {
+    const raw = rawPeer({ limits }, { endsOnClose: false });
+    raw.feed("[");
+    raw.feed("[");
+    expect(raw.closes).toEqual([[1008, why]]);
+    return raw;
+  }
+
+  it.each([
+    ["never answers", { code: 1006, reason: "" }],
+    ["answers without a code", { code: 1005, reason: "" }],
+    ["answers with another code", { code: 1000, reason: "bye" }],
+  ])("is reported with its code and reason if the other side %s", async (_what, info) => {
+    const raw = closing();
+    const closes: unknown[] = [];
+    raw.peer.on("close", (one) => closes.push(one));
+    raw.cut(info);
+    expect(closes).toEqual([{ code: 1008, reason: why }]);
+    expect(await raw.peer.closed).toEqual({ code: 1008, reason: why });
+  });
+
+  it("keeps the error that cut the socket", async () => {
+    const raw = closing();
+    const error = new Error("reset");
+    raw.cut({ error });
+    expect(await raw.peer.closed).toEqual({ code: 1008, reason: why, error });
+  });
+
+  it("is reported even if the application closes the peer meanwhile", async () => {
+    const raw = closing();
+    void raw.peer.close(4000, "mine");
+    raw.cut();
+    expect(await raw.peer.closed).toMatchObject({ code: 1008 });
+  });
+});
+
+describe("a close by the application that the other side never answers", () => {
+  it("is reported with 1006, as a lost connection", async () => {
+    const raw = rawPeer({}, { endsOnClose: false });
+    void raw.peer.close(4000, "mine");
+    raw.cut();
+    expect(await raw.peer.closed).toEqual({ code: 1006, reason: "" });
+  });
+});

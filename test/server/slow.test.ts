@@ -37,8 +37,10 @@ describe("a peer that never reads", () => {
     const error = await call;
     expect(error.outcome).toBe("unknown");
     expect(error.cause.message).toBe(`closed on this side with 1013 (more than ${CAP} bytes wait to be read)`);
+    // The client never answers the close.
     webSocket.terminate();
-    await peer.closed;
+    expect(await peer.closed).toMatchObject({ code: 1013, reason: `more than ${CAP} bytes wait to be read` });
+    expect(server.stats().closed).toEqual({ 1013: 1 });
   });
 
   it("cannot make replies wait without end either", async () => {

@@ -75,6 +75,19 @@ describe("what cannot be read", () => {
   });
 });
 
+describe("a message that is longer than this side takes (rule 6)", () => {
+  it("ends the session with 1009, also if the close is never answered", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.inject(`[${message(1, 5000)}]`);
+    expect(rig.wire.server.closedWith).toMatchObject({ code: 1009 });
+    rig.wire.server.cut({ code: 1006, reason: "" });
+    expect(rig.server.told.messages).toEqual([]);
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    await rig.close();
+  });
+});
+
 describe("bye (rule 6)", () => {
   it("is said before the close, behind everything that was sent", async () => {
     const rig = await Rig.live();
