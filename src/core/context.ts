@@ -9,6 +9,11 @@ interface Line {
   readonly answersOnly: Error | undefined;
 }
 
+/** Why a call is aborted. An error records a stack, which is expensive, so `reason` may make it when it is first read. */
+export interface AbortCause {
+  readonly reason: unknown;
+}
+
 /**
  * The `context` of one incoming call. An AbortController a call is dear, so `signal` and `progress` are made when they are
  * read; as accessors they survive destructuring.
@@ -22,7 +27,7 @@ export class CallContext {
   readonly #params: unknown;
   #isAnswered = false;
   #controller: AbortController | undefined;
-  #abortReason: { reason: unknown } | undefined;
+  #abortCause: AbortCause | undefined;
   #onReply: ((isResult: boolean) => void)[] | undefined;
 
   constructor(line: Line, method: string, id: Id | undefined, params: unknown) {
@@ -37,7 +42,7 @@ export class CallContext {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason.reason);
+      if (this.#abortCause !== undefined) this.#controller.abort(this.#abortCause.reason);
     }
     return this.#controller.signal;
   }
@@ -48,14 +53,15 @@ export class CallContext {
   }
 
   /** Tells the handler, now or when it first reads `signal`. */
-  static abort(context: CallContext, reason: unknown): void {
-    context.#abortReason ??= { reason };
-    context.#controller?.abort(reason);
+  static abort(context: CallContext, cause: AbortCause): void {
+    if (context.#abortCause !== undefined) return;
+    context.#abortCause = cause;
+    context.#controller?.abort(cause.reason);
   }
 
   /** Why nobody waits any more; `undefined` while somebody does. */
-  static abortReason(context: CallContext): { reason: unknown } | undefined {
-    return context.#abortReason;
+  static abortCause(context: CallContext): AbortCause | undefined {
+    return context.#abortCause;
   }
 
   /**
@@ -89,6 +95,6 @@ export class CallContext {
 
   /** Whether somebody waits for the answer. */
   static isAwaited(context: CallContext): boolean {
-    return !context.#isAnswered && context.#abortReason === undefined;
+    return !context.#isAnswered && context.#abortCause === undefined;
   }
 }

@@ -50,6 +50,11 @@ export interface ProgressDialect {
   read(params: unknown): { token: ProgressToken; value: unknown } | undefined;
 }
 
+/** Whether calls of `method` are never cancelled. */
+export function isExempt({ cancel }: Dialect, method: string): boolean {
+  return cancel.exempt?.includes(method) === true;
+}
+
 /** `value`, when it can be a token. */
 export function tokenFrom(value: unknown): ProgressToken | undefined {
   return typeof value === "string" || typeof value === "number" ? value : undefined;

@@ -3,10 +3,12 @@
  * whatever its handler does.
  */
 import type { Slot } from "./batch.js";
+import { ById } from "./by-id.js";
 import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceeds } from "./codec.js";
-import { CallContext } from "./context.js";
+import { CallContext, type AbortCause } from "./context.js";
 import type { Conventions, Streaming } from "./conventions.js";
 import * as ErrorCode from "./codes.js";
+import { isExempt } from "./dialect.js";
 import { isAbort, isReceived, RpcError } from "./errors.js";
 import { List, unlink, type Linked } from "./list.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
@@ -51,6 +53,11 @@ export class Dispatcher {
   readonly #settings: Settings;
   /** Calls whose handler has returned a promise that is not settled. A synchronous handler is never in here. */
   #running: List<Running> | undefined;
+  /**
+   * The requests in `#running` that a cancel can still abort. Exists from the first cancel until no call runs: a Map costs each
+   * call time (`list.ts`), so connections without cancels have none.
+   */
+  #byId: ById<CallContext> | undefined;
   #requests = 0;
   #notifications = 0;
   /** Calls whose handler has not returned: one, or more when a transport answers inside `send`. */
@@ -148,14 +155,28 @@ export class Dispatcher {
     }
   }
 
-  /** The calls that run, at this moment. */
-  calls(): CallContext[] {
-    return [...(this.#starting ?? []), ...(this.#running?.toArray() ?? []).map(({ context }) => context)];
+  /** Aborts the calls that run under `id`, with `cause`: several when the caller has used an id twice. Ignores an unknown id. */
+  cancel(id: Id, cause: AbortCause): void {
+    for (const context of this.#starting ?? []) if (context.id === id) this.#abort(context, cause);
+    if (this.#running?.first === undefined) return;
+    for (const context of (this.#byId ??= this.#indexRunning()).take(id)) this.#abort(context, cause);
   }
 
-  /** Tells every handler that nobody waits any more. */
+  #abort(context: CallContext, cause: AbortCause): void {
+    if (!isExempt(this.#settings.dialect, context.method)) CallContext.abort(context, cause);
+  }
+
+  /** Each call in it was added once since the index was last dropped, so building it costs O(1) for each call. */
+  #indexRunning(): ById<CallContext> {
+    const byId = new ById<CallContext>();
+    for (const { context } of this.#running!.toArray()) if (context.id !== undefined) byId.add(context.id, context);
+    return byId;
+  }
+
+  /** Aborts every call that runs: no caller waits any more. */
   abortAll(reason: unknown): void {
-    for (const context of this.calls()) CallContext.abort(context, reason);
+    const calls = [...(this.#starting ?? []), ...(this.#running?.toArray() ?? []).map(({ context }) => context)];
+    for (const context of calls) CallContext.abort(context, { reason });
   }
 
   /** Sends an answer, or an error in its place when it is too large. Whether it was taken as it is; `onSent` is told, once it has left or nobody can get it any more, whether it was. */
@@ -194,12 +215,15 @@ export class Dispatcher {
   ): void {
     const running: Running = { context, before: undefined, after: undefined };
     (this.#running ??= new List()).add(running);
+    if (context.id !== undefined) this.#byId?.add(context.id, context);
     this.#count(context, 1);
     // Whatever a hostile promise does, the call ends once: with its first word.
     const once =
       <O>(end: (outcome: O) => void) =>
       (outcome: O): void => {
         if (!unlink(running)) return;
+        if (context.id !== undefined) this.#byId?.delete(context.id, context);
+        if (this.#running!.first === undefined) this.#byId = undefined;
         this.#count(context, -1);
         end(outcome);
         if (this.running === 0) this.#host.idle();
@@ -300,7 +324,7 @@ export class Dispatcher {
   }
 
   #refuse(context: CallContext, error: unknown, slot: Slot | undefined): void {
-    const aborted = CallContext.abortReason(context);
+    const aborted = CallContext.abortCause(context);
     if (aborted !== undefined) return this.#cancelled(context, error, aborted.reason, slot);
     CallContext.answer(context, false);
     this.refuse(context.id!, context.method, error, slot);
@@ -314,7 +338,7 @@ export class Dispatcher {
 
   /** Whether no answer may be sent: in some dialects a cancelled call gets none. */
   #isUnwanted(context: CallContext): boolean {
-    return CallContext.abortReason(context) !== undefined && !this.#settings.dialect.cancel.isAnswered;
+    return CallContext.abortCause(context) !== undefined && !this.#settings.dialect.cancel.isAnswered;
   }
 
   #finish(context: CallContext, text: string, slot: Slot | undefined, isResult = true): void {

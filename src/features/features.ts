@@ -1,9 +1,9 @@
 /** Cancelling, progress and streams of one connection, as its dialect spells them. */
 import { encodeNotification, encodeRequest } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { CallContext } from "../core/context.js";
+import { CallContext, type AbortCause } from "../core/context.js";
 import type { Conventions } from "../core/conventions.js";
-import type { Dialect, ProgressToken } from "../core/dialect.js";
+import { isExempt, type Dialect, type ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
@@ -46,7 +46,7 @@ export class Features implements Conventions {
     // Whoever serves a stream must be told that nobody will read it, whatever else it understands.
     const isDue = speaksDialect || this.#streams?.opens(call) === true;
     if (!isDue && (call.sent || !outgoing.isHeld)) return;
-    if (this.#isExempt(call)) return;
+    if (isExempt(this.#dialect, call.method)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
       // A call of a batch that waits to be let go is still to come: the cancel leaves behind it.
@@ -145,7 +145,7 @@ export class Features implements Conventions {
   }
 
   unsent(context: CallContext): void {
-    this.#streams?.cancel((other) => other === context, new Error("the answer could not be sent"));
+    this.#streams?.unsent(context);
   }
 
   end(reason: unknown): void {
@@ -156,19 +156,13 @@ export class Features implements Conventions {
     return { streams: this.#streams?.size ?? 0, progress: this.#asked?.size ?? 0 };
   }
 
-  /** The caller of a call here no longer waits. One that nobody knows stores nothing. */
+  /** The caller of a call here no longer waits. A cancel of an unknown id costs one lookup in each table, and stores nothing. */
   #cancelled(params: unknown): void {
     const id = this.#dialect.cancel.idOf(params);
     if (id === undefined) return;
-    const reason = abortError("the caller cancelled");
-    // More than one may run under the same id: all of them are meant.
-    const isMeant = (context: CallContext): boolean => context.id === id && !this.#isExempt(context);
-    for (const context of this.#connection.incoming.calls()) if (isMeant(context)) CallContext.abort(context, reason);
-    this.#streams?.cancel(isMeant, reason);
-  }
-
-  #isExempt({ method }: { method: string }): boolean {
-    return this.#dialect.cancel.exempt?.includes(method) === true;
+    const cause = new Cancellation();
+    this.#connection.incoming.cancel(id, cause);
+    this.#streams?.cancel(id, cause);
   }
 
   #reported(params: unknown): boolean {
@@ -182,6 +176,15 @@ export class Features implements Conventions {
       (error) => this.#connection.report(error),
     );
     return true;
+  }
+}
+
+/** Makes its error when a handler or a stream first reads it: an AbortError with its stack costs several microseconds. */
+class Cancellation implements AbortCause {
+  #reason: Error | undefined;
+
+  get reason(): Error {
+    return (this.#reason ??= abortError("the caller cancelled"));
   }
 }
 

@@ -4,12 +4,14 @@
  * "Asynchronous enumerables".
  */
 import type { Slot } from "../core/batch.js";
+import { ById } from "../core/by-id.js";
 import { encodeNotification, encodeRawResult } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { CallContext } from "../core/context.js";
+import { CallContext, type AbortCause } from "../core/context.js";
 import type { CallOptions } from "../core/contract.js";
 import type { Streaming } from "../core/conventions.js";
 import * as ErrorCode from "../core/codes.js";
+import { isExempt } from "../core/dialect.js";
 import { expected, RpcError } from "../core/errors.js";
 import { member, type Id } from "../core/message.js";
 import { PendingCall } from "../core/pending.js";
@@ -44,6 +46,8 @@ interface Served {
 export class Streams implements Streaming {
   readonly #connection: Connection;
   readonly #served = new Map<number, Served>();
+  /** Those of a call, by its id. */
+  readonly #byCall = new ById<Served>();
   #lastToken = 0;
   /** The message that is encoded at present, and the streams that were met in it; `undefined` when none is. */
   #encoding: { readonly context: CallContext | undefined; readonly met: Served[] } | undefined;
@@ -179,10 +183,18 @@ export class Streams implements Streaming {
     if (served !== undefined) this.#stop(served, abortError("nobody reads the stream any more"), true);
   }
 
-  /** Nobody waits for the answers to these calls: what was in them may be on its way, but nobody will read it. */
-  cancel(isMeant: (context: CallContext) => boolean, reason: unknown): void {
-    for (const served of this.#served.values()) {
-      if (served.context !== undefined && isMeant(served.context)) this.#stop(served, reason);
+  /** Stops the streams of the calls of that id, whose caller has cancelled: the answer may have crossed the cancel. */
+  cancel(id: Id, cause: AbortCause): void {
+    const { dialect } = this.#connection.settings;
+    for (const served of this.#byCall.get(id)) {
+      if (!isExempt(dialect, served.context!.method)) this.#stop(served, cause.reason);
+    }
+  }
+
+  /** Stops the streams of a call whose answer could not be sent. */
+  unsent(context: CallContext): void {
+    for (const served of this.#byCall.get(context.id!)) {
+      if (served.context === context) this.#stop(served, new Error("the answer could not be sent"));
     }
   }
 
@@ -223,17 +235,18 @@ export class Streams implements Streaming {
     const token = ++this.#lastToken;
     const served = { token, producer, context, isWhole, isTold: !isWhole, isAsked: false };
     this.#served.set(token, served);
+    if (context?.id !== undefined) this.#byCall.add(context.id, served);
     return served;
   }
 
   /** What the stream has ready. */
-  #take({ token, producer }: Served): Portion {
+  #take(served: Served): Portion {
     try {
-      const portion = producer.take();
-      if (portion.isLast) this.#served.delete(token);
+      const portion = served.producer.take();
+      if (portion.isLast) this.#delete(served);
       return portion;
     } catch (error) {
-      this.#served.delete(token);
+      this.#delete(served);
       throw error;
     }
   }
@@ -270,17 +283,23 @@ export class Streams implements Streaming {
 
   /** Unless its reader gave it up, who waits for its values must not take this for its end. */
   #stop(served: Served, reason: unknown, isReadersWish = false): void {
-    if (!this.#served.delete(served.token)) return;
+    if (!this.#delete(served)) return;
     // Before `return()`: a source that waits for its signal would never come to it.
-    if (served.isWhole) CallContext.abort(served.context!, reason);
+    if (served.isWhole) CallContext.abort(served.context!, { reason });
     served.producer.stop(reason, isReadersWish ? undefined : noSuchStream("The stream was given up"));
+  }
+
+  #delete(served: Served): boolean {
+    const id = served.context?.id;
+    if (id !== undefined) this.#byCall.delete(id, served);
+    return this.#served.delete(served.token);
   }
 }
 
 /** Why nobody will read what a call is answered; `undefined` when somebody may. */
-function whyUnread(context: CallContext | undefined): { reason: unknown } | undefined {
+function whyUnread(context: CallContext | undefined): AbortCause | undefined {
   if (context === undefined) return undefined;
-  return context.id === undefined ? NOT_ANSWERED : CallContext.abortReason(context);
+  return context.id === undefined ? NOT_ANSWERED : CallContext.abortCause(context);
 }
 
 const NOTHING: Portion = { values: "", isLast: false };
