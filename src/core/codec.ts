@@ -40,6 +40,13 @@ export function encodeError(id: Id, { code, message, data }: ErrorObject): strin
   return `${OPEN}"id":${encodeId(id)},"error":{"code":${code},"message":${JSON.stringify(message)}${tail}`;
 }
 
+const NAMELESS_ERROR = `${OPEN}"id":null,"error":`;
+
+/** Whether `text`, of one message that was encoded here, is an error with id null. */
+export function isNamelessError(text: string): boolean {
+  return text.startsWith(NAMELESS_ERROR);
+}
+
 function encodeId(id: Id): string {
   return typeof id === "number" ? String(id) : JSON.stringify(id);
 }

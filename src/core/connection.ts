@@ -35,6 +35,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   /** How the connection ended; `undefined` until its transport has. */
   closeInfo: CloseInfo | undefined;
   declare readonly counts: Counts;
+  /** Errors with id null that this connection has sent, less those that have come in since: an implementation may answer each with one. Never below 0. */
+  namelessErrors = 0;
   /** What encodes streams, once one was offered here. */
   offering: Streaming | undefined;
   /** Told after `close` is emitted. */

@@ -4,7 +4,7 @@
  */
 import type { Slot } from "./batch.js";
 import { ById } from "./by-id.js";
-import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceeds } from "./codec.js";
+import { encodeError, encodeInternalError, encodeRawResult, encodeResult, exceeds, isNamelessError } from "./codec.js";
 import { CallContext, type AbortCause } from "./context.js";
 import type { Conventions, Streaming } from "./conventions.js";
 import * as ErrorCode from "./codes.js";
@@ -30,6 +30,8 @@ export interface Host {
   readonly usedConventions: Conventions | undefined;
   /** What encodes streams, once one was offered. */
   readonly offering: Streaming | undefined;
+  /** Errors with id null that were sent and not yet answered by one. */
+  namelessErrors: number;
   /** Longest single answer, in bytes of UTF-8. */
   readonly maxReplyBytes: number;
   /** Hands a text to the connection; false when it will not be sent. */
@@ -184,6 +186,7 @@ export class Dispatcher {
     const { maxReplyBytes } = this.#host;
     const fits = slot === undefined ? !exceeds(text, maxReplyBytes) : slot.fits(text);
     const reply = fits ? text : tooLarge(id, maxReplyBytes);
+    if (id === null && isNamelessError(reply)) this.#host.namelessErrors++;
     // It goes nowhere when the connection has ended; the peer may go on with another.
     const told = onSent && (() => onSent(fits && this.#host.ended === undefined));
     if (slot !== undefined) {

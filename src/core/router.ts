@@ -10,6 +10,7 @@ import {
   isLoneId,
   isObject,
   type ErrorMessage,
+  type ErrorObject,
   type Id,
   type Kind,
   type NotificationMessage,
@@ -28,6 +29,8 @@ export interface Gate {
   readonly counts: Counts;
   /** Why the connection ended; `undefined` while it is open. Nothing is routed after that. */
   readonly ended: Error | undefined;
+  /** Errors with id null that were sent and not yet answered by one. */
+  namelessErrors: number;
   /** Longest answer to one message or batch, in bytes of UTF-8. */
   readonly maxReplyBytes: number;
   /** Hands a text to the connection; false when it will not be sent. */
@@ -129,7 +132,12 @@ export class Router {
     // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
     for (const i of nameless) this.#settle(kinds[i]!, members[i] as Unchecked);
     const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
-    if (tooMany) this.#reply(encodeError(null, error), slot);
+    if (tooMany) this.#replyError(null, error, slot);
+  }
+
+  #replyError(id: Id, error: ErrorObject, slot: Slot | undefined): void {
+    if (id === null) this.#gate.namelessErrors++;
+    this.#reply(encodeError(id, error), slot);
   }
 
   #reply(text: string | undefined, slot: Slot | undefined): void {
@@ -141,7 +149,10 @@ export class Router {
   /** Errors in a batch's reply do not count against its bound, and can make it longer than the other side takes: it is refused whole. */
   #replyWhole(text: string | undefined, slot: Slot | undefined): void {
     if (text === undefined || slot !== undefined) this.#reply(text, slot);
-    else if (!this.#gate.send(text)) this.#gate.send(tooLarge(null, this.#gate.maxReplyBytes));
+    else if (!this.#gate.send(text)) {
+      this.#gate.namelessErrors++;
+      this.#gate.send(tooLarge(null, this.#gate.maxReplyBytes));
+    }
   }
 
   #routeMember(kind: Kind, member: unknown, isVersion1: boolean, reply: BatchReply): void {
@@ -171,7 +182,7 @@ export class Router {
   /** Answers what is no message. */
   #refuse(id: Id, code: number, message: string, slot?: Slot): void {
     if (!this.#toleratesMalformed()) return;
-    this.#reply(encodeError(id, { code, message }), slot);
+    this.#replyError(id, { code, message }, slot);
   }
 
   /** Settles what a response answers; answers the batch that call left in. A response is never answered: two peers would loop. */
@@ -185,9 +196,13 @@ export class Router {
     return undefined;
   }
 
-  /** Section 5: an error with id null says that something sent from here could not be read; at best, which batch is known. */
+  /**
+   * Takes an error with id null (section 5): something sent from here could not be read. Unless it may answer an error with id
+   * null of this side's own, it refuses the batch that waits, if only one does.
+   */
   #refused(response: ErrorMessage): void {
-    if (this.#out.pending.refuseBatch(response)) return;
+    if (this.#gate.namelessErrors > 0) this.#gate.namelessErrors--;
+    else if (this.#out.pending.refuseBatch(response)) return;
     const { code, message, data } = response.error;
     this.#gate.report(new RpcError(code, message, data));
   }

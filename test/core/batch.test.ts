@@ -3,8 +3,9 @@ import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "../.
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
-import { connectedPair, expectEmpty } from "../support/pair.js";
-import { failure, rawPeer, request, result } from "../support/raw.js";
+import { connectedPair, expectEmpty, type AnyOptions } from "../support/pair.js";
+import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { restless } from "../support/restless.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
@@ -253,5 +254,107 @@ describe("peer.batch()", () => {
     toB.send();
     expect(await Promise.all(calls)).toEqual([8, "hi a", 10]);
     expect(await failing).toMatchObject({ code: 3, message: "no" });
+  });
+});
+
+describe("an error with id null, while one batch waits,", () => {
+  const NAMELESS = failure(null, -32600, "Invalid Request");
+
+  /** A peer with a batch of two calls that waits, and what makes it send errors with id null. */
+  function waiting(options: AnyOptions = {}): RawPeer & { calls: Promise<unknown>[] } {
+    const raw = rawPeer({ methods: { m: () => 1, fail: () => Promise.reject(new RpcError(7, "no")) }, ...options });
+    const batch = raw.peer.batch();
+    const calls = [batch.request("a"), batch.request("b")];
+    batch.send();
+    raw.sent.length = 0;
+    return { ...raw, calls };
+  }
+
+  async function answered({ peer, feed, calls }: ReturnType<typeof waiting>): Promise<void> {
+    feed([result(1, "a"), result(2, "b")]);
+    expect(await Promise.all(calls)).toEqual(["a", "b"]);
+    expectEmpty(peer);
+  }
+
+  it.each<[string, unknown, number, AnyOptions?]>([
+    ["-32700", "{", 1],
+    ["-32600", { jsonrpc: "2.0" }, 1],
+    ["-32600 to an empty batch", [], 1],
+    ["-32600 to an id alone", { jsonrpc: "2.0", id: 9 }, 1],
+    ["-32600 within the reply to a batch", [1, request(1, "m"), {}], 2],
+    ["-32010 to a batch that is too large", [request(1, "m"), 1, 2], 1, { limits: { maxBatchEntries: 2 } }],
+    ["-32601 to a request with id null", request(null, "nobody"), 1],
+    ["what a handler throws for a request with id null", request(null, "fail"), 1],
+    ["-32008 for a request with id null", request(null, "m"), 1, { limits: { maxReplyBytes: 10 } }],
+    [
+      "-32009 for a request with id null",
+      request(null, "m"),
+      1,
+      { limits: { maxMessagesPerSecond: 1 }, methods: { m: () => Promise.reject(new RpcError(7, "no")) } },
+    ],
+  ])("is the answer to one that this side has sent: %s", async (_what, message, times, options) => {
+    const raw = waiting(options);
+    if (options?.limits?.maxMessagesPerSecond !== undefined) raw.feed({ jsonrpc: "2.0", method: "m" });
+    raw.feed(message);
+    await turn();
+    expect(JSON.stringify(raw.messages()).match(/"id":null,"error"/g)).toHaveLength(times);
+    raw.errors.length = 0;
+    for (let i = 0; i < times; i++) raw.feed(NAMELESS);
+    expect(raw.errors).toEqual(Array(times).fill(expect.objectContaining({ code: -32600 })));
+    await answered(raw);
+  });
+
+  it("rejects the batch when more have come than this side has sent", async () => {
+    const raw = waiting();
+    raw.feed("{");
+    raw.feed(NAMELESS);
+    raw.feed(failure(null, -32600, "no batches here"));
+    for (const call of raw.calls) expect(await rejection(call)).toMatchObject({ message: "no batches here" });
+    expect(raw.errors).toHaveLength(1);
+    expectEmpty(raw.peer);
+  });
+
+  it("does not reject the batch for errors that came before this side sent one", async () => {
+    const raw = rawPeer();
+    // A server may refuse notifications so.
+    for (let i = 0; i < 3; i++) raw.feed(NAMELESS);
+    const batch = raw.peer.batch();
+    const call = batch.request("a");
+    batch.send();
+    raw.feed("{");
+    raw.feed(NAMELESS);
+    expect(raw.errors).toHaveLength(4);
+    raw.feed([result(1, "a")]);
+    expect(await call).toBe("a");
+  });
+
+  it("rejects the batch where this side has sent results with id null only", async () => {
+    const raw = waiting();
+    raw.feed(request(null, "m"));
+    raw.feed(NAMELESS);
+    for (const call of raw.calls) expect(await rejection(call)).toMatchObject({ code: -32600 });
+    expectEmpty(raw.peer);
+  });
+
+  it("within an array is counted as well", async () => {
+    const raw = waiting();
+    raw.feed([1, 2]);
+    raw.feed([NAMELESS, NAMELESS]);
+    await answered(raw);
+  });
+
+  it("is counted anew for each connection", async () => {
+    const { peer, transport, take } = restless();
+    transport.feed("{");
+    transport.suspend();
+    transport.lose(new Error("gone"));
+    transport.resume();
+    take();
+    const batch = peer.batch();
+    const call = rejection(batch.request("a"));
+    batch.send();
+    transport.feed(NAMELESS);
+    expect(await call).toMatchObject({ code: -32600 });
+    await peer.close();
   });
 });
