@@ -22,7 +22,7 @@ import type { BatchCalls } from "./pending.js";
 import { Rate } from "./rate.js";
 import type { Settings } from "./settings.js";
 import type { Counts } from "./stats.js";
-import { fromVersion1, inVersion1 } from "./version1.js";
+import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
 
 /** What the router needs of its peer. */
 export interface Gate {
@@ -79,10 +79,10 @@ export class Router {
   route(value: unknown, slot?: Slot): void {
     if (this.#gate.ended !== undefined) return;
     if (Array.isArray(value)) return this.#routeBatch(value, slot);
-    const isVersion1 = this.#concede(value);
+    const version1 = this.#concede(value);
     const kind = this.#kindOf(value);
     if (isAnswer(kind)) this.#settle(kind, value as Unchecked);
-    else this.#routeCall(kind, value, isVersion1 ? this.#inKind(slot) : slot);
+    else this.#routeCall(kind, value, version1 === undefined ? slot : this.#inKind(slot, version1));
     if (isAnswer(kind) || kind === "notification") slot?.leaveOut();
   }
 
@@ -96,23 +96,22 @@ export class Router {
     return this.#out.pending.get((value as Unchecked).id) === undefined ? "invalid" : kind;
   }
 
-  /** Rewrites what the settings make allowance for; whether the answer is owed in version 1.0. */
-  #concede(value: unknown): boolean {
+  /** Rewrites what the settings make allowance for. Returns how a message says that it is of version 1.0, if it is. */
+  #concede(value: unknown): Version1 | undefined {
     const { dialect, choseDialect, readsVersion1 } = this.#settings;
     if (choseDialect && dialect.readsNullParams === true) dropNullParams(value);
-    return readsVersion1 && fromVersion1(value);
+    return readsVersion1 ? fromVersion1(value) : undefined;
   }
 
-  #inKind(slot: Slot | undefined): Slot {
-    return inVersion1(
-      slot ?? soleSlot(this.#gate.maxReplyBytes, (text) => text === undefined || this.#gate.send(text)),
-    );
+  #inKind(slot: Slot | undefined, version: Version1): Slot {
+    const sole = slot ?? soleSlot(this.#gate.maxReplyBytes, (text) => text === undefined || this.#gate.send(text));
+    return inVersion1(sole, version);
   }
 
   #routeBatch(members: unknown[], slot: Slot | undefined): void {
     if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
     const { maxBatchEntries } = this.#settings.limits;
-    const isVersion1 = members.map((member) => this.#concede(member));
+    const versions = members.map((member) => this.#concede(member));
     const kinds = members.map((member) => this.#kindOf(member));
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
@@ -125,7 +124,7 @@ export class Router {
       else if (isAnswer(kind)) {
         const batch = this.#settle(kind, members[i] as Unchecked);
         if (batch !== undefined) answered.add(batch);
-      } else if (!tooMany) this.#routeMember(kind, members[i], isVersion1[i]!, reply);
+      } else if (!tooMany) this.#routeMember(kind, members[i], versions[i], reply);
     }
     if (!tooMany) reply.complete();
     for (const batch of answered) this.#out.pending.endBatch(batch, members);
@@ -155,9 +154,9 @@ export class Router {
     }
   }
 
-  #routeMember(kind: Kind, member: unknown, isVersion1: boolean, reply: BatchReply): void {
+  #routeMember(kind: Kind, member: unknown, version1: Version1 | undefined, reply: BatchReply): void {
     const slot = kind === "notification" ? undefined : reply.slot();
-    this.#routeCall(kind, member, slot !== undefined && isVersion1 ? this.#inKind(slot) : slot);
+    this.#routeCall(kind, member, slot !== undefined && version1 !== undefined ? this.#inKind(slot, version1) : slot);
   }
 
   #routeCall(kind: Kind, message: unknown, slot: Slot | undefined): void {

@@ -3,14 +3,17 @@ import type { Slot } from "./batch.js";
 import * as ErrorCode from "./codes.js";
 import { isErrorObject, isObject } from "./message.js";
 
+/** How a message says that it is of version 1.0: in its `jsonrpc`, or by having none. */
+export type Version1 = "named" | "assumed";
+
 /**
- * Rewrites a message of version 1.0 in place as what version 2.0 says for the same; false when it is none. Version 1.0
- * sends `result` and `error` together, one of them null, and an error may be anything. Some name it in `jsonrpc`.
+ * Rewrites a message of version 1.0 in place as what version 2.0 says for the same. Returns `undefined` for one that is of
+ * another version. Version 1.0 sends `result` and `error` together, one of them null, and an error may be anything.
  */
-export function fromVersion1(value: unknown): boolean {
-  if (!isObject(value)) return false;
-  const { jsonrpc = "1.0", id, method, result, error } = value;
-  if (jsonrpc !== "1.0") return false;
+export function fromVersion1(value: unknown): Version1 | undefined {
+  if (!isObject(value)) return undefined;
+  const { jsonrpc, id, method, result, error } = value;
+  if (jsonrpc !== undefined && jsonrpc !== "1.0") return undefined;
   value.jsonrpc = "2.0";
   if (method !== undefined) {
     if (id === null) delete value.id;
@@ -18,7 +21,7 @@ export function fromVersion1(value: unknown): boolean {
     if (result === null) delete value.result;
     if (!isErrorObject(error)) value.error = errorObject(error);
   }
-  return true;
+  return jsonrpc === undefined ? "assumed" : "named";
 }
 
 /** What version 2.0 makes of an error that has no code: it is kept as `data`. */
@@ -26,11 +29,11 @@ function errorObject(data: unknown): object {
   return { code: ErrorCode.InternalError, message: typeof data === "string" ? data : "Error", data };
 }
 
-/** Answers in kind, where `slot` takes the answer. */
-export function inVersion1(slot: Slot): Slot {
+/** Answers a message in kind, where `slot` takes the answer. */
+export function inVersion1(slot: Slot, version: Version1): Slot {
   return {
-    fits: (text) => slot.fits(toVersion1(text)),
-    put: (text, onSent) => slot.put(toVersion1(text), onSent),
+    fits: (text) => slot.fits(toVersion1(text, version)),
+    put: (text, onSent) => slot.put(toVersion1(text, version), onSent),
     leaveOut: () => slot.leaveOut(),
   };
 }
@@ -38,10 +41,14 @@ export function inVersion1(slot: Slot): Slot {
 /**
  * The same reply as version 1.0 writes it. The text is not parsed for it: a result that was encoded once may be too deep to
  * be encoded again. Behind `jsonrpc` stands the id, in which no comma is followed by a name, and then what it is a reply of.
+ *
+ * An error has a null result only where version 1.0 was named. Programs that speak version 2.0 without `jsonrpc` take such a
+ * reply for a result of null.
  */
-function toVersion1(reply: string): string {
+function toVersion1(reply: string, version: Version1): string {
   const [, member] = /,"(result|error)":/.exec(reply)!;
-  return `{${reply.slice(VERSION_2.length, -1)},"${member === "result" ? "error" : "result"}":null}`;
+  const other = member === "result" ? ',"error":null' : version === "named" ? ',"result":null' : "";
+  return `{${reply.slice(VERSION_2.length, -1)}${other}}`;
 }
 
 /** How every reply of version 2.0 begins here. */

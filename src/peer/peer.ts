@@ -107,7 +107,11 @@ export interface PeerOptions<Ctx = any> {
    * to another reciproc; to a stranger nothing is sent that you did not write.
    */
   dialect?: Dialect | undefined;
-  /** `"1.0"` understands messages of JSON-RPC 1.0 as well, and answers them in kind. Default: they are refused (-32600). */
+  /**
+   * `"1.0"` understands messages of JSON-RPC 1.0 as well, which have no `jsonrpc`, and answers them in kind. An error then has
+   * `result: null` beside it only if the request carried `"jsonrpc": "1.0"`: programs that speak 2.0 without `jsonrpc` take a
+   * null result for success. Default: such messages are refused (-32600).
+   */
   compat?: "1.0" | undefined;
 }
 

@@ -13,10 +13,15 @@ const compat = "1.0" as const;
 
 const call1 = (id: unknown, method: string, params: unknown = []): object => ({ id, method, params });
 const answer1 = (id: unknown, value: unknown): object => ({ id, result: value, error: null });
+/** An error for a request that names no version: a program that speaks 2.0 without `jsonrpc` takes a null result for one. */
 const failure1 = (id: unknown, code: number, message: string, data?: unknown): object => ({
   id,
-  result: null,
   error: { code, message, ...(data !== undefined && { data }) },
+});
+/** An error for a request with `"jsonrpc": "1.0"`. */
+const failureNamed1 = (id: unknown, code: number, message: string, data?: unknown): object => ({
+  result: null,
+  ...failure1(id, code, message, data),
 });
 
 function serving(options: AnyOptions = {}): RawPeer & { told: unknown[] } {
@@ -82,6 +87,16 @@ describe("a request of version 1.0", () => {
     ["no params, which it tolerates", { id: 3, method: "nothing" }, answer1(3, null)],
     ["the version in its `jsonrpc`", { ...call1(4, "echo"), jsonrpc: "1.0" }, answer1(4, [])],
     ["an error", call1(5, "fail"), failure1(5, 7, "no", { why: [1] })],
+    [
+      "an error, with a result, to the version in its `jsonrpc`",
+      { ...call1(5, "fail"), jsonrpc: "1.0" },
+      failureNamed1(5, 7, "no", { why: [1] }),
+    ],
+    [
+      "what is no message, with a result, to the version in its `jsonrpc`",
+      { jsonrpc: "1.0", a: 1 },
+      failureNamed1(null, -32600, "Invalid Request"),
+    ],
     ["an internal error", call1(6, "crash"), failure1(6, -32603, "Internal error")],
     ["an unknown method", call1(7, "nobody"), failure1(7, -32601, "Method not found")],
     ["params of no kind", call1(8, "echo", 5), failure1(8, -32600, "Invalid Request")],
@@ -105,6 +120,8 @@ describe("a request of version 1.0", () => {
   it("is answered in kind where its answer would be too large, measured as it is sent", async () => {
     const raw = serving({ limits: { maxReplyBytes: 100 } });
     const fits = 100 - JSON.stringify(answer1(1, "")).length;
+    const named = { ...call1(3, "text", [fits]), jsonrpc: "1.0" };
+    expect(await answersTo(raw, named)).toEqual([answer1(3, "x".repeat(fits))]);
     expect(await answersTo(raw, call1(1, "text", [fits]), call1(2, "text", [fits + 1]))).toEqual([
       answer1(1, "x".repeat(fits)),
       failure1(2, -32008, "Response is too large", { maxReplyBytes: 100 }),
@@ -129,6 +146,14 @@ describe("a request of version 1.0", () => {
     await turn();
     expect(raw.sent).toHaveLength(200);
     raw.errors.length = 0;
+  });
+
+  it("is refused as an id alone that no call waits under, in kind", async () => {
+    const raw = serving();
+    expect(await answersTo(raw, { id: 2 }, { jsonrpc: "1.0", id: 2 })).toEqual([
+      failure1(null, -32600, "Invalid Request"),
+      failureNamed1(null, -32600, "Invalid Request"),
+    ]);
   });
 
   it("can be cancelled, and is answered in kind", async () => {
@@ -190,6 +215,7 @@ describe("messages of both versions", () => {
       request(2, "later", [2]),
       call1(null, "told"),
       call1(3, "fail"),
+      { ...call1(3, "fail"), jsonrpc: "1.0" },
       request(4, "fail"),
       { a: 1 },
       { jsonrpc: "2.0", a: 1 },
@@ -199,6 +225,7 @@ describe("messages of both versions", () => {
         answer1(1, [1]),
         result(2, [2]),
         failure1(3, 7, "no", { why: [1] }),
+        failureNamed1(3, 7, "no", { why: [1] }),
         failure(4, 7, "no", { why: [1] }),
         failure1(null, -32600, "Invalid Request"),
         failure(null, -32600, "Invalid Request"),
