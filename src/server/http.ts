@@ -22,6 +22,8 @@ export interface PostOwner {
   readonly handshakeTimeoutMs: number;
   /** Claims a connection slot for a request that is about to run. Returns why there is none. */
   claim(): Refusal | undefined;
+  /** The status of a request that is owed no reply. */
+  readonly notificationStatus: 200 | 204;
   /** Makes the peer of one request. */
   accept(transport: Transport, data: unknown): AnyPeer;
   /** Somebody was refused; told before it is answered. */
@@ -32,13 +34,15 @@ export interface PostOwner {
 
 const TEXT = { "Content-Type": "text/plain; charset=utf-8" };
 const JSON_TEXT = { "Content-Type": "application/json; charset=utf-8" };
+/** The types of a body. An HTML form can send none of them, and a page of another site only after a preflight. */
+const TYPES = new Set(["application/json", "application/json-rpc", "application/jsonrequest"]);
 const ALLOW = { Allow: "GET, POST, OPTIONS" };
 
 /** What goes with a refusal. */
 const EXTRA_HEADERS: Readonly<Record<number, OutgoingHttpHeaders>> = {
   405: ALLOW,
   413: JSON_TEXT,
-  415: { "Accept-Post": "application/json", "Accept-Encoding": "identity" },
+  415: { "Accept-Post": [...TYPES].join(", "), "Accept-Encoding": "identity" },
   503: { "Retry-After": "5" },
 };
 
@@ -142,7 +146,7 @@ export class Posts {
     const refusal = this.#owner.claim();
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
-    const transport = new OneShot(exchange, this.#owner.maxUnsentBytes);
+    const transport = new OneShot(exchange, this.#owner);
     const peer = this.#owner.accept(transport, data);
     this.#open.set(exchange, peer);
     transport.hand(body, peer);
@@ -176,15 +180,15 @@ const NO_CALLS = new Error("the call came by HTTP POST, and whoever made it cann
 class OneShot implements Transport {
   readonly answersOnly = NO_CALLS;
   readonly #exchange: Exchange;
-  readonly #maxUnsentBytes: number;
+  readonly #owner: PostOwner;
   #receiver!: Receiver;
   #peer!: AnyPeer;
   #isReplied = false;
   #isEnded = false;
 
-  constructor(exchange: Exchange, maxUnsentBytes: number) {
+  constructor(exchange: Exchange, owner: PostOwner) {
     this.#exchange = exchange;
-    this.#maxUnsentBytes = maxUnsentBytes;
+    this.#owner = owner;
   }
 
   start(receiver: Receiver): void {
@@ -219,9 +223,11 @@ class OneShot implements Transport {
   }
 
   #reply(text: string | undefined): void {
+    const { maxUnsentBytes, notificationStatus } = this.#owner;
     // Of pipelined requests, each fits the limits, and nobody need read a reply to send the next.
-    if (this.#exchange.unsentBytes > this.#maxUnsentBytes) this.#exchange.cut();
-    else if (text === undefined) this.#exchange.answer(204, {});
+    if (this.#exchange.unsentBytes > maxUnsentBytes) this.#exchange.cut();
+    else if (text === undefined)
+      this.#exchange.answer(notificationStatus, {}, notificationStatus === 200 ? "" : undefined);
     else this.#exchange.answer(200, JSON_TEXT, text);
     this.#isReplied = true;
     this.idle();
@@ -264,7 +270,7 @@ function checkHead({ method, headers }: IncomingMessage, maxMessageBytes: number
 
 function isJson(contentType: string): boolean {
   const [type, ...parameters] = contentType.split(";").map((part) => part.trim().toLowerCase());
-  return type === "application/json" && parameters.every((one) => !one.startsWith("charset=") || isUtf8(one.slice(8)));
+  return TYPES.has(type!) && parameters.every((one) => !one.startsWith("charset=") || isUtf8(one.slice(8)));
 }
 
 function isUtf8(charset: string): boolean {

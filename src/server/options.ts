@@ -58,6 +58,11 @@ export interface GateOptions {
    * and nothing is lost. Default `{ ttlMs: 60_000 }`; `false` ends every peer with its socket. Over `reciproc.v1` only.
    */
   session?: { ttlMs?: number | undefined } | false | undefined;
+  /**
+   * How HTTP POSTs are answered. `notificationStatus` is the status of a POST that is owed no reply, as a notification: 204,
+   * the default, or 200 with an empty body, for clients that take 204 for a failure.
+   */
+  post?: { notificationStatus?: 200 | 204 | undefined } | undefined;
 }
 
 /** Where a gate listens and whom it lets in, after checking. */
@@ -77,6 +82,8 @@ export interface CheckedOptions {
   readonly heartbeat: HeartbeatTimes | undefined;
   /** How long a session lasts without a socket; `undefined` for none. */
   readonly sessionTtlMs: number | undefined;
+  /** The HTTP status of a POST that is owed no reply. */
+  readonly notificationStatus: 200 | 204;
   /** What goes to every peer. */
   readonly peer: AnyOptions;
   /** The dialects that a client may choose among by subprotocol; the first is for who chooses none. Empty for the default. */
@@ -98,6 +105,7 @@ const KNOWN = {
   heartbeat: 0,
   session: 0,
   principal: 0,
+  post: 0,
   ...PEER_OPTIONS,
 };
 
@@ -123,6 +131,7 @@ export function checkOptions(
     heartbeat,
     session,
     principal,
+    post,
     dialect,
     ...peer
   } = options;
@@ -143,6 +152,7 @@ export function checkOptions(
     },
     heartbeat: checkHeartbeat(heartbeat),
     sessionTtlMs: checkSession(session),
+    notificationStatus: checkPost(post),
     link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
     peer: { ...peer, limits: split.peers },
     // Each is checked where the settings of its peers are made.
@@ -181,6 +191,13 @@ function checkSession(session: GateOptions["session"]): number | undefined {
   const { ttlMs = SESSION_TTL_MS } = session ?? {};
   if (Number.isSafeInteger(ttlMs) && ttlMs > 0) return ttlMs;
   throw expected("session.ttlMs", "a whole number from 1", ttlMs);
+}
+
+function checkPost(post: GateOptions["post"]): 200 | 204 {
+  if (post !== undefined) checkKnown("post", post, { notificationStatus: 0 });
+  const { notificationStatus = 204 } = post ?? {};
+  if (notificationStatus === 200 || notificationStatus === 204) return notificationStatus;
+  throw expected("post.notificationStatus", "200 or 204", notificationStatus);
 }
 
 function check<T>(name: string, rule: string, value: T, holds: (value: NonNullable<T>) => boolean): T {

@@ -146,6 +146,7 @@ export class Server<
       maxUnsentBytes: this.#settings.limits.maxUnsentBytes,
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
       claim: () => this.#claim(),
+      notificationStatus: checked.notificationStatus,
       accept: (transport, data) => this.#receive(transport, (data as Admission | undefined)?.data as D),
     });
   }

@@ -127,15 +127,43 @@ describe("a POST", () => {
     expect(JSON.parse((await answer).body)).toEqual(result(1, ["张🏊"]));
   });
 
-  it.each(["application/json", "Application/JSON ; charset=UTF-8", 'application/json;v=1;charset="utf-8"'])(
-    "may be of type %s",
-    async (type) => {
-      await using server = await serve({ port: 0, methods });
-      expect((await postRaw(server.url, "{}", { "Content-Type": type, "Content-Encoding": "Identity" })).status).toBe(
-        200,
-      );
+  it.each([
+    "application/json",
+    "Application/JSON ; charset=UTF-8",
+    'application/json;v=1;charset="utf-8"',
+    "application/json-rpc",
+    "application/jsonrequest",
+    "Application/JSON-RPC; charset=utf-8",
+    "application/jsonrequest;charset=UTF-8",
+  ])("may be of type %s", async (type) => {
+    await using server = await serve({ port: 0, methods });
+    expect((await postRaw(server.url, "{}", { "Content-Type": type, "Content-Encoding": "Identity" })).status).toBe(
+      200,
+    );
+  });
+
+  it.each<[string, unknown]>([
+    ["a notification", notification("add", [1, 2])],
+    ["a batch of notifications", [notification("add", [1, 2]), notification("add", [3, 4])]],
+    ["a response", result(1, 1)],
+  ])(
+    "that is owed no reply gets 200 and no body where `post.notificationStatus` says so: %s",
+    async (_what, message) => {
+      await using server = await serve({ port: 0, post: { notificationStatus: 200 }, methods });
+      const socket = await write(server.url, postText(server.url, JSON.stringify(message), { Connection: "close" }));
+      const answer = await readAnswer(socket);
+      expect(answer).toMatchObject({ status: 200, body: "", headers: { "content-length": "0" } });
+      expect(answer.headers["content-type"]).toBeUndefined();
+      expect(await read(await post(server, request(1, "add", [1, 2])))).toEqual([200, result(1, 3)]);
     },
   );
+
+  it("that is owed no reply gets 204 where `post.notificationStatus` is 204, the default", async () => {
+    for (const options of [{}, { post: {} }, { post: { notificationStatus: 204 } }] as const) {
+      await using server = await serve({ port: 0, ...options, methods });
+      expect((await post(server, notification("add", [1, 2]))).status).toBe(204);
+    }
+  });
 
   it("leaves its connection open for the next", async () => {
     await using server = await serve({ port: 0, methods });
@@ -240,6 +268,10 @@ describe("what is not let in", () => {
   it.each<[string, Record<string, string>, number, string]>([
     ["a form's type", { "Content-Type": "text/plain" }, 415, '`Content-Type` is "text/plain", not "application/json"'],
     ["no type", { "Content-Type": "" }, 415, '`Content-Type` is ""'],
+    ["a form's encoding", { "Content-Type": "application/x-www-form-urlencoded" }, 415, "`Content-Type`"],
+    ["a form's parts", { "Content-Type": "multipart/form-data; boundary=x" }, 415, "`Content-Type`"],
+    ["a type that begins like one", { "Content-Type": "application/json-rpc-2" }, 415, "`Content-Type`"],
+    ["another charset of json-rpc", { "Content-Type": "application/json-rpc; charset=latin1" }, 415, "in UTF-8"],
     ["a list of types", { "Content-Type": "application/json, text/plain" }, 415, "`Content-Type`"],
     ["another charset", { "Content-Type": "application/json; charset=latin1" }, 415, "in UTF-8"],
     ["a compressed body", { "Content-Encoding": "gzip" }, 415, '`Content-Encoding` is "gzip", not "identity"'],

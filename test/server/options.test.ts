@@ -39,6 +39,8 @@ describe("serve's options", () => {
     ["hosts[0]", [""], HOST, "`` (string)"],
     ["hosts[0]", [5], HOST, "`5` (number)"],
     ["hosts", null, HOSTS, "`null` (null)"],
+    ["post", 200, "an object", "`200` (number)"],
+    ["post", null, "an object", "`null` (null)"],
     ["timeoutMs", 0, "a positive number", "`0` (number)"],
     ["fallback", 5, "a function", "`5` (number)"],
     ["around", {}, "a function", "an object"],
@@ -69,6 +71,18 @@ describe("serve's options", () => {
     expect(error.message).toBe(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   });
 
+  it.each([202, "200", null, true])("refuse a post.notificationStatus of %j", async (notificationStatus) => {
+    const error = await rejection(serve({ port: 0, post: { notificationStatus } } as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toMatch(/^Expected `post.notificationStatus` to be 200 or 204, got /);
+  });
+
+  it("refuse an unknown name in post", async () => {
+    expect((await rejection(serve({ port: 0, post: { status: 200 } } as never))).message).toBe(
+      "Unknown name `status` in `post`; known are notificationStatus",
+    );
+  });
+
   it("take a host with a port only", async () => {
     expect(await rejection(serve({ noServer: true, host: "localhost" }))).toMatchObject({
       message: "`host` goes with `port` only",
@@ -79,7 +93,7 @@ describe("serve's options", () => {
     const error = await rejection(serve({ port: 0, origin: "*" } as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
-      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, " +
+      "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, post, " +
         "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
     );
     expect((await rejection(serve({ port: 0, limits: { maxConections: 5 } } as never))).message).toBe(
