@@ -1,6 +1,7 @@
 /** A socket over the `ws` package: Node's, on both sides. */
 import { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
+import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
 import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
 import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
@@ -13,6 +14,13 @@ export { CLOSE_TIMEOUT_MS } from "./inbox.js";
 
 /** So many characters leave at once: the other side starts on them while this one goes on. */
 const MOST_GATHERED = 8 * 1024;
+
+/**
+ * Whether the WebSockets of `ws` write their frames to a socket of Node's, so that other frames can be written there too. Bun
+ * replaces `ws` with an implementation of its own, whose `Sender` makes no frames. On a client it hands out no socket. On a
+ * server it does not count what is written to the socket, and does not send it once the socket was full.
+ */
+const writesToSockets = typeof (ws as { Sender?: { frame?: unknown } }).Sender?.frame === "function";
 
 /**
  * In how many pieces a message may come, as options of `ws`, which keeps them until the last and closes with 1008 beyond.
@@ -45,6 +53,8 @@ export class GatheringWebSocket extends WebSocket {
  *
  * For that it writes text frames itself, to the connection's own socket, which the public `upgrade` events of Node and of
  * `ws` hand out. `ws` never has a fragmented or asynchronous send under way, because none is made here.
+ *
+ * Where the runtime replaces `ws`, the WebSocket itself sends each frame (`writesToSockets`).
  */
 export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   /** When a frame of any kind last came. */
@@ -52,6 +62,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   readonly #webSocket: GatheringWebSocket;
   /** A server's frames are not masked, so their bytes can be shared. */
   readonly #isServer: boolean;
+  /** Where frames are written; `undefined` where the WebSocket must send them, and before a client is connected. */
   #raw: Duplex | undefined;
   #error: NodeJS.ErrnoException | undefined;
   /** What waits for the end of the turn. */
@@ -65,9 +76,10 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     // `maxPayload` stops a longer message before it is gathered; what comes here fits.
     super(maxFrameBytes);
     this.#webSocket = webSocket;
-    this.#isServer = raw !== undefined;
-    this.#raw = raw;
-    if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket));
+    this.#raw = writesToSockets ? raw : undefined;
+    this.#isServer = this.#raw !== undefined;
+    // Bun's event holds no socket.
+    if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket ?? undefined));
     webSocket.owner = this;
     // The same functions for all: closures of its own are dear where thousands are idle.
     webSocket.on("message", onMessage);
@@ -142,7 +154,8 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     if (frames === undefined) return;
     this.#gathered = undefined;
     this.#gatheredLength = 0;
-    const raw = this.#raw!;
+    const raw = this.#raw;
+    if (raw === undefined) return this.#sendEach(frames);
     // Another kind of stream may keep what was written for as long as it likes, and a full socket for very long.
     const isTaken = Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
     const allocate = isTaken ? borrow : undefined;
@@ -150,6 +163,11 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     if (typeof bytes === "string") raw.write(bytes, "latin1");
     else if (!isBorrowed(bytes)) raw.write(bytes);
     else raw.write(bytes, (error) => error || giveBack(bytes));
+  }
+
+  /** Sends frames where nothing can be written past the WebSocket. The end may have come before the end of the turn. */
+  #sendEach(frames: readonly string[]): void {
+    for (const frame of frames) if (this.open) this.#webSocket.send(frame);
   }
 
   /** Asks for a sign of life (RFC 6455, section 5.5.2). */
@@ -172,6 +190,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
 
   close(code = 1000, reason = ""): void {
     this.#webSocket.close(code, reason);
+    if (this.#raw === undefined) this.limitClose();
   }
 }
 
