@@ -1,4 +1,4 @@
 /** Before any test: other people's packages are there. */
 import { ensurePackages } from "./install.js";
 
-export default ensurePackages;
+export default (): Promise<void> => ensurePackages(import.meta.dirname);

@@ -1,26 +1,26 @@
-/** Other people's packages, as `package-lock.json` beside this file pins them, installed when they are not there yet. */
+/** Packages that only some tests need, as the `package-lock.json` of a folder pins them, installed when they are not there yet. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 
-const here = import.meta.dirname;
-/** Holds the lock file's hash; written last, so an installation that was cut off is begun anew. */
-const stamp = join(here, "node_modules", ".installed");
-const claim = join(here, "..", "..", "test-output", "interop.installing");
+const output = join(import.meta.dirname, "..", "..", "test-output");
 
-/** Resolves when what the lock file says is installed. Several processes may ask at once: one of them installs. */
-export async function ensurePackages(): Promise<void> {
+/** Resolves when what the folder's lock file says is installed. Several processes may ask at once: one of them installs. */
+export async function ensurePackages(folder: string): Promise<void> {
+  // Holds the lock file's hash; written last, so an installation that was cut off is begun anew.
+  const stamp = join(folder, "node_modules", ".installed");
+  const claim = join(output, `${basename(folder)}.installing`);
   const wanted = createHash("sha256")
-    .update(await readFile(join(here, "package-lock.json")))
+    .update(await readFile(join(folder, "package-lock.json")))
     .digest("hex");
   await mkdir(join(claim, ".."), { recursive: true });
   while ((await textOf(stamp)) !== wanted) {
-    if (await claimed()) {
+    if (await claimed(claim)) {
       try {
-        await install();
+        await install(folder);
         await writeFile(stamp, wanted);
       } finally {
         await rm(claim, { force: true });
@@ -30,7 +30,7 @@ export async function ensurePackages(): Promise<void> {
 }
 
 /** Whether it is this process's turn: the file can be made by one of them only. One left by a process that died is removed. */
-async function claimed(): Promise<boolean> {
+async function claimed(claim: string): Promise<boolean> {
   try {
     await writeFile(claim, String(process.pid), { flag: "wx" });
     return true;
@@ -42,15 +42,15 @@ async function claimed(): Promise<boolean> {
   }
 }
 
-async function install(): Promise<void> {
+async function install(folder: string): Promise<void> {
   try {
     // Without a shell on Windows, `npm` is not found.
     await promisify(execFile)("npm", ["ci", "--no-audit", "--no-fund"], {
-      cwd: here,
+      cwd: folder,
       shell: process.platform === "win32",
     });
   } catch (cause) {
-    throw new Error(`the packages of test/interop could not be installed; try \`npm ci\` in ${here}`, { cause });
+    throw new Error(`the packages of ${folder} could not be installed; try \`npm ci\` there`, { cause });
   }
 }
 

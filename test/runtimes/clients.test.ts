@@ -1,0 +1,135 @@
+/** The built package in other runtimes, as a client: by the entry for all of them, and where it runs by the one for Node. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { build } from "esbuild-wasm";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ensurePackages } from "../interop/install.js";
+import { farEnd } from "./far-end.js";
+import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
+
+/** What waits may exceed the limit by the message that is too much, and by what the runtime adds to each frame. */
+const MOST_UNSENT = 2 ** 20 + 2 ** 18;
+
+type Check = (name: string, options: object) => Promise<any>;
+
+beforeAll(() => ensurePackages(import.meta.dirname), 600_000);
+
+for (const runtime of RUNTIMES) {
+  for (const entry of ["index", "node"]) {
+    describe(`${runtime}, by dist/${entry}.js`, { timeout: 60_000 }, () => {
+      describeClient((name, options) => check(runtime, entry, name, options));
+    });
+  }
+}
+
+describe("workerd", { timeout: 60_000 }, () => {
+  let folder: string;
+  let workerd: Program;
+  let port: number;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "reciproc-workerd-"));
+    await build({
+      entryPoints: [join(import.meta.dirname, "programs/worker.js")],
+      bundle: true,
+      format: "esm",
+      platform: "browser",
+      target: "es2022",
+      outfile: join(folder, "worker.js"),
+      logLevel: "error",
+    });
+    await writeFile(join(folder, "worker.capnp"), CONFIGURATION);
+    workerd = await startWorkerd(join(folder, "worker.capnp"));
+    ({ port } = JSON.parse(workerd.firstLine) as { port: number });
+  }, 120_000);
+
+  afterAll(async () => {
+    await workerd[Symbol.asyncDispose]();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const inWorker: Check = async (name, options) => {
+    const request = { method: "POST", body: JSON.stringify(options) };
+    const response = await fetch(`http://127.0.0.1:${port}/${name}`, request);
+    return response.json();
+  };
+
+  describeClient(inWorker);
+
+  it("lets calls time out in each of several requests, at once and one after the other", async () => {
+    await using far = await farEnd();
+    const timeout = (): Promise<unknown> => inWorker("timeout", { url: far.url });
+    expect(await Promise.all([timeout(), timeout(), timeout()])).toEqual(Array(3).fill("TimeoutError"));
+    expect(await timeout()).toBe("TimeoutError");
+  });
+});
+
+const CONFIGURATION = `
+using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "internet", network = (allow = ["private"])),
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+const worker :Workerd.Worker = (
+  modules = [(name = "worker", esModule = embed "worker.js")],
+  compatibilityDate = "2026-01-01",
+);
+`;
+
+function describeClient(run: Check): void {
+  it.concurrent.each(["packed", "plain"])("calls and is called, over a link that is %s", async (link) => {
+    await using far = await farEnd();
+    expect(await run("bothWays", { url: far.url, link })).toEqual({
+      nested: 42,
+      echoes: true,
+      heard: true,
+      isWhole: true,
+      code: 4000,
+      reason: "done",
+    });
+  });
+
+  it.concurrent("connects to a server that chooses no subprotocol, without waiting for a timeout", async () => {
+    await using far = await farEnd();
+    expect(await run("withoutSubprotocol", { url: far.bareUrl })).toEqual(["echo"]);
+  });
+
+  it.concurrent("rejects at once where a port refuses", async () => {
+    await using far = await farEnd();
+    expect(await run("failingOpen", { url: far.refusedUrl })).toEqual({ name: "ConnectError", hasCause: true });
+  });
+
+  it.concurrent.each(["packed", "plain"])("reports a lost connection as 1006, over a link that is %s", async (link) => {
+    await using far = await farEnd();
+    expect(await run("lostConnection", { url: far.url, link })).toEqual({ code: 1006, call: "ConnectionLostError" });
+  });
+
+  it.concurrent.each(["packed", "plain"])(
+    "closes on a network that carries nothing, with 1006, over a link that is %s",
+    async (link) => {
+      await using far = await farEnd();
+      expect(await run("deadNetwork", { url: far.relayUrl, link })).toEqual({ call: "TimeoutError", code: 1006 });
+    },
+  );
+
+  it.concurrent("ends with a server that does not read, and bounds what waits", async () => {
+    await using far = await farEnd();
+    const { state, mostUnsent } = await run("slowServer", { url: far.url, link: "plain" });
+    expect(state).toBe("closed");
+    expect(mostUnsent).toBeGreaterThan(2 ** 18);
+    expect(mostUnsent).toBeLessThan(MOST_UNSENT);
+  });
+
+  it.concurrent.each(["packed", "plain"])(
+    "sends what waited, in order, when the server reads again, over a link that is %s",
+    async (link) => {
+      await using far = await farEnd();
+      const counted = await run("pausedServer", { url: far.url, link });
+      expect(counted).toEqual(Array.from({ length: 300 }, (_, i) => i));
+    },
+  );
+}

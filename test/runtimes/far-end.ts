@@ -1,0 +1,70 @@
+/** What a client in another runtime connects to: a server whose connections can be cut, paused and frozen. */
+import { createServer, type Socket as TcpSocket } from "node:net";
+import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { bareServer } from "../client/clients.js";
+import { Relay } from "../client/relay.js";
+import { listening } from "../support/network.js";
+
+export interface FarEnd extends AsyncDisposable {
+  /** Of a server of this package. */
+  readonly url: string;
+  /** Of the same server, through a relay that its method `freeze` freezes. */
+  readonly relayUrl: string;
+  /** Of a server that chooses no subprotocol. */
+  readonly bareUrl: string;
+  /** Of a port on which nothing listens. */
+  readonly refusedUrl: string;
+}
+
+const never = (): Promise<never> => new Promise(() => {});
+
+export async function farEnd(): Promise<FarEnd> {
+  const sockets = new WeakMap<object, TcpSocket>();
+  const counted: number[] = [];
+  const socketOf = (peer: AnyPeer): TcpSocket => sockets.get(peer)!;
+  const server: Server<any, any, any> = await serve<any, any, any>({
+    port: 0,
+    heartbeat: false,
+    methods: {
+      outer: async ([x]: [number], { peer }: { peer: AnyPeer }) => peer.request("inner", [x]),
+      echo: (params: unknown) => params,
+      never,
+      notify([count]: [number], { peer }: { peer: AnyPeer }) {
+        for (let i = 0; i < count; i++) peer.notify("n", [i]);
+      },
+      cut(_params: unknown, { peer }: { peer: AnyPeer }) {
+        socketOf(peer).destroy();
+        return never();
+      },
+      freeze() {
+        relay.freeze();
+        return never();
+      },
+      /** Reads nothing more, from the next turn on, for so long; 0 for ever. */
+      pause([ms]: [number], { peer }: { peer: AnyPeer }) {
+        setImmediate(() => socketOf(peer).pause());
+        if (ms > 0) setTimeout(() => socketOf(peer).resume(), ms);
+      },
+      count: ([i]: [number]) => void counted.push(i),
+      counted: () => counted,
+      n: () => {},
+    } as never,
+  });
+  server.on("peer", (peer, request) => sockets.set(peer, request.socket));
+  const relay = await Relay.to(server.url);
+  const bare = await bareServer();
+  const silent = await listening(createServer());
+  const refusedUrl = silent.url;
+  await silent[Symbol.asyncDispose]();
+  return {
+    url: server.url,
+    relayUrl: relay.url,
+    bareUrl: bare.url,
+    refusedUrl,
+    async [Symbol.asyncDispose]() {
+      await relay.close();
+      await bare[Symbol.asyncDispose]();
+      await server.close();
+    },
+  };
+}

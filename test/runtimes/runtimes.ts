@@ -1,0 +1,78 @@
+/** The runtimes that are installed beside this file, and what runs in them. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const here = import.meta.dirname;
+const packages = join(here, "node_modules");
+const bun = join(packages, "@oven/bun-linux-x64/bin/bun");
+const deno = join(packages, "@deno/linux-x64-glibc/deno");
+
+/** The command that runs a program, by the name of its runtime. */
+export const COMMANDS = {
+  "Node 22": [join(packages, "node22/bin/node")],
+  Bun: [bun],
+  Deno: [deno, "run", "--quiet", "--allow-all", "--no-config", "--node-modules-dir=manual"],
+} as const;
+
+export type RuntimeName = keyof typeof COMMANDS;
+export const RUNTIMES = Object.keys(COMMANDS) as RuntimeName[];
+
+const WORKERD = join(packages, "@cloudflare/workerd-linux-64/bin/workerd");
+
+/** A program that runs until it is disposed of. */
+export interface Program extends AsyncDisposable {
+  /** The first line that it printed. */
+  readonly firstLine: string;
+}
+
+function start(command: readonly string[], args: readonly string[]): ChildProcess {
+  const [file, ...first] = command;
+  return spawn(file!, [...first, ...args], { cwd: here, stdio: ["pipe", "pipe", "inherit", "pipe"] });
+}
+
+/** Runs a check of `programs/checks.js` in a runtime, by an entry of the package. Resolves with what it returned. */
+export async function check(runtime: RuntimeName, entry: string, name: string, options: object): Promise<any> {
+  const child = start(COMMANDS[runtime], ["programs/client.js", entry, name, JSON.stringify(options)]);
+  let text = "";
+  child.stdout!.on("data", (data: Buffer) => (text += data.toString()));
+  const [code] = (await once(child, "close")) as [number | null];
+  if (code !== 0) throw new Error(`${runtime} ended with ${code} in ${name}`);
+  return JSON.parse(text);
+}
+
+/** Starts `programs/server.js`, which prints its address. */
+export async function serveIn(runtime: RuntimeName): Promise<Program> {
+  const child = start(COMMANDS[runtime], ["programs/server.js"]);
+  const ended = once(child, "close");
+  const firstLine = await firstLineOf(child.stdout!);
+  return {
+    firstLine,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
+
+/** Starts workerd with a configuration; resolves when it listens, with what it says about that. */
+export async function startWorkerd(configuration: string): Promise<Program> {
+  const child = start([WORKERD], ["serve", configuration, "--control-fd=3"]);
+  const ended = once(child, "close");
+  child.stdout!.resume();
+  const firstLine = await firstLineOf(child.stdio[3] as NodeJS.ReadableStream);
+  return {
+    firstLine,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
+
+async function firstLineOf(output: NodeJS.ReadableStream): Promise<string> {
+  const lines = createInterface({ input: output });
+  const [line] = (await once(lines, "line")) as [string];
+  return line;
+}
