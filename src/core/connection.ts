@@ -11,7 +11,7 @@ import type { PendingCall } from "./pending.js";
 import { Router, type Gate } from "./router.js";
 import type { Settings } from "./settings.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
-import { tell } from "./tell.js";
+import { tell, warnOnce } from "./tell.js";
 import {
   cutReason,
   type CloseInfo,
@@ -230,9 +230,10 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.conventions.cancel(call, reason);
   }
 
-  report(error: unknown): void {
-    tell(this.peer, "error", [error]);
-    this.settings.owner.failed(error, this.peer);
+  report(error: unknown, method?: string): void {
+    const { owner, warned } = this.settings;
+    const isHeard = tell(this.peer, "error", [error]);
+    if (!owner.failed(error, this.peer) && !isHeard && method !== undefined) warnOnce(warned, method, error);
   }
 
   unhandled(method: string, params: unknown): void {

@@ -36,8 +36,8 @@ export interface Host {
   readonly maxReplyBytes: number;
   /** Hands a text to the connection; false when it will not be sent. */
   send(text: string): boolean;
-  /** Takes an error that must not cross the wire. */
-  report(error: unknown): void;
+  /** Takes an error that must not cross the wire; `method`: where it was thrown, one of a bounded number of names. */
+  report(error: unknown, method?: string): void;
   /** Takes a notification that nobody handles. */
   unhandled(method: string, params: unknown): void;
   /** Told when the last handler that ran has ended. */
@@ -126,7 +126,10 @@ export class Dispatcher {
       return this.#host.report(busy());
     }
     const context = new owner.Context(this.#host, method, undefined, params);
-    const fail = (error: unknown): void => this.#failed(method, error);
+    const fail = (error: unknown): void => {
+      const aborted = CallContext.abortReason(context);
+      if (aborted === undefined || !isAbort(error, aborted.reason)) this.failed(method, error);
+    };
     try {
       const result = this.#start(context, params);
       if (isThenable(result)) this.#await(context, result, (value) => this.#discard(context, value), fail);
@@ -312,18 +315,21 @@ export class Dispatcher {
     let text: string | undefined;
     try {
       if (error instanceof RpcError && !isReceived(error)) text = encodeError(id, error);
-      else this.#failed(method, error);
+      else this.failed(method, error);
     } catch (failure) {
       // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
-      this.#failed(method, failure);
+      this.failed(method, failure);
     }
     this.reply(id, text ?? encodeInternalError(id), slot);
   }
 
   /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
-  #failed(method: string, error: unknown): void {
+  failed(method: string, error: unknown): void {
     const message = `a call that "${method}" made was answered with an error`;
-    this.#host.report(isReceived(error) ? new Error(message, { cause: error }) : error);
+    const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
+    // The other side chooses the names of methods that are not served, so all of them are reported under one.
+    const isServed = this.#handlerOf(method) !== undefined || this.#settings.controls.has(method);
+    this.#host.report(failure, isServed ? method : "fallback or around");
   }
 
   #refuse(context: CallContext, error: unknown, slot: Slot | undefined): void {
@@ -335,7 +341,7 @@ export class Dispatcher {
 
   /** A handler failed after its caller had cancelled. That it was stopped is what was asked for, and no failure. */
   #cancelled(context: CallContext, error: unknown, reason: unknown, slot: Slot | undefined): void {
-    if (!isAbort(error, reason)) this.#failed(context.method, error);
+    if (!isAbort(error, reason)) this.failed(context.method, error);
     this.#finish(context, encodeError(context.id!, CANCELLED), slot, false);
   }
 

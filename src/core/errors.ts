@@ -5,10 +5,14 @@
 
 export * as ErrorCode from "./codes.js";
 
-/** Whether `error` says no more than that something was aborted, with `reason`: what timers and `fetch` fail with has a name of its own. Never throws, whatever was thrown. */
+/**
+ * Whether `error` says no more than that something was aborted, with `reason`: what timers and `fetch` fail with has a name of
+ * its own, and a call that is lost with the connection has the reason for its cause. Never throws, whatever was thrown.
+ */
 export function isAbort(error: unknown, reason: unknown): boolean {
   try {
-    return error === reason || (error instanceof Error && error.name === "AbortError");
+    if (error === reason || (error instanceof Error && error.name === "AbortError")) return true;
+    return error instanceof ConnectionLostError && error.cause === reason;
   } catch {
     return false;
   }

@@ -55,8 +55,10 @@ const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress
 export interface Owner {
   /** Makes the `context` of a call. */
   readonly Context: typeof CallContext;
-  /** A peer emits this error. */
-  failed(error: unknown, peer: unknown): void;
+  /** A peer emits this error. Returns true if a listener of the owner's took it. */
+  failed(error: unknown, peer: unknown): boolean;
+  /** The methods of whose failure a warning was given, over all its peers. */
+  readonly warned?: Set<string>;
   /** A peer is closed; told before anybody else hears of it. */
   ended(peer: unknown): void;
   /** Its transport has ended, after `ended`. */
@@ -68,7 +70,7 @@ export interface Owner {
 }
 
 /** For peers of no server. */
-export const NOBODY: Owner = { Context: CallContext, failed() {}, ended() {} };
+export const NOBODY: Owner = { Context: CallContext, failed: () => false, ended() {} };
 
 /** What the layer of the features gives to the settings. */
 export interface Features {
@@ -97,6 +99,8 @@ export class Settings {
   /** Whether messages of JSON-RPC 1.0 are understood. */
   declare readonly readsVersion1: boolean;
   declare readonly owner: Owner;
+  /** The methods of whose failure a warning was given, because nothing listens for `error`. */
+  declare readonly warned: Set<string>;
 
   constructor(options: AnyOptions = {}, features: Features, owner = NOBODY) {
     checkKnown("options", options, PEER_OPTIONS);
@@ -114,6 +118,7 @@ export class Settings {
     this.wait = waitOf({ timeoutMs: options.timeoutMs }, this.dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS);
     this.limits = peerLimits(options.limits);
     this.owner = owner;
+    this.warned = owner.warned ?? new Set();
   }
 }
 

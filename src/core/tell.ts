@@ -4,18 +4,50 @@ import type { EventEmitter } from "eventemitter3";
 /**
  * Tells every listener, and hands what one throws or rejects with to `failed`: a listener must break neither what told it
  * nor the listeners after it. What an `error` listener fails with has nobody left to take it, and surfaces as uncaught.
+ * Returns true if there was a listener.
  */
 export function tell(
   emitter: EventEmitter<any>,
   event: string,
   args: unknown[],
   failed: (error: unknown) => void = uncaught,
-): void {
+): boolean {
   // `emit` would stop at the first that throws, and drop the promises of those that are asynchronous.
-  for (const listener of emitter.listeners(event)) {
+  const listeners = emitter.listeners(event);
+  for (const listener of listeners) {
     // Takes out only what `once` added.
     emitter.removeListener(event, listener, undefined, true);
     attempt(() => listener.apply(emitter, args), failed);
+  }
+  return listeners.length > 0;
+}
+
+/** A server may add and remove methods for as long as it lives. */
+const MOST_WARNINGS = 1000;
+
+/** Warns in the runtime's own way that the handler of `method` has failed, unless `warned` has the method or is full. */
+export function warnOnce(warned: Set<string>, method: string, cause: unknown): void {
+  if (warned.has(method) || warned.size >= MOST_WARNINGS) return;
+  warned.add(method);
+  const warning = new Error(`"${method}" failed, and nothing listens for \`error\``, { cause });
+  const { process, reportError } = globalThis as Runtime;
+  if (process?.emitWarning) process.emitWarning(Object.assign(warning, { name: "reciproc", detail: stackOf(cause) }));
+  else reportError?.(warning);
+}
+
+/** What may report errors: Node, Bun and Deno have `process.emitWarning`, browsers and workers `reportError`. */
+interface Runtime {
+  process?: { emitWarning?(warning: Error): void };
+  reportError?(error: Error): void;
+}
+
+/** Returns the stack of what was thrown, and of its cause. Never throws, whatever was thrown. */
+function stackOf(error: unknown): string {
+  try {
+    const { stack = String(error), cause } = Object(error) as Error;
+    return cause instanceof Error ? `${stack}\n[cause] ${cause.stack}` : stack;
+  } catch {
+    return "an error that cannot be shown";
   }
 }
 

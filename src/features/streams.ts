@@ -222,7 +222,9 @@ export class Streams implements Streaming {
   ): Served {
     const { settings } = this.#connection;
     const { maxStreams } = settings.limits;
-    const producer = new Producer(source, this.#connection.maxReplyBytes, (error) => this.#connection.report(error));
+    const producer = new Producer(source, this.#connection.maxReplyBytes, (error) =>
+      this.#connection.incoming.failed(context?.method ?? NEXT, error),
+    );
     const refusal = whyUnread(context) ?? (this.#served.size >= maxStreams ? tooMany(context, maxStreams) : undefined);
     if (refusal !== undefined) {
       producer.stop(refusal.reason);

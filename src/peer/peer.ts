@@ -47,7 +47,7 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
   readonly progress: (value: unknown) => void;
 }
 
-/** What a peer emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
+/** What a peer emits. A listener that throws is reported to `error`. Nothing is thrown where an event has no listener. */
 export type PeerEvents = {
   /**
    * The connection ended, and every call is settled. If this side closed it for a reason of its own (a limit was passed, the
@@ -67,7 +67,11 @@ export type PeerEvents = {
   lost(error: Error): void;
   /** A notification came that nobody handles. */
   notification(method: string, params: unknown): void;
-  /** What went wrong on this side without a caller to tell: a handler threw, a notification was refused, a listener failed. */
+  /**
+   * What went wrong on this side without a caller to tell: a handler threw, a notification was refused, a listener failed.
+   * While neither the peer nor its server has a listener, the first failure of each method is reported in the runtime's own
+   * way: by `process.emitWarning` where there is one (Node, Bun, Deno), else by `reportError`.
+   */
   error(error: unknown): void;
 };
 

@@ -49,13 +49,16 @@ export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = Gate
     dialect?: Dialect | readonly Dialect[] | undefined;
   };
 
-/** What a server emits. A listener that throws is reported to `error`; without listeners nothing is thrown or logged. */
+/** What a server emits. A listener that throws is reported to `error`. Nothing is thrown where an event has no listener. */
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
   /** Somebody connected; emitted before the peer's first message is dispatched. Not for `accept`, which answers its peer, nor when a session goes on: that is the peer's `resume`. */
   peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
   /** An upgrade or a POST was refused. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
-  /** What went wrong without a caller to tell: every peer's `error`, with the peer; `authenticate` threw; the HTTP server failed. */
+  /**
+   * What went wrong without a caller to tell: every peer's `error`, with the peer; `authenticate` threw; the HTTP server failed.
+   * While neither the server nor the peer has a listener, the first failure of each method is reported by `process.emitWarning`.
+   */
   error(error: unknown, peer?: Peer<L, R, D>): void;
 };
 
@@ -100,6 +103,7 @@ export class Server<
       failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
+      warned: new Set(),
     };
     this.#settings = settingsOf({ ...checked.peer, dialect: checked.dialects[0] }, owner);
     for (const dialect of checked.dialects) {
@@ -126,7 +130,7 @@ export class Server<
     }
     const both = {
       refused: (refusal: Refusal, request: IncomingMessage) => this.#refused(refusal, request),
-      failed: (error: unknown) => this.#report(error),
+      failed: (error: unknown) => void this.#report(error),
     };
     this.#gate = new Gate(checked.gate, {
       ...both,
@@ -324,8 +328,8 @@ export class Server<
     this.#topics.leaveAll(peer);
   }
 
-  #report(error: unknown, peer?: AnyPeer): void {
-    tell(this, "error", [error, peer]);
+  #report(error: unknown, peer?: AnyPeer): boolean {
+    return tell(this, "error", [error, peer]);
   }
 
   async #shutDown(): Promise<void> {

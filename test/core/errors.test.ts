@@ -240,6 +240,15 @@ describe("a handler whose own call was answered with an error", () => {
     expect(raw.messages()).toContainEqual(failure("o", -32800, "Request cancelled"));
     expect(raw.errors).toEqual([]);
   });
+
+  it("is stopped, and no failure, where the call was lost with the handler's own connection", async () => {
+    const raw = rawPeer({ methods: { outer: (_params, { peer }) => peer.request("inner") } });
+    raw.feed(request("o", "outer"));
+    raw.feed(notification("outer"));
+    raw.cut();
+    await turn();
+    expect(raw.errors).toEqual([]);
+  });
 });
 
 function rethrow(error: unknown): never {

@@ -1,8 +1,9 @@
-import { describe, expect, it, vi } from "vitest";
-import { notification, rawPeer, request, result } from "../support/raw.js";
-import { connectedPair } from "../support/pair.js";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { failure, notification, rawPeer, request, result } from "../support/raw.js";
+import { connectedPair, type AnyOptions } from "../support/pair.js";
+import { rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
-import { pair } from "../../src/index.js";
+import { pair, RpcError, type AnyPeer } from "../../src/index.js";
 
 function thrower(error: Error): () => never {
   return () => {
@@ -81,13 +82,13 @@ describe("a listener that throws", () => {
 });
 
 describe("a peer without listeners", () => {
-  it("neither throws nor logs, whatever happens", async () => {
+  it("neither throws nor logs where no handler fails", async () => {
     const written = [vi.spyOn(process.stdout, "write"), vi.spyOn(process.stderr, "write")];
     const caught = await uncaughtIn(async () => {
-      const [a, b] = pair({ methods: { bad: thrower(new Error("handler")) } }, {});
+      const refused = new RpcError(403, "no");
+      const [a, b] = pair({ methods: { no: () => Promise.reject(refused) } }, {});
       a.notify("nobody");
-      b.notify("bad");
-      await b.request("bad").catch(() => {});
+      await b.request("no").catch(() => {});
       await a.close();
       await b.closed;
     });
@@ -97,6 +98,159 @@ describe("a peer without listeners", () => {
     expect(output).toEqual([0, 0]);
   });
 });
+
+describe("a peer without a listener for `error`", () => {
+  let warnings: (Error & { detail: string })[];
+
+  beforeEach(() => {
+    warnings = [];
+    vi.spyOn(process, "emitWarning").mockImplementation((warning) => void warnings.push(warning as never));
+  });
+  afterEach(() => vi.restoreAllMocks());
+
+  /** Calls and notifies `method` of a peer with these options, and returns its warnings' messages. */
+  async function warned(options: AnyOptions, ...methods: string[]): Promise<string[]> {
+    const [a, b] = pair(options, {});
+    for (const method of methods) await b.request(method).catch(() => {});
+    await turn();
+    await a.close();
+    return warnings.map(({ message }) => message);
+  }
+
+  const bug = new Error("bug");
+  const ofBad = [expect.stringContaining('"bad"')];
+
+  it.each<[string, AnyOptions]>([
+    ["throws", { methods: { bad: thrower(bug) } }],
+    ["rejects", { methods: { bad: () => Promise.reject(bug) } }],
+    ["gives RpcError a string for its code", { methods: { bad: () => thrower(new RpcError("401" as never, "no")) } }],
+    ["returns what has no JSON form", { methods: { bad: () => 1n } }],
+    ["lets a received error through", { methods: { bad: (_params, { peer }) => peer.request("missing") } }],
+    ["returns a stream that fails", { methods: { bad: () => failing() } }],
+    ["is wrapped in an `around` that fails", { methods: { bad: () => 1 }, around: thrower(bug) }],
+  ])("warns once of each method whose handler %s", async (_how, options) => {
+    expect(await warned(options, "bad", "bad")).toEqual(ofBad);
+  });
+
+  it("warns of a stream that fails after its first values", async () => {
+    const [a, b] = pair({ methods: { bad: () => failing(1) } }, {});
+    const values: unknown[] = [];
+    const read = async (): Promise<void> => {
+      for await (const value of b.stream("bad")) values.push(value);
+    };
+    expect(await rejection(read())).toMatchObject({ code: -32603 });
+    expect(values).toEqual([1]);
+    expect(warnings.map(({ message }) => message)).toEqual(ofBad);
+    await a.close();
+  });
+
+  it("warns of a notification's handler", async () => {
+    const [a, b] = pair({ methods: { bad: thrower(bug), worse: () => Promise.reject(bug) } }, {});
+    for (const method of ["bad", "worse", "bad", "worse"]) b.notify(method);
+    await turn();
+    expect(warnings.map(({ message }) => message)).toEqual([...ofBad, expect.stringContaining('"worse"')]);
+    await a.close();
+  });
+
+  it("shows the error with its stack and its cause", async () => {
+    const why = new Error("the cause of it");
+    const caused = new Error("the failure", { cause: why });
+    await warned({ methods: { bad: thrower(caused) } }, "bad");
+    expect(warnings).toMatchObject([{ name: "reciproc", cause: caused }]);
+    expect(warnings[0]!.detail).toContain(caused.stack);
+    expect(warnings[0]!.detail).toContain(why.stack);
+  });
+
+  it.each([null, undefined, "text", Symbol("s"), new Proxy({}, { get: thrower(bug), getPrototypeOf: thrower(bug) })])(
+    "warns of anything that is thrown",
+    async (thrown) => {
+      expect(await warned({ methods: { bad: () => Promise.reject(thrown) } }, "bad")).toEqual(ofBad);
+      expect(typeof warnings[0]!.detail).toBe("string");
+    },
+  );
+
+  it("counts all methods that are not served as one: their names are the other side's choice", async () => {
+    const names = Array.from({ length: 50 }, (_, i) => `invented-${i}`);
+    const messages = await warned({ fallback: thrower(bug) }, ...names);
+    expect(messages).toHaveLength(1);
+    expect(messages[0]).not.toContain("invented");
+  });
+
+  it("does not warn of an RpcError that crosses the wire, nor of a handler that was stopped", async () => {
+    const raw = rawPeer({
+      methods: {
+        refuse: thrower(new RpcError(403, "no") as never),
+        wait: (_params, { signal }) => rejected(signal),
+        ask: (_params, { peer }) => peer.request("never"),
+      },
+    });
+    raw.peer.removeAllListeners("error");
+    raw.feed(request(1, "refuse"));
+    raw.feed(request(2, "wait"));
+    raw.feed(notification("wait"));
+    raw.feed(request(3, "ask"));
+    raw.feed(notification("$/cancelRequest", { id: 2 }));
+    raw.cut();
+    await turn();
+    expect(raw.messages()[0]).toEqual(failure(1, 403, "no"));
+    expect(warnings).toEqual([]);
+  });
+
+  it("warns of nothing that the other side alone causes", async () => {
+    const raw = rawPeer({ limits: { maxInFlight: 1 }, methods: { wait: () => new Promise(() => {}) } });
+    raw.peer.removeAllListeners("error");
+    raw.feed([notification("wait"), notification("wait")]);
+    raw.feed({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "Parse error" } });
+    expect(warnings).toEqual([]);
+  });
+
+  it("stops to warn when a listener is added", async () => {
+    const [a, b] = pair({ methods: { bad: thrower(bug), worse: thrower(bug) } }, {});
+    await rejection(b.request("bad"));
+    const errors: unknown[] = [];
+    a.on("error", (error) => errors.push(error));
+    await rejection(b.request("worse"));
+    expect(warnings.map(({ message }) => message)).toEqual(ofBad);
+    expect(errors).toEqual([bug]);
+    await a.close();
+  });
+
+  it("remembers a bounded number of methods", async () => {
+    const [a, b]: [AnyPeer, AnyPeer] = pair({}, {});
+    for (let i = 0; i < 1100; i++) {
+      const undo = a.handle(`m${i}`, thrower(bug));
+      await rejection(b.request(`m${i}`));
+      undo();
+    }
+    expect(warnings).toHaveLength(1000);
+    await a.close();
+  });
+
+  it("reports with `reportError` where the runtime has no `process.emitWarning`", async () => {
+    const reported: Error[] = [];
+    vi.stubGlobal("reportError", (error: Error) => reported.push(error));
+    vi.stubGlobal("process", undefined);
+    const raw = rawPeer({ methods: { bad: thrower(bug) } });
+    raw.peer.removeAllListeners("error");
+    raw.feed(request(1, "bad"));
+    vi.stubGlobal("reportError", undefined);
+    raw.peer.handle("worse", thrower(bug));
+    raw.feed(request(2, "worse"));
+    vi.unstubAllGlobals();
+    expect(reported).toEqual([expect.objectContaining({ message: expect.stringContaining('"bad"'), cause: bug })]);
+    expect(raw.messages()).toEqual([failure(1, -32603, "Internal error"), failure(2, -32603, "Internal error")]);
+  });
+});
+
+/** Yields these values, and fails. */
+async function* failing(...values: unknown[]): AsyncGenerator<unknown> {
+  yield* values;
+  throw new Error("bug");
+}
+
+function rejected(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
 
 describe("an error with id null", () => {
   it("that refuses nothing known goes to `error`", () => {

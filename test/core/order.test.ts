@@ -157,7 +157,9 @@ describe("maxInFlight", () => {
     // Four calls, one inside the other, fill both sides; a fifth finds no place and fails them all, one by one.
     expect(await pair.b.request("ping", [3])).toBe(3);
     const error = await rejection(pair.b.request("ping", [4]));
-    expect(error).toMatchObject({ code: -32009 });
+    expect(error).toMatchObject({ code: -32603 });
+    const codes = pair.takeErrors().map(({ cause }: any) => cause.code as unknown);
+    expect(codes).toEqual([-32009, -32603, -32603, -32603]);
     const outcomes = new Outcomes();
     for (let i = 0; i < 4; i++) {
       outcomes.watch("from a", pair.a.request("ping", [1]));
@@ -165,6 +167,7 @@ describe("maxInFlight", () => {
     }
     await turn();
     expect(outcomes.list).toHaveLength(8);
+    for (const error of pair.takeErrors()) expect(error).toMatchObject({ cause: { code: -32009 } });
     expect(inspect(pair.a).running + inspect(pair.b).running).toBe(0);
   });
 });

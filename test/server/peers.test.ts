@@ -1,5 +1,5 @@
-import { describe, expect, it } from "vitest";
-import { connect, Peer, RpcError, serve, type AnyPeer } from "../../src/node.js";
+import { describe, expect, it, vi } from "vitest";
+import { connect, lsp, mcp, Peer, RpcError, serve, type AnyPeer } from "../../src/node.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { stranger, upgrade } from "../support/network.js";
@@ -118,6 +118,30 @@ describe("the server's `error` event", () => {
       [bug, ids[1]],
       [bug, ids[0]],
     ]);
+  });
+});
+
+describe("a server without a listener for `error`", () => {
+  it("warns of the first failure of each method, of whichever peer, and of none that has a listener", async () => {
+    const warnings: string[] = [];
+    const spy = vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
+      warnings.push((warning as Error).message);
+    });
+    const bug = (): Promise<never> => Promise.reject(new Error("bug"));
+    await using server = await serve({ port: 0, methods: { bad: bug, worse: bug, worst: bug }, dialect: [lsp, mcp] });
+    await using one = await connect(server.url);
+    await using two = await connect(server.url, { dialect: mcp });
+    for (const peer of [one, two, one]) await rejection(peer.request("bad"));
+    expect(warnings).toEqual([expect.stringContaining('"bad"')]);
+    for (const peer of server.peers) peer.on("error", () => {});
+    await rejection(one.request("worse"));
+    for (const peer of server.peers) peer.removeAllListeners("error");
+    server.once("error", () => {});
+    await rejection(one.request("worse"));
+    expect(warnings).toHaveLength(1);
+    await rejection(two.request("worst"));
+    expect(warnings).toHaveLength(2);
+    spy.mockRestore();
   });
 });
 
