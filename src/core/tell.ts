@@ -22,6 +22,21 @@ export function tell(
   return listeners.length > 0;
 }
 
+/** Makes the emitters of a class throw a `TypeError` for an event that is not among `known`: no listener would ever be called. */
+export function refuseUnknownEvents(prototype: object, known: object): void {
+  const methods = prototype as Record<string, (this: unknown, event: PropertyKey, ...rest: unknown[]) => unknown>;
+  for (const name of ["on", "once", "addListener", "emit"]) {
+    const inherited = methods[name]!;
+    methods[name] = function (event, ...rest) {
+      if (Object.hasOwn(known, event)) return inherited.call(this, event, ...rest);
+      const names = Object.keys(known).join(", ");
+      throw new TypeError(
+        `Unknown event \`${String(event)}\`; known are ${names}. Methods are served in \`methods\`, and called by \`notify\``,
+      );
+    };
+  }
+}
+
 /** A server may add and remove methods for as long as it lives. */
 const MOST_WARNINGS = 1000;
 

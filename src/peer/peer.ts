@@ -26,6 +26,7 @@ import type { StandardSchema } from "../core/schema.js";
 import { OutgoingBatch } from "../core/outgoing.js";
 import { checkHandler, Settings } from "../core/settings.js";
 import type { PeerStats } from "../core/stats.js";
+import { refuseUnknownEvents } from "../core/tell.js";
 import type { CloseInfo, SharedMessage, Transport } from "../core/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
 import { settingsOf } from "./settings.js";
@@ -74,6 +75,8 @@ export type PeerEvents = {
    */
   error(error: unknown): void;
 };
+
+const EVENTS: Record<keyof PeerEvents, 0> = { close: 0, suspend: 0, resume: 0, lost: 0, notification: 0, error: 0 };
 
 /** One call as `around` sees it. */
 export interface Call {
@@ -196,6 +199,8 @@ export function inspect(peer: AnyPeer): {
  * one the other side serves, `D` the type of `data`.
  *
  * When the connection is lost or closes, every pending call rejects, every running handler's `signal` aborts, and no timer is left.
+ *
+ * It emits the events of `PeerEvents` and no others: `on`, `once` and `emit` throw a `TypeError` for another name.
  */
 export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = AnyMethods, D = unknown>
   extends EventEmitter<PeerEvents>
@@ -329,5 +334,6 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   static {
     connectionOf = (peer) => peer.#connection;
+    refuseUnknownEvents(Peer.prototype, EVENTS);
   }
 }

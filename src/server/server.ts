@@ -9,7 +9,7 @@ import type { AnyMethods, Contract } from "../core/contract.js";
 import type { Owner, Settings } from "../core/settings.js";
 import type { Dialect } from "../core/dialect.js";
 import type { HeartbeatTimes } from "../core/heartbeat.js";
-import { tell } from "../core/tell.js";
+import { refuseUnknownEvents, tell } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import { RESUME_OFFER, type Bye } from "../link/frames.js";
 import { PackedLink, PROTOCOL } from "../link/packed.js";
@@ -62,8 +62,12 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
   error(error: unknown, peer?: Peer<L, R, D>): void;
 };
 
+const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refuse: 0, error: 0 };
+
 /**
  * Serves contract `L` to many peers and calls them back by contract `R`; `D` is what `authenticate` answers. Made by `serve`.
+ *
+ * It emits the events of `ServerEvents` and no others: `on`, `once` and `emit` throw a `TypeError` for another name.
  */
 export class Server<
   L extends Contract<L> = AnyMethods,
@@ -326,6 +330,10 @@ export class Server<
     this.#peers.delete(peer);
     this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);
+  }
+
+  static {
+    refuseUnknownEvents(Server.prototype, EVENTS);
   }
 
   #report(error: unknown, peer?: AnyPeer): boolean {

@@ -103,6 +103,22 @@ it("lets the server call the page while the page's call waits", async () => {
   expect(answers).toEqual(["confirmed", "declined", [{ question: "sure?" }, { question: "still?" }]]);
 });
 
+it("reports a handler's failure that nothing listens for as an error of the page, with its cause", async () => {
+  const reported = await page.evaluate(async () => {
+    const seen = new Promise((resolve) => {
+      addEventListener("error", ({ error, message }) => resolve([message, (error as Error).cause]), { once: true });
+    });
+    const confirm = (): never => {
+      throw "the page failed";
+    };
+    const peer = await reciproc.connect("/rpc", { methods: { confirm } });
+    const answer = await peer.request("ask", { question: "sure?" }).catch(({ code }: { code: number }) => code);
+    return [answer, await seen];
+  });
+  const message = expect.stringContaining('"confirm" failed, and nothing listens for `error`') as string;
+  expect(reported).toEqual([-32603, [message, "the page failed"]]);
+});
+
 it("notifies both ways", async () => {
   const heard = await page.evaluate(async () => {
     const peer = await reciproc.connect("/rpc");

@@ -3,7 +3,7 @@ import { failure, notification, rawPeer, request, result } from "../support/raw.
 import { connectedPair, type AnyOptions } from "../support/pair.js";
 import { rejection, turn } from "../support/turns.js";
 import { uncaughtIn } from "../support/uncaught.js";
-import { pair, RpcError, type AnyPeer } from "../../src/index.js";
+import { pair, Peer, RpcError, type AnyPeer } from "../../src/index.js";
 
 function thrower(error: Error): () => never {
   return () => {
@@ -78,6 +78,43 @@ describe("a listener that throws", () => {
     });
     expect(caught).toEqual([bug]);
     expect(raw.messages()).toMatchObject([{ id: 1, error: { code: -32603 } }, result(2, 1)]);
+  });
+});
+
+describe("an event that a peer does not have", () => {
+  const KNOWN = "known are close, suspend, resume, lost, notification, error";
+  const peer: any = new Peer({ start() {}, send: () => true, close() {} }, {});
+
+  it.each(["on", "once", "addListener"])("is refused by `%s`, which names `methods`", (name) => {
+    expect(() => peer[name]("changed", () => {})).toThrow(TypeError);
+    expect(() => peer[name]("changed", () => {})).toThrow(/^Unknown event `changed`; .*`methods`.*`notify`/);
+    expect(() => peer[name]("changed", () => {})).toThrow(KNOWN);
+    expect(peer.listenerCount("changed")).toBe(0);
+  });
+
+  it("is refused by `emit`, which names `notify`", () => {
+    expect(() => peer.emit("add", [1, 2])).toThrow(/^Unknown event `add`; .*`methods`.*`notify`/);
+  });
+
+  it.each([Symbol("changed"), "toString", "constructor", "__proto__", "", undefined])("may not be %s", (name) => {
+    expect(() => peer.on(name, () => {})).toThrow(TypeError);
+    expect(() => peer.emit(name)).toThrow(TypeError);
+  });
+
+  it("has no listeners, which may be removed", () => {
+    expect(peer.off("changed", () => {})).toBe(peer);
+    expect(peer.removeAllListeners("changed")).toBe(peer);
+    expect(peer.listeners("changed")).toEqual([]);
+  });
+
+  it("leaves those that it has as they were", () => {
+    const got: unknown[] = [];
+    const add = (...args: unknown[]): unknown => got.push(args);
+    expect(peer.on("error", add).once("error", add).addListener("error", add)).toBe(peer);
+    expect(peer.emit("error", 1)).toBe(true);
+    expect(peer.emit("error", 2)).toBe(true);
+    expect(peer.emit("lost", 2)).toBe(false);
+    expect(got).toEqual([[1], [1], [1], [2], [2]]);
   });
 });
 

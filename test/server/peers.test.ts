@@ -145,6 +145,18 @@ describe("a server without a listener for `error`", () => {
   });
 });
 
+describe("an event that a server does not have", () => {
+  it("is refused, and the error names those that it has", async () => {
+    await using server = await serve({ port: 0, methods: {} });
+    expect(() => server.on("connection" as never, () => {})).toThrow(
+      /^Unknown event `connection`; known are peer, refuse, error\. .*`methods`.*`notify`/,
+    );
+    expect(() => (server as any).emit("said")).toThrow(TypeError);
+    expect(() => server.once("said" as never, () => {})).toThrow(TypeError);
+    expect(server.on("refuse", () => {}).listenerCount("refuse")).toBe(1);
+  });
+});
+
 describe("a handler's context on a server", () => {
   it("has the server, and survives destructuring", async () => {
     await using server = await serve({
