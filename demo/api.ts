@@ -84,6 +84,8 @@ export interface Opened extends Moment {
 /** What a newcomer needs to catch up. */
 export interface Welcome {
   you: string;
+  /** Who you are: what `join` proposed, with another name or colour if somebody had it. */
+  profile: Profile;
   people: Person[];
   strokes: Stroke[];
   chat: Line[];
@@ -93,7 +95,7 @@ export interface Welcome {
 
 /** What the server serves. */
 export interface ServerApi {
-  /** Comes first. Before it is answered comes `welcome`, and from then on everything that happens is pushed. */
+  /** Proposes who this is, and comes first. Before it is answered comes `welcome`; from then on all that happens is pushed. */
   join(params: Profile): void;
   rename(params: Profile): void;
   /** Begins stroke number `stroke` of this person, or makes it longer. */

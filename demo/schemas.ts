@@ -1,10 +1,10 @@
 /** What the server accepts. Any Standard Schema would do (zod, valibot, arktype); one made by hand is this small. */
 import type { Params, SchemaResult, StandardSchema } from "reciproc";
 import type { Moment, Profile, ServerApi } from "./api.js";
+import { COLORS, MOST_NAME } from "./profiles.js";
 
 type Check = (value: any) => boolean;
 
-const COLORS = new Set(["ink", "red", "orange", "yellow", "green", "blue", "violet", "pink"]);
 const EMOJIS = new Set(["❤️", "🎉", "😂", "👏", "🔥", "🚀"]);
 
 /** Four digits at most: a newcomer gets the whole board in one message, so every number on it must be short. */
@@ -28,7 +28,7 @@ const section: Check = (value) =>
 const change: Check = (value) => Array.isArray(value) && value.every(section);
 const moment = object<Moment>({ life: text(40), version: count });
 
-const profile = object<Profile>({ name: text(24), color: (value) => COLORS.has(value) });
+const profile = object<Profile>({ name: text(MOST_NAME), color: (value) => COLORS.includes(value) });
 
 export const schemas = {
   join: profile,

@@ -14,6 +14,7 @@ import { serveFile } from "./files.js";
 import { schemas } from "./schemas.js";
 import { LanguageServers } from "./languages.js";
 import { Network } from "./network.js";
+import { distinctProfile } from "./profiles.js";
 import { Strokes } from "./strokes.js";
 import { texts } from "./texts.js";
 
@@ -76,10 +77,13 @@ const server = await serve<ServerApi, ClientApi, Seat>({
 
   methods: {
     join(profile, { peer }) {
-      peer.data.profile = profile;
+      // A window that crashed and was opened again gets its name back from the peer that it has left behind.
+      const present = [...board].filter((other) => other !== peer && other.state === "open").map(profileOf);
+      peer.data.profile = distinctProfile(profile, present);
       board.add(peer);
       peer.notify("welcome", {
         you: peer.id,
+        profile: peer.data.profile,
         people: everybody(),
         strokes: strokes.all(),
         chat,

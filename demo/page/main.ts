@@ -36,6 +36,7 @@ const methods: Handlers<ClientApi, Context> = {
   welcome(now) {
     if (you !== "") show("The server did not know this page any more. Here is what it has now.");
     ({ you, voteTimeoutMs } = now);
+    profile.adopt(now.profile);
     board.load(now.strokes);
     for (const piece of waiting) board.extend(strokeOf(piece));
     chat.load(now.chat);

@@ -1,4 +1,7 @@
-/** Who you are here: a name and a colour, by chance at first, yours to change, and remembered. */
+/**
+ * Who you are here: a name and a colour, by chance at first, and yours to change. Each window has its own, which a reload
+ * keeps. What you chose is remembered for the next window, too.
+ */
 import type { Color, Profile } from "../api.js";
 import { byId, cut, limit } from "./dom.js";
 
@@ -21,6 +24,7 @@ export function read(): Profile {
 export function onChange(change: (profile: Profile) => void): void {
   const changed = (): void => {
     choose({ name: field.value.trim() || chosen.name, color: new FormData(colors).get("color") as Color });
+    store(() => localStorage);
     change(chosen);
   };
   field.addEventListener("change", changed);
@@ -31,13 +35,23 @@ export function onChange(change: (profile: Profile) => void): void {
   });
 }
 
+/** Takes the profile that the server gave this window. */
+export function adopt(profile: Profile): void {
+  // What is being typed into the field stays.
+  if (profile.name !== chosen.name || profile.color !== chosen.color) choose(profile);
+}
+
 function choose(profile: Profile): void {
   chosen = profile;
   field.value = profile.name;
   for (const choice of choices) choice.checked = choice.value === profile.color;
   document.documentElement.style.setProperty("--mine", `var(--${profile.color})`);
+  store(() => sessionStorage);
+}
+
+function store(storage: () => Storage): void {
   try {
-    localStorage.setItem(KEY, JSON.stringify(profile));
+    storage().setItem(KEY, JSON.stringify(chosen));
   } catch {
     // Storage is full or switched off: the name lasts as long as the page.
   }
@@ -46,7 +60,8 @@ function choose(profile: Profile): void {
 /** What is remembered comes from outside, like anything else that is stored: each part is checked. */
 function remembered(): Partial<Profile> {
   try {
-    const { name, color } = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, unknown>;
+    const stored = sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? "{}";
+    const { name, color } = JSON.parse(stored) as Record<string, unknown>;
     const kept = typeof name === "string" ? cut(name.trim(), MOST_NAME) : "";
     const known = choices.find(({ value }) => value === color);
     return {

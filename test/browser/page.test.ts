@@ -98,6 +98,38 @@ describe("the page", () => {
     await page.context().close();
   });
 
+  it("gives each window of a browser a name and a colour of its own, which a reload keeps", async () => {
+    await using board = await startDemo();
+    const { page: first, complaints } = await visit(browser, board.url, "Ada");
+    const windows = [first];
+    for (let i = 0; i < 2; i++) {
+      const opened = first.waitForEvent("popup");
+      // The link is for a window of its own. This one begins with a copy of what the first has stored for itself.
+      if (i === 0) await first.getByRole("link", { name: "Open a second window" }).click();
+      else await first.evaluate(() => void window.open("/"));
+      windows.push(await opened);
+      await live(windows.at(-1)!);
+    }
+    const identities = (): Promise<[string, string | null][]> =>
+      Promise.all(
+        windows.map(async (page) => [
+          await page.getByLabel("You are").inputValue(),
+          await page.locator("#colors :checked").getAttribute("value"),
+        ]),
+      );
+    await expect.poll(async () => (await identities()).map(([name]) => name)).toEqual(["Ada", "Ada 2", "Ada 3"]);
+    const before = await identities();
+    expect(new Set(before.map(([, color]) => color)).size).toBe(3);
+    await expect.poll(() => first.locator(".person .name").allTextContents()).toEqual(["Ada (you)", "Ada 2", "Ada 3"]);
+    for (const page of windows) {
+      await page.reload();
+      await live(page);
+    }
+    expect(await identities()).toEqual(before);
+    expect(complaints).toEqual([]);
+    await first.context().close();
+  });
+
   it("says so when the server does not let it in, and tries again by its button", async () => {
     await using board = await startDemo();
     const page = await visitWith(board.url, () => {
