@@ -6,7 +6,7 @@ import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
-import { checkIfGiven, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
+import { checkIfGiven, isSignal, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
@@ -21,6 +21,12 @@ import { settingsOf } from "./peer/settings.js";
 export interface ConnectOptions<S extends Contract<S> = any> {
   /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
   openTimeoutMs?: number | undefined;
+  /**
+   * Aborting it before `connect` has resolved rejects with `signal.reason`, ends the attempt or `onOpen` that is under way, and
+   * stops the attempts of `reconnect: { initial: true }`. One that is already aborted opens nothing. Once `connect` has
+   * resolved, it has no effect: close the peer instead. Default: none.
+   */
+  signal?: AbortSignal | undefined;
   /** `"plain"` asks for nothing of this package's own. Default `"packed"`: offers `reciproc.v1`, and is plain where the server does not know it. */
   link?: "packed" | "plain" | undefined;
   /**
@@ -47,7 +53,15 @@ export interface ConnectOptions<S extends Contract<S> = any> {
 export type UntypedOptions = Omit<ConnectOptions, "onOpen"> & { onOpen?: unknown };
 
 /** The names of the options of `connect`. */
-export const CONNECT_OPTIONS = { ...PEER_OPTIONS, openTimeoutMs: 0, link: 0, reconnect: 0, onOpen: 0, heartbeat: 0 };
+export const CONNECT_OPTIONS = {
+  ...PEER_OPTIONS,
+  openTimeoutMs: 0,
+  signal: 0,
+  link: 0,
+  reconnect: 0,
+  onOpen: 0,
+  heartbeat: 0,
+};
 const OPEN_TIMEOUT_MS = 10_000;
 
 /**
@@ -55,8 +69,8 @@ const OPEN_TIMEOUT_MS = 10_000;
  * What the server sends at once is dispatched only after that, so listeners added right behind `await connect(..)` miss
  * nothing; with `onOpen`, after its first call.
  *
- * Uses the runtime's own WebSocket. Rejects with `ConnectError` when the connection cannot be opened, and with `TypeError`
- * for bad options, naming option, rule and value.
+ * Uses the runtime's own WebSocket. Rejects with `ConnectError` when the connection cannot be opened, with the reason of
+ * `signal` when that aborts, and with `TypeError` for bad options, naming option, rule and value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: string | URL,
@@ -76,8 +90,17 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   options: (AnyOptions & UntypedOptions) | undefined,
   open: Open,
 ): Promise<Peer<C, S>> {
-  const { openTimeoutMs = OPEN_TIMEOUT_MS, link = "packed", reconnect, onOpen, heartbeat, ...rest } = options ?? {};
+  const {
+    openTimeoutMs = OPEN_TIMEOUT_MS,
+    signal,
+    link = "packed",
+    reconnect,
+    onOpen,
+    heartbeat,
+    ...rest
+  } = options ?? {};
   checkTimeout("openTimeoutMs", openTimeoutMs);
+  if (signal !== undefined && !isSignal(signal)) throw expected("signal", "an AbortSignal", signal);
   if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
   const plan = {
     onOpen: checkIfGiven("onOpen", onOpen as OnOpen | undefined),
@@ -94,41 +117,69 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     const offer = subprotocol === undefined ? ours : [...ours, subprotocol];
     return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
   };
-  const admitted = await openFirst(dial, isPatient(reconnect));
+  const admitted = await openFirst(dial, isPatient(reconnect), signal);
   const mayComeBack = plan.comesBack ?? onOpen !== undefined;
   const peer =
     mayComeBack || admitted.protocol === PROTOCOL
       ? watchedPeer<C, S>(admitted, settings, { ...plan, dial })
       : plainPeer<C, S>(admitted, settings, plan.heartbeat);
-  if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen);
+  if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen, signal);
   return peer;
 }
 
-/** Tries until the connection is open; where nobody is that patient, once. Rejects with a `ConnectError`. */
-async function openFirst(dial: (isResumable: boolean) => Dial, waits: boolean): Promise<Admitted> {
+/**
+ * Tries once; if `waits`, until the connection is open. Rejects with a `ConnectError`, or with the reason of `signal` as
+ * soon as that aborts.
+ */
+async function openFirst(
+  dial: (isResumable: boolean) => Dial,
+  waits: boolean,
+  signal: AbortSignal | undefined,
+): Promise<Admitted> {
   const backoff = new Backoff();
   backoff.nextDelayMs();
   for (;;) {
+    throwIfAborted(signal);
+    const attempt = dial(false);
+    const ignoreAbort = onAbort(signal, () => attempt.abandon("aborted"));
     try {
-      return await dial(false).connect(false);
+      const admitted = await attempt.connect(false);
+      // If the abort came in between, the attempt was abandoned when it was open already.
+      throwIfAborted(signal);
+      return admitted;
     } catch (error) {
+      throwIfAborted(signal);
       if (!waits || isForGood(error)) throw error;
-      await wakeOrWait(backoff.nextDelayMs());
+    } finally {
+      ignoreAbort();
     }
+    await wakeOrWait(backoff.nextDelayMs(), signal);
   }
 }
 
-/** Waits so long, but no longer than until the network comes back, or the page is shown again. */
-function wakeOrWait(ms: number): Promise<void> {
+/** Waits so long, but no longer than until `signal` aborts, the network comes back, or the page is shown again. */
+function wakeOrWait(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const ended = (): void => {
       clearTimeout(timer);
       ignoreWake();
+      ignoreAbort();
       resolve();
     };
     const timer = setTimeout(ended, ms);
     const ignoreWake = onWake(ended);
+    const ignoreAbort = onAbort(signal, ended);
   });
+}
+
+function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw signal.reason;
+}
+
+/** Calls `aborted` when `signal` aborts. Returns a function that removes the listener. */
+function onAbort(signal: AbortSignal | undefined, aborted: () => void): () => void {
+  signal?.addEventListener("abort", aborted);
+  return () => signal?.removeEventListener("abort", aborted);
 }
 
 /** A peer that ends with its socket, on which nothing but JSON-RPC is spoken. */
@@ -156,12 +207,20 @@ function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
   return peer;
 }
 
-async function greetFirst(peer: AnyPeer, onOpen: OnOpen): Promise<void> {
+/** Runs `onOpen` on the first connection. Closes the peer if that fails, or if `signal` aborts first. */
+async function greetFirst(peer: AnyPeer, onOpen: OnOpen, signal: AbortSignal | undefined): Promise<void> {
+  let ignoreAbort = (): void => {};
+  const aborted = new Promise<never>((_resolve, reject) => {
+    ignoreAbort = onAbort(signal, () => reject(signal!.reason));
+  });
   try {
-    await greet(peer, onOpen);
+    throwIfAborted(signal);
+    await Promise.race([greet(peer, onOpen), aborted]);
   } catch (error) {
-    void peer.close(1000, "`onOpen` failed");
+    void peer.close(1000, signal?.aborted ? "`connect` was aborted" : "`onOpen` failed");
     throw error;
+  } finally {
+    ignoreAbort();
   }
 }
 

@@ -41,8 +41,8 @@ export type { Refusal } from "./server/upgrade.js";
  * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open. What the server sends
  * at once is dispatched only after that, so listeners added right behind `await connect(..)` miss nothing.
  *
- * Uses the `ws` package. Rejects with `ConnectError` when the connection cannot be opened (`status` when HTTP refused it),
- * and with `TypeError` for bad options, naming option, rule and value.
+ * Uses the `ws` package. Rejects with `ConnectError` when the connection cannot be opened (`status` when HTTP refused it), with
+ * the reason of `signal` when that aborts, and with `TypeError` for bad options, naming option, rule and value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: string | URL,

@@ -127,7 +127,7 @@ export class Dispatcher {
     }
     const context = new owner.Context(this.#host, method, undefined, params);
     const fail = (error: unknown): void => {
-      const aborted = CallContext.abortReason(context);
+      const aborted = CallContext.abortCause(context);
       if (aborted === undefined || !isAbort(error, aborted.reason)) this.failed(method, error);
     };
     try {

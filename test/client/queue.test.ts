@@ -181,23 +181,23 @@ describe("a client that is down, and whose session ends meanwhile", () => {
   });
 });
 
-describe("a call with onProgress that is made after `lost` and before messages flow again", () => {
-  /** Connects, loses what was in the connection, and calls while no server is there. */
-  async function interrupted(method: string, options?: object): Promise<{ call: Promise<unknown>; told: unknown[] }> {
-    const peer = await connectVirtual(URL, options);
-    const told: unknown[] = [];
-    let call: Promise<unknown> | undefined;
-    peer.on("lost", () => {
-      call = peer.request(method, { a: 1 }, { timeoutMs: Infinity, onProgress: (value) => told.push(value) });
-    });
-    await pass(10);
-    network.answer = refuse;
-    server.restart();
-    network.cut();
-    await pass(60_010);
-    return { call: call!, told };
-  }
+/** Connects, loses what was in the connection, and calls while no server is there. */
+async function interrupted(method: string, options?: object): Promise<{ call: Promise<unknown>; told: unknown[] }> {
+  const peer = await connectVirtual(URL, options);
+  const told: unknown[] = [];
+  let call: Promise<unknown> | undefined;
+  peer.on("lost", () => {
+    call = peer.request(method, { a: 1 }, { timeoutMs: Infinity, onProgress: (value) => told.push(value) });
+  });
+  await pass(10);
+  network.answer = refuse;
+  server.restart();
+  network.cut();
+  await pass(60_010);
+  return { call: call!, told };
+}
 
+describe("a call with onProgress that is made after `lost` and before messages flow again", () => {
   it("gets its reports, in order and before its result", async () => {
     const { call, told } = await interrupted("steps");
     network.answer = server.answer;

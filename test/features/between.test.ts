@@ -25,6 +25,7 @@ function resume({ transport }: Restless, isOurs: boolean): void {
   transport.resume();
 }
 
+const onProgress = (): void => {};
 const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
 
 describe("a call with onProgress that is made between two sessions", () => {
@@ -121,7 +122,6 @@ describe("a call with onProgress that is made between two sessions", () => {
   it("rejects when it leaves, and is not sent, if its params have no place for the token", async () => {
     const ends = between();
     const { peer, transport, take } = ends;
-    const onProgress = (): void => {};
     const alone = rejection(peer.request("work", [1], { onProgress }));
     const batch = peer.batch();
     const member = rejection(batch.request("work", [2], { onProgress }));
@@ -166,7 +166,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     const ends = between();
     const { peer, transport, take } = ends;
     const controller = new AbortController();
-    const onProgress = (): void => {};
     const given = rejection(peer.request("work", {}, { onProgress, signal: controller.signal }));
     controller.abort("enough");
     expect(await given).toBe("enough");

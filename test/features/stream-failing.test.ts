@@ -154,23 +154,23 @@ describe("a stream that fails", () => {
   });
 });
 
+/** Reads two values over a connection that is suspended; the request for more waits for the next socket. */
+async function interrupted(
+  open: (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>,
+): Promise<Restless & { read: Promise<unknown>; values: unknown[] }> {
+  const ends = restless();
+  const values: unknown[] = [];
+  const stream = await open(ends);
+  const read = (async () => {
+    for await (const value of stream) values.push(value);
+  })();
+  read.catch(() => {});
+  await turn();
+  return { ...ends, read, values };
+}
+
 describe("a stream whose connection is lost after its call was answered", () => {
   const GONE = new Error("the session is over");
-
-  /** Reads two values over a connection that is suspended; the request for more waits for the next socket. */
-  async function interrupted(
-    open: (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>,
-  ): Promise<Restless & { read: Promise<unknown>; values: unknown[] }> {
-    const ends = restless();
-    const values: unknown[] = [];
-    const stream = await open(ends);
-    const read = (async () => {
-      for await (const value of stream) values.push(value);
-    })();
-    read.catch(() => {});
-    await turn();
-    return { ...ends, read, values };
-  }
 
   const ways: [string, string, (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>][] = [
     [

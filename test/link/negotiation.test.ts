@@ -99,8 +99,8 @@ describe.each([
     await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods });
     await using peer = await connect(server.url, { link: "plain" });
     await peer.request("echo", [1]);
-    const calls = [rejection(peer.request("slow")), rejection(peer.request("echo", ["x".repeat(1000)]))];
-    for (const error of await Promise.all(calls))
+    const lost = [rejection(peer.request("slow")), rejection(peer.request("echo", ["x".repeat(1000)]))];
+    for (const error of await Promise.all(lost))
       expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
     expect(await peer.closed).toMatchObject({ code: 1009 });
   });

@@ -1,0 +1,209 @@
+/** `connect` with a `signal`: an abort ends it at once, wherever it is, and leaves nothing. */
+import { getEventListeners, once } from "node:events";
+import { createServer as createTcpServer, type Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { serve } from "../../src/node.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { listening } from "../support/network.js";
+import { Outcomes, rejection } from "../support/turns.js";
+import { describeClients, type Connect } from "./clients.js";
+import {
+  type Answer,
+  connectVirtual,
+  METHODS,
+  refuse,
+  useVirtualServer,
+  type VirtualNetwork,
+  type VirtualServer,
+} from "./virtual.js";
+
+const URL = "ws://server.test/";
+const REASON = new Error("the user went elsewhere");
+
+/** A signal, what aborts it, and how many listeners it has. */
+function stopper(): { signal: AbortSignal; abort: () => void; listeners: () => number } {
+  const controller = new AbortController();
+  const { signal } = controller;
+  return {
+    signal,
+    abort: () => controller.abort(REASON),
+    listeners: () => getEventListeners(signal, "abort").length,
+  };
+}
+
+describe("connect with a signal", () => {
+  useFakeClock();
+
+  let server: VirtualServer;
+  let network: VirtualNetwork;
+  useVirtualServer(
+    () => METHODS,
+    (fresh) => ({ server, network } = fresh),
+  );
+
+  function expectNothingLeft(): void {
+    expect(network.lines.size).toBe(0);
+    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
+  }
+
+  it("that is aborted already rejects with its reason and opens nothing", async () => {
+    const { signal, abort, listeners } = stopper();
+    abort();
+    for (const reconnect of [undefined, { initial: true }])
+      expect(await rejection(connectVirtual(URL, { signal, reconnect }))).toBe(REASON);
+    expect(network.attempts).toEqual([]);
+    expect(listeners()).toBe(0);
+  });
+
+  it.each<[string, Answer, object]>([
+    ["that does not open", () => {}, {}],
+    ["that does not open, and has for ever to do so", () => {}, { openTimeoutMs: Infinity }],
+    ["whose server agrees and says nothing", ({ line }) => void line.accept("reciproc.v1"), {}],
+  ])("stops an attempt %s", async (_name, answer, options) => {
+    const { signal, abort, listeners } = stopper();
+    network.answer = answer;
+    const outcomes = new Outcomes().watch("connect", connectVirtual(URL, { ...options, signal }));
+    await pass(50);
+    expect(outcomes.list).toEqual([]);
+    abort();
+    await pass(0);
+    expect(outcomes.list).toEqual([{ name: "connect", reason: REASON }]);
+    expect(listeners()).toBe(0);
+    expectNothingLeft();
+    await pass(60_000);
+    expect(network.attempts).toHaveLength(1);
+  });
+
+  it("stops the wait between two attempts of `initial`, and the attempts", async () => {
+    const { signal, abort, listeners } = stopper();
+    network.answer = refuse;
+    const connecting = rejection(connectVirtual(URL, { signal, reconnect: { initial: true } }));
+    await pass(100_000);
+    const { length } = network.attempts;
+    expect(length).toBeGreaterThan(3);
+    // One at a time, however many attempts there were.
+    expect(listeners()).toBe(1);
+    abort();
+    await pass(0);
+    expect(await connecting).toBe(REASON);
+    expect(listeners()).toBe(0);
+    expectNothingLeft();
+    await pass(100_000);
+    expect(network.attempts).toHaveLength(length);
+  });
+
+  it("rejects, or resolves with a peer that is open, at whatever microtask it is aborted", async () => {
+    const ends = new Set<string>();
+    for (let moment = 0; moment < 60; moment++) {
+      const { signal, abort, listeners } = stopper();
+      const connecting = connectVirtual(URL, { signal }).then(
+        (peer) => peer,
+        (reason: unknown) => reason,
+      );
+      for (let i = 0; i < moment; i++) await Promise.resolve();
+      abort();
+      await pass(0);
+      const end: any = await connecting;
+      ends.add(end === REASON ? "rejects" : "resolves");
+      if (end !== REASON) {
+        expect(end.state).toBe("open");
+        expect(network.lines.size).toBe(1);
+        await end.close();
+        await pass(0);
+      }
+      expect(listeners()).toBe(0);
+      expect(network.lines.size).toBe(0);
+    }
+    expect(ends).toEqual(new Set(["rejects", "resolves"]));
+  });
+
+  it("ends an `onOpen` that is under way, and closes its connection", async () => {
+    const { signal, abort, listeners } = stopper();
+    const calls: Promise<unknown>[] = [];
+    const onOpen = async (remote: any): Promise<void> => {
+      calls.push(rejection(remote.request("never")));
+      await new Promise(() => {});
+    };
+    const connecting = rejection(connectVirtual(URL, { signal, onOpen }));
+    await pass(1000);
+    expect(calls).toHaveLength(1);
+    abort();
+    await pass(0);
+    expect(await connecting).toBe(REASON);
+    expect(await calls[0]).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+    expect(server.peers.map(({ state }) => state)).toEqual(["closed"]);
+    expect(listeners()).toBe(0);
+    expectNothingLeft();
+  });
+
+  it("has no effect once it has resolved, and none is listened to after it has settled", async () => {
+    const { signal, abort, listeners } = stopper();
+    const peer = await connectVirtual(URL, { signal, onOpen: () => {} });
+    expect(listeners()).toBe(0);
+    await pass(10);
+    abort();
+    network.cut();
+    await pass(1000);
+    expect(peer.state).toBe("open");
+    const other = stopper();
+    network.answer = refuse;
+    expect(await rejection(connectVirtual(URL, { signal: other.signal }))).toMatchObject({ code: "CONNECT_FAILED" });
+    const failing = { signal: other.signal, onOpen: () => Promise.reject(REASON) };
+    network.answer = server.answer;
+    expect(await rejection(connectVirtual(URL, failing))).toBe(REASON);
+    expect(other.listeners()).toBe(0);
+  });
+});
+
+describeClients("connect with a signal", (connect: Connect) => {
+  it.each([undefined, { initial: true }])(
+    "hangs up on a server that never answers (reconnect: %j)",
+    async (reconnect) => {
+      const { signal, abort, listeners } = stopper();
+      const listener = createTcpServer();
+      await using silent = await listening(listener);
+      const arrival = once(listener, "connection");
+      const connecting = rejection(connect(silent.url, { signal, reconnect }));
+      const [socket] = (await arrival) as [Socket];
+      socket.resume();
+      socket.on("error", () => {});
+      const gone = once(socket, "close");
+      abort();
+      expect(await connecting).toBe(REASON);
+      await gone;
+      expect(listeners()).toBe(0);
+      expect(countDeadlines().waiting).toBe(0);
+    },
+  );
+
+  it("stops trying a port on which nothing listens", async () => {
+    const { signal, abort, listeners } = stopper();
+    const somewhere = await listening(createTcpServer());
+    await somewhere[Symbol.asyncDispose]();
+    const connecting = rejection(connect(somewhere.url, { signal, reconnect: { initial: true } }));
+    await expect.poll(listeners).toBe(1);
+    abort();
+    expect(await connecting).toBe(REASON);
+    expect(listeners()).toBe(0);
+    expect(countDeadlines().waiting).toBe(0);
+  });
+
+  it("connects as without one", async () => {
+    const { signal, listeners } = stopper();
+    await using server = await serve<any, any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
+    await using peer = await connect(server.url, { signal });
+    expect(await peer.request("echo", [1])).toEqual([1]);
+    expect(listeners()).toBe(0);
+  });
+
+  it.each([
+    [null, "`null` (null)"],
+    [true, "`true` (boolean)"],
+    [new AbortController(), "an object"],
+  ])("refuses %s for one, whatever else there is", async (signal, shown) => {
+    const error = await rejection(connect("ws://127.0.0.1:9", { signal }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toBe(`Expected \`signal\` to be an AbortSignal, got ${shown}`);
+  });
+});
