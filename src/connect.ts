@@ -176,9 +176,9 @@ function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw signal.reason;
 }
 
-/** Calls `aborted` when `signal` aborts. Returns a function that removes the listener. */
+/** Calls `aborted` once when `signal` aborts. Returns a function that removes the listener. */
 function onAbort(signal: AbortSignal | undefined, aborted: () => void): () => void {
-  signal?.addEventListener("abort", aborted);
+  signal?.addEventListener("abort", aborted, { once: true });
   return () => signal?.removeEventListener("abort", aborted);
 }
 
@@ -209,18 +209,15 @@ function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
 
 /** Runs `onOpen` on the first connection. Closes the peer if that fails, or if `signal` aborts first. */
 async function greetFirst(peer: AnyPeer, onOpen: OnOpen, signal: AbortSignal | undefined): Promise<void> {
-  let ignoreAbort = (): void => {};
-  const aborted = new Promise<never>((_resolve, reject) => {
-    ignoreAbort = onAbort(signal, () => reject(signal!.reason));
-  });
   try {
     throwIfAborted(signal);
-    await Promise.race([greet(peer, onOpen), aborted]);
+    await new Promise<void>((resolve, reject) => {
+      const ignoreAbort = onAbort(signal, () => reject(signal!.reason));
+      greet(peer, onOpen).finally(ignoreAbort).then(resolve, reject);
+    });
   } catch (error) {
     void peer.close(1000, signal?.aborted ? "`connect` was aborted" : "`onOpen` failed");
     throw error;
-  } finally {
-    ignoreAbort();
   }
 }
 

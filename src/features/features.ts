@@ -7,7 +7,7 @@ import { isExempt, type Dialect, type ProgressToken } from "../core/dialect.js";
 import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
-import { PendingCall } from "../core/pending.js";
+import type { PendingCall } from "../core/pending.js";
 import { attempt } from "../core/tell.js";
 import type { Ticket } from "../core/transport.js";
 import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
@@ -32,7 +32,7 @@ export class Features implements Conventions {
   /** Calls that asked for reports, by the token they are to come with. */
   #asked: Map<ProgressToken, PendingCall> | undefined;
   /** Held calls that ask for reports when they leave, if the other side understands that. */
-  #undecided: Set<PendingCall> | undefined;
+  #undecided: Map<unknown, PendingCall> | undefined;
   #streams: Streams | undefined;
 
   constructor(connection: Connection) {
@@ -62,28 +62,22 @@ export class Features implements Conventions {
     const { outgoing, speaksDialect } = this.#connection;
     if (given !== undefined || speaksDialect) return this.#ask(call, params, given);
     if (outgoing.isHeld) {
-      const undecided = (this.#undecided ??= new Set());
-      undecided.add(call);
-      whenSettled(call, () => undecided.delete(call));
+      const undecided = (this.#undecided ??= new Map<unknown, PendingCall>());
+      undecided.set(call.id, call);
+      whenSettled(call, () => undecided.delete(call.id));
     }
     return params;
   }
 
   decide(text: string, ticket: Ticket): string | undefined {
-    const { speaksDialect } = this.#connection;
-    if (ticket instanceof OptionalCancel) return speaksDialect ? text : undefined;
-    if (!speaksDialect || !this.#undecided?.size) return text;
-    const calls = ticket instanceof PendingCall ? [ticket] : ticket instanceof Set ? (ticket as Set<PendingCall>) : [];
-    const asking = new Map<unknown, PendingCall>();
-    for (const call of calls) if (this.#undecided.delete(call)) asking.set(call.id, call);
-    return asking.size === 0 ? text : this.#askIn(text, asking);
-  }
-
-  /** Adds the tokens of these calls to the text of a message; leaves out a call that has no place for one, and rejects it. */
-  #askIn(text: string, asking: ReadonlyMap<unknown, PendingCall>): string | undefined {
-    const parsed = JSON.parse(text) as RequestMessage | (RequestMessage | NotificationMessage)[];
+    const undecided = this.#undecided;
+    if (!this.#connection.speaksDialect) return ticket instanceof OptionalCancel ? undefined : text;
+    // A ticket is a call, or the set of a batch's calls.
+    const mayAsk = ticket instanceof Set || undecided?.has((ticket as Partial<PendingCall>).id);
+    if (undecided === undefined || mayAsk !== true) return text;
+    const parsed = JSON.parse(text) as RequestMessage | RequestMessage[];
     const texts = [parsed].flat().flatMap((message) => {
-      const call = "id" in message ? asking.get(message.id) : undefined;
+      const call = undecided.get(message.id);
       return call === undefined ? JSON.stringify(message) : (this.#withToken(call, message.params) ?? []);
     });
     if (texts.length === 0) return undefined;

@@ -82,9 +82,9 @@ describe("a call with onProgress that is made between two sessions", () => {
     const ends = between();
     const { peer, transport, take } = ends;
     const reports: unknown[] = [];
-    const onProgress = (value: unknown): void => void reports.push(value);
-    const own = peer.request("work", { workDoneToken: 2 }, { onProgress });
-    const second = peer.request("work", {}, { onProgress });
+    const note = (value: unknown): void => void reports.push(value);
+    const own = peer.request("work", { workDoneToken: 2 }, { onProgress: note });
+    const second = peer.request("work", {}, { onProgress: note });
     resume(ends, true);
     expect(take()).toEqual([request(1, "work", { workDoneToken: 2 }), request(2, "work", { workDoneToken: "2'" })]);
     transport.feed(report("2'", "of the second"));

@@ -142,7 +142,7 @@ const any1 = await u.request("add", [1, 2]);
 await u.remote.add([1]);
 u.notify("anything");
 await u.request("x", { a: 1 }, { signal });
-const bare = await connect("ws://x");
+const bare = await connect("ws://x", { signal: AbortSignal.timeout(1000) });
 // helpers
 function helper(x: AnyPeer) {
   return x.id;
