@@ -17,11 +17,14 @@ export function show(now: readonly Person[], you: string): void {
   list.replaceChildren(
     ...people.map(({ id, name, color, isAway }) => {
       const item = element("li", isAway ? "person away" : "person");
-      if (isAway) item.title = `${name} is reconnecting`;
+      // A long name is cut off.
+      item.title = isAway ? `${name} is reconnecting` : name;
       item.style.setProperty("--c", `var(--${color})`);
       item.dataset["id"] = id;
-      item.append(element("span", "dot"), element("span", "name", id === you ? `${name} (you)` : name));
-      item.append(element("span", "ms"));
+      item.classList.toggle("you", id === you);
+      const label = element("span", "name");
+      label.append(element("span", "given", name), id === you ? " (you)" : "");
+      item.append(element("span", "dot"), label, element("span", "ms"));
       return item;
     }),
   );

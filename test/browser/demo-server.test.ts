@@ -12,7 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Profile } from "../../demo/api.js";
 import { distinctProfile } from "../../demo/profiles.js";
 import { connect, type AnyPeer } from "../../src/node.js";
-import { startDemo, type Demo } from "./demo.js";
+import { enter, startDemo, type Demo } from "./demo.js";
 import { startWire } from "./wire.js";
 
 const MIB = 2 ** 20;
@@ -197,16 +197,6 @@ describe("a profile among others", () => {
     expect(new Set(people.slice(8).map(({ color }) => color)).size).toBe(2);
   });
 });
-
-/** A page's connection, without the page. */
-async function enter(url: string, name: string, methods: object = {}, page = ""): Promise<AnyPeer> {
-  const ignored = ["welcome", "people", "stats", "decided", "erased"].map((method) => [method, () => {}]);
-  const peer = await connect(`${url.replace("http", "ws")}/rpc?page=${page}`, {
-    methods: { ping: () => {}, ...Object.fromEntries(ignored), ...methods },
-  });
-  await peer.request("join", { name, color: "red" });
-  return peer;
-}
 
 function never(): Promise<never> {
   return new Promise(() => {});

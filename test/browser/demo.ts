@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
+import { connect, type AnyPeer } from "../../src/node.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
 
@@ -72,6 +73,19 @@ export async function visit(browser: Browser, url: string, name: string, options
   await field.press("Enter");
   await page.locator(".person", { hasText: `${name} (you)` }).waitFor({ state: "attached" });
   return { page, complaints };
+}
+
+/** Somebody at the board without a browser: a connection as a page has it. `methods` replace what it serves by default. */
+export async function enter(url: string, name: string, methods: object = {}, page = ""): Promise<AnyPeer> {
+  const ignored = ["welcome", "people", "stats", "said", "drew", "erased", "decided"].map((method) => [
+    method,
+    () => {},
+  ]);
+  const peer = await connect(`${url.replace("http", "ws")}/rpc?page=${page}`, {
+    methods: { ping: () => {}, ...Object.fromEntries(ignored), ...methods },
+  });
+  await peer.request("join", { name, color: "red" });
+  return peer;
 }
 
 /** Waits until the page has joined. */

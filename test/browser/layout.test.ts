@@ -1,0 +1,118 @@
+/** That a page with ten people fits into windows of many sizes: nothing is cut off that cannot be scrolled to. */
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { AnyPeer } from "../../src/node.js";
+import { launch } from "./chromium.js";
+import { enter, live, startDemo, type Demo } from "./demo.js";
+
+const NAMES = [
+  "Brave Badger",
+  "Calm Falcon",
+  "Maximiliane Mustermann",
+  "Eager Heron",
+  "Fancy Lynx",
+  "Jolly Otter",
+  "Lucky Panda",
+  "Quick Puffin",
+  "W".repeat(24),
+];
+
+let browser: Browser;
+let demo: Demo;
+const people: AnyPeer[] = [];
+
+beforeAll(async () => {
+  browser = await launch();
+  demo = await startDemo();
+  for (const name of NAMES) people.push(await enter(demo.url, name));
+  for (const peer of people) await peer.request("say", { text: "a line that may need more than one row of the chat" });
+});
+afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+afterAll(async () => {
+  await Promise.all(people.map((peer) => peer.close()));
+  await demo[Symbol.asyncDispose]();
+  await browser.close();
+});
+
+describe("the page with ten people", () => {
+  it.each([
+    [1440, 900, { scrolls: false }],
+    [1280, 800, { scrolls: false }],
+    [1024, 768, { scrolls: false }],
+    [1024, 600, { scrolls: false }],
+    [844, 390, { scrolls: false, hasTouch: true, isMobile: true }],
+    [667, 375, { scrolls: false, hasTouch: true, isMobile: true }],
+    [768, 1024, { scrolls: true, hasTouch: true, isMobile: true }],
+    [390, 844, { scrolls: true, hasTouch: true, isMobile: true }],
+  ])("fits at %i x %i", async (width, height, { scrolls, ...options }) => {
+    const page = await browser.newPage({ viewport: { width, height }, ...options });
+    await page.goto(demo.url);
+    await live(page);
+    for (const room of ["Board", "Editor"]) {
+      await page.getByRole("tab", { name: room }).click();
+      if (room === "Editor") await page.locator(".file:visible .cm-content").waitFor();
+      for (const tab of ["Chat", "Traffic", "People"]) {
+        const button = page.getByRole("button", { name: tab, exact: true });
+        if (await button.isVisible()) await button.click();
+        const [pageWidth, pageHeight] = await page.evaluate(() => {
+          const { scrollWidth, scrollHeight } = document.documentElement;
+          return [scrollWidth, scrollHeight] as const;
+        });
+        expect(pageWidth).toBe(width);
+        if (!scrolls) expect(pageHeight).toBe(height);
+        expect(await unreachable(page, "button, a, input, canvas, .person, .line, .cm-scroller")).toEqual([]);
+      }
+    }
+    // Now the panel with the people is shown at each size. None of them needs to be scrolled to within the list.
+    await expect.poll(() => page.locator(".person").count()).toBe(10);
+    expect(await page.locator("#people").evaluate((list) => list.scrollHeight - list.clientHeight)).toBe(0);
+    expect(await page.locator("#second").isVisible()).toBe(width > 920);
+    const chat = page.getByRole("button", { name: "Chat", exact: true });
+    if (await chat.isVisible()) await chat.click();
+    // Three rows of text.
+    expect((await page.locator("#lines").boundingBox())!.height).toBeGreaterThan(60);
+  });
+
+  it.each([
+    [1024, 768],
+    [844, 390],
+    [390, 844],
+  ])("shows the whole question of a vote at %i x %i", async (width, height) => {
+    const page = await browser.newPage({ viewport: { width, height } });
+    await page.goto(demo.url);
+    await live(page);
+    const verdict = people[8]!.request("clear");
+    await page.getByRole("alertdialog").waitFor();
+    expect(await unreachable(page, "#vote, #question, #left, #refuse, #agree")).toEqual([]);
+    await page.getByRole("button", { name: "Keep it" }).click();
+    await verdict;
+  });
+});
+
+/** Those of the visible elements that are cut off, wholly or in part, and that no scrolling brings into view. */
+function unreachable(page: Page, selector: string): Promise<string[]> {
+  return page.evaluate((elements) => {
+    type Side = { from: number; to: number };
+    const fits = (inner: Side, outer: Side): boolean => inner.from >= outer.from - 1 && inner.to <= outer.to + 1;
+    /** Follows an element outwards along one axis. What can be scrolled into view of an ancestor is where the ancestor is. */
+    const isCutOff = (element: Element, axis: "X" | "Y"): boolean => {
+      const sideOf = (each: Element): Side => {
+        const { left, right, top, bottom } = each.getBoundingClientRect();
+        return axis === "X" ? { from: left, to: right } : { from: top, to: bottom };
+      };
+      let side = sideOf(element);
+      for (let each = element.parentElement; each !== document.body; each = each!.parentElement) {
+        const overflow = getComputedStyle(each!)[`overflow${axis}`];
+        if (overflow === "visible") continue;
+        if (overflow === "auto" || overflow === "scroll") side = sideOf(each!);
+        else if (!fits(side, sideOf(each!))) return true;
+      }
+      const { scrollWidth, scrollHeight } = document.documentElement;
+      const [scrolled, size] = axis === "X" ? [scrollX, scrollWidth] : [scrollY, scrollHeight];
+      return !fits({ from: side.from + scrolled, to: side.to + scrolled }, { from: 0, to: size });
+    };
+    return [...document.querySelectorAll(elements)]
+      .filter((element) => element.checkVisibility() && (isCutOff(element, "X") || isCutOff(element, "Y")))
+      .map((element) => element.outerHTML.slice(0, 120));
+  }, selector);
+}
