@@ -8,25 +8,40 @@
 import { createRequire } from "node:module";
 import type { Language } from "./lsp.js";
 
-/** The part of a `vscode-languageserver` connection that is used here. */
+/** The part of `vscode-languageserver` that is used here. */
+interface Protocol {
+  createConnection: () => Connection;
+}
 interface Connection {
-  readonly console: Pick<Console, "log" | "error">;
+  readonly console: { error(message: string): void };
 }
 
-/** What a language server needs of its runtime. `file`, `http` and `configureHttpRequests` are left out on purpose. */
+/** A language server of the package. */
+interface LanguageServer {
+  startServer: (connection: Connection, runtime: Runtime) => void;
+}
+
+/** What it needs of its runtime. `file`, `http` and `configureHttpRequests` are left out on purpose. */
 interface Runtime {
-  readonly timer: Readonly<Record<"setImmediate" | "setTimeout", (...args: any[]) => { dispose(): void }>>;
+  readonly timer: {
+    setImmediate(callback: (...args: unknown[]) => void, ...args: unknown[]): Timer;
+    setTimeout(callback: (...args: unknown[]) => void, ms: number, ...args: unknown[]): Timer;
+  };
+}
+interface Timer {
+  dispose(): void;
 }
 
 const language = process.argv[2] as Language;
 // As the package itself sees its dependencies, wherever they are installed.
 const require = createRequire(createRequire(import.meta.url).resolve("vscode-langservers-extracted/package.json"));
-const { createConnection } = require("vscode-languageserver/node") as { createConnection(): Connection };
-const { startServer } = require(`./lib/${language}-language-server/${language}Server.js`) as {
-  startServer(connection: Connection, runtime: Runtime): void;
-};
+const { createConnection } = require("vscode-languageserver/node") as Protocol;
+const { startServer } = require(`./lib/${language}-language-server/${language}Server.js`) as LanguageServer;
 
-const runtime: Runtime = {
+// Standard output carries the protocol. From here on, what is written to the console becomes a message of it.
+const connection = createConnection();
+process.on("unhandledRejection", (reason) => connection.console.error(`Unhandled rejection: ${String(reason)}`));
+startServer(connection, {
   timer: {
     setImmediate(callback, ...args) {
       const immediate = setImmediate(callback, ...args);
@@ -37,11 +52,4 @@ const runtime: Runtime = {
       return { dispose: () => clearTimeout(timeout) };
     },
   },
-};
-
-const connection = createConnection();
-// Standard output carries the protocol.
-console.log = connection.console.log.bind(connection.console);
-console.error = connection.console.error.bind(connection.console);
-process.on("unhandledRejection", (reason) => connection.console.error(`Unhandled rejection: ${String(reason)}`));
-startServer(connection, runtime);
+});

@@ -145,9 +145,11 @@ describe("the demo's vote on clearing the board", () => {
     await using demo = await startDemo({ VOTE_TIMEOUT_MS: "60000" });
     await using wire = await startWire(demo.url);
     await using asker = await enter(demo.url, "Ada");
-    await using _agreeing = await enter(demo.url, "Bo", { vote: () => true });
-    await using _hanging = await enter(demo.url, "Cy", { vote: never, ping: never });
-    await using _cutOff = await enter(wire.url, "Di", { vote: () => (wire.cut(), never()) });
+    const asked = [
+      await enter(demo.url, "Bo", { vote: () => true }),
+      await enter(demo.url, "Cy", { vote: never, ping: never }),
+      await enter(wire.url, "Di", { vote: () => (wire.cut(), never()) }),
+    ];
     const verdict = await asker.request("clear");
     expect(verdict).toEqual({
       by: "Ada",
@@ -158,15 +160,19 @@ describe("the demo's vote on clearing the board", () => {
         { name: "Di", answer: "out of reach" },
       ],
     });
+    await Promise.all(asked.map((peer) => peer.close()));
   });
 
   it("is granted when the sessions of all pages that were asked expire", async () => {
     await using demo = await startDemo({ SESSION_TTL_MS: "300" });
     await using wire = await startWire(demo.url);
     await using asker = await enter(demo.url, "Ada");
-    await using _bo = await enter(wire.url, "Bo", { vote: never });
-    await using _cy = await enter(wire.url, "Cy", { vote: () => (wire.cut(), never()) });
+    const asked = [
+      await enter(wire.url, "Bo", { vote: never }),
+      await enter(wire.url, "Cy", { vote: () => (wire.cut(), never()) }),
+    ];
     expect(await asker.request("clear")).toMatchObject({ outcome: "cleared" });
+    await Promise.all(asked.map((peer) => peer.close()));
   });
 
   it("waits for a page whose network comes back in time", async () => {
