@@ -46,6 +46,8 @@ export interface Expectation {
   fails?: boolean;
   /** It is longer than the other side takes. */
   isTooLong?: boolean;
+  /** Its handler reports progress so many times, by whole numbers from 0, before it returns. */
+  reports?: number;
 }
 
 /** One call. */
@@ -54,6 +56,8 @@ export interface Call {
   readonly from: End;
   readonly expects: Expectation;
   ran: number;
+  /** Reports that its caller was given. */
+  reports: number;
   /** Whether it was rejected for the loss of its session. */
   isLost: boolean;
   outcome: "result" | "error" | "not-sent" | "unknown" | "given-up" | undefined;
@@ -70,6 +74,10 @@ export interface Tally {
   givenUp: number;
   lost: number;
   suspends: number;
+  /** Reports of progress. */
+  reports: number;
+  /** Streams whose reader was told of the loss of a session. */
+  interrupted: number;
 }
 
 /** Holds what happens in one world against what may. */
@@ -84,6 +92,8 @@ export class Oracle {
     givenUp: 0,
     lost: 0,
     suspends: 0,
+    reports: 0,
+    interrupted: 0,
   };
   readonly ends: End[] = [];
   /** The ends that are over, and why. */
@@ -134,7 +144,7 @@ export class Oracle {
   /** An end is about to call. `isOrdered`: at once, behind what it sent before. */
   calls(from: End, label: string, expects: Expectation, isOrdered = true): Call {
     this.tally.calls++;
-    const call: Call = { label, from, expects, ran: 0, isLost: false, outcome: undefined };
+    const call: Call = { label, from, expects, ran: 0, reports: 0, isLost: false, outcome: undefined };
     this.#calls.set(label, call);
     if (isOrdered) from.sent.push({ label, call });
     return call;
@@ -174,12 +184,42 @@ export class Oracle {
     if (!isRight) this.fail(`${call.label} was answered with the answer to something else`);
     if (call.ran !== 1) this.fail(`${call.label} has a result, and ran ${call.ran} times`);
     if (call.expects.fails === true) this.fail(`${call.label} has a result, and its handler failed`);
+    const { reports = 0 } = call.expects;
+    if (call.reports !== reports) this.fail(`${call.label} was answered after ${call.reports} of ${reports} reports`);
+  }
+
+  /** The caller of a call is given a report of its progress. */
+  reported(call: Call, value: unknown): void {
+    this.tally.reports++;
+    if (call.outcome !== undefined) this.fail(`${call.label} got report ${String(value)} after it was settled`);
+    if (value !== call.reports++) this.fail(`${call.label} got report ${String(value)} as its number ${call.reports}`);
+  }
+
+  /** Reading a stream rejects, which the call of `method` opened, after so many values. */
+  unread(call: Call, method: string, values: number, error: unknown): void {
+    const lost = error as ConnectionLostError;
+    if (lost.code === "CONNECTION_LOST") {
+      this.tally.interrupted++;
+      if (lost.method !== method) this.fail(`${call.label} was rejected in the name of ${lost.method}`);
+      const hasRun = call.ran > 0 || values > 0;
+      if (lost.outcome === "not-sent" && hasRun) this.fail(`${call.label} was not sent, says its stream, and ran`);
+    }
+    this.rejected(call, error);
+  }
+
+  /** Reading a stream rejects that came in the params of a call: it has been sent, or nobody could read it. */
+  unreadParams(label: string, error: unknown): void {
+    const { code, outcome } = error as ConnectionLostError;
+    if (code !== "CONNECTION_LOST") return;
+    this.tally.interrupted++;
+    if (outcome !== "unknown") this.fail(`a stream in the params of ${label} was ${outcome}, says its reader`);
   }
 
   /** A call is rejected. */
   rejected(call: Call, error: unknown): void {
     const { code } = error as { code?: unknown };
     if (code === "TIMEOUT" || code === "CONNECTION_LOST") this.#unanswered(call, error as TimeoutError);
+    else if (code === "TOO_LARGE") this.#tooLong(call);
     else if (code === ABORTED) this.#aborted(call);
     else if (code === FAILURE) this.#failed(call, error as RpcError);
     else {
@@ -267,9 +307,15 @@ export class Oracle {
     this.#settles(call, outcome);
     this.tally[outcome === "unknown" ? "unknown" : "notSent"]++;
     if (outcome === "not-sent" && call.ran > 0) this.fail(`${call.label} was not sent, its caller is told, and ran`);
-    if (call.expects.isTooLong === true && outcome === "not-sent") return;
     call.isLost = code === "CONNECTION_LOST";
     if (code === "TIMEOUT" && call.expects.mayGiveUp !== true) this.fail(`${call.label} timed out`);
+  }
+
+  #tooLong(call: Call): void {
+    this.#settles(call, "not-sent");
+    this.tally.notSent++;
+    if (call.expects.isTooLong !== true) this.fail(`${call.label} was too long for the other side, and is not`);
+    if (call.ran > 0) this.fail(`${call.label} was too long to be sent, and ran`);
   }
 
   #aborted(call: Call): void {

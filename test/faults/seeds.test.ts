@@ -43,6 +43,8 @@ const row =
       ? { name: `${minutes} minutes of seeds`, seeds: undefined, minutes: Number(minutes) }
       : { name: `${SEEDS} seeds`, seeds: Array.from({ length: SEEDS }, (_, i) => i + 1), minutes: Infinity };
 
+const isPositive = (count: number): boolean => count > 0;
+
 it(
   `tells the truth about every call, and delivers in order and once: ${row.name} of ${cuts} cuts and ${messages} messages`,
   { timeout: (row.minutes === Infinity ? MOST_MINUTES : row.minutes + MOST_MINUTES) * 60_000 },
@@ -54,6 +56,7 @@ it(
     expect(countDeadlines().waiting).toBe(0);
     // What is never drawn proves nothing.
     const kinds = Object.keys(FAULT_WEIGHTS) as FaultKind[];
+    expect(sum).toMatchObject({ reports: expect.toSatisfy(isPositive), interrupted: expect.toSatisfy(isPositive) });
     if (seed === undefined) expect(kinds.filter((kind) => faults[kind] === undefined)).toEqual([]);
   },
 );

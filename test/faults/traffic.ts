@@ -1,6 +1,6 @@
 /** What both sides of a world say to each other: methods that tell the oracle who ran, and calls whose outcome it judges. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { CallOptions } from "../../src/core/contract.js";
+import type { CallOptions, Stream } from "../../src/core/contract.js";
 import type { AnyPeer } from "../../src/peer/peer.js";
 import type { Build } from "./build.js";
 import { ABORTED, FAILURE, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
@@ -13,12 +13,27 @@ interface Said {
   /** How long to take, or how much to yield. */
   n?: number;
   padding?: string;
+  /** A stream to read. */
+  of?: Stream<number>;
 }
 
-type Context = { peer: AnyPeer; signal: AbortSignal };
+type Context = { peer: AnyPeer; signal: AbortSignal; progress: (value: unknown) => void };
 
 /** How often each kind is drawn. */
-const WEIGHTS = { echo: 30, slow: 6, fail: 3, hang: 3, late: 4, aborted: 3, note: 34, batch: 4, stream: 2, long: 0.3 };
+const WEIGHTS = {
+  echo: 30,
+  slow: 6,
+  fail: 3,
+  hang: 3,
+  late: 4,
+  aborted: 3,
+  note: 34,
+  batch: 4,
+  steps: 4,
+  stream: 2,
+  take: 1,
+  long: 0.3,
+};
 
 /** Who the client says it is. */
 export const CLIENT_NAME = "ann";
@@ -37,6 +52,8 @@ export class Traffic {
   sent = 0;
   /** Streams that are open in a handler. */
   streams = 0;
+  /** Readers of streams, which may be slow. */
+  readers = 0;
   readonly #hanging = new Map<End, number>();
   readonly #build: Build;
   readonly #oracle: Oracle;
@@ -72,6 +89,19 @@ export class Traffic {
         await this.#hang(at(context), context.signal);
         return said.label;
       },
+      steps: async (said, context) => {
+        runs(said, context);
+        for (let step = 0; step < said.n!; step++) {
+          if (step % 2 === 1) await sleep(0);
+          context.progress(step);
+        }
+        return said.label;
+      },
+      take: async (said, context) => {
+        runs(said, context);
+        await this.#take(said, context.peer);
+        return said.label;
+      },
       note: arrives,
       told: ({ label }, context) => this.#oracle.arrivesFromTopic(at(context), label),
       count: (said) => {
@@ -93,6 +123,8 @@ export class Traffic {
     if (kind === "note") this.note(speaker);
     else if (kind === "batch") this.#batch(speaker);
     else if (kind === "stream") void this.#stream(speaker);
+    else if (kind === "take") void this.#give(speaker);
+    else if (kind === "steps") void this.steps(speaker);
     else if (kind === "hang") void this.#call(speaker, "hang", 0, this.#givenUp());
     else if (kind === "aborted") void this.#call(speaker, "echo", 0, this.#givenUp());
     else if (kind === "late") void this.#call(speaker, "slow", this.#random.below(20), this.#late());
@@ -111,6 +143,15 @@ export class Traffic {
   /** A call that is answered at once. Resolves when it is settled. */
   echo(speaker: Speaker): Promise<void> {
     return this.#call(speaker, "echo", 0);
+  }
+
+  /** A call whose handler reports progress. Resolves when it is settled. */
+  steps({ end, peer }: Speaker): Promise<void> {
+    const reports = 1 + this.#random.below(4);
+    const said = this.#said(end, reports);
+    const call = this.#oracle.calls(end, said.label, { reports });
+    const onProgress = (value: unknown): void => this.#oracle.reported(call, value);
+    return this.#judge(call, peer.request("steps", said, { onProgress }));
   }
 
   /** A name for a message of a topic. */
@@ -184,26 +225,52 @@ export class Traffic {
     batch.send();
   }
 
-  /** Reads a stream, to its end or not. */
+  /** Reads a stream, to its end or not, slowly or not. */
   async #stream({ end, peer }: Speaker): Promise<void> {
     const length = this.#random.below(200);
     const most = this.#random.chance(0.7) ? Infinity : this.#random.below(length);
+    const pauseMs = this.#random.chance(0.5) ? this.#random.below(12) : undefined;
     const said = this.#said(end, length);
     // Called when reading begins, which is a little later.
     const call = this.#oracle.calls(end, said.label, { mayGiveUp: most < length }, false);
     let read = 0;
+    this.readers++;
     try {
       for await (const value of peer.stream("count", said)) {
         if (value !== read) this.#oracle.fail(`a stream yields ${value} where ${read} was due`);
         if (++read > most) break;
+        if (pauseMs !== undefined && read % 8 === 0) await sleep(pauseMs);
       }
       if (read <= most && read !== length) this.#oracle.fail(`a stream of ${length} ended after ${read}`);
       this.#oracle.fulfilled(call, true);
     } catch (error) {
-      const { code, method } = error as { code?: unknown; method?: string };
-      // That it has run shows in the call that failed: one for more of it.
-      const isUnderWay = code === "CONNECTION_LOST" && method !== "count";
-      this.#oracle.rejected(call, isUnderWay ? { code, outcome: "unknown" } : error);
+      this.#oracle.unread(call, "count", read, error);
+    } finally {
+      this.readers--;
+    }
+  }
+
+  /** Calls with a stream in the params. */
+  #give({ end, peer }: Speaker): Promise<void> {
+    const said = this.#said(end, this.#random.below(100));
+    const call = this.#oracle.calls(end, said.label, {});
+    return this.#judge(call, peer.request("take", { ...said, of: peer.offer(this.#counting(said.n!)) }));
+  }
+
+  /** Reads such a stream. */
+  async #take({ label, n, of }: Said, peer: AnyPeer): Promise<void> {
+    let read = 0;
+    this.readers++;
+    try {
+      for await (const value of peer.iterate(of!)) {
+        if (value !== read++) this.#oracle.fail(`a stream in params yields ${value} as its number ${read}`);
+        if (read % 16 === 0) await sleep(1);
+      }
+      if (read !== n) this.#oracle.fail(`a stream in params of ${n} ended after ${read}`);
+    } catch (error) {
+      this.#oracle.unreadParams(label, error);
+    } finally {
+      this.readers--;
     }
   }
 

@@ -95,7 +95,7 @@ export class World {
     await this.quiet();
     await ENDINGS[this.#ending].end(this);
     await this.server.close();
-    await this.until("everything is over", () => this.oracle.ends.every(({ isOver }) => isOver));
+    await this.until("everything is over", () => this.#isOver);
     this.#checkEmpty();
     this.oracle.finish();
   }
@@ -188,6 +188,8 @@ export class World {
     this.oracle.over(this.current, error.message);
     this.current = this.oracle.begin("client");
     this.current.suspendedAt = suspendedAt;
+    // Before messages flow again.
+    void this.traffic.steps({ end: this.current, peer: this.client });
     void this.#prove(this.current);
   }
 
@@ -296,6 +298,10 @@ export class World {
       traffic.hanging(current) === 0 &&
       traffic.hanging(current.other) === 0
     );
+  }
+
+  get #isOver(): boolean {
+    return this.traffic.readers === 0 && this.oracle.ends.every(({ isOver }) => isOver);
   }
 
   #checkEmpty(): void {
