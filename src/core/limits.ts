@@ -20,8 +20,8 @@ export interface PeerLimits {
    */
   maxUnsentBytes: number;
   /**
-   * Most requests and notifications a second, as many at once. What comes beyond is not run: a request is refused with
-   * -32009, a notification is dropped and counted. Answers are not counted. Default `Infinity`: no such limit.
+   * Most requests, notifications and foreign messages a second, as many at once. What comes beyond is not run: a request is refused with
+   * -32009, the others are dropped and counted. Answers are not counted. Default `Infinity`: no such limit.
    */
   maxMessagesPerSecond: number;
   /** Most malformed messages within a minute, counted from the first. The next one closes the connection with 1008. Default 100; `Infinity` turns it off. */

@@ -114,6 +114,12 @@ function isResponseShaped({ id, params, result, error }: Unchecked): boolean {
   return result !== undefined || error !== undefined || (id !== undefined && params === undefined);
 }
 
+/** Whether a value is a message of another protocol: an object with neither `jsonrpc` nor `method` nor an outcome under an id. */
+export function isForeign(value: unknown): value is object {
+  if (!isObject(value) || value.jsonrpc !== undefined || value.method !== undefined) return false;
+  return value.id === undefined || (value.result === undefined && value.error === undefined);
+}
+
 /** Whether `error` is one (section 5.1). */
 export function isErrorObject(error: unknown): error is ErrorObject {
   if (!isObject(error)) return false;

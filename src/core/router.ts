@@ -6,6 +6,7 @@ import * as ErrorCode from "./codes.js";
 import { RpcError } from "./errors.js";
 import {
   classify,
+  isForeign,
   isId,
   isLoneId,
   isObject,
@@ -20,12 +21,15 @@ import {
 import type { Outgoing } from "./outgoing.js";
 import type { BatchCalls } from "./pending.js";
 import { Rate } from "./rate.js";
-import type { Settings } from "./settings.js";
+import type { AnyHandler, Settings } from "./settings.js";
 import type { Counts } from "./stats.js";
+import { attempt } from "./tell.js";
 import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
 
 /** What the router needs of its peer. */
 export interface Gate {
+  /** What `onForeignMessage` is given. */
+  readonly peer: unknown;
   readonly counts: Counts;
   /** Why the connection ended; `undefined` while it is open. Nothing is routed after that. */
   readonly ended: Error | undefined;
@@ -79,11 +83,24 @@ export class Router {
   route(value: unknown, slot?: Slot): void {
     if (this.#gate.ended !== undefined) return;
     if (Array.isArray(value)) return this.#routeBatch(value, slot);
+    const { onForeignMessage } = this.#settings;
+    if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
     const version1 = this.#concede(value);
     const kind = this.#kindOf(value);
     if (isAnswer(kind)) this.#settle(kind, value as Unchecked);
     else this.#routeCall(kind, value, version1 === undefined ? slot : this.#inKind(slot, version1));
     if (isAnswer(kind) || kind === "notification") slot?.leaveOut();
+  }
+
+  /** Gives a message of another protocol to the application. It gets no reply. */
+  #passOn(onForeignMessage: AnyHandler, message: object, slot: Slot | undefined): void {
+    if (this.#rate !== undefined && !this.#rate.take()) this.#gate.counts.refusedRate++;
+    else
+      attempt(
+        () => onForeignMessage(message, this.#gate.peer),
+        (error) => this.#gate.report(error),
+      );
+    slot?.leaveOut();
   }
 
   /**

@@ -35,6 +35,7 @@ export interface AnyOptions {
   limits?: Partial<PeerLimits> | undefined;
   dialect?: Dialect | undefined;
   compat?: "1.0" | undefined;
+  onForeignMessage?: AnyHandler | undefined;
 }
 
 /** The names of a peer's options. */
@@ -47,6 +48,7 @@ export const PEER_OPTIONS = {
   limits: 0,
   dialect: 0,
   compat: 0,
+  onForeignMessage: 0,
 };
 const DEFAULT_TIMEOUT_MS = 60_000;
 const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress: 0, resetTimeoutOnProgress: 0 };
@@ -98,6 +100,8 @@ export class Settings {
   declare readonly conventions: MakeConventions;
   /** Whether messages of JSON-RPC 1.0 are understood. */
   declare readonly readsVersion1: boolean;
+  /** Takes messages of another protocol, with the peer; where it is missing, they are malformed. */
+  declare readonly onForeignMessage: AnyHandler | undefined;
   declare readonly owner: Owner;
   /** The methods of whose failure a warning was given, because nothing listens for `error`. */
   declare readonly warned: Set<string>;
@@ -115,6 +119,7 @@ export class Settings {
     this.schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
     this.fallback = checkIfGiven("fallback", options.fallback);
     this.around = checkIfGiven("around", options.around);
+    this.onForeignMessage = checkIfGiven("onForeignMessage", options.onForeignMessage);
     this.wait = waitOf({ timeoutMs: options.timeoutMs }, this.dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS);
     this.limits = peerLimits(options.limits);
     this.owner = owner;

@@ -8,7 +8,7 @@ export interface Counts {
   notificationsReceived: number;
   /** Requests and notifications not run, because `maxInFlight` were running. */
   refusedBusy: number;
-  /** Requests and notifications not run, because of `maxMessagesPerSecond`. */
+  /** Requests, notifications and foreign messages not run, because of `maxMessagesPerSecond`. */
   refusedRate: number;
   /** Messages that were malformed. */
   malformed: number;

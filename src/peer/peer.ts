@@ -120,7 +120,17 @@ export interface PeerOptions<Ctx = any> {
    * null result for success. Default: such messages are refused (-32600).
    */
   compat?: "1.0" | undefined;
+  /**
+   * Takes messages of another protocol on the same connection, such as `{"event": "playing"}`: objects with neither `jsonrpc`
+   * nor `method`, nor `result` or `error` beside an `id`. They get no reply and do not count as malformed, and
+   * `limits.maxMessagesPerSecond` counts them. Members of a batch, values that are not objects, and text that is not JSON are
+   * refused as without it. What it throws or rejects with is emitted as `error`. Default: such messages are refused (-32600).
+   */
+  onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
 }
+
+/** The peer in a handler's context. */
+type PeerOf<Ctx> = Ctx extends Context ? Ctx["peer"] : AnyPeer;
 
 /** The options of a peer that serves contract `L`. `methods` may be left out only when no method is required. */
 export type Options<L, Ctx> = PeerOptions<Ctx> & {

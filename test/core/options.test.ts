@@ -71,7 +71,7 @@ describe("a peer's options", () => {
     [
       "an unknown option",
       { metods: {} },
-      "Unknown name `metods` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
+      "Unknown name `metods` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage",
     ],
     [
       "an unknown limit",

@@ -94,7 +94,7 @@ describe("serve's options", () => {
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
       "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, post, " +
-        "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat",
+        "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage",
     );
     expect((await rejection(serve({ port: 0, limits: { maxConections: 5 } } as never))).message).toBe(
       "Unknown name `maxConections` in `limits`; known are maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes, " +

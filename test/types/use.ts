@@ -65,6 +65,16 @@ const server = await serve<ServerApi, ClientApi, { user: string }>({
     },
   },
 });
+await serve<ServerApi, ClientApi, { user: string }>({
+  port: 3000,
+  authenticate: () => ({ user: "x" }),
+  methods: {} as Handlers<ServerApi, ServerContext<ServerApi, ClientApi, { user: string }>>,
+  onForeignMessage: (message, peer) => {
+    is<Equal<typeof message, Record<string, unknown>>>();
+    is<Equal<typeof peer.data.user, string>>();
+    peer.notify("toast", { text: "hi" });
+  },
+});
 for (const p of server.peers) p.notify("toast", { text: "hi" });
 server.peers.notify("toast", { text: "hi" });
 server.on("peer", (peer, request) => {
@@ -143,6 +153,10 @@ await u.remote.add([1]);
 u.notify("anything");
 await u.request("x", { a: 1 }, { signal });
 const bare = await connect("ws://x", { signal: AbortSignal.timeout(1000) });
+await connect<ServerApi>("ws://x", {
+  onForeignMessage: ({ event }, peer) => peer.notify("moved", { x: Number(event), y: 0 }),
+});
+await serve({ port: 1, post: { notificationStatus: 200 }, onForeignMessage: (_message, peer) => void peer.close() });
 // helpers
 function helper(x: AnyPeer) {
   return x.id;

@@ -17,6 +17,12 @@ interface ClientApi {
 const handlers = { toast: () => {}, confirm: () => true };
 const peer = await connect<ServerApi, ClientApi>("ws://x", { methods: handlers });
 
+// The options.
+// @ts-expect-error a method that the other side does not serve
+await connect<ServerApi>("ws://x", { onForeignMessage: (_message, peer) => peer.notify("shifted") });
+// @ts-expect-error a status that is no choice
+await serve({ port: 1, post: { notificationStatus: 202 } });
+
 // The method.
 // @ts-expect-error a method that the contract does not have
 await peer.request("sub", [1, 2]);

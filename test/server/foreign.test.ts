@@ -1,0 +1,63 @@
+/** Messages of another protocol, over real connections. */
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it } from "vitest";
+import { WebSocketServer } from "ws";
+import { connect, serve, type AnyPeer } from "../../src/node.js";
+import { stranger } from "../support/network.js";
+import { notification } from "../support/raw.js";
+import { gate } from "../support/turns.js";
+import { ByHand } from "./by-hand.js";
+
+describe("onForeignMessage", () => {
+  it("of a client takes what a server of another protocol sends", async () => {
+    const seen = gate<unknown>();
+    const other = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+    other.on("connection", (webSocket) => webSocket.send('{"event":"hello"}'));
+    await once(other, "listening");
+    const url = `ws://127.0.0.1:${(other.address() as AddressInfo).port}`;
+    await using peer = await connect(url, { onForeignMessage: (message) => seen.resolve(message) });
+    expect(await seen.promise).toEqual({ event: "hello" });
+    expect(peer.stats()).toMatchObject({ malformed: 0 });
+    other.close();
+  });
+
+  it("of a server takes what a client sends, with the client's peer", async () => {
+    const seen = gate<[message: object, peer: AnyPeer]>();
+    await using server = await serve({
+      port: 0,
+      onForeignMessage: (message, peer) => {
+        seen.resolve([message, peer]);
+        peer.notify("seen");
+      },
+    });
+    using client = await stranger(server.url);
+    const next = client.next();
+    client.webSocket.send('{"event":"hello"}');
+    const [message, peer] = await seen.promise;
+    expect(message).toEqual({ event: "hello" });
+    expect(server.peers.has(peer)).toBe(true);
+    expect(await next).toEqual(notification("seen"));
+  });
+
+  it("of a server takes an element of a pack", async () => {
+    const seen = gate<unknown>();
+    await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
+    const byHand = await ByHand.open(server.url);
+    await byHand.hello();
+    byHand.say([{ event: "hello" }]);
+    expect(await seen.promise).toEqual({ event: "hello" });
+  });
+
+  it("of a server takes the body of a POST, which gets 204", async () => {
+    const seen = gate<unknown>();
+    await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
+    const response = await fetch(server.url.replace("ws:", "http:"), {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"event":"hello"}',
+    });
+    expect(response.status).toBe(204);
+    expect(await seen.promise).toEqual({ event: "hello" });
+  });
+});
