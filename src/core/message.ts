@@ -107,7 +107,7 @@ export function member(value: unknown, name: string, place = -1): unknown {
  * method. Not under id null, where no call waits: a peer that answers a refusal so would be refused without end.
  */
 export function isLoneId({ id, method, params, result, error }: Unchecked): boolean {
-  return id !== undefined && id !== null && [method, params, result, error].every((member) => member === undefined);
+  return id !== undefined && id !== null && [method, params, result, error].every((one) => one === undefined);
 }
 
 function isResponseShaped({ id, params, result, error }: Unchecked): boolean {

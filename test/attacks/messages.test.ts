@@ -17,7 +17,16 @@ const SLACK = 2 * MIB;
 const EMPTY = { pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 };
 
 describe("malformed messages without end", () => {
-  const garbage = ["{}", "[", "{]", "null", '{"jsonrpc":"2.0","method":5,"id":1}', "[1,{},[]]", '"' + "x".repeat(1000)];
+  const garbage = [
+    "{}",
+    "[",
+    "{]",
+    "null",
+    '{"jsonrpc":"2.0","method":5,"id":1}',
+    "[1,{},[]]",
+    '{"jsonrpc":"2.0","id":$i}',
+    '"' + "x".repeat(1000),
+  ];
 
   it("are answered a hundred times a minute, then closed with 1008: nothing after that is read", async () => {
     await using on = await target();
@@ -78,7 +87,7 @@ describe("answers to calls that nobody made", () => {
     const texts = [
       '{"jsonrpc":"2.0","id":$i,"result":1}',
       '{"jsonrpc":"2.0","id":"$i","error":{"code":1,"message":""}}',
-      '{"jsonrpc":"2.0","id":$i}',
+      '{"jsonrpc":"2.0","id":$i,"error":null}',
       '[{"jsonrpc":"2.0","id":$i,"result":1},{"id":"__proto__","result":1}]',
     ];
     await expectKept(SLACK, async () => {

@@ -74,7 +74,8 @@ export async function bareServer(options: object = {}, greeting?: string): Promi
     webSocket.on("message", (data: Buffer) => {
       const { id, method, params } = JSON.parse(data.toString()) as { id?: number; method: string; params?: unknown };
       bare.heard.push([method, params]);
-      if (id !== undefined && method !== "never")
+      // A response gets no reply: it would be refused.
+      if (id !== undefined && typeof method === "string" && method !== "never")
         webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
     });
   });

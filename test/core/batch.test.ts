@@ -257,25 +257,25 @@ describe("peer.batch()", () => {
   });
 });
 
+const NAMELESS = failure(null, -32600, "Invalid Request");
+
+/** A peer with a batch of two calls that waits, and what makes it send errors with id null. */
+function waiting(options: AnyOptions = {}): RawPeer & { calls: Promise<unknown>[] } {
+  const raw = rawPeer({ methods: { m: () => 1, fail: () => Promise.reject(new RpcError(7, "no")) }, ...options });
+  const batch = raw.peer.batch();
+  const calls = [batch.request("a"), batch.request("b")];
+  batch.send();
+  raw.sent.length = 0;
+  return { ...raw, calls };
+}
+
+async function answered({ peer, feed, calls }: ReturnType<typeof waiting>): Promise<void> {
+  feed([result(1, "a"), result(2, "b")]);
+  expect(await Promise.all(calls)).toEqual(["a", "b"]);
+  expectEmpty(peer);
+}
+
 describe("an error with id null, while one batch waits,", () => {
-  const NAMELESS = failure(null, -32600, "Invalid Request");
-
-  /** A peer with a batch of two calls that waits, and what makes it send errors with id null. */
-  function waiting(options: AnyOptions = {}): RawPeer & { calls: Promise<unknown>[] } {
-    const raw = rawPeer({ methods: { m: () => 1, fail: () => Promise.reject(new RpcError(7, "no")) }, ...options });
-    const batch = raw.peer.batch();
-    const calls = [batch.request("a"), batch.request("b")];
-    batch.send();
-    raw.sent.length = 0;
-    return { ...raw, calls };
-  }
-
-  async function answered({ peer, feed, calls }: ReturnType<typeof waiting>): Promise<void> {
-    feed([result(1, "a"), result(2, "b")]);
-    expect(await Promise.all(calls)).toEqual(["a", "b"]);
-    expectEmpty(peer);
-  }
-
   it.each<[string, unknown, number, AnyOptions?]>([
     ["-32700", "{", 1],
     ["-32600", { jsonrpc: "2.0" }, 1],

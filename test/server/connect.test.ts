@@ -143,7 +143,7 @@ describe("a connect that fails", () => {
     [{ methods: { m: 5 } }, "Expected `methods.m` to be a function, got `5` (number)"],
     [
       { reconect: true },
-      "Unknown name `reconect` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, openTimeoutMs, signal, link, reconnect, onOpen, heartbeat, headers, tls",
+      "Unknown name `reconect` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage, openTimeoutMs, signal, link, reconnect, onOpen, heartbeat, headers, tls",
     ],
   ])("for bad options is a TypeError, and nobody is called (case %#)", async (options, message) => {
     let upgrades = 0;

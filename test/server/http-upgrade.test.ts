@@ -50,8 +50,8 @@ async function readAll(socket: Socket): Promise<{ statuses: number[]; results: u
 
 /** Writes until the connection is cut. */
 function flood(socket: Socket): void {
-  const write = (): void => void (!socket.destroyed && socket.write(post(3).repeat(1000), write));
-  write();
+  const more = (): void => void (!socket.destroyed && socket.write(post(3).repeat(1000), more));
+  more();
 }
 
 const CLOSE = { Connection: "close" };
@@ -91,7 +91,7 @@ describe("a POST that offers an upgrade", () => {
     const socket = await write(http.url, post(1, {}, "slow") + post(2, H2C).slice(0, -5));
     const [theirs] = (await connected) as [Socket];
     await started.promise;
-    const taken = vi.fn();
+    const taken = vi.fn<() => void>();
     theirs.on("data", taken);
     socket.write(post(2, H2C).slice(-5) + post(3, CLOSE));
     await vi.waitFor(() => expect(taken).toHaveBeenCalled());
