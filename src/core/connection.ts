@@ -121,6 +121,10 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.#transport.idle?.();
   }
 
+  afterRead(then: () => void): boolean {
+    return this.#transport.afterRead?.(then) ?? false;
+  }
+
   /** The transport says that it is over. */
   closed(told: CloseInfo): void {
     if (this.closeInfo !== undefined) return;

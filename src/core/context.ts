@@ -7,6 +7,7 @@ interface Line {
   readonly peer: unknown;
   readonly conventions: Conventions;
   readonly answersOnly: Error | undefined;
+  afterRead(then: () => void): boolean;
 }
 
 /** Why a call is aborted. An error records a stack, which is expensive, so `reason` may make it when it is first read. */
@@ -91,6 +92,11 @@ export class CallContext {
   /** Why nothing but the answer can be sent to the caller, where that is so. */
   static answersOnly(context: CallContext): Error | undefined {
     return context.#line.answersOnly;
+  }
+
+  /** As `Transport.afterRead`; returns false also where the transport has no such function. */
+  static afterRead(context: CallContext, then: () => void): boolean {
+    return context.#line.afterRead(then);
   }
 
   /** Whether somebody waits for the answer. */

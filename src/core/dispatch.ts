@@ -42,6 +42,8 @@ export interface Host {
   unhandled(method: string, params: unknown): void;
   /** Told when the last handler that ran has ended. */
   idle(): void;
+  /** As `Transport.afterRead`; returns false also where the transport has no such function. */
+  afterRead(then: () => void): boolean;
 }
 
 /** A call among those that run. */

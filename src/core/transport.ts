@@ -82,6 +82,11 @@ export interface Transport {
   readonly answersOnly?: Error;
   /** Told when the last handler that ran has ended. */
   idle?(): void;
+  /**
+   * Calls `then` once the other side has read everything that was sent before; later than this call, and never if the
+   * connection is lost first. Returns false, and never calls it, where the transport cannot find out.
+   */
+  afterRead?(then: () => void): boolean;
   /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
   readonly unsentBytes?: number;
   /** Bytes that came and went so far, where the carrier counts them. */
@@ -148,6 +153,8 @@ export interface Socket {
   readonly unsentBytes: number;
   /** Asks for a sign of life, where the carrier has a way. */
   ping?(): void;
+  /** As `Transport.afterRead`. */
+  afterRead?(then: () => void): boolean;
   /** Asks for such signs from now on, and cuts the connection when none comes. */
   watch?(times: HeartbeatTimes): void;
   /** When anything last came, such a sign included, by `performance.now()`; where the carrier notes it. */

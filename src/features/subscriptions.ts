@@ -1,13 +1,14 @@
 /**
  * Subscriptions: a call answers with an id, and notifications that name it follow, as in Ethereum's `eth_subscribe`.
  *
- * A client learns the id from the reply. A push that comes before it names nothing that the client knows; one that is read
- * in the same turn may come before whoever awaited the reply listens. Hence the rule kept here: the reply leaves first, and
- * the first push a macrotask later.
+ * A client learns the id from the reply. A push that comes before it names nothing that the client knows. One that the
+ * client reads in the same turn may come before the code that awaited the reply listens. Hence the rule kept here: the first
+ * push leaves when the client has read the reply. Where that cannot be found out, it leaves a macrotask after the reply.
  */
 import { customAlphabet } from "nanoid";
 import { encodeNotification } from "../core/codec.js";
 import { CallContext } from "../core/context.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../core/errors.js";
 import { checkKnown, mergeLimits } from "../core/limits.js";
 import { isId } from "../core/message.js";
@@ -19,7 +20,10 @@ export type SubscriptionId = string | number;
 export interface SubscriptionLimits {
   /** Most that one peer has open. Opening more throws an `RpcError` of code -32006. Default 1,024; `Infinity` turns it off. */
   maxPerPeer: number;
-  /** Most pushes that wait for the reply to leave, for each subscription; further ones are not taken. Default 256; `Infinity` turns it off. */
+  /**
+   * Most pushes that wait for the reply, for each subscription. Until the reply has left, further ones are not taken; after
+   * that, a further one sends those that wait without more delay. Default 256; `Infinity` turns it off.
+   */
   maxHeld: number;
 }
 
@@ -54,6 +58,9 @@ interface Subscriber {
   notify(method: string, params: object): boolean;
   on(event: "lost", listener: () => void): unknown;
 }
+
+/** How long the first push waits at most for a client to say that it has read the reply. Not every client answers pings. */
+const READ_WAIT_MS = 1000;
 
 const OPTIONS = { method: 0, nextId: 0, limits: 0 };
 const DEFAULT_LIMITS: SubscriptionLimits = { maxPerPeer: 1024, maxHeld: 256 };
@@ -102,8 +109,9 @@ export class Subscriptions<T = any> {
 
   /**
    * Opens a subscription for whoever called. To be called in the handler, before it answers; the handler then answers with
-   * the id. What is pushed before that reply has left is held, and follows a macrotask after it, in order. Where the call
-   * came in a batch, the reply is that to all of it.
+   * the id. What is pushed before the client has read that reply is held, and follows in order. The client is asked by a
+   * WebSocket ping, and waited for 1 s. On a transport without pings, what is held follows a macrotask after the reply.
+   * Where the call came in a batch, the reply is that to all of it. `peer.notify` itself holds nothing.
    *
    * It ends when it is closed, when the peer closes or its session is lost, and when the call is answered with an error, for
    * then nobody knows the id. One that is opened for a notification, or after the peer closed, is over from the start.
@@ -129,7 +137,10 @@ export class Subscriptions<T = any> {
       ofPeer.delete(id);
       this.#size--;
     });
-    CallContext.onReply(context, (isResult) => (isResult ? subscription.release() : void subscription.close()));
+    CallContext.onReply(context, (isResult) => {
+      if (isResult) subscription.release((then) => CallContext.afterRead(context, then));
+      else subscription.close();
+    });
     ofPeer.set(id, subscription);
     this.#size++;
     if (context.id === undefined || peer.state === "closed") subscription.close();
@@ -162,9 +173,11 @@ class OpenSubscription<T> implements Subscription<T> {
   readonly #maxHeld: number;
   readonly #onEnd: () => void;
   readonly #ended = new AbortController();
-  /** The params of what waits for the reply to leave; `undefined` once everything has. */
+  /** The params of what waits for the reply to be read; `undefined` once everything has left. */
   #held: object[] | undefined = [];
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #hasReplied = false;
+  /** Ends the wait for the client to read the reply. */
+  readonly #wait: Expiring = { deadline: 0, expire: () => this.#flush() };
 
   constructor(peer: Subscriber, method: string, id: SubscriptionId, maxHeld: number, onEnd: () => void) {
     this.#peer = peer;
@@ -181,8 +194,11 @@ class OpenSubscription<T> implements Subscription<T> {
   readonly notify = (result: T): boolean => {
     if (this.#ended.signal.aborted || this.#peer.state === "closed") return false;
     const params = { subscription: this.id, result: result === undefined ? null : result };
+    if (this.#held !== undefined && this.#held.length >= this.#maxHeld) {
+      if (!this.#hasReplied) return false;
+      this.#flush();
+    }
     if (this.#held === undefined) return this.#peer.notify(this.#method, params);
-    if (this.#held.length >= this.#maxHeld) return false;
     // A copy of what it is now; and what cannot be encoded is thrown at whoever pushes it.
     this.#held.push((JSON.parse(encodeNotification(this.#method, params)) as { params: object }).params);
     return true;
@@ -190,20 +206,23 @@ class OpenSubscription<T> implements Subscription<T> {
 
   readonly close = (): boolean => {
     if (this.#ended.signal.aborted) return false;
-    clearTimeout(this.#timer);
+    clearDeadline(this.#wait);
     this.#held = undefined;
     this.#onEnd();
     this.#ended.abort();
     return true;
   };
 
-  /** The reply has left. */
-  release(): void {
-    if (!this.#ended.signal.aborted) this.#timer = setTimeout(() => this.#flush(), 0);
+  /** Takes note that the reply has left. `afterRead`: see `Transport`. */
+  release(afterRead: (then: () => void) => boolean): void {
+    if (this.#ended.signal.aborted) return;
+    this.#hasReplied = true;
+    setDeadline(this.#wait, afterRead(() => this.#flush()) ? READ_WAIT_MS : 0);
   }
 
   /** What is pushed meanwhile, by an `around`, comes last; and one that closes this leaves nothing to send. */
   #flush(): void {
+    clearDeadline(this.#wait);
     for (let next; (next = this.#held?.shift()) !== undefined;) this.#peer.notify(this.#method, next);
     this.#held = undefined;
   }

@@ -111,6 +111,12 @@ export class Outbox extends Paced implements Expiring {
     return cost > 0;
   }
 
+  /** As `Transport.afterRead`. A socket knows nothing of messages that still wait. */
+  afterRead(then: () => void): boolean {
+    this.flush();
+    return !this.#isBlocked && (this.socket?.afterRead?.(then) ?? false);
+  }
+
   /** Sends a control frame, which waits behind nothing. */
   say(frame: object): void {
     this.socket?.send(JSON.stringify(frame));

@@ -98,6 +98,10 @@ export class PackedLink implements Transport {
     return this.#out.withdraw(ticket);
   }
 
+  afterRead(then: () => void): boolean {
+    return this.#out.afterRead(then);
+  }
+
   get maxMessageBytes(): number | undefined {
     return this.#out.session?.maxMessageBytes;
   }

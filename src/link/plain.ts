@@ -44,6 +44,10 @@ export class PlainLink extends Paced implements Transport, SocketHandler {
     return this.#socket.sendShared(message.plain);
   }
 
+  afterRead(then: () => void): boolean {
+    return this.#socket.afterRead?.(then) ?? false;
+  }
+
   close(code?: number, reason?: string): void {
     this.#socket.close(code, reason);
   }

@@ -8,6 +8,7 @@ import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
 import { Heartbeat, ROOM_FOR_PONGS, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
+import { ReadMarks } from "./read-marks.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
 export { CLOSE_TIMEOUT_MS } from "./inbox.js";
@@ -70,6 +71,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   #gatheredLength = 0;
 
   #heartbeat: Heartbeat | undefined;
+  #readMarks: ReadMarks | undefined;
 
   /** `raw` is the socket that a server was handed with the upgrade; a client's comes with the answer. */
   constructor(webSocket: GatheringWebSocket, maxFrameBytes: number, raw?: Duplex) {
@@ -87,6 +89,21 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     webSocket.on("pong", onPong);
     webSocket.on("error", onError);
     webSocket.on("close", onClose);
+  }
+
+  /** Calls `then` when the pong to a ping that follows what was sent has come. */
+  afterRead(then: () => void): boolean {
+    const payload = this.open ? (this.#readMarks ??= new ReadMarks()).set(then) : undefined;
+    if (payload === undefined) return false;
+    this.flush();
+    this.#webSocket.ping(payload);
+    return true;
+  }
+
+  /** A pong came. */
+  ponged(payload: Buffer): void {
+    this.heard();
+    this.#readMarks?.reached(payload.toString());
   }
 
   /** A frame came: a message, a pong. */
@@ -209,8 +226,8 @@ function onPing(this: WebSocket, data: Buffer): void {
   ownerOf(this).pinged(data);
 }
 
-function onPong(this: WebSocket): void {
-  ownerOf(this).heard();
+function onPong(this: WebSocket, data: Buffer): void {
+  ownerOf(this).ponged(data);
 }
 
 function onError(this: WebSocket, cause: Error): void {

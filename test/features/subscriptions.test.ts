@@ -1,6 +1,7 @@
-import { describe, expect, expectTypeOf, it, vi } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
 import { mcp, RpcError } from "../../src/index.js";
 import { Subscriptions, type Subscription, type SubscriptionsOptions } from "../../src/node.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { connectedPair, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
@@ -214,6 +215,66 @@ describe("a push", () => {
   });
 });
 
+describe("on a transport that finds out what the other side has read, a push", () => {
+  /** The marks that were set, each with how much had been sent before it. */
+  function marking(limits?: SubscriptionsOptions["limits"]): ReturnType<typeof served> & {
+    raw: RawPeer;
+    marks: { sent: number; read: () => void }[];
+  } {
+    const all = served(({ notify }) => ["a", "b"].map(notify), limits);
+    const marks: { sent: number; read: () => void }[] = [];
+    const afterRead = (read: () => void): boolean => marks.push({ sent: raw.sent.length, read }) > 0;
+    const raw: RawPeer = rawPeer({ methods: all.methods }, { afterRead });
+    return { ...all, raw, marks };
+  }
+
+  it("leaves when the reply has been read, with those before it and in order", async () => {
+    const { raw, marks, opened } = marking();
+    raw.feed(request(1, "subscribe"));
+    await pass(900);
+    opened[0]!.notify("c");
+    expect(sent(raw)).toEqual([result(1, 1)]);
+    expect(marks).toMatchObject([{ sent: 1 }]);
+    marks[0]!.read();
+    expect(sent(raw)).toEqual(["a", "b", "c"].map((text) => push(1, text)));
+    opened[0]!.notify("d");
+    expect(sent(raw)).toEqual([push(1, "d")]);
+    await raw.peer.close();
+  });
+
+  it("leaves after a second where nothing says that the reply was read, and once", async () => {
+    const { raw, marks } = marking();
+    raw.feed(request(1, "subscribe"));
+    await pass(999);
+    expect(sent(raw)).toEqual([result(1, 1)]);
+    await pass(1);
+    expect(sent(raw)).toEqual(["a", "b"].map((text) => push(1, text)));
+    marks[0]!.read();
+    expect(sent(raw)).toEqual([]);
+    await raw.peer.close();
+  });
+
+  it("beyond `maxHeld` makes those that wait leave, once the reply has left", async () => {
+    const { raw, opened } = marking({ maxHeld: 2 });
+    raw.feed(request(1, "subscribe"));
+    await turn();
+    expect(opened[0]!.notify("c")).toBe(true);
+    expect(sent(raw)).toEqual([result(1, 1), ...["a", "b", "c"].map((text) => push(1, text))]);
+    await raw.peer.close();
+  });
+
+  it("never leaves if the subscription is closed before", async () => {
+    const { raw, marks, opened } = marking();
+    raw.feed(request(1, "subscribe"));
+    await turn();
+    opened[0]!.close();
+    marks[0]!.read();
+    await pass(1000);
+    expect(sent(raw)).toEqual([result(1, 1)]);
+    await raw.peer.close();
+  });
+});
+
 /** Opens one, past its reply. */
 async function openOne(): Promise<ReturnType<typeof served> & { raw: RawPeer; subscription: Subscription }> {
   const all = served();
@@ -300,7 +361,7 @@ describe("a subscription", () => {
     await closed;
     await turn();
     expect(opened[0]!.signal.aborted).toBe(true);
-    expect(vi.getTimerCount()).toBe(0);
+    expect(countDeadlines().waiting).toBe(0);
     expect(subscriptions.size).toBe(0);
     expect(sent(raw)).toEqual([result(1, 1)]);
   });

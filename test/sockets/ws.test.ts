@@ -1,22 +1,22 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { afterEach, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
+import { ReadMarks } from "../../src/sockets/read-marks.js";
+import { type GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 import { SharedFrame } from "../../src/core/transport.js";
 import { bareHttp } from "../support/network.js";
+import { turn } from "../support/turns.js";
 import { Recorder } from "./behaviour.js";
 import { describeWebSocket, overNetwork } from "./websocket.js";
 
 // A real server and client stop a longer message while they read it, as here.
 const options = (maxPayload: number): object => ({ maxPayload, perMessageDeflate: false });
 
-describeWebSocket(
-  "over ws",
-  overNetwork((webSocket, most) => new WsSocket(webSocket, most), options),
-  { tooLarge: 1009 },
-);
+const overWs = overNetwork((webSocket, most) => new WsSocket(webSocket, most), options);
+
+describeWebSocket("over ws", overWs, { tooLarge: 1009 });
 
 // As Bun does, which replaces `ws`: its `upgrade` event holds no socket.
 const makeWithoutSocket = overNetwork((webSocket, most) => {
@@ -26,6 +26,50 @@ const makeWithoutSocket = overNetwork((webSocket, most) => {
 }, options);
 
 describeWebSocket("over ws that hands out no socket", makeWithoutSocket, { tooLarge: 1009 });
+
+describe("afterRead of a socket over ws", () => {
+  it("calls back when the other side has read what was sent before, in order", async () => {
+    await using ends = await overWs(1000);
+    const told: string[] = [];
+    ends.socket.start({ frame: () => {}, closed: () => {} });
+    ends.far.pause();
+    ends.socket.send("reply", true);
+    expect(ends.socket.afterRead!(() => told.push("first"))).toBe(true);
+    expect(ends.socket.afterRead!(() => told.push("second"))).toBe(true);
+    await turn();
+    expect(told).toEqual([]);
+    ends.far.resume();
+    await vi.waitFor(() => expect(told).toEqual(["first", "second"]));
+    expect(await ends.far.received(1)).toEqual(["reply"]);
+  });
+
+  it("takes a pong for the latest ping as one for those before it, and ignores any other", () => {
+    const marks = new ReadMarks();
+    const told: number[] = [];
+    const payloads = [1, 2, 3].map((n) => marks.set(() => told.push(n))!);
+    for (const stray of ["", "0", "x", "-1"]) marks.reached(stray);
+    expect(told).toEqual([]);
+    marks.reached(payloads[1]!);
+    expect(told).toEqual([1, 2]);
+    for (const payload of payloads) marks.reached(payload);
+    expect(told).toEqual([1, 2, 3]);
+  });
+
+  it("takes no more than 256 that are not answered: a client may answer none", () => {
+    const marks = new ReadMarks();
+    const payloads = Array.from({ length: 257 }, () => marks.set(() => {}));
+    expect(payloads.indexOf(undefined)).toBe(256);
+    marks.reached(payloads[0]!);
+    expect(marks.set(() => {})).toBe("257");
+  });
+
+  it("returns false when the socket is not open", async () => {
+    await using ends = await overWs(1000);
+    ends.socket.start({ frame: () => {}, closed: () => {} });
+    ends.socket.close();
+    expect(ends.socket.afterRead!(() => {})).toBe(false);
+  });
+});
 
 afterEach(() => {
   vi.doUnmock("ws");

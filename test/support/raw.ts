@@ -28,12 +28,14 @@ export interface RawBehaviour {
   endsOnClose?: boolean;
   /** Whether it says that the other side is of this package. Default false. */
   isOurs?: boolean;
+  /** As `Transport.afterRead`. */
+  afterRead?: (then: () => void) => boolean;
 }
 
 /** Makes a peer on a hand-made, synchronous transport. */
 export function rawPeer(
   options: AnyOptions = {},
-  { onSend, endsOnClose = true, isOurs = false }: RawBehaviour = {},
+  { onSend, endsOnClose = true, isOurs = false, afterRead }: RawBehaviour = {},
 ): RawPeer {
   let receiver!: Receiver;
   let ended = false;
@@ -42,6 +44,7 @@ export function rawPeer(
   const errors: unknown[] = [];
   const transport: Transport = {
     isOurs,
+    ...(afterRead && { afterRead }),
     start: (given) => (receiver = given),
     send: (text) => {
       sent.push(text);
