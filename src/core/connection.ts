@@ -2,11 +2,11 @@
  * One connection, from its first message to its end: what goes out, what comes in, and the one place where both are over.
  * A peer is the public face of one; or of several, one after the other, where its transport outlives what was in it.
  */
-import type { EventEmitter } from "eventemitter3";
 import { soleSlot, type Slot } from "./batch.js";
 import type { Conventions, Streaming } from "./conventions.js";
 import { Dispatcher, type Host } from "./dispatch.js";
 import { Outgoing, type Line } from "./outgoing.js";
+import type { EventEmitter } from "./packages.js";
 import type { PendingCall } from "./pending.js";
 import { Router, type Gate } from "./router.js";
 import type { Settings } from "./settings.js";

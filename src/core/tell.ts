@@ -1,5 +1,5 @@
 /** Emitting events to listeners that may fail. */
-import type { EventEmitter } from "eventemitter3";
+import type { EventEmitter } from "./packages.js";
 
 /**
  * Tells every listener, and hands what one throws or rejects with to `failed`: a listener must break neither what told it

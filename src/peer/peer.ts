@@ -1,7 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
-import { EventEmitter } from "eventemitter3";
-import { nanoid } from "nanoid";
 import { Connection, sendToOne, type WhenSlow } from "../core/connection.js";
 import type {
   AnyMethods,
@@ -22,6 +20,7 @@ import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
 import type { Id } from "../core/message.js";
+import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { OutgoingBatch } from "../core/outgoing.js";
 import { checkHandler, Settings } from "../core/settings.js";

@@ -1,5 +1,4 @@
 /** A server: many peers that share their handlers, and what is sent to many at once. Who gets in is the gate's to say. */
-import { EventEmitter } from "eventemitter3";
 import { nanoid } from "nanoid";
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -10,6 +9,7 @@ import type { Owner, Settings } from "../core/settings.js";
 import type { Dialect } from "../core/dialect.js";
 import type { HeartbeatTimes } from "../core/heartbeat.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
+import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
 import { RESUME_OFFER, type Bye } from "../link/frames.js";
 import { PackedLink, PROTOCOL } from "../link/packed.js";

@@ -11,17 +11,13 @@ declare global {
   var reciproc: typeof Entry;
 }
 
-/** Where a browser finds each package: the addresses for the import map, and the folders behind them. */
-const PACKAGES = [
-  { name: "reciproc", entry: "index.js", folder: "../../dist/" },
-  { name: "eventemitter3", entry: "eventemitter3.esm.js", folder: "../../node_modules/eventemitter3/dist/" },
-  { name: "nanoid", entry: "index.browser.js", folder: "../../node_modules/nanoid/" },
-];
+/** All that a page needs: nothing that it loads imports another package. */
+const IMPORT_MAP = { imports: { reciproc: "/reciproc/index.js" } };
 
 const PAGE = `<!doctype html>
 <link rel="icon" href="data:," />
 <script type="importmap">
-  ${JSON.stringify({ imports: Object.fromEntries(PACKAGES.map(({ name, entry }) => [name, `/${name}/${entry}`])) })}
+  ${JSON.stringify(IMPORT_MAP)}
 </script>
 <script type="module">
   import * as reciproc from "reciproc";
@@ -29,16 +25,15 @@ const PAGE = `<!doctype html>
   document.title = "ready";
 </script>`;
 
-/** Serves the page and the packages on a free port of this machine. */
+/** Serves the page and the package on a free port of this machine. */
 export async function startSite(): Promise<{ http: HttpServer; port: number }> {
   const http = createServer((request, response): void => {
-    const [, name, file] = /^\/([a-z0-9]+)\/(.+\.js)$/.exec(request.url ?? "") ?? [];
-    const folder = PACKAGES.find((one) => one.name === name)?.folder;
-    if (folder === undefined) {
+    const [, file] = /^\/reciproc\/(.+\.js)$/.exec(request.url ?? "") ?? [];
+    if (file === undefined) {
       response.setHeader("Content-Type", "text/html").end(PAGE);
       return;
     }
-    const path = fileURLToPath(new URL(`${folder}${file}`, import.meta.url));
+    const path = fileURLToPath(new URL(`../../dist/${file}`, import.meta.url));
     void readFile(path).then(
       (body) => response.setHeader("Content-Type", "text/javascript").end(body),
       () => response.writeHead(404).end(),

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { rollup } from "rollup";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 const run = promisify(execFile);
@@ -15,7 +16,9 @@ let packed: string[];
 
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), "reciproc-pack-"));
-  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", project], { cwd: root });
+  // The package is built already. Building it here would take its files from tests that run meanwhile.
+  const pack = ["pack", "--ignore-scripts", "--json", "--pack-destination", project];
+  const { stdout } = await run("npm", pack, { cwd: root });
   const [tarball] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
   packed = tarball.files.map(({ path }) => path);
   await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
@@ -47,6 +50,33 @@ describe("the published tarball", () => {
       await server.close();`;
     const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
     expect(stdout).toBe("3 42\n");
+  });
+
+  it("has an entry for pages that Rollup bundles without any plugin, and that imports no other package", async () => {
+    const warnings: string[] = [];
+    const bundle = await rollup({
+      input: join(project, "node_modules/reciproc/dist/index.js"),
+      onLog: (_level, { message }) => warnings.push(message),
+    });
+    const { output } = await bundle.generate({ format: "es" });
+    await bundle.close();
+    expect(warnings).toEqual([]);
+    expect(output.map(({ type }) => type)).toEqual(["chunk"]);
+    expect(output[0].imports).toEqual([]);
+    await writeFile(join(project, "page.js"), output[0].code);
+    const program = `
+      import { pair } from "./page.js";
+      const [a, b] = pair({ methods: { add: ([x, y]) => x + y } }, {});
+      console.log(await b.request("add", [1, 2]), a.id.length);`;
+    const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
+    expect(stdout).toBe("3 21\n");
+  });
+
+  it("holds the licences of the packages that are copied into it", () => {
+    const copied = packed.filter((path) => path.startsWith("dist/packages/"));
+    const names = [...new Set(copied.map((path) => path.split("/")[2]))];
+    expect(new Set(names)).toEqual(new Set(["eventemitter3", "nanoid"]));
+    for (const name of names) expect(copied).toContain(`dist/packages/${name}/LICENSE`);
   });
 
   it("installs a command that runs", async () => {
