@@ -124,7 +124,7 @@ function isWorkerd(): boolean {
 function setOwnTimer(entry: Expiring, delayMs: number): void {
   const fire = (): void => {
     // Another request may have cleared the deadline, and cannot stop this timer.
-    if (ownTimers!.get(entry) !== timer) return;
+    if (ownTimers!.get(entry) !== own) return;
     const now = performance.now();
     if (delayMs > LONGEST_DELAY_MS) setOwnTimer(entry, delayMs - LONGEST_DELAY_MS);
     else if (now - entry.deadline >= LATE_MS) {
@@ -132,17 +132,17 @@ function setOwnTimer(entry: Expiring, delayMs: number): void {
       entry.deadline = now;
       setOwnTimer(entry, 0);
     } else {
-      clearOwnTimer(entry, timer);
+      clearOwnTimer(entry, own);
       entry.expire();
     }
   };
-  const timer = setTimeout(fire, Math.min(delayMs, LONGEST_DELAY_MS));
-  ownTimers!.set(entry, timer);
+  const own = setTimeout(fire, Math.min(delayMs, LONGEST_DELAY_MS));
+  ownTimers!.set(entry, own);
 }
 
-function clearOwnTimer(entry: Expiring, timer: ReturnType<typeof setTimeout> | undefined): void {
-  if (timer === undefined) return;
-  clearTimeout(timer);
+function clearOwnTimer(entry: Expiring, own: ReturnType<typeof setTimeout> | undefined): void {
+  if (own === undefined) return;
+  clearTimeout(own);
   ownTimers!.delete(entry);
   waiting--;
 }

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type * as deadlines from "../../src/core/deadlines.js";
 import { clearDeadline, countDeadlines, setDeadline, type Expiring } from "../../src/core/deadlines.js";
 import { useFakeClock } from "../support/clock.js";
 
@@ -35,7 +36,7 @@ it("is not told of one that was set, in whatever queue, and then set to wait for
 });
 
 describe("in workerd, where a timer fires only for the request that set it,", () => {
-  let own: typeof import("../../src/core/deadlines.js");
+  let own: typeof deadlines;
   /** The delays of the timers that wait, and which timers were cleared. */
   let delays: unknown[];
 

@@ -215,19 +215,19 @@ describe("a push", () => {
   });
 });
 
-describe("on a transport that finds out what the other side has read, a push", () => {
-  /** The marks that were set, each with how much had been sent before it. */
-  function marking(limits?: SubscriptionsOptions["limits"]): ReturnType<typeof served> & {
-    raw: RawPeer;
-    marks: { sent: number; read: () => void }[];
-  } {
-    const all = served(({ notify }) => ["a", "b"].map(notify), limits);
-    const marks: { sent: number; read: () => void }[] = [];
-    const afterRead = (read: () => void): boolean => marks.push({ sent: raw.sent.length, read }) > 0;
-    const raw: RawPeer = rawPeer({ methods: all.methods }, { afterRead });
-    return { ...all, raw, marks };
-  }
+/** A peer on a transport that marks what was read: each mark has how much had been sent before it. */
+function marking(limits?: SubscriptionsOptions["limits"]): ReturnType<typeof served> & {
+  raw: RawPeer;
+  marks: { sent: number; read: () => void }[];
+} {
+  const all = served(({ notify }) => ["a", "b"].map(notify), limits);
+  const marks: { sent: number; read: () => void }[] = [];
+  const afterRead = (read: () => void): boolean => marks.push({ sent: raw.sent.length, read }) > 0;
+  const raw: RawPeer = rawPeer({ methods: all.methods }, { afterRead });
+  return { ...all, raw, marks };
+}
 
+describe("on a transport that finds out what the other side has read, a push", () => {
   it("leaves when the reply has been read, with those before it and in order", async () => {
     const { raw, marks, opened } = marking();
     raw.feed(request(1, "subscribe"));

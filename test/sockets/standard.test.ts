@@ -17,17 +17,18 @@ const make = overNetwork(
 // A standard WebSocket may send 1000 and 3000 to 4999 only.
 describeWebSocket("over a standard WebSocket", make, { tooLarge: 4413 });
 
+/** A WebSocket that is open, and what its socket reports. */
+function started(): { webSocket: ScriptedWebSocket; socket: StandardSocket; recorder: Recorder } {
+  const webSocket = new ScriptedWebSocket();
+  const socket = new StandardSocket(webSocket, 1000);
+  const recorder = new Recorder();
+  socket.start(recorder);
+  webSocket.fire("open");
+  return { webSocket, socket, recorder };
+}
+
 describe("a standard WebSocket whose close the other side does not complete", () => {
   useFakeClock();
-
-  function started(): { webSocket: ScriptedWebSocket; socket: StandardSocket; recorder: Recorder } {
-    const webSocket = new ScriptedWebSocket();
-    const socket = new StandardSocket(webSocket, 1000);
-    const recorder = new Recorder();
-    socket.start(recorder);
-    webSocket.fire("open");
-    return { webSocket, socket, recorder };
-  }
 
   it("is reported as closed with 1006 after five seconds, once, whatever the runtime reports later", async () => {
     const { webSocket, socket, recorder } = started();

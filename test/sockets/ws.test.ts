@@ -77,7 +77,7 @@ afterEach(() => {
 });
 
 it("writes nothing to a server's socket where `ws` makes no frames of its own, as in Bun", async () => {
-  vi.doMock("ws", async (original) => ({ ...(await original<object>()), Sender: class {} }));
+  vi.doMock("ws", async (original) => ({ ...(await original<object>()), Sender: function () {} }));
   vi.resetModules();
   const replaced = await import("../../src/sockets/ws.js");
   await using http = await bareHttp();
@@ -91,7 +91,7 @@ it("writes nothing to a server's socket where `ws` makes no frames of its own, a
   const received: string[] = [];
   client.on("message", (data: Buffer) => received.push(data.toString()));
   const { webSocket, raw } = await arrived;
-  const socket = new replaced.WsSocket(webSocket as never, 1000, raw);
+  const socket = new replaced.WsSocket(webSocket, 1000, raw);
   const recorder = new Recorder();
   socket.start(recorder);
   const sentByWebSocket = vi.spyOn(webSocket, "send");

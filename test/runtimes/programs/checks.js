@@ -1,5 +1,7 @@
 /** What a client does in another runtime. Each check returns what JSON can carry, for the test to judge. */
 
+const inOrder = (values) => values.length === 500 && values.every((value, i) => value === i);
+
 /** Both sides call each other, many calls at once, and notifications arrive in order. */
 async function bothWays({ connect }, { url, link }) {
   const heard = [];
@@ -12,7 +14,6 @@ async function bothWays({ connect }, { url, link }) {
   const isWhole = (await peer.request("echo", [long]))[0] === long;
   await peer.close(4000, "done");
   const { code, reason } = await peer.closed;
-  const inOrder = (values) => values.length === 500 && values.every((value, i) => Number(value) === i);
   return { nested, echoes: inOrder(echoes.map(([i]) => i)), heard: inOrder(heard), isWhole, code, reason };
 }
 
