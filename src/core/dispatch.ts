@@ -260,7 +260,7 @@ export class Dispatcher {
 
   #serve(context: CallContext, params: unknown): unknown {
     const { method } = context;
-    const handler = this.#handlerOf(method);
+    const handler = this.#handlerOf(method) ?? this.#fallbackFor(method);
     if (handler === undefined) return this.#unhandled(context, params);
     const schema = this.#settings.schemas?.get(method);
     if (schema === undefined) return handler(params, context);
@@ -272,10 +272,11 @@ export class Dispatcher {
   }
 
   /** Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer for them. */
-  #unhandled(context: CallContext, params: unknown): unknown {
-    const { method, id } = context;
-    const { fallback } = this.#settings;
-    if (fallback !== undefined && !isInternalMethod(method)) return fallback(params, context);
+  #fallbackFor(method: string): AnyHandler | undefined {
+    return isInternalMethod(method) ? undefined : this.#settings.fallback;
+  }
+
+  #unhandled({ method, id }: CallContext, params: unknown): undefined {
     if (id !== undefined) throw new RpcError(ErrorCode.MethodNotFound, "Method not found");
     this.#host.unhandled(method, params);
     return undefined;

@@ -23,24 +23,46 @@ export interface SchemaIssue {
 /** A schema may find a mistake in each of 500,000 entries, and to tell of all would be a reply many times the request. */
 const MOST_ISSUES = 100;
 
+/** The longest message of a refusal. An issue may repeat its input; and the whole issue is in the data. */
+const MOST_CHARACTERS = 300;
+
 /** Whether `value` has the shape of a Standard Schema. Some are functions (arktype). */
 export function isSchema(value: unknown): value is StandardSchema {
   return typeof (value as Partial<StandardSchema> | null | undefined)?.["~standard"]?.validate === "function";
 }
 
-/** Calls `accept` with the params as the schema returns them, or throws -32602 with the first 100 of its issues. Stays synchronous where the schema is. */
+/**
+ * Calls `accept` with the params as the schema returns them, or throws -32602: the first issue in its message, the first 100
+ * in its data. Stays synchronous where the schema is.
+ */
 export function validate(schema: StandardSchema, params: unknown, accept: (params: unknown) => unknown): unknown {
   const judge = (result: SchemaResult<unknown>): unknown => {
     if (result.issues === undefined) return accept(result.value);
     const issues = result.issues.slice(0, MOST_ISSUES).map(plain);
-    throw new RpcError(ErrorCode.InvalidParams, "Invalid params", { issues });
+    throw new RpcError(ErrorCode.InvalidParams, refusal(issues[0]), { issues });
   };
   const result = schema["~standard"].validate(params);
   return isThenable(result) ? Promise.resolve(result).then(judge) : judge(result);
 }
 
+interface PlainIssue {
+  message: string;
+  path?: (string | number)[];
+}
+
+/** Returns what the issue says, and where: `Invalid params: expected number at list[0]`. */
+function refusal(issue: PlainIssue | undefined): string {
+  if (issue === undefined) return "Invalid params";
+  const { message, path = [] } = issue;
+  const place = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`)).join("");
+  const name = place.replace(/^\./, "");
+  // Some schemas (arktype) begin their messages with the path.
+  const isNamed = name === "" || message.startsWith(`${name} `);
+  return `Invalid params: ${message}${isNamed ? "" : ` at ${name}`}`.slice(0, MOST_CHARACTERS);
+}
+
 /** Issues carry more than their message and path (zod's hold the input): none of that leaves the process. */
-function plain({ message, path }: SchemaIssue): { message: string; path?: (string | number)[] } {
+function plain({ message, path }: SchemaIssue): PlainIssue {
   if (path === undefined) return { message };
   return { message, path: path.map((part) => pathKey(typeof part === "object" ? part.key : part)) };
 }

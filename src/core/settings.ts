@@ -118,6 +118,9 @@ export class Settings {
     this.methods = table("methods", options.methods, checkHandler);
     this.schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
     this.fallback = checkIfGiven("fallback", options.fallback);
+    if (this.schemas !== undefined && this.fallback === undefined) {
+      checkKnown("schemas", Object.fromEntries(this.schemas), Object.fromEntries(this.methods));
+    }
     this.around = checkIfGiven("around", options.around);
     this.onForeignMessage = checkIfGiven("onForeignMessage", options.onForeignMessage);
     this.wait = waitOf({ timeoutMs: options.timeoutMs }, this.dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS);

@@ -133,7 +133,11 @@ type PeerOf<Ctx> = Ctx extends Context ? Ctx["peer"] : AnyPeer;
 
 /** The options of a peer that serves contract `L`. `methods` may be left out only when no method is required. */
 export type Options<L, Ctx> = PeerOptions<Ctx> & {
-  /** A Standard Schema for the params of some methods. What does not fit is answered with -32602. Without one, params are unchecked. */
+  /**
+   * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
+   * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
+   * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
+   */
   schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
 } & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> | undefined } : { methods: Handlers<L, Ctx> });
 

@@ -2,8 +2,8 @@ import { type } from "arktype";
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import type { StandardSchema } from "../../src/index.js";
-import { connectedPair } from "../support/pair.js";
+import type { SchemaIssue, StandardSchema } from "../../src/index.js";
+import { connectedPair, type AnyOptions } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
@@ -51,8 +51,12 @@ describe.each(Object.entries(VALIDATORS))("a %s schema", (name, { byName, byPosi
     let ran = 0;
     await using pair = connectedPair({ methods: { named: () => ran++ }, schemas: { named: byName } });
     const error = await rejection(pair.b.request("named", { name: "n", at: [1, "two"] }));
-    expect(error).toMatchObject({ code: -32602, message: "Invalid params" });
+    expect(error).toMatchObject({ code: -32602 });
     expect(error.data.issues).toHaveLength(1);
+    const { message: issue } = error.data.issues[0];
+    // Some schemas name the path in their message.
+    const place = issue.includes("at[1]") ? "" : " at at[1]";
+    expect(error.message).toBe(`Invalid params: ${issue}${place}`);
     expect(error.data.issues[0].path).toEqual(["at", 1]);
     for (const params of [undefined, {}, [], { name: 5, at: [] }]) {
       expect(await rejection(pair.b.request("named", params))).toMatchObject({ code: -32602 });
@@ -105,6 +109,34 @@ describe("any schema", () => {
     expect(ran).toBe(0);
   });
 
+  /** The message of -32602 for these issues. */
+  const messageFor = (issues: SchemaIssue[]): string => {
+    const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: { "~standard": { validate: () => ({ issues }) } } } });
+    raw.feed(request(1, "m"));
+    expect(raw.messages()[0].error.code).toBe(-32602);
+    return raw.messages()[0].error.message as string;
+  };
+
+  it.each<[string, SchemaIssue["path"], string]>([
+    ["an index", [1], "expected number at [1]"],
+    ["a name", ["name"], "expected number at name"],
+    ["both", ["list", 0, { key: "deep" }, { key: 12 }], "expected number at list[0].deep[12]"],
+    ["a symbol", [Symbol("s")], "expected number at Symbol(s)"],
+    ["an empty path", [], "expected number"],
+    ["no path", undefined, "expected number"],
+  ])("has its first issue in the message of the refusal: at %s", (_name, path, message) => {
+    const issue = { message: "expected number", ...(path && { path }) };
+    expect(messageFor([issue, { message: "another" }])).toBe(`Invalid params: ${message}`);
+  });
+
+  it("has a message of bounded length, whatever the issue and its path say", () => {
+    const long = "x".repeat(1000);
+    expect(messageFor([{ message: long }]).length).toBeLessThanOrEqual(300);
+    expect(messageFor([{ message: "m", path: [long] }]).length).toBeLessThanOrEqual(300);
+    expect(messageFor([{ message: "m", path: Array.from({ length: 1000 }, () => "part") }]).length).toBeLessThan(301);
+    expect(messageFor([])).toBe("Invalid params");
+  });
+
   it("leaves the path out where there is none, and names its symbols and objects", () => {
     const path = [{ key: "a" }, 0, Symbol("s"), { key: Symbol("t") }];
     const schema: StandardSchema = {
@@ -115,7 +147,7 @@ describe("any schema", () => {
     const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: schema } });
     raw.feed(request(1, "m"));
     const issues = [{ message: "bare" }, { message: "deep", path: ["a", 0, "Symbol(s)", "Symbol(t)"] }];
-    expect(raw.messages()).toEqual([failure(1, -32602, "Invalid params", { issues })]);
+    expect(raw.messages()).toEqual([failure(1, -32602, "Invalid params: bare", { issues })]);
   });
 
   it.each<[string, () => never]>([
@@ -137,6 +169,7 @@ describe("any schema", () => {
   it("checks a handler that came later, and comes inside around", async () => {
     const seen: unknown[] = [];
     const raw = rawPeer({
+      methods: { late: () => "never" },
       schemas: { late: failing },
       around: (call, next) => (seen.push(call.params), next()),
     });
@@ -153,7 +186,37 @@ describe("any schema", () => {
   });
 
   it("leaves methods without one unchecked", async () => {
-    await using pair = connectedPair({ methods: { free: (params) => params }, schemas: { other: failing } });
+    const methods = { free: (params: unknown) => params, other: () => 1 };
+    await using pair = connectedPair({ methods, schemas: { other: failing } });
     expect(await pair.b.request("free", [null])).toEqual([null]);
+  });
+
+  it.each<[string, AnyOptions]>([
+    ["another", { methods: { add: () => 1, sub: () => 1 } }],
+    ["an undefined", { methods: { add: () => 1, sub: () => 1, ad: undefined as never } }],
+  ])("under the name of %s method is refused, and the error names the schema and the methods", (_what, options) => {
+    expect(() => rawPeer({ ...options, schemas: { add: failing, ad: failing } })).toThrow(
+      new TypeError("Unknown name `ad` in `schemas`; known are add, sub"),
+    );
+  });
+
+  it("under a name that no method has checks what `fallback` is called with", async () => {
+    const seen: unknown[] = [];
+    const raw = rawPeer({
+      methods: { own: () => "own" },
+      fallback: (params, { method }) => (seen.push(params), method),
+      schemas: { strict: z.tuple([z.number()]).transform(([n]) => [n + 1]), own: failing, "rpc.own": failing },
+    });
+    raw.feed(request(1, "strict", ["text"]));
+    raw.feed(request(2, "strict", [1]));
+    raw.feed(request(3, "free", ["text"]));
+    raw.feed(request(4, "rpc.own"));
+    expect(raw.messages()).toMatchObject([
+      { id: 1, error: { code: -32602 } },
+      result(2, "strict"),
+      result(3, "free"),
+      { id: 4, error: { code: -32601 } },
+    ]);
+    expect(seen).toEqual([[2], ["text"]]);
   });
 });
