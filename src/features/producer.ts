@@ -1,5 +1,5 @@
 /** The end of a stream that yields: reads an iterable a little ahead, and hands over what is ready when it is asked. */
-import { exceeds } from "../core/codec.js";
+import { exceeds, stringify } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import * as ErrorCode from "../core/codes.js";
 import { isAbort, RpcError } from "../core/errors.js";
@@ -118,7 +118,7 @@ export class Producer {
 
   #keep(value: unknown): void {
     try {
-      const text = (JSON.stringify(value) as string | undefined) ?? "null";
+      const text = stringify(value) ?? "null";
       if (exceeds(text, this.#maxBytes - ENVELOPE_BYTES))
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       this.#ready.push(text);

@@ -6,7 +6,9 @@ export interface Caller<R extends Contract<R>> {
   /** The other side's methods as functions: `remote.add([1, 2])` is `request("add", [1, 2])`. */
   readonly remote: Remote<R>;
   /**
-   * Calls a method and promises its result. `params` is what stands on the wire, an array or an object.
+   * Calls a method and promises its result. `params` is what stands on the wire, an array or an object. A Map, a Set, a promise,
+   * a Blob, an ArrayBuffer or a view of one, as params or as a member of them, is refused with a `TypeError`; deeper down it
+   * becomes what `JSON.stringify` makes of it. Of an array, 100 entries are looked at.
    *
    * Rejects with `RpcError` (the other side's answer), `TimeoutError`, the signal's reason, `ConnectionLostError` (see its
    * `outcome`), `ProtocolError` (a malformed answer), `TooLargeError` (longer than the other side takes; nothing was sent) or

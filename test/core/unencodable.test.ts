@@ -1,0 +1,153 @@
+/** What JSON has no form for, and would make `{}` or an object of indices of. */
+import { runInNewContext } from "node:vm";
+import { describe, expect, it } from "vitest";
+import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/index.js";
+import { connectedPair } from "../support/pair.js";
+import { failure, rawPeer, request, result } from "../support/raw.js";
+import { rejection, turn } from "../support/turns.js";
+
+const ENTRIES = "send `[...it]`, or its bytes as base64";
+
+/** What cannot be sent, and what the error says to do instead. */
+const UNENCODABLE: [string, () => object, string][] = [
+  ["Uint8Array", () => new Uint8Array([1, 2, 3]), ENTRIES],
+  ["Float64Array", () => new Float64Array(1), ENTRIES],
+  ["DataView", () => new DataView(new ArrayBuffer(1)), ENTRIES],
+  ["Uint8Array", () => Buffer.from("abc"), ENTRIES],
+  ["ArrayBuffer", () => new ArrayBuffer(4), ENTRIES],
+  ["SharedArrayBuffer", () => new SharedArrayBuffer(4), ENTRIES],
+  ["Blob", () => new Blob(["x"]), ENTRIES],
+  ["File", () => new File(["x"], "x.txt"), ENTRIES],
+  ["Map", () => new Map([[1, 2]]), ENTRIES],
+  ["Set", () => new Set([1]), ENTRIES],
+  ["Promise", () => Promise.resolve(1), "await it"],
+  ["Map", () => new (class Directory extends Map {})(), ENTRIES],
+  ["Map", () => runInNewContext("new Map()") as object, ENTRIES],
+  ["Uint8Array", () => runInNewContext("new Uint8Array(2)") as object, ENTRIES],
+];
+
+describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
+  const refused = (name: string): TypeError => new TypeError(`JSON cannot carry ${name}a ${kind}: ${remedy}`);
+
+  it("is refused as params, and the error says what to do", async () => {
+    const { peer, sent } = rawPeer();
+    expect(await rejection(peer.request("m", make()))).toEqual(refused(""));
+    expect(() => peer.notify("m", make())).toThrow(refused(""));
+    expect(sent).toEqual([]);
+  });
+
+  it("is refused as a member of params, which the error names", async () => {
+    const { peer, sent } = rawPeer();
+    expect(await rejection(peer.request("m", { text: "", data: make() }))).toEqual(refused("`data`, "));
+    expect(await rejection(peer.request("m", [{}, [], make()]))).toEqual(refused("`2`, "));
+    expect(() => peer.notify("m", [make()])).toThrow(refused("`0`, "));
+    expect(sent).toEqual([]);
+  });
+
+  it("is refused as a result, or as a member of one, with -32603 and an `error` event", async () => {
+    const methods = { member: () => ({ data: make() }), entry: async () => [1, make()] };
+    const isAwaited = kind === "Promise";
+    const raw = rawPeer({ methods: { ...methods, ...(!isAwaited && { whole: make }) } });
+    const names = isAwaited ? ["member", "entry"] : ["member", "entry", "whole"];
+    names.forEach((method, i) => raw.feed(request(i, method)));
+    await turn();
+    expect(raw.sent).toHaveLength(names.length);
+    for (const message of raw.messages()) expect(message.error).toEqual({ code: -32603, message: "Internal error" });
+    expect(raw.errors).toHaveLength(names.length);
+    for (const error of raw.errors) expect(error).toBeInstanceOf(TypeError);
+  });
+});
+
+describe("what JSON has no form for", () => {
+  it("is refused at any place of an object, and among the first 100 entries of an array", () => {
+    const large = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`key${i}`, i as unknown]));
+    large["last"] = new Map();
+    expect(() => encodeResult(1, large)).toThrow("JSON cannot carry `last`, a Map");
+    const long = Array.from({ length: 200 }, () => 1 as unknown);
+    long[100] = new Map();
+    expect(encodeResult(1, long)).toContain("1,{},1");
+    long[99] = new Map();
+    expect(() => encodeResult(1, long)).toThrow("JSON cannot carry `99`, a Map");
+  });
+
+  it("is refused by every function that encodes", () => {
+    const data = { set: new Set() };
+    expect(() => encodeRequest(1, "m", data)).toThrow("`set`");
+    expect(() => encodeNotification("m", data)).toThrow("`set`");
+    expect(() => encodeResult(1, data)).toThrow("`set`");
+    expect(() => encodeError(1, { code: 1, message: "", data })).toThrow("`set`");
+  });
+
+  it("is refused as a value of a stream, and as progress", async () => {
+    await using pair = connectedPair({
+      methods: {
+        bytes: () => values(new Uint8Array(1000)),
+        members: () => values({ map: new Map() }),
+        progress: (_params, { progress }) => (progress as (value: unknown) => void)(new Set()),
+      },
+    });
+    for (const method of ["bytes", "members"]) {
+      const read = pair.b.stream(method)[Symbol.asyncIterator]();
+      expect(await rejection(read.next() as Promise<unknown>)).toMatchObject({ code: -32603 });
+    }
+    const reports: unknown[] = [];
+    const options = { onProgress: (report: unknown) => reports.push(report) };
+    expect(await rejection(pair.b.request("progress", {}, options))).toMatchObject({ code: -32603 });
+    expect(reports).toEqual([]);
+    for (const error of pair.takeErrors()) expect((error as Error).message).toMatch(/^JSON cannot carry/);
+  });
+
+  it("deeper down is what JSON.stringify makes of it", () => {
+    expect(encodeResult(1, { a: { b: new Map([[1, 2]]), c: new Uint8Array([7]) } })).toContain('{"b":{},"c":{"0":7}}');
+  });
+
+  it("is taken where it has a form of its own, or its owner has", () => {
+    class Directory extends Map<string, number> {
+      toJSON(): unknown {
+        return [...this];
+      }
+    }
+    class Board {
+      cells = new Map([["a", 1]]);
+      toJSON(): unknown {
+        return Object.fromEntries(this.cells);
+      }
+    }
+    const directory = new Directory([["a", 1]]);
+    expect(encodeResult(1, directory)).toContain('"result":[["a",1]]');
+    expect(encodeResult(1, { directory })).toContain('{"directory":[["a",1]]}');
+    expect(encodeResult(1, new Board())).toContain('"result":{"a":1}');
+    expect(encodeRequest(1, "m", new Board())).toContain('"params":{"a":1}');
+  });
+
+  it("is not looked for in members that JSON leaves out", () => {
+    const hidden = Object.defineProperty({}, "map", { value: new Map(), enumerable: false });
+    const inherited = Object.create({ map: new Map() }) as object;
+    const symbol = { [Symbol("map")]: new Map() };
+    for (const value of [hidden, inherited, symbol]) expect(encodeResult(1, value)).toContain('"result":{}');
+  });
+
+  it("is nothing else", () => {
+    class Point {
+      x = 1;
+    }
+    const parts = { date: new Date(0), point: new Point(), nothing: null, bare: Object.create(null) as unknown };
+    expect(encodeResult(1, parts)).toContain(
+      '{"date":"1970-01-01T00:00:00.000Z","point":{"x":1},"nothing":null,"bare":{}}',
+    );
+    expect(encodeResult(1, { text: new String("s"), tag: { [Symbol.toStringTag]: "Map" } })).toContain(
+      '{"text":"s","tag":{}}',
+    );
+    expect(encodeResult(1, { then: () => {} })).toContain('"result":{}');
+  });
+
+  it("costs an error whose data holds it its answer, and not the connection", () => {
+    const raw = rawPeer({ methods: { fine: () => 1, bad: () => ({ a: new Set() }) } });
+    raw.feed([request(1, "bad"), request(2, "fine")]);
+    expect(raw.messages()).toEqual([[failure(1, -32603, "Internal error"), result(2, 1)]]);
+  });
+});
+
+async function* values(...all: unknown[]): AsyncGenerator<unknown> {
+  yield* all;
+}
