@@ -1,0 +1,88 @@
+/** Proves that the examples of the documents are TypeScript too, for those who rename them. */
+import { execFile } from "node:child_process";
+import { rename } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import ts from "typescript-5.9";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { clean, extract, folder } from "./examples.js";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const FLAGS = "--noEmit --strict --exactOptionalPropertyTypes --skipLibCheck --target es2022 --module nodenext".split(
+  " ",
+);
+const LIBRARIES = ["--types", "node", "--lib", "es2022,dom,dom.iterable,esnext.disposable"];
+/** What TypeScript says about JavaScript: parameters without a type, and `peer.data`, whose type README says how to give. */
+const ALLOWED = /error TS(7006|7031|18046):/;
+
+let examples: string[];
+let guides: string[];
+
+/** Takes out the examples, each as a TypeScript file. */
+async function extractAsTypeScript(...documents: string[]): Promise<string[]> {
+  const files: string[] = [];
+  for (const document of documents) {
+    for (const name of await extract(document)) {
+      const file = join(folder, name.replace(/\.js$/, ".ts"));
+      await rename(join(folder, name), file);
+      files.push(file);
+    }
+  }
+  return files;
+}
+
+beforeAll(async () => {
+  examples = await extractAsTypeScript("README.md", "docs/ARCHITECTURE.md");
+  guides = await extractAsTypeScript("docs/guides/mcp.md", "docs/guides/metrics.md", "docs/guides/tracing.md");
+});
+afterAll(clean);
+
+describe("the examples of README.md and ARCHITECTURE.md, as TypeScript", () => {
+  it.each(["typescript", "typescript-6", "typescript-5.9"])(
+    "compile with %s",
+    async (compiler) => {
+      const tsc = join(root, "node_modules", compiler, "bin/tsc");
+      const alone = compiler === "typescript-5.9" ? [] : ["--ignoreConfig"];
+      const args = [tsc, ...alone, ...examples, ...FLAGS, ...LIBRARIES];
+      const said = await promisify(execFile)(process.execPath, args, { cwd: root }).catch(
+        (failure: unknown) => failure,
+      );
+      const errors = (said as { stdout: string }).stdout.split("\n").filter((line) => /error TS/.test(line));
+      expect(errors.filter((line) => !ALLOWED.test(line))).toEqual([]);
+      // The program was read: these two are there.
+      expect(errors.some((line) => line.includes("chat-server.ts"))).toBe(true);
+      expect(errors.some((line) => line.includes("port.ts"))).toBe(true);
+    },
+    60_000,
+  );
+});
+
+describe("every example of the documents", () => {
+  /**
+   * Where a handler returns what it gets from the constant that holds its own server, the constant's type depends on itself:
+   * error TS7022. Handlers take `server` and `peer` from their context instead.
+   */
+  it("names no constant inside the expression that it is made with", () => {
+    const files = [...examples, ...guides];
+    // Which declaration a name stands for is known without the libraries.
+    const program = ts.createProgram(files, { noEmit: true, noLib: true, noResolve: true });
+    const checker = program.getTypeChecker();
+    const found: string[] = [];
+    let constants = 0;
+    const visit = (node: ts.Node, own: readonly ts.Node[]): void => {
+      const isMade = ts.isVariableDeclaration(node) && node.initializer !== undefined;
+      if (isMade) constants++;
+      if (ts.isIdentifier(node)) {
+        const declared = checker.getSymbolAtLocation(node)?.valueDeclaration;
+        const isName = declared !== undefined && (declared as ts.NamedDeclaration).name === node;
+        if (declared !== undefined && !isName && own.includes(declared))
+          found.push(`${basename(node.getSourceFile().fileName)}: ${node.text}`);
+      }
+      node.forEachChild((child) => visit(child, isMade ? [...own, node] : own));
+    };
+    for (const file of files) visit(program.getSourceFile(file)!, []);
+    expect(constants).toBeGreaterThan(40);
+    expect(found).toEqual([]);
+  });
+});
