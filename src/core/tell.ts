@@ -53,7 +53,7 @@ export function warnOnce(warned: Set<string>, method: string, cause: unknown): v
 /** What may report errors: Node, Bun and Deno have `process.emitWarning`, browsers and workers `reportError`. */
 interface Runtime {
   process?: { emitWarning?(warning: Error): void };
-  reportError?(error: Error): void;
+  reportError?: (error: Error) => void;
 }
 
 /** Returns the stack of what was thrown, and of its cause. Never throws, whatever was thrown. */

@@ -106,17 +106,18 @@ it("lets the server call the page while the page's call waits", async () => {
 it("reports a handler's failure that nothing listens for as an error of the page, with its cause", async () => {
   const reported = await page.evaluate(async () => {
     const seen = new Promise((resolve) => {
-      addEventListener("error", ({ error, message }) => resolve([message, (error as Error).cause]), { once: true });
+      addEventListener("error", ({ error, message }) => resolve([message, String((error as Error).cause)]), {
+        once: true,
+      });
     });
-    const confirm = (): never => {
-      throw "the page failed";
-    };
-    const peer = await reciproc.connect("/rpc", { methods: { confirm } });
+    const peer = await reciproc.connect("/rpc", {
+      methods: { confirm: () => Promise.reject(new Error("the page failed")) },
+    });
     const answer = await peer.request("ask", { question: "sure?" }).catch(({ code }: { code: number }) => code);
     return [answer, await seen];
   });
   const message = expect.stringContaining('"confirm" failed, and nothing listens for `error`') as string;
-  expect(reported).toEqual([-32603, [message, "the page failed"]]);
+  expect(reported).toEqual([-32603, [message, "Error: the page failed"]]);
 });
 
 it("notifies both ways", async () => {

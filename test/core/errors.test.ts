@@ -154,19 +154,21 @@ describe("a handler", () => {
   });
 });
 
-describe("a handler whose own call was answered with an error", () => {
-  /** `a` calls `b` inside the handler of `outer`, and does as `outer` says with the error. */
-  const nested = (outer: (peer: AnyPeer) => unknown, around?: Around): ConnectedPair =>
-    connectedPair(
-      { methods: { outer: (_params, { peer }) => outer(peer) }, ...(around && { around }) },
-      {
-        methods: {
-          denied: () => {
-            throw new RpcError(403, "no", { why: 1 });
-          },
+/** `a` calls `b` inside the handler of `outer`, and does as `outer` says with the error. */
+function nested(outer: (peer: AnyPeer) => unknown, around?: Around): ConnectedPair {
+  return connectedPair(
+    { methods: { outer: (_params, { peer }) => outer(peer) }, ...(around && { around }) },
+    {
+      methods: {
+        denied: () => {
+          throw new RpcError(403, "no", { why: 1 });
         },
       },
-    );
+    },
+  );
+}
+
+describe("a handler whose own call was answered with an error", () => {
   const INTERNAL = { code: -32603, message: "Internal error", data: undefined };
 
   it.each<[string, (peer: AnyPeer) => unknown]>([
@@ -185,14 +187,9 @@ describe("a handler whose own call was answered with an error", () => {
   });
 
   it("answers -32603 where `around` lets the error through, or throws it itself", async () => {
-    const through: Around = (_call, next) => next();
-    const itself: Around = async ({ direction, peer }, next) => {
-      if (direction === "incoming") await peer.request("denied");
-      return next();
-    };
     for (const [around, outer] of [
-      [through, (peer: AnyPeer) => peer.request("denied")],
-      [itself, () => "not reached"],
+      [lettingThrough, (peer: AnyPeer) => peer.request("denied")],
+      [asking, () => "not reached"],
     ] as const) {
       await using pair = nested(outer, around);
       expect(await rejection(pair.b.request("outer"))).toMatchObject(INTERNAL);
@@ -250,6 +247,14 @@ describe("a handler whose own call was answered with an error", () => {
     expect(raw.errors).toEqual([]);
   });
 });
+
+const lettingThrough: Around = (_call, next) => next();
+
+/** Calls the other side itself, before the handler. */
+const asking: Around = async ({ direction, peer }, next) => {
+  if (direction === "incoming") await peer.request("denied");
+  return next();
+};
 
 function rethrow(error: unknown): never {
   throw error;

@@ -216,7 +216,7 @@ describe("a peer without a listener for `error`", () => {
   it("does not warn of an RpcError that crosses the wire, nor of a handler that was stopped", async () => {
     const raw = rawPeer({
       methods: {
-        refuse: thrower(new RpcError(403, "no") as never),
+        refuse: thrower(new RpcError(403, "no")),
         wait: (_params, { signal }) => rejected(signal),
         ask: (_params, { peer }) => peer.request("never"),
       },

@@ -167,7 +167,7 @@ describe("maxInFlight", () => {
     }
     await turn();
     expect(outcomes.list).toHaveLength(8);
-    for (const error of pair.takeErrors()) expect(error).toMatchObject({ cause: { code: -32009 } });
+    for (const one of pair.takeErrors()) expect(one).toMatchObject({ cause: { code: -32009 } });
     expect(inspect(pair.a).running + inspect(pair.b).running).toBe(0);
   });
 });

@@ -83,6 +83,14 @@ describe.each(Object.entries(VALIDATORS))("a %s schema", (name, { byName, byPosi
   });
 });
 
+/** The message of -32602 for these issues. */
+function messageFor(issues: SchemaIssue[]): string {
+  const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: { "~standard": { validate: () => ({ issues }) } } } });
+  raw.feed(request(1, "m"));
+  expect(raw.messages()[0].error.code).toBe(-32602);
+  return raw.messages()[0].error.message as string;
+}
+
 describe("any schema", () => {
   const failing: StandardSchema = { "~standard": { validate: () => ({ issues: [{ message: "no" }] }) } };
 
@@ -108,14 +116,6 @@ describe("any schema", () => {
     expect(raw.sent).toEqual([]);
     expect(ran).toBe(0);
   });
-
-  /** The message of -32602 for these issues. */
-  const messageFor = (issues: SchemaIssue[]): string => {
-    const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: { "~standard": { validate: () => ({ issues }) } } } });
-    raw.feed(request(1, "m"));
-    expect(raw.messages()[0].error.code).toBe(-32602);
-    return raw.messages()[0].error.message as string;
-  };
 
   it.each<[string, SchemaIssue["path"], string]>([
     ["an index", [1], "expected number at [1]"],

@@ -127,8 +127,11 @@ describe("a server without a listener for `error`", () => {
     const spy = vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
       warnings.push((warning as Error).message);
     });
-    const bug = (): Promise<never> => Promise.reject(new Error("bug"));
-    await using server = await serve({ port: 0, methods: { bad: bug, worse: bug, worst: bug }, dialect: [lsp, mcp] });
+    await using server = await serve({
+      port: 0,
+      methods: { bad: failing, worse: failing, worst: failing },
+      dialect: [lsp, mcp],
+    });
     await using one = await connect(server.url);
     await using two = await connect(server.url, { dialect: mcp });
     for (const peer of [one, two, one]) await rejection(peer.request("bad"));
@@ -144,6 +147,10 @@ describe("a server without a listener for `error`", () => {
     spy.mockRestore();
   });
 });
+
+function failing(): Promise<never> {
+  return Promise.reject(new Error("bug"));
+}
 
 describe("an event that a server does not have", () => {
   it("is refused, and the error names those that it has", async () => {
