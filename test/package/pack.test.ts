@@ -1,9 +1,10 @@
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import MarkdownIt from "markdown-it";
 import { rollup } from "rollup";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
@@ -13,13 +14,15 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** An empty project of somebody else, with the published tarball installed. */
 let project: string;
 let packed: string[];
+let packedBytes: number;
 
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), "reciproc-pack-"));
   // The package is built already. Building it here would take its files from tests that run meanwhile.
   const pack = ["pack", "--ignore-scripts", "--json", "--pack-destination", project];
   const { stdout } = await run("npm", pack, { cwd: root });
-  const [tarball] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
+  const [tarball] = JSON.parse(stdout) as [{ filename: string; size: number; files: { path: string }[] }];
+  packedBytes = tarball.size;
   packed = tarball.files.map(({ path }) => path);
   await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
   const { devDependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
@@ -30,12 +33,57 @@ beforeAll(async () => {
 
 afterAll(() => rm(project, { recursive: true, force: true }));
 
+/** The links and pictures of a document in the tarball, and the anchors of its headings. */
+async function readPage(path: string): Promise<{ links: string[]; anchors: Set<string> }> {
+  const text = await readFile(join(project, "node_modules/reciproc", path), "utf8");
+  const tokens = new MarkdownIt({ html: true }).parse(text, {});
+  const links = tokens
+    .flatMap(({ children }) => children ?? [])
+    .flatMap((token) => token.attrGet("href") ?? token.attrGet("src") ?? [])
+    .map(String);
+  const headings = tokens.flatMap((token, i) => (token.type === "heading_open" ? tokens[i + 1]!.content : []));
+  return { links, anchors: new Set(headings.map(anchorOf)) };
+}
+
+/** What GitHub makes of a heading. */
+function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replaceAll(" ", "-");
+}
+
 describe("the published tarball", () => {
   it("holds the code, its types and maps, and what they point to, and nothing else", () => {
     for (const path of ["dist/index.js", "dist/index.d.ts", "dist/index.js.map", "src/index.ts", "LICENSE"]) {
       expect(packed).toContain(path);
     }
-    expect(packed.filter((path) => !/^(dist|src|docs)\/|^(package\.json|README\.md|LICENSE)$/.test(path))).toEqual([]);
+    expect(
+      packed.filter((path) => !/^(dist|src|docs)\/|^(package\.json|README\.md|SECURITY\.md|LICENSE)$/.test(path)),
+    ).toEqual([]);
+  });
+
+  it("is smaller than 800,000 bytes, its pictures included", () => {
+    expect(packedBytes).toBeLessThan(800_000);
+  });
+
+  it("holds what its documents link to and show", async () => {
+    const documents = packed.filter((path) => path.endsWith(".md"));
+    const pages = new Map(await Promise.all(documents.map(async (path) => [path, await readPage(path)] as const)));
+    const lost: string[] = [];
+    let links = 0;
+    for (const [path, page] of pages) {
+      for (const link of page.links) {
+        if (/^[a-z]+:/.test(link)) continue;
+        links++;
+        const [file = "", anchor] = link.split("#");
+        const target = file === "" ? path : posix.join(posix.dirname(path), file);
+        const isThere = packed.includes(target) && (anchor === undefined || pages.get(target)?.anchors.has(anchor));
+        if (isThere !== true) lost.push(`${path}: ${link}`);
+      }
+    }
+    expect(links).toBeGreaterThan(40);
+    expect(lost).toEqual([]);
   });
 
   it("runs from both entries", async () => {
