@@ -103,9 +103,9 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
   if (!ArrayBuffer.isView(value) && !/^(Map|Set|Promise|Blob|File|(Shared)?ArrayBuffer)$/.test(String(tag))) return;
   // What an object inherits is not sent, nor the members of one that has a form of its own.
   if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
-  const name = key === undefined ? "" : `\`${key}\`, `;
+  const name = key === undefined ? "" : ` \`${key}\``;
   const instead = tag === "Promise" ? "await it" : "send `[...it]`, or its bytes as base64";
-  throw new TypeError(`JSON cannot carry ${name}a ${String(tag)}: ${instead}`);
+  throw new TypeError(`JSON cannot carry the ${String(tag)}${name}: ${instead}`);
 }
 
 /** The text of the reply that says the handler failed and nothing more. */

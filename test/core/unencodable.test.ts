@@ -27,7 +27,7 @@ const UNENCODABLE: [string, () => object, string][] = [
 ];
 
 describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
-  const refused = (name: string): TypeError => new TypeError(`JSON cannot carry ${name}a ${kind}: ${remedy}`);
+  const refused = (name: string): TypeError => new TypeError(`JSON cannot carry the ${kind}${name}: ${remedy}`);
 
   it("is refused as params, and the error says what to do", async () => {
     const { peer, sent } = rawPeer();
@@ -38,9 +38,9 @@ describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
 
   it("is refused as a member of params, which the error names", async () => {
     const { peer, sent } = rawPeer();
-    expect(await rejection(peer.request("m", { text: "", data: make() }))).toEqual(refused("`data`, "));
-    expect(await rejection(peer.request("m", [{}, [], make()]))).toEqual(refused("`2`, "));
-    expect(() => peer.notify("m", [make()])).toThrow(refused("`0`, "));
+    expect(await rejection(peer.request("m", { text: "", data: make() }))).toEqual(refused(" `data`"));
+    expect(await rejection(peer.request("m", [{}, [], make()]))).toEqual(refused(" `2`"));
+    expect(() => peer.notify("m", [make()])).toThrow(refused(" `0`"));
     expect(sent).toEqual([]);
   });
 
@@ -62,12 +62,12 @@ describe("what JSON has no form for", () => {
   it("is refused at any place of an object, and among the first 100 entries of an array", () => {
     const large = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`key${i}`, i as unknown]));
     large["last"] = new Map();
-    expect(() => encodeResult(1, large)).toThrow("JSON cannot carry `last`, a Map");
+    expect(() => encodeResult(1, large)).toThrow("JSON cannot carry the Map `last`");
     const long = Array.from<unknown>({ length: 200 }).fill(1);
     long[100] = new Map();
     expect(encodeResult(1, long)).toContain("1,{},1");
     long[99] = new Map();
-    expect(() => encodeResult(1, long)).toThrow("JSON cannot carry `99`, a Map");
+    expect(() => encodeResult(1, long)).toThrow("JSON cannot carry the Map `99`");
   });
 
   it("is refused by every function that encodes", () => {
