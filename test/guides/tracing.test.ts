@@ -213,8 +213,9 @@ describe("the tracing guide's around", () => {
   });
 
   it("calls a handler that lets a received error through -32603 on both sides", async () => {
-    const ask = (_params: unknown, context: { peer: Peer }): unknown => context.peer.request("missing");
-    const [a, b] = tracedPair({ ask } as never);
+    const [a, b] = tracedPair({
+      ask: (_params: unknown, call: { peer: Peer }) => call.peer.request("missing"),
+    } as never);
     expect(await rejection(b.request("ask"))).toMatchObject({ code: -32603 });
     const all = await ended();
     for (const kind of [SpanKind.CLIENT, SpanKind.SERVER]) {
