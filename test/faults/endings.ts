@@ -60,7 +60,9 @@ export const ENDINGS: Readonly<Record<EndingKind, Ending>> = {
       excuse(current, "the server goes away");
       world.proxy.refusals = Infinity;
       await server.drain({ timeoutMs: world.plan.patienceMs, retryMs: 5 });
-      await world.until("the client knows", () => current.isOver);
+      // A client whose heartbeat cut it off before that cannot know.
+      const isCutOff = (): boolean => world.hasHeartbeat && client.state === "suspended";
+      await world.until("the client knows", () => current.isOver || isCutOff());
       excuse(world.current, "the client closes");
       void client.close();
     },

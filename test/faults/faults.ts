@@ -232,7 +232,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   /** A second socket, with the token of a client that is there: the newer evicts the older, and is evicted in turn. */
   stealFromLive: {
     async happen(world) {
-      const line = await settled(world);
+      const line = await proven(world);
       const { current } = world;
       line.toServer.freeze();
       const { session } = world.tap.of(line);
@@ -285,7 +285,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   /** A thief who acks is the one who knows the token: the client has to begin anew, and is told so. */
   stealForGood: {
     async happen(world) {
-      await settled(world);
+      await proven(world);
       await world.demandLoss("its token was stolen", () =>
         whileAway(world, async (session) => {
           const { token, webSocket } = await intrude(world.port, CLIENT_NAME, stolen(session));
@@ -403,6 +403,12 @@ async function settled(world: World): Promise<Line> {
   return world.proxy.newest!;
 }
 
+/** Waits until the server has the ack of the client's token as well, so that it accepts the token. */
+async function proven(world: World): Promise<Line> {
+  await world.until("the server has the token's ack", () => world.isFlowing && world.current.isProven);
+  return world.proxy.newest!;
+}
+
 /** Calls `hurt` with the next connection, as it comes. */
 function onNextLine(world: World, hurt: (line: Line) => void): void {
   world.tap.onOpened = (line) => {
@@ -463,7 +469,7 @@ async function whileAway(
   world: World,
   act: (session: WireSession) => Promise<unknown>,
 ): Promise<{ session: WireSession; end: End }> {
-  const line = await settled(world);
+  const line = await proven(world);
   const { current: end } = world;
   const session = world.tap.of(line).session!;
   world.proxy.refusals = Infinity;
