@@ -11,8 +11,11 @@ export class Breach extends Error {
   override readonly name = "Breach";
 }
 
-/** A session that goes unattended for so much less than its time is given up in time: timers have a grain. */
-const GRAIN_MS = 5;
+/**
+ * A session that goes unattended for so much less than its time is given up in time. The session notes the loss before its
+ * event `suspend` is heard here, and on a machine under load the process may stand still in between.
+ */
+const GRAIN_MS = 100;
 
 /** One end of a session. */
 export interface End {
