@@ -2,6 +2,7 @@
  * The reply to an incoming batch: one array, in request order, sent when every request in it is answered (section 6).
  */
 import { exceeds, utf8Bytes } from "./codec.js";
+import { VALUE_COST } from "./transport.js";
 
 /** Where an answer goes that does not stand alone. It is given one answer, or told that none will come. */
 export interface Slot {
@@ -28,15 +29,19 @@ export function soleSlot(maxBytes: number, reply: (text: string | undefined) => 
 export class BatchReply {
   readonly #answers: (string | undefined)[] = [];
   readonly #reply: (text: string | undefined) => void;
+  readonly #keep: (by: number) => void;
   #onSent: (() => void)[] | undefined;
+  /** What the answers that are in are counted for. */
+  #kept = 0;
   #bytesLeft: number;
   /** Answers that are still to come, and one for whoever reserves the places. */
   #waiting = 1;
 
-  /** `reply` is called when the last answer is in, or it is clear that there is none. */
-  constructor(maxBytes: number, reply: (text: string | undefined) => void) {
+  /** `reply` is called when the last answer is in, or it is clear that there is none. `keep` counts the answers until then. */
+  constructor(maxBytes: number, reply: (text: string | undefined) => void, keep: (by: number) => void) {
     this.#bytesLeft = maxBytes - 1;
     this.#reply = reply;
+    this.#keep = keep;
   }
 
   /** Reserves the next place. */
@@ -47,6 +52,7 @@ export class BatchReply {
       fits: (text) => this.#fits(text),
       put: (text, onSent) => {
         this.#answers[index] = text;
+        this.#count(text.length + VALUE_COST);
         if (onSent !== undefined) (this.#onSent ??= []).push(onSent);
         this.#countDown();
       },
@@ -67,8 +73,14 @@ export class BatchReply {
     return true;
   }
 
+  #count(by: number): void {
+    this.#kept += by;
+    this.#keep(by);
+  }
+
   #countDown(): void {
     if (--this.#waiting > 0) return;
+    this.#count(-this.#kept);
     const answers = this.#answers.filter((answer) => answer !== undefined);
     this.#reply(answers.length > 0 ? `[${answers.join(",")}]` : undefined);
     for (const tell of this.#onSent ?? []) tell();

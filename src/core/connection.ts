@@ -15,6 +15,7 @@ import { tell, warnOnce } from "./tell.js";
 import {
   cutReason,
   type CloseInfo,
+  type Frame,
   type Receiver,
   type Reply,
   type SharedMessage,
@@ -39,6 +40,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   namelessErrors = 0;
   /** What encodes streams, once one was offered here. */
   offering: Streaming | undefined;
+  /** Told of all that comes, once a stream was read here. */
+  reading: Streaming | undefined;
   /** Told after `close` is emitted. */
   onClosed: ((info: CloseInfo) => void) | undefined;
   /** Whose connection it is: emits its events, and is what handlers are given. */
@@ -114,6 +117,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   dispatch(value: unknown, reply?: Reply): void {
+    if (this.reading !== undefined) this.reading.note(value, this.#transport.currentFrame);
     this.router.route(value, reply && this.#slotOf(reply));
   }
 
@@ -152,6 +156,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     // With `onOpen`, messages go on waiting for what it sends.
     if (this.settings.owner.opensFirst !== true) this.outgoing.release();
     this.#resume();
+    this.#conventions?.resumed();
   }
 
   lost(error: Error): void {
@@ -182,6 +187,27 @@ export class Connection implements Receiver, Line, Host, Gate {
   checkRoom(): void {
     const { maxUnsentBytes } = this.settings.limits;
     if (this.unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
+  }
+
+  /** Whether the connection waits for a socket: then nothing is to be produced for the other side. */
+  get isDown(): boolean {
+    return this.#isDown;
+  }
+
+  /** Counts what is kept here for the other side, as `Transport.keeps` does. */
+  keep(by: number): void {
+    this.#transport.keeps?.(by);
+  }
+
+  /** Keeps a frame, by default the one that is received at present, until `dropFrame`. Returns it; `undefined` where frames are not counted. */
+  keepFrame(frame = this.#transport.currentFrame): Frame | undefined {
+    if (frame !== undefined && frame.users++ === 0) this.keep(frame.length);
+    return frame;
+  }
+
+  /** One user of a frame needs it no more. */
+  dropFrame(frame: Frame | undefined): void {
+    if (frame !== undefined && --frame.users === 0) this.keep(-frame.length);
   }
 
   /** Whether what can wait on this side may be sent, and not wait in the connection: far from where that ends it. */

@@ -25,7 +25,8 @@ export class CallContext {
   /** `undefined` for a notification. */
   readonly id: Id | undefined;
   readonly #line: Line;
-  readonly #params: unknown;
+  /** `undefined` once the answer is given: then nobody can report progress, and a stream may live much longer. */
+  #params: unknown;
   #isAnswered = false;
   #controller: AbortController | undefined;
   #abortCause: AbortCause | undefined;
@@ -71,6 +72,7 @@ export class CallContext {
    */
   static answer(context: CallContext, isResult: boolean): ((isResult: boolean) => void) | undefined {
     context.#isAnswered = true;
+    context.#params = undefined;
     const listeners = context.#onReply;
     if (listeners === undefined) return undefined;
     const tell = (isInReply: boolean): void => listeners.forEach((listener) => listener(isInReply));

@@ -8,7 +8,7 @@ import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
 import type { NotificationMessage, RequestMessage } from "./message.js";
 import type { PendingCall } from "./pending.js";
-import type { Ticket } from "./transport.js";
+import type { Frame, Ticket } from "./transport.js";
 
 /** The features of one connection; made when first needed, so that an idle one has none. */
 export interface Conventions {
@@ -29,6 +29,8 @@ export interface Conventions {
   unsent(context: CallContext): void;
   /** Made when first needed. */
   readonly streams: Streaming;
+  /** The connection has a socket again. */
+  resumed(): void;
   /** The connection is over. */
   end(reason: unknown): void;
   /** How full its tables are. */
@@ -45,6 +47,8 @@ export interface Streaming {
   call(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
   /** Reads a stream that came in a message. */
   iterate(stream: unknown): AsyncIterable<unknown>;
+  /** A message came in `frame`, before it is processed: called while streams are read. */
+  note(message: unknown, frame: Frame | undefined): void;
   /** Makes a stream to send, and has the connection's messages encoded here from now on. */
   offer(source: unknown): object;
 }

@@ -16,6 +16,7 @@ import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
 import type { Counts } from "./stats.js";
 import type { AnyHandler, CallRecord, Settings } from "./settings.js";
+import type { Frame } from "./transport.js";
 
 /** What the dispatcher needs of its connection. */
 export interface Host {
@@ -44,11 +45,16 @@ export interface Host {
   idle(): void;
   /** As `Transport.afterRead`; returns false also where the transport has no such function. */
   afterRead(then: () => void): boolean;
+  /** Keeps the frame that is received at present, until `dropFrame`. */
+  keepFrame(): Frame | undefined;
+  dropFrame(frame: Frame | undefined): void;
 }
 
 /** A call among those that run. */
 interface Running extends Linked {
   readonly context: CallContext;
+  /** The frame that it came in, which holds its params. */
+  readonly frame: Frame | undefined;
 }
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
@@ -114,6 +120,7 @@ export class Dispatcher {
       result,
       (value) => this.#answer(context, value, slot),
       (error) => this.#refuse(context, error, slot),
+      this.#host.keepFrame(),
     );
   }
 
@@ -134,7 +141,8 @@ export class Dispatcher {
     };
     try {
       const result = this.#start(context, params);
-      if (isThenable(result)) this.#await(context, result, (value) => this.#discard(context, value), fail);
+      if (isThenable(result))
+        this.#await(context, result, (value) => this.#discard(context, value), fail, this.#host.keepFrame());
       else this.#discard(context, result);
     } catch (error) {
       fail(error);
@@ -220,8 +228,9 @@ export class Dispatcher {
     result: PromiseLike<T>,
     succeed: (value: T) => void,
     fail: (error: unknown) => void,
+    frame?: Frame,
   ): void {
-    const running: Running = { context, before: undefined, after: undefined };
+    const running: Running = { context, frame, before: undefined, after: undefined };
     (this.#running ??= new List()).add(running);
     if (context.id !== undefined) this.#byId?.add(context.id, context);
     this.#count(context, 1);
@@ -233,6 +242,7 @@ export class Dispatcher {
         if (context.id !== undefined) this.#byId?.delete(context.id, context);
         if (this.#running!.first === undefined) this.#byId = undefined;
         this.#count(context, -1);
+        this.#host.dropFrame(frame);
         end(outcome);
         if (this.running === 0) this.#host.idle();
       };

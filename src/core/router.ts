@@ -40,6 +40,8 @@ export interface Gate {
   /** Hands a text to the connection; false when it will not be sent. */
   send(text: string): boolean;
   report(error: unknown): void;
+  /** Counts what is kept for the other side. */
+  keep(by: number): void;
   /** Ends the connection. */
   end(code: number, reason: string): void;
 }
@@ -132,7 +134,11 @@ export class Router {
     const kinds = members.map((member) => this.#kindOf(member));
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
-    const reply = new BatchReply(this.#gate.maxReplyBytes, (text) => this.#replyWhole(text, slot));
+    const reply = new BatchReply(
+      this.#gate.maxReplyBytes,
+      (text) => this.#replyWhole(text, slot),
+      (by) => this.#gate.keep(by),
+    );
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
     for (const [i, kind] of kinds.entries()) {

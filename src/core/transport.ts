@@ -37,6 +37,21 @@ export interface Receiver {
   lost?(error: Error): void;
 }
 
+/** What a small value costs in memory besides its text, in UTF-16 code units: many of them must not count for nothing. */
+export const VALUE_COST = 32;
+
+/** A frame that has come, as far as something of it may stay in use when it is processed. */
+export class Frame {
+  /** In UTF-16 code units. */
+  readonly length: number;
+  /** How many users it has. While there is one, the receiver keeps `length`. */
+  users = 0;
+
+  constructor(length: number) {
+    this.length = length;
+  }
+}
+
 /** What a sender keeps to learn whether its message can have been processed, and to take it back while it cannot. */
 export interface Ticket {
   /** Whether the message has left, or will without fail. Set by the transport; false while the message waits. */
@@ -87,6 +102,13 @@ export interface Transport {
    * connection is lost first. Returns false, and never calls it, where the transport cannot find out.
    */
   afterRead?(then: () => void): boolean;
+  /**
+   * The receiver keeps `by` more for the other side than before, or less: values of streams, replies that are not complete,
+   * parts of frames that are in use. Counted in UTF-16 code units.
+   */
+  keeps?(by: number): void;
+  /** The frame whose messages are handed over at present, where `keeps` counts. */
+  readonly currentFrame?: Frame | undefined;
   /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
   readonly unsentBytes?: number;
   /** Bytes that came and went so far, where the carrier counts them. */

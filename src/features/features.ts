@@ -142,6 +142,10 @@ export class Features implements Conventions {
     this.#streams?.unsent(context);
   }
 
+  resumed(): void {
+    this.#streams?.resumed();
+  }
+
   end(reason: unknown): void {
     this.#streams?.end(reason);
   }

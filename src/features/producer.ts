@@ -3,6 +3,7 @@ import { exceeds, stringify } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import * as ErrorCode from "../core/codes.js";
 import { isAbort, RpcError } from "../core/errors.js";
+import { VALUE_COST } from "../core/transport.js";
 
 /** So many characters of JSON are read ahead at most, and so many values: all that a slow reader makes this side keep. */
 const MOST_AHEAD = 64 * 1024;
@@ -33,10 +34,19 @@ interface NodeStream {
   on(event: "error", listener: (error: unknown) => void): unknown;
 }
 
+/** What a producer needs of its connection. */
+export interface Outlet {
+  /** Whether the connection waits for a socket: then nothing is read ahead. */
+  readonly isDown: boolean;
+  /** Counts what waits to be taken. */
+  keep(by: number): void;
+}
+
 /** One iterable that the other side reads. */
 export class Producer {
   readonly #source: AnyIterable;
   readonly #maxBytes: number;
+  readonly #outlet: Outlet;
   readonly #failed: (error: unknown) => void;
   #iterator: Cursor | undefined;
   /** Values that wait to be asked for, as JSON. */
@@ -47,12 +57,15 @@ export class Producer {
   /** Why nobody reads on, when it was stopped. */
   #reason: unknown;
   #isReading = false;
+  /** Whether it would read on if the connection had a socket. */
+  #isPaused = false;
   #wake: (() => void) | undefined;
 
   /** `maxBytes`: the longest reply. `failed` is told what the source fails with when nobody reads any more. */
-  constructor(source: AnyIterable, maxBytes: number, failed: (error: unknown) => void) {
+  constructor(source: AnyIterable, maxBytes: number, outlet: Outlet, failed: (error: unknown) => void) {
     this.#source = source;
     this.#maxBytes = maxBytes;
+    this.#outlet = outlet;
     this.#failed = failed;
     // A stream of Node tells errors by itself, also while nobody reads it; without a listener they would end the process.
     if (isNodeStream(source)) source.on("error", (error) => this.#sourceFailed(error));
@@ -84,19 +97,27 @@ export class Producer {
   stop(reason: unknown, error?: RpcError): void {
     this.#reason = reason;
     const before = this.#end;
-    this.#ready = [];
+    this.#removed(this.#ready.splice(0));
     this.#finish(error === undefined ? {} : { error });
     if (before === undefined) void this.#close();
     // It failed, and nobody came to ask.
     else if ("error" in before) this.#failedLate(before.error);
   }
 
+  /** The connection has a socket again. */
+  resumed(): void {
+    this.#wake?.();
+    if (this.#isPaused) void this.#readAhead();
+  }
+
   async #readAhead(): Promise<void> {
     if (this.#isReading) return;
     this.#isReading = true;
     try {
-      this.#iterator ??= iteratorOf(this.#source);
       while (this.#end === undefined && this.#length < MOST_AHEAD && this.#ready.length < MOST_VALUES) {
+        this.#isPaused = this.#outlet.isDown;
+        if (this.#isPaused) break;
+        this.#iterator ??= iteratorOf(this.#source);
         const { done, value } = await this.#iterator.next();
         // `stop` may have come meanwhile.
         if (this.#end !== undefined) break;
@@ -123,6 +144,7 @@ export class Producer {
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       this.#ready.push(text);
       this.#length += text.length;
+      this.#outlet.keep(text.length + VALUE_COST);
       this.#wake?.();
     } catch (error) {
       // The source did nothing wrong, and does not know: it must be told that nobody reads on.
@@ -186,8 +208,15 @@ export class Producer {
       length += text.length + 1;
     }
     const taken = this.#ready.splice(0, count);
-    for (const text of taken) this.#length -= text.length;
+    this.#removed(taken);
     return taken.join(",");
+  }
+
+  #removed(values: readonly string[]): void {
+    let length = 0;
+    for (const text of values) length += text.length;
+    this.#length -= length;
+    this.#outlet.keep(-(length + values.length * VALUE_COST));
   }
 }
 

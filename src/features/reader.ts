@@ -3,6 +3,7 @@ import { isObject, member } from "../core/message.js";
 import * as ErrorCode from "../core/codes.js";
 import { ConnectionLostError, ProtocolError, RpcError } from "../core/errors.js";
 import { observed } from "../core/promises.js";
+import type { Frame } from "../core/transport.js";
 
 /** How a reader reaches its stream. */
 export interface Source {
@@ -16,6 +17,9 @@ export interface Source {
   next(token: unknown): Promise<unknown>;
   /** Says that nobody reads on. */
   abort(token: unknown): void;
+  /** Counts the frame that a reply came in as kept, until `drop`. Returns it; `undefined` where frames are not counted. */
+  keep(reply: unknown): Frame | undefined;
+  drop(frame: Frame | undefined): void;
 }
 
 /** Values that came in one reply, and the token that more can be had by; `undefined` when these are the last. */
@@ -32,6 +36,8 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   #hasBegun = false;
   #values: unknown[] = [];
   #eaten = 0;
+  /** The frames of the replies that are kept: of the values being read, and of those that follow. */
+  readonly #frames: (Frame | undefined)[] = [];
   /** The reply that is under way: to `open` at first. */
   #ahead: Promise<Batch> | undefined;
   /** Whether the token is not known yet. */
@@ -107,6 +113,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     if (this.#end !== undefined) return;
     try {
       const { values, token } = await ahead;
+      if (this.#frames.length > 1) this.#source.drop(this.#frames.shift());
       this.#values = values;
       this.#eaten = 0;
       this.#ahead = token === undefined ? undefined : observed(this.#more(token));
@@ -116,7 +123,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   }
 
   async #open(): Promise<Batch> {
-    const stream = await this.#source.open();
+    const stream = this.#kept(await this.#source.open());
     if (this.#isOpening) {
       this.#isOpening = false;
       this.#held = tokenOf(stream);
@@ -128,7 +135,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
 
   async #more(token: unknown): Promise<Batch> {
     try {
-      const batch = readMore(await this.#source.next(token), token);
+      const batch = readMore(this.#kept(await this.#source.next(token)), token);
       this.#held = batch.token;
       return batch;
     } catch (error) {
@@ -141,10 +148,17 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#values = [];
+    for (const frame of this.#frames.splice(0)) this.#source.drop(frame);
     this.#signal?.removeEventListener("abort", this.#onAbort);
     if (this.#isOpening) this.#source.abandon(reason);
     else this.#letGo();
     this.#wake?.();
+  }
+
+  /** Counts a reply as kept, unless nobody reads on. */
+  #kept(reply: unknown): unknown {
+    if (this.#end === undefined) this.#frames.push(this.#source.keep(reply));
+    return reply;
   }
 
   #letGo(): void {

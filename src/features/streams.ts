@@ -13,9 +13,10 @@ import type { Streaming } from "../core/conventions.js";
 import * as ErrorCode from "../core/codes.js";
 import { isExempt } from "../core/dialect.js";
 import { expected, RpcError } from "../core/errors.js";
-import { member, type Id } from "../core/message.js";
+import { isObject, member, type Id } from "../core/message.js";
 import { PendingCall } from "../core/pending.js";
 import { isSignal } from "../core/settings.js";
+import type { Frame } from "../core/transport.js";
 import { Producer, type Portion } from "./producer.js";
 import { StreamReader, tokenOf, type Source } from "./reader.js";
 
@@ -24,6 +25,9 @@ export const ABORT = "$/enumerator/abort";
 
 /** A stream whose first value takes longer is answered without one: the call was heard, and must not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
+
+/** What a stream keeps besides its values, in UTF-16 code units: its iterator, its call, its entry here. */
+const STREAM_COST = 2048;
 
 /** How soon it is looked again whether the connection has room for what waits; and then ever later. */
 const ROOM_CHECK_MS = 10;
@@ -52,6 +56,8 @@ export class Streams implements Streaming {
   /** The message that is encoded at present, and the streams that were met in it; `undefined` when none is. */
   #encoding: { readonly context: CallContext | undefined; readonly met: Served[] } | undefined;
   readonly #iterated = new WeakSet<object>();
+  /** The frames that replies to this side's calls came in, while streams are read. */
+  readonly #frames = new WeakMap<object, Frame>();
   /** The signals of calls that open streams. */
   readonly #openings = new WeakSet<AbortSignal>();
 
@@ -167,7 +173,7 @@ export class Streams implements Streaming {
       await served.producer.ready(Infinity);
       // Looked at where it is sent: of many streams that are ready at once, each sees what those before it have sent.
       for (let ms = ROOM_CHECK_MS; served.producer.waits && !this.#connection.hasRoom; ms = Math.min(2 * ms, 160))
-        await served.producer.arrival(ms);
+        await served.producer.arrival(this.#connection.isDown ? Infinity : ms);
       const { values, isLast } = this.#take(served);
       served.isAsked = false;
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
@@ -198,6 +204,20 @@ export class Streams implements Streaming {
     }
   }
 
+  /** The connection has a socket again: streams are read on. */
+  resumed(): void {
+    for (const { producer } of this.#served.values()) producer.resumed();
+  }
+
+  /** Notes which frame the result in a message came in. What a reader takes out of it is in no other place. */
+  note(message: unknown, frame: Frame | undefined): void {
+    if (frame === undefined) return;
+    for (const one of Array.isArray(message) ? message : [message]) {
+      const result = member(one, "result");
+      if (isObject(result)) this.#frames.set(result, frame);
+    }
+  }
+
   /** The connection is over. */
   end(reason: unknown): void {
     this.#stopAll([...this.#served.values()], reason);
@@ -205,12 +225,18 @@ export class Streams implements Streaming {
 
   #source(method: string, open: Source["open"], abandon: Source["abandon"]): Source {
     const connection = this.#connection;
+    connection.reading = this;
     return {
       method,
       open,
       abandon,
       next: (token) => connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity }),
       abort: (token) => void connection.send(encodeNotification(ABORT, { token })),
+      keep: (reply) => {
+        const frame = isObject(reply) ? this.#frames.get(reply) : undefined;
+        return frame && connection.keepFrame(frame);
+      },
+      drop: (frame) => connection.dropFrame(frame),
     };
   }
 
@@ -222,7 +248,7 @@ export class Streams implements Streaming {
   ): Served {
     const { settings } = this.#connection;
     const { maxStreams } = settings.limits;
-    const producer = new Producer(source, this.#connection.maxReplyBytes, (error) =>
+    const producer = new Producer(source, this.#connection.maxReplyBytes, this.#connection, (error) =>
       this.#connection.incoming.failed(context?.method ?? NEXT, error),
     );
     const refusal = whyUnread(context) ?? (this.#served.size >= maxStreams ? tooMany(context, maxStreams) : undefined);
@@ -238,6 +264,7 @@ export class Streams implements Streaming {
     const served = { token, producer, context, isWhole, isTold: !isWhole, isAsked: false };
     this.#served.set(token, served);
     if (context?.id !== undefined) this.#byCall.add(context.id, served);
+    this.#connection.keep(STREAM_COST);
     return served;
   }
 
@@ -294,7 +321,9 @@ export class Streams implements Streaming {
   #delete(served: Served): boolean {
     const id = served.context?.id;
     if (id !== undefined) this.#byCall.delete(id, served);
-    return this.#served.delete(served.token);
+    if (!this.#served.delete(served.token)) return false;
+    this.#connection.keep(-STREAM_COST);
+    return true;
   }
 }
 

@@ -10,6 +10,7 @@
 import { isObject } from "../core/message.js";
 import { exceeds } from "../core/codec.js";
 import {
+  Frame,
   type CloseInfo,
   type Receiver,
   type SharedMessage,
@@ -45,6 +46,11 @@ export class PackedLink implements Transport {
   #startFirst: (() => void) | undefined;
   #incoming: Incoming = "unsettled";
   #maxMessageBytes = Infinity;
+  /** What the receiver keeps for the other side. */
+  #kept = 0;
+  #frameLength = 0;
+  /** The frame that is received at present, once anything of it stays in use. */
+  #frame: Frame | undefined;
   /** Whether the receiver was told that the session is suspended. */
   #isSuspended = false;
   /** Why it is over, when that is known before its socket is closed. */
@@ -132,9 +138,20 @@ export class PackedLink implements Transport {
     return this.#out.session;
   }
 
-  /** The length of what this end holds for the other: what it logs, and what waits. */
+  /** The length of what this end holds for the other: what it logs, what waits, and what the receiver keeps. */
   get held(): number {
-    return this.#out.held;
+    return this.#out.held + this.#kept;
+  }
+
+  keeps(by: number): void {
+    this.#kept += by;
+    this.#keeper?.grew(by);
+  }
+
+  /** A client counts nothing: it has one session. */
+  get currentFrame(): Frame | undefined {
+    if (this.#role === "client" || this.session === undefined) return undefined;
+    return (this.#frame ??= new Frame(this.#frameLength));
   }
 
   /** Takes a socket in place of the one before it, of which nothing more is read or told. Answers what to start it with. */
@@ -302,6 +319,8 @@ export class PackedLink implements Transport {
   #takePack(messages: unknown[], text: string): void {
     if (isTooLong(text, this.#maxMessageBytes)) return this.#refuseLong();
     if (this.session?.takes(text.length)) this.#out.ack();
+    this.#frame = undefined;
+    this.#frameLength = text.length;
     const receiver = this.#receiver;
     for (const message of messages) {
       receiver.dispatch(message);

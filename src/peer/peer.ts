@@ -298,7 +298,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /**
    * Makes a stream of an iterable, to stand anywhere in the params of a request or in a result, once. It is read a little
-   * ahead (64 KiB) and no further than the other side reads; one in params ends with its call, one in a result with the connection.
+   * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
    * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
    */
   offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {

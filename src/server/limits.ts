@@ -15,7 +15,12 @@ export interface ServerLimits extends PeerLimits {
   handshakeTimeoutMs: number;
   /** Most sessions of one `principal` that wait for their client; beyond them the oldest ends. Default 16; `Infinity` turns it off. */
   maxSuspendedPerPrincipal: number;
-  /** Most that all sessions which wait hold together for their clients, in UTF-16 code units (bytes, for ASCII); beyond it the one that holds most ends. Default 64 Mi. */
+  /**
+   * Most that all suspended sessions hold together, in UTF-16 code units (bytes, for ASCII); beyond it the session that holds
+   * most ends. Counts replay logs, queued messages, values that streams have read ahead or that came and are not read, and 2,048
+   * for each stream; replies of batches that are not complete; and each frame in which the params of a running call came.
+   * Default 64 Mi.
+   */
   maxSuspendedBytes: number;
 }
 

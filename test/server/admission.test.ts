@@ -78,8 +78,7 @@ describe("a new client of a server that is full", () => {
     const asked = gate();
     const open = gate<null>();
     const world = await serving<string>({
-      authenticate: ({ headers }) =>
-        headers.cookie === "later" ? (asked.resolve(), open.promise as never) : headers.cookie,
+      authenticate: ({ headers }) => (headers.cookie === "later" ? (asked.resolve(), open.promise) : headers.cookie),
       limits: { maxConnections: 1 },
     });
     const { peer } = await suspended(world, { cookie: "ada" });

@@ -16,6 +16,8 @@ export class RestlessTransport implements Transport {
   /** The texts that have left. */
   readonly sent: string[] = [];
   readonly closes: CloseInfo[] = [];
+  /** What the peer keeps for the other side, as it was counted. */
+  kept = 0;
   /** Told inside `send`, when a text leaves. */
   onSend: (text: string) => void = () => {};
   #receiver!: Receiver;
@@ -45,6 +47,10 @@ export class RestlessTransport implements Transport {
 
   withdraw(ticket: Ticket): boolean {
     return this.#waiting.delete(ticket);
+  }
+
+  keeps(by: number): void {
+    this.kept += by;
   }
 
   close(code = 1000, reason = "", retryMs?: number): void {

@@ -151,6 +151,24 @@ describe("suspended sessions", () => {
     await rig.close();
   });
 
+  it("are counted with what their peers keep: beyond the bound the one that keeps most ends", async () => {
+    const { rig, wires } = await many(2, { sessions: { maxHeldLength: 9000 } });
+    const [quiet, streaming] = rig.servers.slice(1);
+    quiet!.link.keeps(3000);
+    streaming!.link.keeps(5000);
+    for (const { server } of wires) server.cut();
+    expect(rig.sessions.held).toBe(8000);
+    streaming!.link.keeps(1001);
+    await microtasks();
+    expect(streaming!.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
+    expect(rig.sessions.held).toBe(3000);
+    // Its streams end when it is closed.
+    streaming!.link.keeps(-6001);
+    expect(rig.sessions.held).toBe(3000);
+    quiet!.link.keeps(-3000);
+    await rig.close();
+  });
+
   it("are counted exactly, whatever is sent, taken back, resumed and given up", async () => {
     const rig = await Rig.live();
     for (let i = 0; i < 10; i++) {
@@ -158,10 +176,16 @@ describe("suspended sessions", () => {
       const tickets = [1, 2, 3].map(() => ({ sent: true }));
       for (const ticket of tickets) rig.server.link.send(message(i, 100 * i), ticket);
       rig.server.link.withdraw(tickets[1]!);
+      // What the peer keeps, such as values that a stream has read ahead.
+      rig.server.link.keeps(1000 * i);
       expect(rig.sessions.held).toBe(rig.server.link.held);
+      rig.server.link.keeps(-300 * i);
+      expect(rig.sessions.held).toBe(rig.server.link.held);
+      expect(rig.sessions.held).toBeGreaterThanOrEqual(700 * i + 200 * i);
       rig.reconnect();
       await rig.settle();
       expect(rig.sessions).toMatchObject({ held: 0, suspended: 0 });
+      rig.server.link.keeps(-700 * i);
     }
     await rig.close();
   });

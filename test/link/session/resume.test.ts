@@ -101,19 +101,26 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it.each(['[{"n":1}]', "[]", "{}", '{"ack":0}', '{"jsonrpc":"2.0","method":"x"}', "nonsense", "", "null", '{"hello":garbage'])(
-    "may not begin with %j: no peer is made, and nothing after it is read",
-    async (frame) => {
-      const rig = await suspended();
-      const server = arrival(rig);
-      server.inject(frame);
-      expect(server.closedWith).toMatchObject({ code: 1002 });
-      server.inject(resume("secret-1"));
-      expect(rig.servers).toHaveLength(1);
-      expect(rig.sessions.suspended).toBe(1);
-      await rig.close();
-    },
-  );
+  it.each([
+    '[{"n":1}]',
+    "[]",
+    "{}",
+    '{"ack":0}',
+    '{"jsonrpc":"2.0","method":"x"}',
+    "nonsense",
+    "",
+    "null",
+    '{"hello":garbage',
+  ])("may not begin with %j: no peer is made, and nothing after it is read", async (frame) => {
+    const rig = await suspended();
+    const server = arrival(rig);
+    server.inject(frame);
+    expect(server.closedWith).toMatchObject({ code: 1002 });
+    server.inject(resume("secret-1"));
+    expect(rig.servers).toHaveLength(1);
+    expect(rig.sessions.suspended).toBe(1);
+    await rig.close();
+  });
 
   it("may not resume on a socket that did not say it would", async () => {
     const rig = await Rig.live();

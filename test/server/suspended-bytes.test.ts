@@ -1,0 +1,171 @@
+/** `limits.maxSuspendedBytes`: what counts of a session that has lost its socket, over real sockets. */
+import { describe, expect, it } from "vitest";
+import type { AnyPeer } from "../../src/node.js";
+import { bytesKept, MIB } from "../attacks/support/memory.js";
+import { gate, turn } from "../support/turns.js";
+import { ByHand, nextPeer, serving, told, type Serving } from "./by-hand.js";
+
+function call(id: number, method: string, params?: unknown): object {
+  return { jsonrpc: "2.0", id, method, ...(params !== undefined && { params }) };
+}
+
+/** A method whose reply is short, and whose stream then goes on for ever; and how many values it has yielded. */
+class Lines {
+  yielded = 0;
+  readonly #length: number;
+
+  constructor(length: number) {
+    this.#length = length;
+  }
+
+  readonly method = async function* (this: Lines): AsyncGenerator<string> {
+    yield "";
+    // The reply leaves without waiting for more.
+    await turn();
+    for (;;) {
+      this.yielded++;
+      yield "x".repeat(this.#length);
+    }
+  }.bind(this);
+}
+
+/** Opens a session, makes these calls on it, and drops the socket when `isReady`; before that it acks what has come, if it `acks`. */
+async function dropped<D>(
+  world: Serving<D>,
+  calls: unknown[],
+  isReady: (peer: AnyPeer) => boolean,
+  acks = true,
+): Promise<AnyPeer> {
+  const coming = nextPeer(world.server);
+  const { byHand } = await ByHand.begin(world.url);
+  const peer = await coming;
+  byHand.say(calls);
+  await until(() => isReady(peer));
+  if (acks) await ackAll(byHand);
+  const gone = told(peer, "suspend");
+  byHand.cut();
+  await gone;
+  return peer;
+}
+
+/** Acks each pack that has come: from then on the replay log is empty. */
+async function ackAll(byHand: ByHand): Promise<void> {
+  byHand.say({ ping: 1 });
+  let packs = 0;
+  while (Array.isArray(await byHand.next())) packs++;
+  byHand.say({ ack: packs });
+  byHand.say({ ping: 2 });
+  await byHand.next();
+}
+
+/** So many values of 1,002 characters are read ahead. */
+const FULL = Math.ceil((64 * 1024 - 2) / 1002);
+
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await turn();
+}
+
+describe("the size of a suspended session", () => {
+  it("counts the values that its streams have read ahead, which read no further", async () => {
+    const lines = new Lines(1_000);
+    const world = await serving({ methods: { lines: lines.method } });
+    const count = 20;
+    const peer = await dropped(
+      world,
+      Array.from({ length: count }, (_, i) => call(i, "lines")),
+      () => lines.yielded === count * FULL,
+    );
+    const { suspendedBytes, streams } = world.server.stats();
+    expect(streams).toBe(count);
+    expect(suspendedBytes).toBeGreaterThan(count * 64 * 1024);
+    expect(suspendedBytes).toBeLessThan(count * 80 * 1024);
+    for (let i = 0; i < 10; i++) await turn();
+    expect(lines.yielded).toBe(count * FULL);
+    await peer.close();
+    expect(world.server.stats().suspendedBytes).toBe(0);
+  });
+
+  it("counts the params of calls that run, those of a frame once", async () => {
+    const open = gate();
+    const world = await serving({ methods: { wait: () => open.promise, soon: async () => 1 } });
+    const params = { text: "x".repeat(50_000) };
+    const all = [call(1, "wait", params), ...[2, 3, 4].map((id) => call(id, "wait")), call(5, "soon", params)];
+    await dropped(world, all, (peer) => peer.stats().running === 4);
+    const { suspendedBytes } = world.server.stats();
+    expect(suspendedBytes).toBeGreaterThan(100_000);
+    expect(suspendedBytes).toBeLessThan(102_000);
+    open.resolve();
+    await until(() => world.server.stats().running === 0);
+    // Only the answers wait now.
+    expect(world.server.stats().suspendedBytes).toBeLessThan(1_000);
+  });
+
+  it("counts the replies of a batch that is not complete", async () => {
+    const open = gate();
+    const world = await serving({ methods: { wait: () => open.promise, big: () => "x".repeat(50_000) } });
+    const batch = [call(1, "wait"), call(2, "big"), call(3, "big")];
+    await dropped(world, [batch], (peer) => peer.stats().running === 1);
+    expect(world.server.stats().suspendedBytes).toBeGreaterThan(100_000);
+    expect(world.server.stats().suspendedBytes).toBeLessThan(101_000);
+    open.resolve();
+  });
+
+  it("counts values of the client's streams that came and were not read", async () => {
+    const open = gate();
+    const got = gate();
+    const world = await serving({
+      methods: {
+        async upload(stream, { peer }) {
+          for await (const _ of peer.iterate(stream)) {
+            got.resolve();
+            await open.promise;
+          }
+        },
+      },
+    });
+    const coming = nextPeer(world.server);
+    const { byHand } = await ByHand.begin(world.url);
+    const peer = await coming;
+    byHand.say([call(1, "upload", { token: 7 })]);
+    const values = Array.from({ length: 10 }, () => "x".repeat(5_000));
+    // The second reply is asked for while the first is read. A short frame behind it does not hide its length.
+    for (let i = 0; i < 2; i++) {
+      const [{ id, method }] = await byHand.next();
+      expect(method).toBe("$/enumerator/next");
+      byHand.say([{ jsonrpc: "2.0", id, result: { values, finished: false } }]);
+      byHand.say([]);
+      await got.promise;
+    }
+    byHand.say({ ping: 1 });
+    while (!("pong" in (await byHand.next())));
+    const gone = told(peer, "suspend");
+    byHand.cut();
+    await gone;
+    const { suspendedBytes } = world.server.stats();
+    expect(suspendedBytes).toBeGreaterThan(100_000);
+    expect(suspendedBytes).toBeLessThan(102_000);
+    await peer.close();
+    open.resolve();
+    await until(() => world.server.stats().running === 0);
+    expect(world.server.stats().suspendedBytes).toBe(0);
+  });
+});
+
+describe("limits.maxSuspendedBytes", () => {
+  it("bounds the memory of sessions that were dropped with many streams open", async () => {
+    const limits = { maxSuspendedBytes: 5 * MIB };
+    const lines = new Lines(1_000);
+    const world = await serving({ limits, methods: { lines: lines.method } });
+    const before = await bytesKept();
+    const calls = Array.from({ length: 20 }, (_, i) => call(i, "lines"));
+    // Each keeps 1.3 MiB that its streams have read ahead, and nothing in its replay log.
+    for (let i = 1; i <= 16; i++) {
+      await dropped(world, calls, () => lines.yielded === i * 20 * FULL);
+      expect(world.server.stats().suspendedBytes).toBeLessThanOrEqual(limits.maxSuspendedBytes);
+    }
+    const { suspended, suspendedBytes } = world.server.stats();
+    expect(suspended).toBe(3);
+    const kept = (await bytesKept()) - before;
+    expect(kept, `${kept} bytes kept, ${suspendedBytes} counted`).toBeLessThan(2 * limits.maxSuspendedBytes);
+  });
+});
