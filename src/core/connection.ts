@@ -2,6 +2,7 @@
  * One connection, from its first message to its end: what goes out, what comes in, and the one place where both are over.
  * A peer is the public face of one; or of several, one after the other, where its transport outlives what was in it.
  */
+import { Backlog } from "./backlog.js";
 import { soleSlot, type Slot } from "./batch.js";
 import type { Conventions, Streaming } from "./conventions.js";
 import { Dispatcher, type Host } from "./dispatch.js";
@@ -56,6 +57,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   isSuspended = false;
   /** Whether it waits for a socket. */
   #isDown = false;
+  /** Made when more than `maxUnsentBytes` wait for the first time. */
+  #backlog: Backlog | undefined;
   /** What this side ended the connection with, if it did so for a reason of its own. */
   #cause: CloseInfo | undefined;
   readonly #transport: Transport;
@@ -157,6 +160,8 @@ export class Connection implements Receiver, Line, Host, Gate {
     if (this.settings.owner.opensFirst !== true) this.outgoing.release();
     this.#resume();
     this.#conventions?.resumed();
+    // What waited for a socket waits for its reader now.
+    this.checkRoom();
   }
 
   lost(error: Error): void {
@@ -185,8 +190,12 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   checkRoom(): void {
-    const { maxUnsentBytes } = this.settings.limits;
-    if (this.unsentBytes > maxUnsentBytes) this.end(1013, `more than ${maxUnsentBytes} bytes wait to be read`);
+    if (this.unsentBytes > this.settings.limits.maxUnsentBytes && this.ended === undefined)
+      (this.#backlog ??= new Backlog(this)).exceeded();
+  }
+
+  tooSlow(reason: string): void {
+    if (this.#transport.tooSlow?.(reason) !== true) this.end(1013, reason);
   }
 
   /** Whether the connection waits for a socket: then nothing is to be produced for the other side. */
@@ -309,6 +318,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   /** From here on nothing of this connection is taken or sent, whoever still holds on to it. */
   #settle(cause: Error): void {
     this.ended = cause;
+    this.#backlog?.stop();
     this.outgoing.failAll(cause);
     this.incoming.abortAll(cause);
     this.#conventions?.end(cause);

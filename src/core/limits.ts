@@ -15,8 +15,11 @@ export interface PeerLimits {
   /** Most streams that the other side reads from here at once. Further ones are refused with -32009; one in params rejects its call with `RangeError`. Default 256; `Infinity` turns it off. */
   maxStreams: number;
   /**
-   * Most bytes that wait to be sent to a peer that reads too slowly. The next message closes its connection with 1013. What
-   * goes to many is dropped for such a peer from half of that on, and counted. Default 4 MiB, at most 256 MiB.
+   * Most bytes that may wait to be sent. A burst may exceed this limit, as 100 replies of 64 KiB in one turn do. A peer for
+   * which more has waited for 10 s on end reads too slowly: its connection closes with 1013. So does one for which eight times
+   * as much waits at any moment, or eight times `maxReplyBytes` if that is more. A broadcast is dropped and counted for a
+   * peer for which half of the limit waits. While a session has no socket, half of the limit may wait in it, and a quarter of
+   * broadcasts. Default 4 MiB, at most 256 MiB.
    */
   maxUnsentBytes: number;
   /**
@@ -43,6 +46,14 @@ export const PEER_LIMITS: PeerLimits = {
   maxMessagesPerSecond: Infinity,
   maxMalformedPerMinute: 100,
 };
+
+/** How many times `maxUnsentBytes`, or the longest reply, may wait at once if its reader takes it in time. */
+const BURST = 8;
+
+/** Most bytes that wait to be sent at any moment: the hard limit, which also a burst keeps. */
+export function burstBytes({ maxUnsentBytes, maxReplyBytes }: PeerLimits): number {
+  return BURST * Math.max(maxUnsentBytes, maxReplyBytes);
+}
 
 /** The defaults with `given` over them. Throws a `TypeError` that names the limit, the rule and the value. */
 export function peerLimits(given: Partial<PeerLimits> | undefined): PeerLimits {

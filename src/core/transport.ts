@@ -111,6 +111,11 @@ export interface Transport {
   readonly currentFrame?: Frame | undefined;
   /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
   readonly unsentBytes?: number;
+  /**
+   * The other side reads too slowly. A transport that goes on after a loss ends what is in it with 1013, and returns true.
+   * Where this is missing, or returns false, the connection closes with 1013.
+   */
+  tooSlow?(reason: string): boolean;
   /** Bytes that came and went so far, where the carrier counts them. */
   readonly traffic?: Traffic | undefined;
   /** Whether the other side is known to be this package, so that cancels and requests for progress may be sent to it unasked. Default false. */

@@ -40,6 +40,8 @@ export class Outbox extends Paced implements Expiring {
   #isBlocked = false;
   #isOver = false;
   #waiting: Waiting | undefined;
+  /** The length of what waited when messages last ceased to flow. A burst that was under way then ends no session. */
+  #carried = 0;
   /** What went over the sockets before the present one. */
   #past: Traffic | undefined;
 
@@ -125,7 +127,12 @@ export class Outbox extends Paced implements Expiring {
   /** Tells the other side what has come. One that asks for acks without end and reads none is not owed more. */
   ack(mayWait = false): void {
     const { logLength, highWaterBytes } = this.#keeper!.limits;
-    if ((this.socket?.unsentBytes ?? 0) > Math.max(logLength, highWaterBytes)) return this.#owner.overflow();
+    if ((this.socket?.unsentBytes ?? 0) > Math.max(logLength, highWaterBytes)) {
+      if (this.session!.log.length === 0) return this.#owner.overflow();
+      // Data of this side, which is not acked, fills the socket. The ack leaves behind it.
+      this.session!.isAckLate = true;
+      return;
+    }
     this.socket?.send(`{"ack":${this.session!.ack()}}`, mayWait);
   }
 
@@ -160,6 +167,7 @@ export class Outbox extends Paced implements Expiring {
   /** Nothing leaves until `flow`: messages wait. */
   halt(): void {
     this.flush();
+    if (this.#isFlowing) this.#carried = this.#waiting?.length ?? 0;
     this.#isFlowing = false;
     this.#isBlocked = true;
     clearDeadline(this);
@@ -192,6 +200,7 @@ export class Outbox extends Paced implements Expiring {
   /** Forgets the session, and whatever waited or was logged. */
   forget(): void {
     this.session = this.#waiting = undefined;
+    this.#carried = 0;
     this.#pack = "";
     this.packs = false;
   }
@@ -253,7 +262,8 @@ export class Outbox extends Paced implements Expiring {
 
   #wait(text: string, ticket: Ticket | undefined): boolean {
     if (this.#isOver) return false;
-    if (this.#waits(text) > this.#keeper!.limits.waitingLength) {
+    const { burstLength, waitingLength } = this.#keeper!.limits;
+    if (this.#waits(text) > (this.#isFlowing ? burstLength : this.#carried + waitingLength)) {
       this.#owner.overflow();
       return false;
     }

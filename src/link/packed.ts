@@ -362,6 +362,13 @@ export class PackedLink implements Transport {
     this.#keeper!.drop();
   }
 
+  /** As `Transport.tooSlow`: ends the session. */
+  tooSlow(reason: string): boolean {
+    if (this.session === undefined) return false;
+    if (this.#end === undefined) this.expire(1013, reason);
+    return true;
+  }
+
   /** More would wait than may. Before there is a fresh session, the message is refused and nothing else. */
   overflow(): void {
     if (this.session === undefined || this.#end !== undefined) return;

@@ -2,15 +2,17 @@
  * One end of a session of `reciproc.v1`: what it sent and what it received, by number, while sockets come and go beneath it.
  * `docs/PROTOCOL.md` has the rules. Both roles share this; what they do differently is behind `Keeper`.
  */
-import type { PeerLimits } from "../core/limits.js";
+import { burstBytes, type PeerLimits } from "../core/limits.js";
 import type { CloseInfo } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import { Log } from "./log.js";
 
 /** What this end keeps and takes. */
 export interface OwnLimits extends SessionLimits {
-  /** Most that may wait for its number, as `Waiting.length` counts it. */
+  /** Most that may wait for its number while there is no socket, as `Waiting.length` counts it. */
   readonly waitingLength: number;
+  /** The same while there is a socket: a hard limit, since the connection watches how fast its other side reads. */
+  readonly burstLength: number;
   /** While so many bytes have not left the socket, nothing more gets a number: a call that is withdrawn in time was not sent. */
   readonly highWaterBytes: number;
 }
@@ -18,13 +20,15 @@ export interface OwnLimits extends SessionLimits {
 const LOG_FRAMES = 4096;
 const MOST_HIGH_WATER_BYTES = 2 ** 20;
 
-/** What an end of a session keeps and takes, by the limits of its peer. What waits and what has not left stay below `maxUnsentBytes` together. */
-export function ownLimits({ maxMessageBytes, maxUnsentBytes }: PeerLimits): OwnLimits {
+/** What an end of a session keeps and takes, by the limits of its peer. */
+export function ownLimits(limits: PeerLimits): OwnLimits {
+  const { maxMessageBytes, maxUnsentBytes } = limits;
   return {
     maxMessageBytes,
     logFrames: LOG_FRAMES,
     logLength: maxUnsentBytes,
     waitingLength: Math.ceil(maxUnsentBytes / 2),
+    burstLength: burstBytes(limits),
     highWaterBytes: Math.min(Math.ceil(maxUnsentBytes / 4), MOST_HIGH_WATER_BYTES),
   };
 }
@@ -43,6 +47,8 @@ export class Session {
   next = 1;
   /** What the other side takes and keeps; once it is known, its data frames count. */
   theirs: SessionLimits | undefined;
+  /** Whether an ack is due that a full socket had no room for. */
+  isAckLate = false;
   /** The number of the last frame that was given to any socket before the present one. */
   #sentBefore = 0;
   #owedFrames = 0;
@@ -70,7 +76,7 @@ export class Session {
 
   /** Whether an ack is worth sending beside data. */
   get owesEarly(): boolean {
-    return this.#owes(EARLY_FRAMES, EARLY_LENGTH);
+    return this.isAckLate || this.#owes(EARLY_FRAMES, EARLY_LENGTH);
   }
 
   /** Whether anything has come that was not acked. */
@@ -81,6 +87,7 @@ export class Session {
   /** The count to ack, or to resume with; nothing is owed after that. */
   ack(): number {
     this.#owedFrames = this.#owedLength = 0;
+    this.isAckLate = false;
     return this.received;
   }
 

@@ -3,13 +3,15 @@ import type { AnyPeer, ServerContext } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
 import { portOf } from "../support/network.js";
 import { request } from "../support/raw.js";
-import { turn } from "../support/turns.js";
+import { gate, turn } from "../support/turns.js";
 import { attacker } from "./support/attacker.js";
 import { floodBeside } from "./support/bystander.js";
 import { expectKept, MIB } from "./support/memory.js";
 import { frame, rawSocket, target, TEXT, upgradeText } from "./support/server.js";
 
 const CAP = 4 * MIB;
+/** What may wait at any moment. */
+const BURST = 8 * CAP;
 const LONG = "x".repeat(64 * 1024);
 /** A message of that text, with its envelope and its frame. */
 const MESSAGE_BYTES = LONG.length + 200;
@@ -87,27 +89,61 @@ describe("somebody who asks and never reads", () => {
     },
   };
 
-  it("for long answers is closed with 1013: maxUnsentBytes and one message wait at most", async () => {
+  it("for long answers in one turn is closed with 1013 at once: eight times maxUnsentBytes and one message wait at most", async () => {
     await using on = await target({ methods });
     using raw = await rawSocket(on);
     raw.socket.pause();
-    const calls = Array.from({ length: 50 }, (_, id) => frame(TEXT, JSON.stringify(request(id, "long"))));
+    const calls = Array.from({ length: 100 }, (_, id) => frame(TEXT, JSON.stringify(request(id, "long"))));
     const asking = (async () => {
       for (let i = 0; i < 10; i++) await raw.write(Buffer.concat(calls));
     })();
     const ended = vi.waitFor(() => expect(raw.peer.state).toBe("closed"), { interval: 1, timeout: 10_000 });
     const most = await mostUnsent(raw.peer);
     await ended;
-    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
     const { bytesSent, unsentBytes } = raw.peer.stats();
     // More came than was answered: nothing is encoded for a connection that is over.
-    expect(unsentBytes).toBeGreaterThan(CAP);
-    expect(unsentBytes).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    expect(unsentBytes).toBeGreaterThan(BURST);
+    expect(unsentBytes).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
     expect(bytesSent).toBeLessThan(500 * MESSAGE_BYTES);
     raw.socket.destroy();
     await asking;
     expect(await raw.peer.closed).toMatchObject({ code: 1013 });
   });
+
+  it.each(["plain", "packed"] as const)(
+    "for 1,024 replies of 1 MiB in one turn is closed with 1013 at once: eight times maxUnsentBytes and one reply wait at most (%s)",
+    async (link) => {
+      const huge = "x".repeat(MIB - 100);
+      const answers = gate();
+      let waiting = 0;
+      const huges = {
+        async huge() {
+          waiting++;
+          await answers.promise;
+          return huge;
+        },
+      };
+      await using on = await target({ methods: huges });
+      const isPacked = link === "packed";
+      using raw = await rawSocket(on, isPacked ? { "Sec-WebSocket-Protocol": "reciproc.v1" } : {});
+      raw.socket.pause();
+      const limits = { maxMessageBytes: MIB, logFrames: 4096, logLength: CAP };
+      if (isPacked) await raw.write(frame(TEXT, JSON.stringify({ hello: { session: true, limits } })));
+      const calls = Array.from({ length: 1024 }, (_, id) => request(id, "huge"));
+      await raw.write(Buffer.concat(calls.map((one) => frame(TEXT, JSON.stringify(isPacked ? [one] : one)))));
+      await vi.waitFor(() => expect(waiting).toBe(1024));
+      answers.resolve();
+      const most = await mostUnsent(raw.peer, () => inspect(raw.peer).running === 0);
+      expect(most).toBeLessThanOrEqual(BURST + 2 * MIB);
+      // The client goes, and has not answered the close.
+      raw.socket.destroy();
+      expect(await raw.peer.closed).toMatchObject({
+        code: 1013,
+        reason: `more than ${BURST} bytes wait to be read`,
+      });
+    },
+  );
 
   it("for progress is closed with 1013, and the handler that reports it is told", async () => {
     await using on = await target({ methods });
@@ -115,8 +151,8 @@ describe("somebody who asks and never reads", () => {
     raw.socket.pause();
     await raw.write(frame(TEXT, JSON.stringify(request(1, "report", { workDoneToken: 1 }))));
     const most = await mostUnsent(raw.peer);
-    expect(most).toBeGreaterThan(CAP / 2);
-    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    expect(most).toBeGreaterThan(CAP);
+    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
     await vi.waitFor(() => expect(inspect(raw.peer)).toMatchObject({ running: 0, progress: 0 }));
   });
 

@@ -131,8 +131,12 @@ describe.each([
 });
 
 describe("a client whose server reads no more", () => {
-  it("loses a session for which too much waits, and begins anew", async () => {
-    const peer = await connectVirtual(URL, { limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
+  it.each([
+    ["eight times `maxUnsentBytes`, at once", Infinity, 600],
+    ["more than `maxUnsentBytes`, after 10 s", 60, 10_600],
+  ])("loses a session in which too much waits, and begins anew: %s", async (_what, most, ms) => {
+    const limits = { maxUnsentBytes: 20_000, maxReplyBytes: 20_000, maxMessageBytes: 5000 };
+    const peer = await connectVirtual(URL, { limits });
     const told = record(peer);
     await pass(10);
     // What it sends is neither read nor acked, and fills its log.
@@ -146,10 +150,15 @@ describe("a client whose server reads no more", () => {
       line.thaw();
     };
     let taken = 0;
-    while (taken < 100 && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
-    expect(taken).toBeGreaterThan(20);
-    expect(taken).toBeLessThan(40);
-    await pass(600);
+    while (taken < most && peer.notify("note", [taken, "x".repeat(1000)])) taken++;
+    if (most === Infinity) {
+      expect(taken).toBeGreaterThan(140);
+      expect(taken).toBeLessThan(200);
+    } else {
+      await pass(9_900);
+      expect(closes).toEqual([]);
+    }
+    await pass(ms - (most === Infinity ? 0 : 9_900));
     // A page may not send 1013.
     expect(closes).toEqual([4429]);
     expect(told).toEqual(["suspend", "lost", "resume"]);

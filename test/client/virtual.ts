@@ -14,6 +14,7 @@ export const LIMITS = {
   logFrames: 4096,
   logLength: 2 ** 22,
   waitingLength: 2 ** 20,
+  burstLength: 2 ** 23,
   highWaterBytes: 2 ** 20,
 };
 

@@ -1,12 +1,15 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
+import { PEER_LIMITS } from "../../src/core/limits.js";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { sendUpgrade } from "../support/network.js";
-import { rejection, turn } from "../support/turns.js";
+import { gate, rejection, turn } from "../support/turns.js";
 
 const CAP = 512 * 1024;
-const LIMITS = { maxUnsentBytes: CAP };
+const LIMITS = { maxUnsentBytes: CAP, maxReplyBytes: CAP };
+/** What may wait at any moment. */
+const BURST = 8 * CAP;
 const LONG = "x".repeat(64 * 1024);
 /** One message of that text, with its envelope. */
 const MESSAGE_BYTES = LONG.length + 100;
@@ -22,7 +25,7 @@ async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: W
 }
 
 describe("a peer that never reads", () => {
-  it("is closed with 1013 by the message after its limit, and what waits stays within it", async () => {
+  it("is closed with 1013 at once when eight times its limit waits, and what waits stays within that", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
     const { peer, webSocket } = await slowReader(server);
     const call = rejection(peer.request("m"));
@@ -31,15 +34,15 @@ describe("a peer that never reads", () => {
       most = Math.max(most, peer.stats().unsentBytes);
       await turn();
     }
-    expect(most).toBeGreaterThan(CAP);
-    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    expect(most).toBeGreaterThan(BURST);
+    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
     expect(peer.state).toBe("closed");
     const error = await call;
     expect(error.outcome).toBe("unknown");
-    expect(error.cause.message).toBe(`closed on this side with 1013 (more than ${CAP} bytes wait to be read)`);
+    expect(error.cause.message).toBe(`closed on this side with 1013 (more than ${BURST} bytes wait to be read)`);
     // The client never answers the close.
     webSocket.terminate();
-    expect(await peer.closed).toMatchObject({ code: 1013, reason: `more than ${CAP} bytes wait to be read` });
+    expect(await peer.closed).toMatchObject({ code: 1013, reason: `more than ${BURST} bytes wait to be read` });
     expect(server.stats().closed).toEqual({ 1013: 1 });
   });
 
@@ -52,8 +55,8 @@ describe("a peer that never reads", () => {
       most = Math.max(most, peer.stats().unsentBytes);
       await turn();
     }
-    expect(most).toBeGreaterThan(CAP / 2);
-    expect(most).toBeLessThanOrEqual(CAP + MESSAGE_BYTES);
+    expect(most).toBeGreaterThan(BURST / 2);
+    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
     webSocket.terminate();
     await peer.closed;
   });
@@ -185,22 +188,41 @@ describe("a peer that does not answer pings", () => {
 });
 
 describe("a peer that reads", () => {
-  it("is told which limit ended its session, when it is sent too much at once", async () => {
-    await using server = await serve({
-      port: 0,
-      limits: LIMITS,
-      methods: { long: async () => LONG, ready: () => true },
-    });
-    const peer = await connect(server.url);
-    const lost = new Promise<Error>((resolve) => peer.once("lost", resolve));
-    await peer.request("ready");
-    const calls = Array.from({ length: 40 }, () => peer.request("long").catch((error: unknown) => error));
-    expect((await lost).message).toBe(
-      "the session ended with 1013 (more than half of `maxUnsentBytes` waits to be sent)",
-    );
-    await Promise.all(calls);
-    await peer.close();
-  });
+  it.each(["packed", "plain"] as const)(
+    "gets every reply of a burst of 19 MiB in one turn, and what follows it (%s)",
+    async (link) => {
+      const answers = gate();
+      let waiting = 0;
+      await using server = await serve({
+        port: 0,
+        methods: {
+          async long() {
+            waiting++;
+            await answers.promise;
+            return LONG;
+          },
+          short: () => 1,
+        },
+      });
+      const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+      const client = await connect(server.url, { link });
+      const peer = await arrived;
+      const notices: string[] = [];
+      for (const event of ["suspend", "lost", "close"] as const) client.on(event, () => notices.push(event));
+      const calls = Array.from({ length: 300 }, () => client.request("long"));
+      await vi.waitFor(() => expect(waiting).toBe(300));
+      // All of them are answered in one turn.
+      answers.resolve();
+      await turn();
+      expect(peer.stats().unsentBytes).toBeGreaterThan(PEER_LIMITS.maxUnsentBytes);
+      // This one is answered while the burst is still on its way.
+      expect(await client.request("short")).toBe(1);
+      expect((await Promise.all(calls)).every((text) => text === LONG)).toBe(true);
+      expect(notices).toEqual([]);
+      expect(server.stats().closed).toEqual({});
+      await client.close();
+    },
+  );
 
   it.each(["packed", "plain"] as const)(
     "may read as many streams at once as there may be, however fast they are (%s)",

@@ -181,7 +181,7 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   [
     "7: what waits is bounded",
     "outbox.ts",
-    "if (this.#waits(text) > this.#keeper!.limits.waitingLength) {",
+    "if (this.#waits(text) > (this.#isFlowing ? burstLength : this.#carried + waitingLength)) {",
     "if (this.#isOver) {",
   ],
   [

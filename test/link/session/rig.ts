@@ -71,6 +71,7 @@ export const LIMITS: OwnLimits = {
   logFrames: 16,
   logLength: 20_000,
   waitingLength: 40_000,
+  burstLength: 80_000,
   highWaterBytes: 2 ** 20,
 };
 /** Those of a peer that sets none. */

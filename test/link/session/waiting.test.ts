@@ -200,6 +200,53 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
+  it("may be more behind a full socket than without one: a burst", async () => {
+    const rig = await Rig.live();
+    const { server } = rig.wire;
+    server.unsentBytes = HIGH_WATER;
+    for (let i = 0; i < 18; i++) expect(rig.server.link.send(message(i, 4000))).toBe(true);
+    await microtasks();
+    expect(rig.server.link.held).toBeGreaterThan(LIMITS.waitingLength + 4000);
+    expect(rig.server.link.unsentBytes).toBeGreaterThan(HIGH_WATER + LIMITS.waitingLength);
+    server.unsentBytes = 0;
+    rig.pass(20);
+    await rig.settle();
+    expect(numbers(rig.told)).toEqual(Array.from({ length: 18 }, (_, i) => i));
+    expect(rig.told.notices).toEqual([]);
+    await rig.close();
+  });
+
+  it("may be as much as without a burst if the socket is lost in the middle of one", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.unsentBytes = HIGH_WATER;
+    for (let i = 0; i < 18; i++) expect(rig.server.link.send(message(i, 4000))).toBe(true);
+    rig.cut();
+    let taken = 18;
+    while (taken < 26) expect(rig.server.link.send(message(taken++, 4000))).toBe(true);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.told)).toEqual(Array.from({ length: taken }, (_, i) => i));
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    rig.cut();
+    while (rig.server.link.send(message(taken, 4000))) taken++;
+    // What waited at an earlier loss counts no more.
+    expect(taken).toBe(26 + 9);
+    await microtasks();
+    expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
+    await rig.close();
+  });
+
+  it("ends a live session if its reader is too slow for it", async () => {
+    const rig = await Rig.live();
+    expect(rig.server.link.tooSlow("too slow")).toBe(true);
+    expect(rig.server.link.tooSlow("too slow again")).toBe(true);
+    expect(rig.wire.server.closedWith).toEqual({ code: 1013, reason: "too slow" });
+    await rig.settle();
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 1013, reason: "too slow" } }]);
+    expect(rig.told.notices).toEqual(["suspended", { lost: "the session ended with 1013 (too slow)" }]);
+    await rig.close();
+  });
+
   it("is less for what goes to many: that is not taken, and ends nothing", async () => {
     const rig = await Rig.live();
     const { link } = rig.server;
@@ -273,6 +320,28 @@ describe("an ack", () => {
     expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
     expect(server.closedWith).toMatchObject({ code: 1013 });
     expect(rig.server.told.messages).toEqual([]);
+    await rig.close();
+  });
+
+  it("waits for the data of its own side if that fills the socket, and ends no session", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 1 } });
+    const { server } = rig.wire;
+    rig.server.link.send(message(1));
+    // One message can be longer than a log.
+    server.unsentBytes = HIGH_WATER + 1;
+    await microtasks();
+    server.inject("[]");
+    server.inject("[]");
+    expect(server.closedWith).toBeUndefined();
+    expect(controls(server.sent).slice(2)).toEqual([]);
+    rig.pass(20);
+    expect(controls(server.sent).slice(2)).toEqual([]);
+    server.unsentBytes = 0;
+    rig.pass(20);
+    expect(controls(server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    rig.pass(20);
+    expect(controls(server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    rig.cut({ code: 1002, reason: "" });
     await rig.close();
   });
 

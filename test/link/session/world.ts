@@ -20,9 +20,30 @@ export class Breach extends Error {}
 
 /** Logs that are bounded by their frames, by their length, and by both. */
 const LIMITS: OwnLimits[] = [
-  { maxMessageBytes: 1500, logFrames: 8, logLength: 3000, waitingLength: 6000, highWaterBytes: 2 ** 20 },
-  { maxMessageBytes: 1500, logFrames: 4, logLength: 2 ** 20, waitingLength: 6000, highWaterBytes: 1 },
-  { maxMessageBytes: 1500, logFrames: 2 ** 20, logLength: 3000, waitingLength: 6000, highWaterBytes: 5000 },
+  {
+    maxMessageBytes: 1500,
+    logFrames: 8,
+    logLength: 3000,
+    waitingLength: 6000,
+    burstLength: 6000,
+    highWaterBytes: 2 ** 20,
+  },
+  {
+    maxMessageBytes: 1500,
+    logFrames: 4,
+    logLength: 2 ** 20,
+    waitingLength: 6000,
+    burstLength: 6000,
+    highWaterBytes: 1,
+  },
+  {
+    maxMessageBytes: 1500,
+    logFrames: 2 ** 20,
+    logLength: 3000,
+    waitingLength: 6000,
+    burstLength: 6000,
+    highWaterBytes: 5000,
+  },
 ];
 export const WORLD_TTL_MS = 60_000;
 const WAITING_COST = 64;
@@ -201,7 +222,7 @@ export class World {
       const label = `${side}-${this.#labels[side]++}`;
       const text = JSON.stringify({ label, x: "x".repeat(size) });
       const waits = flow.sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + WAITING_COST), 0);
-      if (waits + text.length > this.#limits.waitingLength && link.session !== undefined) giveReason(pair, "full");
+      const isMuch = waits + text.length > this.#limits.waitingLength && link.session !== undefined;
       const message = { label, length: text.length, ticket: { sent: true } };
       // Before it is sent: it may be told as lost inside.
       flow.sent.push(message);
@@ -209,6 +230,7 @@ export class World {
       const at = flow.sent.indexOf(message);
       if (at >= 0) flow.sent.splice(at, 1);
       this.#never.add(label);
+      if (isMuch) giveReason(pair, "full");
       if (pair?.reason === "full" && link.session !== undefined) this.#ending.add(pair);
     }
   }
@@ -218,8 +240,9 @@ export class World {
     const { isOver, link } = this.#end(side);
     if (isOver) return;
     this.send(side, 12, 1200);
-    const { logLength, waitingLength, maxMessageBytes } = this.#limits;
-    const most = logLength + LONGEST_FRAME + waitingLength + maxMessageBytes;
+    const { logLength, waitingLength, burstLength, maxMessageBytes } = this.#limits;
+    // What waited when the socket was lost, and as much as may wait for the next one.
+    const most = logLength + LONGEST_FRAME + burstLength + waitingLength + maxMessageBytes;
     this.#check(link.held <= most, `${link.held} is held, and ${most} may be`);
   }
 

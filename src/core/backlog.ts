@@ -1,0 +1,59 @@
+/** Tells a burst, which a reader takes in a moment, from a reader that is too slow. */
+import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
+import { burstBytes, type PeerLimits } from "./limits.js";
+
+/**
+ * How often an unsent backlog is checked, and how many checks in a row must find it above the limit. A number of checks, not
+ * one deadline: a process that stalls for a minute has given its reader no time to read.
+ */
+const CHECK_MS = 1_000;
+const CHECKS = 10;
+
+/** Whose backlog it is. */
+interface Reader {
+  readonly settings: { readonly limits: PeerLimits };
+  /** Bytes that wait to be sent. */
+  readonly unsentBytes: number;
+  /** The other side reads too slowly. */
+  tooSlow(reason: string): void;
+}
+
+/** Watches the backlog of one connection, from when it exceeds `maxUnsentBytes` until it no longer does. */
+export class Backlog implements Expiring {
+  deadline = 0;
+  readonly #reader: Reader;
+  /** How many checks in a row found it above the limit; `undefined` while nothing is watched. */
+  #found: number | undefined;
+
+  constructor(reader: Reader) {
+    this.#reader = reader;
+  }
+
+  /** The backlog exceeds `maxUnsentBytes`. */
+  exceeded(): void {
+    const { settings, unsentBytes } = this.#reader;
+    const most = burstBytes(settings.limits);
+    if (unsentBytes > most) return this.#reader.tooSlow(`more than ${most} bytes wait to be read`);
+    if (this.#found !== undefined) return;
+    this.#found = 0;
+    setDeadline(this, CHECK_MS);
+  }
+
+  /** Watches no more. */
+  stop(): void {
+    this.#found = undefined;
+    clearDeadline(this);
+  }
+
+  expire(): void {
+    const { settings, unsentBytes } = this.#reader;
+    const { maxUnsentBytes } = settings.limits;
+    if (unsentBytes <= maxUnsentBytes) return this.stop();
+    this.#found!++;
+    setDeadline(this, CHECK_MS);
+    if (this.#found! < CHECKS) return;
+    this.#reader.tooSlow(
+      `more than ${maxUnsentBytes} bytes have waited for ${(CHECKS * CHECK_MS) / 1000} s to be read`,
+    );
+  }
+}
