@@ -5,7 +5,7 @@ import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import MarkdownIt from "markdown-it";
-import { rollup } from "rollup";
+import { rollup } from "@rollup/wasm-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 const run = promisify(execFile);
