@@ -12,8 +12,8 @@ const CHECKS = 10;
 /** Whose backlog it is. */
 interface Reader {
   readonly settings: { readonly limits: PeerLimits };
-  /** Bytes that wait to be sent. */
-  readonly unsentBytes: number;
+  /** Bytes that wait to be sent, without those of broadcasts. */
+  readonly ordinaryUnsentBytes: number;
   /** The other side reads too slowly. */
   tooSlow(reason: string): void;
 }
@@ -31,9 +31,9 @@ export class Backlog implements Expiring {
 
   /** The backlog exceeds `maxUnsentBytes`. */
   exceeded(): void {
-    const { settings, unsentBytes } = this.#reader;
+    const { settings, ordinaryUnsentBytes } = this.#reader;
     const most = burstBytes(settings.limits);
-    if (unsentBytes > most) return this.#reader.tooSlow(`more than ${most} bytes wait to be read`);
+    if (ordinaryUnsentBytes > most) return this.#reader.tooSlow(`more than ${most} bytes wait to be read`);
     if (this.#found !== undefined) return;
     this.#found = 0;
     setDeadline(this, CHECK_MS);
@@ -46,9 +46,9 @@ export class Backlog implements Expiring {
   }
 
   expire(): void {
-    const { settings, unsentBytes } = this.#reader;
+    const { settings, ordinaryUnsentBytes } = this.#reader;
     const { maxUnsentBytes } = settings.limits;
-    if (unsentBytes <= maxUnsentBytes) return this.stop();
+    if (ordinaryUnsentBytes <= maxUnsentBytes) return this.stop();
     this.#found!++;
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;

@@ -57,6 +57,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   isSuspended = false;
   /** Whether it waits for a socket. */
   #isDown = false;
+  /** Most bytes of broadcasts that are among the unsent ones. */
+  #broadcastBytes = 0;
   /** Made when more than `maxUnsentBytes` wait for the first time. */
   #backlog: Backlog | undefined;
   /** What this side ended the connection with, if it did so for a reason of its own. */
@@ -264,6 +266,23 @@ export class Connection implements Receiver, Line, Host, Gate {
     return this.#transport.unsentBytes ?? 0;
   }
 
+  /** At least so many of them are no broadcasts. Only these can close the connection. */
+  get ordinaryUnsentBytes(): number {
+    return this.unsentBytes - this.#broadcastBytes;
+  }
+
+  /** Sends a broadcast, or drops it if the other side reads too slowly. Returns true if it is sent, or waits. */
+  broadcast(message: SharedMessage): boolean {
+    const { unsentBytes } = this;
+    const isTaken =
+      unsentBytes <= this.settings.limits.maxUnsentBytes / 2 && this.hand(message.text, undefined, message);
+    if (!isTaken) return false;
+    // Earlier broadcasts have left unless as many bytes are unsent. While there is no socket, they wait and are not unsent.
+    if (!this.#isDown && this.#broadcastBytes > unsentBytes) this.#broadcastBytes = unsentBytes;
+    this.#broadcastBytes += message.unsentBytes;
+    return true;
+  }
+
   /** Whatever was not answered yet: the other side need not go on with it. */
   givenUp(call: PendingCall, reason: unknown): void {
     this.conventions.cancel(call, reason);
@@ -329,15 +348,14 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 }
 
-/** Sends what goes to many; whether it was taken. For a slow reader it is dropped, in good time before that would close the connection. */
+/** Sends a broadcast to one peer, and counts it. Returns true if it was taken. A broadcast for a slow reader is dropped, and never ends its connection. */
 export function sendToOne(connection: Connection, message: SharedMessage, whenSlow: WhenSlow): boolean {
-  const { counts, settings } = connection;
+  const { counts } = connection;
   if (whenSlow === "close") {
     counts.notificationsSent++;
     return connection.send(message.text);
   }
-  const isSlow = connection.unsentBytes > settings.limits.maxUnsentBytes / 2;
-  const isTaken = !isSlow && connection.hand(message.text, undefined, message);
+  const isTaken = connection.broadcast(message);
   counts[isTaken ? "notificationsSent" : "dropped"]++;
   return isTaken;
 }

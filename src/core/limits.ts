@@ -18,8 +18,8 @@ export interface PeerLimits {
    * Most bytes that may wait to be sent. A burst may exceed this limit, as 100 replies of 64 KiB in one turn do. A peer for
    * which more has waited for 10 s on end reads too slowly: its connection closes with 1013. So does one for which eight times
    * as much waits at any moment, or eight times `maxReplyBytes` if that is more. A broadcast is dropped and counted for a
-   * peer for which half of the limit waits. While a session has no socket, half of the limit may wait in it, and a quarter of
-   * broadcasts. Default 4 MiB, at most 256 MiB.
+   * peer for which half of the limit waits. While a session has no socket, half of the limit may wait in it, and beside that a
+   * quarter of broadcasts. Default 4 MiB, at most 256 MiB.
    */
   maxUnsentBytes: number;
   /**

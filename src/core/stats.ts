@@ -14,7 +14,7 @@ export interface Counts {
   malformed: number;
   /** Answers that no call waited for: late, repeated or never asked for. */
   unmatched: number;
-  /** Messages to many that were not sent, because this peer reads too slowly, or is closing. */
+  /** Broadcasts that were not sent, because this peer reads too slowly, has no socket and enough waits for it, or is closing. */
   dropped: number;
 }
 

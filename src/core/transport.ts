@@ -3,6 +3,7 @@
  * frames and is what a link turns into a transport.
  */
 
+import { utf8Bytes } from "./codec.js";
 import type { HeartbeatTimes } from "./heartbeat.js";
 
 /** How a connection ended: a WebSocket close code and reason (RFC 6455, section 7.4), and the error behind it where one is known. */
@@ -133,14 +134,23 @@ export class SharedFrame {
   }
 }
 
+/** More than a frame, or a queue, adds to a message. */
+const OVERHEAD_BYTES = 64;
+
 /** A message for many peers, encoded once, and its frame on each kind of link. */
 export class SharedMessage {
   readonly text: string;
+  #unsentBytes: number | undefined;
   #plain: SharedFrame | undefined;
   #pack: SharedFrame | undefined;
 
   constructor(text: string) {
     this.text = text;
+  }
+
+  /** At most so much of `Transport.unsentBytes` is this message. */
+  get unsentBytes(): number {
+    return (this.#unsentBytes ??= utf8Bytes(this.text) + OVERHEAD_BYTES);
   }
 
   /** The frame of a plain link. */

@@ -105,6 +105,10 @@ export class ClientSession implements Keeper, Expiring {
 
   grew(): void {}
 
+  takesBroadcast(): boolean {
+    return true;
+  }
+
   drop(): void {
     this.#token = undefined;
     this.#found();

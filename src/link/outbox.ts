@@ -7,12 +7,15 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { ROOM_FOR_PONGS } from "../core/heartbeat.js";
 import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic } from "../core/transport.js";
 import { Paced } from "../core/turns.js";
-import { Waiting } from "../core/waiting.js";
+import { BroadcastTicket, Waiting, WAITING_COST } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
 import { PACK_LENGTH, PACK_MESSAGES } from "./sizes.js";
 
 /** How often a socket that was full is looked at again: not every runtime tells when it no longer is. */
 export const DRAIN_CHECK_MS = 20;
+
+/** Marks a broadcast that is sent like any other message. Where it waits, it gets a ticket of its own. */
+const BROADCAST = new BroadcastTicket();
 
 /** Whose outbox it is. */
 interface OutboxOwner {
@@ -40,7 +43,7 @@ export class Outbox extends Paced implements Expiring {
   #isBlocked = false;
   #isOver = false;
   #waiting: Waiting | undefined;
-  /** The length of what waited when messages last ceased to flow. A burst that was under way then ends no session. */
+  /** The length of the ordinary messages that waited when messages last ceased to flow. A burst that was under way then ends no session. */
   #carried = 0;
   /** What went over the sockets before the present one. */
   #past: Traffic | undefined;
@@ -78,9 +81,18 @@ export class Outbox extends Paced implements Expiring {
     return socket;
   }
 
-  /** The length of what is logged and of what waits. */
+  /** The length of what is logged and of the ordinary messages that wait. */
   get held(): number {
-    return (this.session?.log.length ?? 0) + (this.#waiting?.length ?? 0);
+    return (this.session?.log.length ?? 0) + this.#ordinaryLength;
+  }
+
+  /** The length of the broadcasts that wait. */
+  get heldBroadcasts(): number {
+    return this.#waiting?.broadcastLength ?? 0;
+  }
+
+  get #ordinaryLength(): number {
+    return (this.#waiting?.length ?? 0) - this.heldBroadcasts;
   }
 
   /** As `Transport.send`. */
@@ -90,15 +102,13 @@ export class Outbox extends Paced implements Expiring {
     return this.#isBlocked ? this.#wait(text, ticket) : this.#add(text, ticket);
   }
 
-  /** As `Transport.sendShared`. Where much waits for a slow reader's acks it is not taken: that ends no session. */
+  /** As `Transport.sendShared`. Where much waits already the broadcast is dropped: it ends no session. */
   sendShared(message: SharedMessage): boolean {
     const { session, socket } = this;
-    if (session !== undefined && this.#isFlowing && this.#waits(message.text) > this.#keeper!.limits.waitingLength / 2)
-      return false;
-    if (this.#isBlocked || this.#pack !== "") return this.send(message.text);
+    if (this.#isBlocked || this.#pack !== "") return this.send(message.text, BROADCAST);
     if (!this.packs) return socket!.sendShared(message.plain);
     if (session === undefined) return socket!.sendShared(message.pack);
-    if (!socket!.open || exceeds(message.text, session.maxMessageBytes)) return this.send(message.text);
+    if (!socket!.open || exceeds(message.text, session.maxMessageBytes)) return this.send(message.text, BROADCAST);
     session.log.push(message.pack.text);
     session.next++;
     socket!.sendShared(message.pack);
@@ -167,7 +177,7 @@ export class Outbox extends Paced implements Expiring {
   /** Nothing leaves until `flow`: messages wait. */
   halt(): void {
     this.flush();
-    if (this.#isFlowing) this.#carried = this.#waiting?.length ?? 0;
+    if (this.#isFlowing) this.#carried = this.#ordinaryLength;
     this.#isFlowing = false;
     this.#isBlocked = true;
     clearDeadline(this);
@@ -262,8 +272,10 @@ export class Outbox extends Paced implements Expiring {
 
   #wait(text: string, ticket: Ticket | undefined): boolean {
     if (this.#isOver) return false;
+    if (ticket === BROADCAST) return this.#waitBroadcast(text);
     const { burstLength, waitingLength } = this.#keeper!.limits;
-    if (this.#waits(text) > (this.#isFlowing ? burstLength : this.#carried + waitingLength)) {
+    const most = this.#isFlowing ? burstLength : this.#carried + waitingLength;
+    if (this.#ordinaryLength + text.length > most) {
       this.#owner.overflow();
       return false;
     }
@@ -273,9 +285,13 @@ export class Outbox extends Paced implements Expiring {
     return true;
   }
 
-  /** How much would wait with that. */
-  #waits(text: string): number {
-    return this.#isBlocked ? (this.#waiting?.length ?? 0) + text.length : 0;
+  /** Takes a broadcast only while little waits, and leaves the ordinary messages all the room that they have. */
+  #waitBroadcast(text: string): boolean {
+    const waiting = (this.#waiting ??= new Waiting());
+    if (waiting.length + text.length > this.#keeper!.limits.waitingLength / 2) return false;
+    if (!this.#isFlowing && !this.#keeper!.takesBroadcast(text.length + WAITING_COST)) return false;
+    waiting.add(text, new BroadcastTicket());
+    return true;
   }
 
   override endTurn(): void {

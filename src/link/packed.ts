@@ -138,7 +138,7 @@ export class PackedLink implements Transport {
     return this.#out.session;
   }
 
-  /** The length of what this end holds for the other: what it logs, what waits, and what the receiver keeps. */
+  /** The length of what this end holds for the other: what it logs, the ordinary messages that wait, and what the receiver keeps. */
   get held(): number {
     return this.#out.held + this.#kept;
   }
@@ -152,6 +152,11 @@ export class PackedLink implements Transport {
   get currentFrame(): Frame | undefined {
     if (this.#role === "client" || this.session === undefined) return undefined;
     return (this.#frame ??= new Frame(this.#frameLength));
+  }
+
+  /** The length of the broadcasts that wait beside. */
+  get heldBroadcasts(): number {
+    return this.#out.heldBroadcasts;
   }
 
   /** Takes a socket in place of the one before it, of which nothing more is read or told. Answers what to start it with. */

@@ -125,6 +125,8 @@ export interface Keeper {
   suspended(): void;
   /** What a suspended session holds has changed by so much. */
   grew(by: number): void;
+  /** Whether a broadcast of that length may wait in a suspended session. If so, it counts from now on. */
+  takesBroadcast(length: number): boolean;
   /** The session cannot be resumed any more. May be told again. */
   drop(): void;
   /** The connection is over; whether another socket will come, for a fresh one. */

@@ -67,6 +67,8 @@ export class Sessions {
   /** Sockets of which it is not known yet whose they are. */
   readonly #arrivals = new Set<Arrival>();
   #held = 0;
+  /** The length of the broadcasts that wait in suspended sessions. It ends none of them, and has a bound of its own. */
+  #heldBroadcasts = 0;
 
   constructor(options: SessionsOptions) {
     this.options = options;
@@ -84,7 +86,7 @@ export class Sessions {
 
   /** What those hold, in UTF-16 code units. */
   get held(): number {
-    return this.#held;
+    return this.#held + this.#heldBroadcasts;
   }
 
   /** How many tokens are accepted. For tests. */
@@ -166,6 +168,7 @@ export class Sessions {
     (session.principal === undefined ? this.#unnamed : this.#named).add(session.place);
     this.#suspended++;
     this.#held += session.link.held;
+    this.#heldBroadcasts += session.link.heldBroadcasts;
     setDeadline(session, this.options.ttlMs);
     this.#boundPrincipal(session);
     this.#boundAll();
@@ -179,6 +182,7 @@ export class Sessions {
     this.#suspended--;
     clearDeadline(session);
     this.#held -= session.link.held;
+    this.#heldBroadcasts -= session.link.heldBroadcasts;
     const { principal } = session;
     const siblings = principal === undefined ? undefined : this.#byPrincipal.get(principal);
     siblings?.delete(session);
@@ -190,6 +194,14 @@ export class Sessions {
     if (session.place === undefined) return;
     this.#held += by;
     this.#boundAll();
+  }
+
+  /** Whether a session may hold one more broadcast of that length. */
+  takesBroadcast(session: ServerSession, length: number): boolean {
+    if (session.place === undefined) return true;
+    if (this.#heldBroadcasts + length > this.options.maxHeldLength / 4) return false;
+    this.#heldBroadcasts += length;
+    return true;
   }
 
   #boundAll(): void {
@@ -277,6 +289,10 @@ class ServerSession implements Keeper, Expiring {
 
   grew(by: number): void {
     this.#sessions.grew(this, by);
+  }
+
+  takesBroadcast(length: number): boolean {
+    return this.#sessions.takesBroadcast(this, length);
   }
 
   drop(): void {

@@ -14,7 +14,9 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
   has(peer: Peer<L, R, D>): boolean;
   /**
    * Notifies every peer of the group, `except` one. Encoded once; `around` is not called. A peer whose connection is
-   * closing is passed over. Throws a `TypeError` for params without a JSON form, and then nobody got it.
+   * closing is passed over. For a peer that is suspended the notification waits. It is dropped, and counted in that peer's
+   * `stats().dropped`, when a quarter of `limits.maxUnsentBytes` waits there already, or the broadcasts to all suspended
+   * peers together have a quarter of `limits.maxSuspendedBytes`. It never ends a session, unless `whenSlow` says so. Throws a `TypeError` for params without a JSON form, and then nobody got it.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
 }
@@ -24,8 +26,9 @@ export interface NotifyOptions<P> {
   /** Who is passed over. */
   except?: P | undefined;
   /**
-   * What becomes of it for a peer that reads too slowly: `"drop"`, the default, counts it in that peer's `stats().dropped`
-   * and sends it nothing; `"close"` sends it as long as `limits.maxUnsentBytes` allows, and then closes with 1013.
+   * What becomes of it for a peer that reads too slowly or is suspended: `"drop"`, the default, counts it in that peer's
+   * `stats().dropped` and sends it nothing; `"close"` sends it like any notification to that peer alone, and so closes with
+   * 1013 where `limits.maxUnsentBytes` says so.
    */
   whenSlow?: "drop" | "close" | undefined;
 }

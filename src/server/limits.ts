@@ -19,7 +19,7 @@ export interface ServerLimits extends PeerLimits {
    * Most that all suspended sessions hold together, in UTF-16 code units (bytes, for ASCII); beyond it the session that holds
    * most ends. Counts replay logs, queued messages, values that streams have read ahead or that came and are not read, and 2,048
    * for each stream; replies of batches that are not complete; and each frame in which the params of a running call came.
-   * Default 64 Mi.
+   * Broadcasts that wait count apart: beyond a quarter as much they are dropped. Default 64 Mi.
    */
   maxSuspendedBytes: number;
 }

@@ -10,7 +10,7 @@ export interface ServerStats extends Omit<PeerStats, keyof Counts>, Readonly<Cou
   readonly peers: number;
   /** Peers that wait for their client to come back. */
   readonly suspended: number;
-  /** What suspended sessions hold, as `limits.maxSuspendedBytes` counts it. */
+  /** What suspended sessions hold, as `limits.maxSuspendedBytes` counts it, and the broadcasts that wait there. */
   readonly suspendedBytes: number;
   /** Topics that have members. */
   readonly topics: number;

@@ -36,7 +36,7 @@ function reader(tooSlow?: (reason: string) => boolean): Reader {
     },
     start: (given) => void (receiver = given),
     send: (text) => {
-      unsentBytes += text.length;
+      unsentBytes += Buffer.byteLength(text);
       return true;
     },
     close: (code = 1000, reason = "") => {
@@ -62,6 +62,11 @@ function reader(tooSlow?: (reason: string) => boolean): Reader {
     suspend: () => receiver.suspended!(),
     resume: () => receiver.resumed!(),
   };
+}
+
+/** Sends a reader a broadcast. */
+function broadcastTo(one: Reader, text = LONG): boolean {
+  return sendShared(one.peer, new SharedMessage(JSON.stringify(notification("n", [text]))), "drop");
 }
 
 /** A reader for which more waits than may at any moment. */
@@ -156,6 +161,56 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
 });
 
 describe("a broadcast", () => {
+  it.each(["x", "é", "€"])(
+    "of %j that waits does not count against ordinary messages, which may wait as without it",
+    async (character) => {
+      const one = reader();
+      while (broadcastTo(one, character.repeat(100)));
+      const broadcasts = one.unsentBytes;
+      expect(broadcasts).toBeGreaterThan(LIMIT / 2);
+      const ordinary = JSON.stringify(notification("n", [""])).length;
+      one.peer.notify("n", ["x".repeat(LIMIT - ordinary)]);
+      expect(one.unsentBytes).toBe(broadcasts + LIMIT);
+      one.peer.notify("n");
+      one.unsentBytes -= JSON.stringify(notification("n")).length;
+      await pass(60_000);
+      expect(one.closes).toEqual([]);
+      one.peer.notify("n", ["x".repeat(LIMIT)]);
+      await pass(9_999);
+      expect(one.closes).toEqual([]);
+      await pass(1);
+      expect(one.closes).toHaveLength(1);
+    },
+  );
+
+  it("that has left gives no room to ordinary messages", async () => {
+    const one = reader();
+    for (let i = 0; i < 1_000; i++) {
+      broadcastTo(one);
+      one.unsentBytes = 50;
+    }
+    broadcastTo(one);
+    one.unsentBytes = LIMIT + 500;
+    one.peer.notify("n");
+    await pass(10_000);
+    expect(one.closes).toHaveLength(1);
+  });
+
+  it("that waits for a socket does not count against ordinary messages when there is one", async () => {
+    const one = reader();
+    one.suspend();
+    for (let i = 0; i < 3; i++) {
+      broadcastTo(one);
+      one.unsentBytes = 0;
+    }
+    one.unsentBytes = LIMIT + 300;
+    one.resume();
+    one.peer.notify("n");
+    await pass(60_000);
+    expect(one.closes).toEqual([]);
+    await one.peer.close();
+  });
+
   it("is dropped from half of the limit on, counted, and closes nothing", async () => {
     const one = reader();
     const message = new SharedMessage(JSON.stringify(notification("n", [LONG])));

@@ -377,15 +377,14 @@ describe("suspended sessions", () => {
 
   it("hold no more than half of maxUnsentBytes each: what is too much ends one, which tells the truth", async () => {
     const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
-    const { server, url } = world;
+    const { url } = world;
     const { peer, token } = await suspended(world);
-    server.topic("room").add(peer);
     const call = rejection(peer.request("never"));
     const line = "x".repeat(1_000);
     let sent = 0;
-    while (server.topic("room").size > 0 && sent < 100) {
+    while (peer.state !== "closed" && sent < 100) {
       sent++;
-      server.topic("room").notify("said", { line });
+      peer.notify("said", { line });
       await Promise.resolve();
     }
     // What was kept was bounded.
@@ -394,6 +393,46 @@ describe("suspended sessions", () => {
     expect((await peer.closed).code).toBe(1013);
     expect(await call).toMatchObject({ outcome: "not-sent" });
     expect((await ByHand.resume(url, token, 1)).told).toEqual(REFUSED);
+  });
+
+  it("are not ended by broadcasts: 20 people who move a cursor 30 times a second for 60 s", async () => {
+    const world = await serving();
+    const { server, url } = world;
+    const { peer, token } = await suspended(world);
+    const topic = server.topic("board").add(peer);
+    const answers: Promise<unknown>[] = [];
+    for (let s = 0; s < 60; s++) {
+      for (let i = 0; i < 20 * 30; i++) topic.notify("cursor", { id: "xQf-mM7S6EkU3hRq3EiSS", x: i, y: s });
+      // Ordinary messages, as long as may wait without any broadcast.
+      expect(peer.notify("changed", { card: s, text: "x".repeat(30_000) })).toBe(true);
+      answers.push(peer.request("confirm", [s]));
+    }
+    expect(peer.state).toBe("suspended");
+    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
+    expect(answer).toEqual(RESUMED);
+    const heard: { method: string; params: any; id?: number }[] = [];
+    while (heard.filter(({ method }) => method === "confirm").length < 60) heard.push(...(await byHand.next()));
+    expect(heard.flatMap(({ method, params }) => (method === "changed" ? [params.card] : []))).toEqual(
+      Array.from({ length: 60 }, (_, s) => s),
+    );
+    for (const { method, id, params } of heard) {
+      if (method === "confirm") byHand.say([{ jsonrpc: "2.0", id, result: params[0] }]);
+    }
+    expect(await Promise.all(answers)).toEqual(Array.from({ length: 60 }, (_, s) => s));
+    const cursors = heard.flatMap(({ method, params }) => (method === "cursor" ? [params.y * 600 + params.x] : []));
+    // In order, and none twice.
+    expect(cursors.every((n, i) => i === 0 || n > cursors[i - 1]!)).toBe(true);
+    expect(cursors.length).toBeGreaterThan(1_000);
+    expect(cursors.length + peer.stats().dropped).toBe(60 * 600);
+    expect(server.stats()).toMatchObject({ closed: {}, dropped: peer.stats().dropped });
+  });
+
+  it("are ended by a broadcast that asks for it", async () => {
+    const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
+    const { peer } = await suspended(world);
+    for (let i = 0; i < 30; i++) world.server.peers.notify("said", ["x".repeat(1_000)], { whenSlow: "close" });
+    expect(await peer.closed).toMatchObject({ code: 1013 });
+    expect(peer.stats().dropped).toBe(0);
   });
 
   it("keep their slots while there are others, and a client that resumes takes none", async () => {

@@ -178,12 +178,7 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   ["7: the log is bounded", "outbox.ts", "if (!isFull && !log.isFull) return;", "if (!isFull) return;"],
   ["7: the log is bounded in frames", "log.ts", "this.#frames.length >= this.#limits.logFrames ||", ""],
   ["7: the log is bounded in length", "log.ts", "|| this.#length >= this.#limits.logLength", ""],
-  [
-    "7: what waits is bounded",
-    "outbox.ts",
-    "if (this.#waits(text) > (this.#isFlowing ? burstLength : this.#carried + waitingLength)) {",
-    "if (this.#isOver) {",
-  ],
+  ["7: what waits is bounded", "outbox.ts", "if (this.#ordinaryLength + text.length > most) {", "if (this.#isOver) {"],
   [
     "7: too much ends the session",
     "packed.ts",

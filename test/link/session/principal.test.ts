@@ -1,6 +1,7 @@
 /** Rule 10, and what bounds the sessions that wait. */
 import { describe, expect, it } from "vitest";
 import { ClientSession } from "../../../src/link/client.js";
+import { SharedMessage } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
 import { LIMITS, message, Rig, ToldLost, type RigOptions } from "./rig.js";
 import { microtasks, type Wire } from "./wire.js";
@@ -140,6 +141,24 @@ describe("suspended sessions", () => {
     await rig.close();
   });
 
+  it("are not ended by broadcasts: a quarter of what all may hold waits beside, and all of it is left to other messages", async () => {
+    const { rig, wires } = await many(4, { sessions: { maxHeldLength: 40_000 } });
+    for (const { server } of wires) server.cut();
+    const links = rig.servers.slice(1).map(({ link }) => link);
+    const broadcast = new SharedMessage(message("b", 1000));
+    let taken = 0;
+    for (let i = 0; i < 40; i++) for (const link of links) if (link.sendShared(broadcast)) taken++;
+    expect(taken).toBe(9);
+    expect(rig.sessions.held).toBeGreaterThan(9 * 1000);
+    expect(rig.sessions.held).toBeLessThanOrEqual(40_000 / 4);
+    for (let i = 0; i < 9; i++) expect(links[i % 4]!.send(message(i, 4000))).toBe(true);
+    await microtasks();
+    expect(rig.sessions.suspended).toBe(4);
+    expect(links[0]!.send(message(9, 4000))).toBe(true);
+    expect(rig.sessions.suspended).toBe(3);
+    await rig.close();
+  });
+
   it("count for what they hold when they lose their socket", async () => {
     const rig = await Rig.live({ sessions: { maxHeldLength: 3000 } });
     rig.server.link.send(message(1, 4000));
@@ -176,11 +195,12 @@ describe("suspended sessions", () => {
       const tickets = [1, 2, 3].map(() => ({ sent: true }));
       for (const ticket of tickets) rig.server.link.send(message(i, 100 * i), ticket);
       rig.server.link.withdraw(tickets[1]!);
+      rig.server.link.sendShared(new SharedMessage(message(i, 50)));
       // What the peer keeps, such as values that a stream has read ahead.
       rig.server.link.keeps(1000 * i);
-      expect(rig.sessions.held).toBe(rig.server.link.held);
+      expect(rig.sessions.held).toBe(rig.server.link.held + rig.server.link.heldBroadcasts);
       rig.server.link.keeps(-300 * i);
-      expect(rig.sessions.held).toBe(rig.server.link.held);
+      expect(rig.sessions.held).toBe(rig.server.link.held + rig.server.link.heldBroadcasts);
       expect(rig.sessions.held).toBeGreaterThanOrEqual(700 * i + 200 * i);
       rig.reconnect();
       await rig.settle();

@@ -264,6 +264,52 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
+  it("is no broadcast: those to a session without a socket are dropped beyond a quarter of the limit", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    const { link } = rig.server;
+    const broadcast = new SharedMessage(message("b", 1000));
+    let taken = 0;
+    for (let i = 0; i < 1000; i++) if (link.sendShared(broadcast)) taken++;
+    expect(taken).toBeGreaterThan(10);
+    expect(taken * 1000).toBeLessThan(LIMITS.waitingLength / 2);
+    // The first that was dropped fits no more when others are sent.
+    expect(link.sendShared(broadcast)).toBe(false);
+    await microtasks();
+    expect(rig.server.told.notices).toEqual(["suspended"]);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.told)).toEqual(Array(taken).fill("b"));
+    await rig.close();
+  });
+
+  it("is as much beside broadcasts as without them, all in order", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    const { link } = rig.server;
+    const expected: unknown[] = [];
+    let n = 0;
+    const broadcast = (): boolean => link.sendShared(new SharedMessage(message(`b${n}`, 1000)));
+    for (; n < 100; n++) if (broadcast()) expected.push(`b${n}`);
+    for (let i = 0; i < 9; i++, n++) {
+      expect(link.send(message(n, 4000))).toBe(true);
+      expected.push(n);
+      expect(broadcast()).toBe(false);
+    }
+    expect(expected.length).toBeGreaterThan(20);
+    rig.reconnect();
+    await rig.settle();
+    expect(numbers(rig.told)).toEqual(expected);
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    // One more would have been too much, as it is without broadcasts.
+    rig.cut();
+    for (let i = 0; i < 100; i++) broadcast();
+    for (let i = 0; i < 10; i++) link.send(message(i, 4000));
+    await microtasks();
+    expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
+    await rig.close();
+  });
+
   it("is many small messages as well as few long ones", async () => {
     const rig = await Rig.live();
     rig.cut();
