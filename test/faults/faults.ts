@@ -32,6 +32,7 @@ export const FAULT_WEIGHTS = {
   lateResume: 4,
   refuse: 3,
   closeInPassing: 4,
+  floodWhileAway: 2,
   playAgain: 2,
   stealFromLive: 2,
   stealWhileAway: 2,
@@ -218,6 +219,18 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     async happen(world) {
       const side = sideOf(world);
       (await settled(world)).forge(side, closeFrame(world.random.pick(PASSING), side === "server"));
+    },
+  },
+  /** A topic has more for a suspended peer than may wait: that ends no session, and all other messages arrive. */
+  floodWhileAway: {
+    async happen(world) {
+      const { end } = await whileAway(world, async () => {
+        const { current } = world;
+        const isAway = (): boolean => current.other?.suspendedAt !== undefined;
+        await unlessLost(world, current, "the server knows that the client is away", isAway);
+        world.flood();
+      });
+      await unlessLost(world, end, "the client goes on", () => world.isFlowing);
     },
   },
   /** What a client said when it came back, byte for byte. */

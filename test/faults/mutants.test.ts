@@ -32,6 +32,34 @@ const NOTICED = [
   "10: another principal does not resume",
 ];
 
+/** What a broadcast may do, taken out in turn. */
+const BROADCAST_MUTANTS: [what: string, change: Change][] = [
+  [
+    "a broadcast ends no session",
+    {
+      path: "link/outbox.ts",
+      find: "if (ticket === BROADCAST) return this.#waitBroadcast(text);",
+      replace: "if (ticket === BROADCAST) ticket = undefined;",
+    },
+  ],
+  [
+    "broadcasts take no room from other messages",
+    {
+      path: "link/outbox.ts",
+      find: "if (this.#ordinaryLength + text.length > most) {",
+      replace: "if ((this.#waiting?.length ?? 0) + text.length > most) {",
+    },
+  ],
+  [
+    "a broadcast that is dropped is counted",
+    {
+      path: "core/connection.ts",
+      find: 'counts[isTaken ? "notificationsSent" : "dropped"]++;',
+      replace: "if (isTaken) counts.notificationsSent++;",
+    },
+  ],
+];
+
 /** None needed more than 14, of many runs. */
 const SEEDS = 100;
 const SEEDS_OF_THE_SOURCES = 16;
@@ -97,6 +125,10 @@ describe("the oracle", () => {
       expect(await findings(SEEDS, LITTLE_PATIENCE_MS, change)).toMatch(/^breach/);
     },
   );
+
+  it.each(BROADCAST_MUTANTS)("notices without the rule that %s", { timeout: 120_000 }, async (_what, change) => {
+    expect(await findings(SEEDS, LITTLE_PATIENCE_MS, change)).toMatch(/^breach/);
+  });
 
   it("was tried with each of the ten rules", () => {
     const known = new Set(MUTANTS.map(([what]) => what));

@@ -25,6 +25,8 @@ export interface End {
   /** What it sent, in order, and how much of that has arrived. */
   readonly sent: Sent[];
   got: number;
+  /** How many of its broadcasts have not arrived. */
+  missing: number;
   /** The other end of the session, once something arrived there. */
   other: End | undefined;
   /** Why it may be over before its time. */
@@ -39,6 +41,8 @@ interface Sent {
   readonly label: string;
   /** The call that it is; `undefined` for a notification, which cannot be taken back. */
   readonly call: Call | undefined;
+  /** Whether it goes to many, and may be dropped for one of them. */
+  readonly isBroadcast?: boolean;
 }
 
 /** What a call may end with besides its result. */
@@ -70,6 +74,7 @@ export interface Call {
 export interface Tally {
   calls: number;
   notifications: number;
+  broadcasts: number;
   results: number;
   errors: number;
   notSent: number;
@@ -88,6 +93,7 @@ export class Oracle {
   readonly tally: Tally = {
     calls: 0,
     notifications: 0,
+    broadcasts: 0,
     results: 0,
     errors: 0,
     notSent: 0,
@@ -122,6 +128,7 @@ export class Oracle {
       index: this.ends.length,
       sent: [],
       got: 0,
+      missing: 0,
       other: undefined,
       reason: undefined,
       isProven: false,
@@ -136,6 +143,13 @@ export class Oracle {
   notifies(end: End, label: string): void {
     this.tally.notifications++;
     end.sent.push({ label, call: undefined });
+  }
+
+  /** An end is about to send a broadcast, which may be dropped. It ends no session: `over` accepts it as no reason. */
+  broadcasts(end: End, label: string): void {
+    this.tally.broadcasts++;
+    end.missing++;
+    end.sent.push({ label, call: undefined, isBroadcast: true });
   }
 
   /** One that was not taken. */
@@ -159,10 +173,9 @@ export class Oracle {
     if (sender === undefined) return;
     if (at.isOver) this.fail(`${label} arrived after its session was over`);
     for (let due = sender.sent[sender.got]; due?.label !== label; due = sender.sent[++sender.got]) {
-      const { call } = due ?? {};
-      const isTakenBack = call?.outcome === "not-sent" || call?.outcome === "given-up";
-      if (!isTakenBack) return this.fail(`${label} arrived where ${due?.label ?? "nothing"} was due`);
+      if (!mayBeMissing(due)) return this.fail(`${label} arrived where ${due?.label ?? "nothing"} was due`);
     }
+    if (sender.sent[sender.got]!.isBroadcast === true) sender.missing--;
     sender.got++;
   }
 
@@ -271,9 +284,12 @@ export class Oracle {
     }
   }
 
-  /** Whether all that an end sent has arrived: nothing is due but what its caller gave up. */
-  isComplete({ sent, got }: End): boolean {
-    return sent.slice(got).every(({ call }) => call?.outcome === "not-sent" || call?.outcome === "given-up");
+  /**
+   * Whether all that an end sent has arrived: nothing is due but what its caller gave up, and as many broadcasts are missing as
+   * its peer counts as `dropped`.
+   */
+  isComplete({ sent, got, missing }: End, dropped: number): boolean {
+    return missing === dropped && sent.slice(got).every(mayBeMissing);
   }
 
   /** For whoever reads that something is missing. */
@@ -282,7 +298,9 @@ export class Oracle {
     const calls = waiting
       .slice(0, 3)
       .map(({ label, ran, from }) => `${label} (ran ${ran}, of end ${from.index}${from.isOver ? ", over" : ""})`);
-    const due = [end, end.other].map((one) => `${one?.sent[one.got]?.label} due from the ${one?.side}`);
+    const due = [end, end.other].map(
+      (one) => `${one?.sent[one.got]?.label} due from the ${one?.side}, ${one?.missing} broadcasts missing`,
+    );
     return `${waiting.length} calls wait: ${calls.join(", ")}; ${due.join(", ")}`;
   }
 
@@ -334,6 +352,12 @@ export class Oracle {
       this.fail(`${call.label} was rejected with ${error.message}`);
     if (call.ran !== 1) this.fail(`${call.label} has an error, and ran ${call.ran} times`);
   }
+}
+
+/** Whether a message that was sent need not arrive: its caller gave it up, or it is a broadcast. */
+function mayBeMissing(due: Sent | undefined): boolean {
+  const { call, isBroadcast } = due ?? {};
+  return isBroadcast === true || call?.outcome === "not-sent" || call?.outcome === "given-up";
 }
 
 /** What a handler throws, and what an aborted call rejects with, by their `code`. */

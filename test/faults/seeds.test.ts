@@ -58,5 +58,6 @@ it(
     const kinds = Object.keys(FAULT_WEIGHTS) as FaultKind[];
     expect(sum).toMatchObject({ reports: expect.toSatisfy(isPositive), interrupted: expect.toSatisfy(isPositive) });
     if (seed === undefined) expect(kinds.filter((kind) => faults[kind] === undefined)).toEqual([]);
+    if (seed === undefined) expect(sum.dropped).toBeGreaterThan(0);
   },
 );

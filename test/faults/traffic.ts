@@ -133,9 +133,9 @@ export class Traffic {
     else void this.#call(speaker, kind, this.#random.below(8));
   }
 
-  /** A notification. */
-  note({ end, peer }: Speaker): void {
-    const said = this.#said(end);
+  /** A notification, padded to `length` if that is given. */
+  note({ end, peer }: Speaker, length?: number): void {
+    const said = this.#said(end, 0, length);
     this.#oracle.notifies(end, said.label);
     if (!peer.notify("note", said)) this.#oracle.refused(end, said.label);
   }
@@ -156,15 +156,16 @@ export class Traffic {
 
   /** A name for a message of a topic. */
   topicLabel(): string {
-    this.sent++;
     return `topic ${++this.#labels}`;
   }
 
-  #said(end: End, n = 0): Said {
-    this.sent++;
+  #length(): number {
     const long = this.#random.next();
-    const length =
-      long < 0.9 ? this.#random.below(60) : long < 0.99 ? this.#random.below(2500) : this.#random.below(12_000);
+    return long < 0.9 ? this.#random.below(60) : long < 0.99 ? this.#random.below(2500) : this.#random.below(12_000);
+  }
+
+  #said(end: End, n = 0, length = this.#length()): Said {
+    this.sent++;
     return { from: end.index, label: `${end.side} ${++this.#labels}`, n, padding: "x".repeat(length) };
   }
 

@@ -29,6 +29,8 @@ export interface Plan {
 export interface Figures extends Tally {
   messages: number;
   cuts: number;
+  /** Broadcasts that were dropped. */
+  dropped: number;
   /** How often each fault was done. */
   faults: Partial<Record<FaultKind, number>>;
 }
@@ -36,6 +38,13 @@ export interface Figures extends Tally {
 const TTL_MS = 60_000;
 const SHORT_TTL_MS = 700;
 const HEARTBEAT = { intervalMs: 60, deadAfterMs: 120 };
+/** Half of it may wait for a client that is away, and a quarter of broadcasts. */
+const MAX_UNSENT_BYTES = 2 ** 20;
+/** How many broadcasts are too many for that: 770 KB. Every `FLOOD_EVERY`th goes with a note: 346 KB. */
+const FLOOD = 700;
+const FLOOD_LENGTH = 1_000;
+const FLOOD_EVERY = 25;
+const FLOOD_NOTE_LENGTH = 12_000;
 
 /** Plays one world to its end. Rejects with a `Breach` when a rule was broken. */
 export async function play(build: Build, plan: Plan): Promise<Figures> {
@@ -85,7 +94,9 @@ export class World {
   }
 
   figures(): Figures {
-    return { ...this.oracle.tally, messages: this.traffic.sent, cuts: this.#cuts, faults: this.#done };
+    let dropped = 0;
+    for (const peer of this.#serverEnds.keys()) dropped += peer.stats().dropped;
+    return { ...this.oracle.tally, messages: this.traffic.sent, cuts: this.#cuts, dropped, faults: this.#done };
   }
 
   async play(): Promise<void> {
@@ -115,7 +126,7 @@ export class World {
       methods: this.traffic.methods(({ peer }) => this.#serverEnds.get(peer)!) as never,
       authenticate: ({ headers }: IncomingMessage) => headers.authorization,
       principal: (name: string) => name,
-      limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
+      limits: { maxMessageBytes: MAX_MESSAGE_BYTES, maxUnsentBytes: MAX_UNSENT_BYTES },
       session: { ttlMs: this.ttlMs },
       heartbeat: this.hasHeartbeat ? { intervalMs: 300, deadAfterMs: 2_000 } : false,
     } as never);
@@ -154,6 +165,19 @@ export class World {
   get isFlowing(): boolean {
     const { newest } = this.proxy;
     return this.client.state === "open" && newest !== undefined && this.tap.isSettled(newest);
+  }
+
+  /** Sends more broadcasts than may wait for a client that is away, and other messages amid them, which must all arrive. */
+  flood(): void {
+    const peer = this.serverPeer;
+    if (peer === undefined || peer.state === "closed") return;
+    const speaker = { end: this.#serverEnds.get(peer)!, peer };
+    for (let i = 0; i < FLOOD; i++) {
+      this.#tell(FLOOD_LENGTH);
+      if (i % FLOOD_EVERY > 0) continue;
+      this.traffic.note(speaker, FLOOD_NOTE_LENGTH);
+      void this.traffic.echo(speaker);
+    }
   }
 
   /** Waits until all is said and answered. */
@@ -264,8 +288,10 @@ export class World {
   async #burst(): Promise<void> {
     const speaker = this.#speaker();
     for (let left = 1 + this.random.below(6); left > 0; left--) {
-      if (speaker.end.side === "server" && this.random.chance(0.15)) this.#tell();
-      else this.traffic.say(speaker);
+      if (speaker.end.side === "server" && this.random.chance(0.15)) {
+        this.traffic.sent++;
+        this.#tell();
+      } else this.traffic.say(speaker);
     }
     if (this.random.chance(0.3)) await sleep(this.random.below(3));
     else await new Promise((resolve) => setImmediate(resolve));
@@ -280,10 +306,10 @@ export class World {
   }
 
   /** One message to all of a topic. */
-  #tell(): void {
+  #tell(length = 0): void {
     const label = this.traffic.topicLabel();
-    for (const peer of this.server.topic("all")) this.oracle.notifies(this.#serverEnds.get(peer)!, label);
-    this.server.topic("all").notify("told", { label });
+    for (const peer of this.server.topic("all")) this.oracle.broadcasts(this.#serverEnds.get(peer)!, label);
+    this.server.topic("all").notify("told", { label, padding: "x".repeat(length) });
   }
 
   #isQuiet(): boolean {
@@ -293,8 +319,8 @@ export class World {
     const waits = [this.client, peer].some((one) => this.#build.inspect(one).pending > 0);
     return (
       !waits &&
-      oracle.isComplete(current) &&
-      oracle.isComplete(current.other) &&
+      oracle.isComplete(current, 0) &&
+      oracle.isComplete(current.other, peer.stats().dropped) &&
       traffic.hanging(current) === 0 &&
       traffic.hanging(current.other) === 0
     );
