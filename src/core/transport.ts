@@ -15,6 +15,11 @@ export interface CloseInfo {
   retryMs?: number | undefined;
 }
 
+/** How a socket ended that this side has closed with `own`, if it has: by that, if the other side sent no code back. */
+export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
+  return info.code === 1005 || info.code === 1006 ? { ...info, ...own } : info;
+}
+
 /** Takes the reply to one message or batch, once: `undefined` when none is owed. Never called when the connection ends first. */
 export type Reply = (text: string | undefined) => void;
 

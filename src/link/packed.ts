@@ -10,6 +10,7 @@
 import { isObject } from "../core/message.js";
 import { exceeds } from "../core/codec.js";
 import {
+  endOf,
   Frame,
   type CloseInfo,
   type Receiver,
@@ -55,6 +56,8 @@ export class PackedLink implements Transport {
   #isSuspended = false;
   /** Why it is over, when that is known before its socket is closed. */
   #end: CloseInfo | undefined;
+  /** What the present socket was closed with because a message was too long. */
+  #refusal: CloseInfo | undefined;
   /** By `close`, or because the end was told. */
   #isClosed = false;
 
@@ -168,6 +171,7 @@ export class PackedLink implements Transport {
     // A client says hello anew, if it does not resume; a server has said it.
     this.#out.packs = this.#role === "server";
     this.#incoming = "unsettled";
+    this.#refusal = undefined;
     this.#maxMessageBytes = this.#keeper?.limits.maxMessageBytes ?? socket.maxFrameBytes;
     socket.maxFrameBytes = longestFrame(this.#maxMessageBytes);
     return new Attached(this, socket);
@@ -302,7 +306,9 @@ export class PackedLink implements Transport {
   }
 
   #refuseLong(): void {
-    this.breakOff("message is too large", 1009);
+    this.#incoming = "over";
+    this.#refusal = { code: 1009, reason: "message is too large" };
+    this.#out.socket!.close(1009, this.#refusal.reason);
   }
 
   #takeHello(hello: unknown): void {
@@ -386,7 +392,9 @@ export class PackedLink implements Transport {
   }
 
   /** The socket is closed. */
-  #lose(info: CloseInfo): void {
+  #lose(told: CloseInfo): void {
+    const info = endOf(told, this.#refusal);
+    this.#refusal = undefined;
     this.#out.drop();
     if (this.#isClosed) return this.#tellEnd(info);
     this.#out.halt();

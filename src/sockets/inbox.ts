@@ -1,7 +1,7 @@
 /** What every socket does with what comes in: keeps it until somebody listens, tells the end once, and nothing after it. */
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import type { CloseInfo, SocketHandler } from "../core/transport.js";
+import { endOf, type CloseInfo, type SocketHandler } from "../core/transport.js";
 
 /** How long the other side may take to complete a close. */
 export const CLOSE_TIMEOUT_MS = 5_000;
@@ -43,9 +43,7 @@ export abstract class Inbox {
   end(info: CloseInfo): void {
     if (this.#isOver) return;
     this.#finish();
-    // 1005 and 1006: the other side sent no code back.
-    const isUnanswered = info.code === 1005 || info.code === 1006;
-    const end = isUnanswered ? { ...info, ...this.#refusal } : info;
+    const end = endOf(info, this.#refusal);
     if (this.#held === undefined) this.#handler!.closed(end);
     else this.#held.push(end);
   }

@@ -219,7 +219,7 @@ it("is told what a server that begins anew has lost, and goes on with that", asy
 
 it("may close with what a standard WebSocket may not say itself", async () => {
   // Reads nothing, and so acks nothing: more waits than may.
-  await connectPage({ limits: { maxUnsentBytes: 50_000, maxMessageBytes: 20_000 } });
+  await connectPage({ limits: { maxUnsentBytes: 50_000, maxReplyBytes: 50_000, maxMessageBytes: 20_000 } });
   relay.freeze();
   const taken = await page.evaluate(async () => {
     let count = 0;

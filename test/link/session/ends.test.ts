@@ -86,6 +86,20 @@ describe("a message that is longer than this side takes (rule 6)", () => {
     expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
     await rig.close();
   });
+
+  it("says nothing about the end of a later socket", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.inject(`[${message(1, 5000)}]`);
+    rig.wire.client.cut();
+    // The client has not read the close, and comes back before the server learns that the old socket is gone.
+    await rig.reconnect().settle();
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    rig.cut();
+    expect(rig.server.told.notices).toEqual(["suspended"]);
+    rig.reconnect();
+    await rig.settle();
+    await rig.close();
+  });
 });
 
 describe("bye (rule 6)", () => {
