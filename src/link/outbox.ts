@@ -6,7 +6,7 @@ import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ROOM_FOR_PONGS } from "../core/heartbeat.js";
 import { addTraffic, type SharedMessage, type Socket, type Ticket, type Traffic } from "../core/transport.js";
-import { Paced } from "../core/turns.js";
+import { atEndOfTurn, Paced } from "../core/turns.js";
 import { BroadcastTicket, Waiting, WAITING_COST } from "../core/waiting.js";
 import type { Keeper, Session } from "./session.js";
 import { PACK_LENGTH, PACK_MESSAGES } from "./sizes.js";
@@ -42,6 +42,8 @@ export class Outbox extends Paced implements Expiring {
   /** Whether messages wait: always when nothing flows, and while the socket or the log is full. */
   #isBlocked = false;
   #isOver = false;
+  /** Packs of this turn that made an ack due. */
+  #duePacks = 0;
   #waiting: Waiting | undefined;
   /** The length of the ordinary messages that waited when messages last ceased to flow. A burst that was under way then ends no session. */
   #carried = 0;
@@ -136,14 +138,32 @@ export class Outbox extends Paced implements Expiring {
 
   /** Tells the other side what has come. One that asks for acks without end and reads none is not owed more. */
   ack(mayWait = false): void {
-    const { logLength, highWaterBytes } = this.#keeper!.limits;
-    if ((this.socket?.unsentBytes ?? 0) > Math.max(logLength, highWaterBytes)) {
+    if (!this.#hasRoomForAck) {
       if (this.session!.log.length === 0) return this.#owner.overflow();
       // Data of this side, which is not acked, fills the socket. The ack leaves behind it.
       this.session!.isAckLate = true;
       return;
     }
     this.socket?.send(`{"ack":${this.session!.ack()}}`, mayWait);
+  }
+
+  /** Acks a pack that makes an ack due: at once, and those that come after it in the same turn together at its end. A short log makes each due. */
+  ackPack(): void {
+    if (++this.#duePacks > 1 && this.#hasRoomForAck) return;
+    this.ack();
+    if (this.#duePacks > 1) return;
+    atEndOfTurn({
+      endTurn: () => {
+        const isDue = this.#duePacks > 1;
+        this.#duePacks = 0;
+        if (isDue && this.#isFlowing && this.session?.owes) this.ack();
+      },
+    });
+  }
+
+  get #hasRoomForAck(): boolean {
+    const { logLength, highWaterBytes } = this.#keeper!.limits;
+    return (this.socket?.unsentBytes ?? 0) <= Math.max(logLength, highWaterBytes);
   }
 
   /** Answers a ping. */
@@ -158,7 +178,8 @@ export class Outbox extends Paced implements Expiring {
       return this.#owner.breakOff("a ping that cannot be answered");
     }
     if (this.session?.owes) this.ack(true);
-    this.socket.send(pong);
+    // Frames that wait for the end of the turn are not counted as unsent, so where any are unsent, a pong does not wait.
+    this.socket.send(pong, this.socket.unsentBytes === 0);
   }
 
   /** The open pack leaves, or with a session but no socket goes into the log: its messages have their number. */

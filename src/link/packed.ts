@@ -329,7 +329,7 @@ export class PackedLink implements Transport {
 
   #takePack(messages: unknown[], text: string): void {
     if (isTooLong(text, this.#maxMessageBytes)) return this.#refuseLong();
-    if (this.session?.takes(text.length)) this.#out.ack();
+    if (this.session?.takes(text.length)) this.#out.ackPack();
     this.#frame = undefined;
     this.#frameLength = text.length;
     const receiver = this.#receiver;

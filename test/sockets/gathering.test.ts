@@ -36,6 +36,21 @@ it("makes at most two writes of a hundred sends of a turn", async () => {
   expect(writes.count).toBeLessThanOrEqual(2);
 });
 
+it("answers the pings of `reciproc.v1` that come in one read with one write", async () => {
+  await using server = await serve({ port: 0 });
+  const arrived = new Promise<TcpSocket>((resolve) => server.on("peer", (_peer, { socket }) => resolve(socket)));
+  using client = await stranger(server.url, ["reciproc.v1"]);
+  const tcp = await arrived;
+  client.webSocket.send('{"hello":{}}');
+  client.webSocket.send('{"ping":0}');
+  await vi.waitFor(() => expect(client.received.at(-1)).toBe('{"pong":0}'));
+  const writes = countWrites(tcp);
+  const { _socket: raw } = client.webSocket as unknown as { _socket: TcpSocket };
+  raw.write(maskedFrames(Array.from({ length: 100 }, () => '{"ping":1}')));
+  await vi.waitFor(() => expect(client.received.filter((text) => text === '{"pong":1}')).toHaveLength(100));
+  expect(writes.count).toBeLessThanOrEqual(2);
+});
+
 it("writes long frames of a turn together as well, in pieces that the other side can start on", async () => {
   await using server = await serve({ port: 0 });
   const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>

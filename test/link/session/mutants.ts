@@ -188,7 +188,7 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   [
     "7: acks are sent on receipt",
     "packed.ts",
-    "if (this.session?.takes(text.length)) this.#out.ack();",
+    "if (this.session?.takes(text.length)) this.#out.ackPack();",
     "this.session?.takes(text.length);",
   ],
   ["7: acks are due by frames", "session.ts", "return this.#owedFrames >= Math.floor(frames) || ", "return "],

@@ -391,6 +391,17 @@ describe("an ack", () => {
     await rig.close();
   });
 
+  it("that each pack of a turn makes due is sent for the first of them at once, and for the others together", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 1 } });
+    const { server } = rig.wire;
+    const acks = (): unknown[] => controls(server.sent).slice(2);
+    for (let i = 0; i < 100; i++) server.inject("[]");
+    expect(acks()).toEqual([{ ack: 1 }]);
+    await rig.settle();
+    expect(acks()).toEqual([{ ack: 1 }, { ack: 100 }]);
+    await rig.close();
+  });
+
   it("is sent before what it is for is handled", async () => {
     const rig = await Rig.live({ limits: { logFrames: 4 } });
     const order: string[] = [];
