@@ -294,6 +294,11 @@ export class Connection implements Receiver, Line, Host, Gate {
     if (!owner.failed(error, this.peer) && !isHeard && method !== undefined) warnOnce(warned, method, error);
   }
 
+  /** An error records its stack, which costs several microseconds: too much for each message of a flood that no listener hears of. */
+  reportIfHeard(make: () => unknown): void {
+    if (this.peer.listenerCount("error") > 0 || this.settings.owner.hasErrorListener) this.report(make());
+  }
+
   unhandled(method: string, params: unknown): void {
     this.#tell("notification", method, params);
   }

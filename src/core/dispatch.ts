@@ -39,6 +39,8 @@ export interface Host {
   send(text: string): boolean;
   /** Takes an error that must not cross the wire; `method`: where it was thrown, one of a bounded number of names. */
   report(error: unknown, method?: string): void;
+  /** Takes an error that the other side can cause with each of its messages. `make` runs only if there is a listener. */
+  reportIfHeard(make: () => unknown): void;
   /** Takes a notification that nobody handles. */
   unhandled(method: string, params: unknown): void;
   /** Told when the last handler that ran has ended. */
@@ -104,7 +106,11 @@ export class Dispatcher {
       return;
     if (this.#requests >= limits.maxInFlight) {
       this.#host.counts.refusedBusy++;
-      this.reply(id, encodeError(id, busy()), slot);
+      this.reply(id, encodeError(id, BUSY), slot);
+      return;
+    }
+    if (this.#isUnknown(method)) {
+      this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
       return;
     }
     const context = new owner.Context(this.#host, method, id, params);
@@ -132,7 +138,7 @@ export class Dispatcher {
     // Counted apart, so that a notification that some request waits for is not refused because of it.
     if (this.#notifications >= limits.maxInFlight) {
       this.#host.counts.refusedBusy++;
-      return this.#host.report(busy());
+      return this.#host.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
     }
     const context = new owner.Context(this.#host, method, undefined, params);
     const fail = (error: unknown): void => {
@@ -281,13 +287,19 @@ export class Dispatcher {
     return this.#added?.get(method) ?? this.#settings.methods.get(method);
   }
 
+  /** Whether a request of `method` can be refused without a context and an error, whose stack is expensive. */
+  #isUnknown(method: string): boolean {
+    const { fallback, around } = this.#settings;
+    return around === undefined && fallback === undefined && this.#handlerOf(method) === undefined;
+  }
+
   /** Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer for them. */
   #fallbackFor(method: string): AnyHandler | undefined {
     return isInternalMethod(method) ? undefined : this.#settings.fallback;
   }
 
   #unhandled({ method, id }: CallContext, params: unknown): undefined {
-    if (id !== undefined) throw new RpcError(ErrorCode.MethodNotFound, "Method not found");
+    if (id !== undefined) throw new RpcError(METHOD_NOT_FOUND.code, METHOD_NOT_FOUND.message);
     this.#host.unhandled(method, params);
     return undefined;
   }
@@ -372,10 +384,8 @@ export class Dispatcher {
 }
 
 const CANCELLED = { code: ErrorCode.RequestCancelled, message: "Request cancelled" };
-
-function busy(): RpcError {
-  return new RpcError(ErrorCode.Busy, "Server is busy");
-}
+const BUSY = { code: ErrorCode.Busy, message: "Server is busy" };
+const METHOD_NOT_FOUND = { code: ErrorCode.MethodNotFound, message: "Method not found" };
 
 /** The error in place of a reply that is too long. */
 export function tooLarge(id: Id, maxReplyBytes: number): string {

@@ -40,6 +40,8 @@ export interface Gate {
   /** Hands a text to the connection; false when it will not be sent. */
   send(text: string): boolean;
   report(error: unknown): void;
+  /** Reports an error that the other side can cause with each of its messages. `make` runs only if there is a listener. */
+  reportIfHeard(make: () => unknown): void;
   /** Counts what is kept for the other side. */
   keep(by: number): void;
   /** Ends the connection. */
@@ -226,7 +228,7 @@ export class Router {
     if (this.#gate.namelessErrors > 0) this.#gate.namelessErrors--;
     else if (this.#out.pending.refuseBatch(response)) return;
     const { code, message, data } = response.error;
-    this.#gate.report(new RpcError(code, message, data));
+    this.#gate.reportIfHeard(() => new RpcError(code, message, data));
   }
 
   /** Counts a malformed message; false when it was one too many and the connection is closed for it. */

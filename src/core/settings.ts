@@ -61,6 +61,8 @@ export interface Owner {
   failed(error: unknown, peer: unknown): boolean;
   /** The methods of whose failure a warning was given, over all its peers. */
   readonly warned?: Set<string>;
+  /** Whether a listener hears of what `failed` takes. Default false. */
+  readonly hasErrorListener?: boolean;
   /** A peer is closed; told before anybody else hears of it. */
   ended(peer: unknown): void;
   /** Its transport has ended, after `ended`. */

@@ -5,7 +5,7 @@
  */
 import type { Slot } from "../core/batch.js";
 import { ById } from "../core/by-id.js";
-import { encodeNotification, encodeRawResult } from "../core/codec.js";
+import { encodeError, encodeNotification, encodeRawResult } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { CallContext, type AbortCause } from "../core/context.js";
 import type { CallOptions } from "../core/contract.js";
@@ -166,8 +166,9 @@ export class Streams implements Streaming {
   async next(id: Id, params: unknown, slot: Slot | undefined): Promise<void> {
     const { incoming } = this.#connection;
     const served = this.#told(params);
+    // Without an RpcError, whose stack is expensive: any token can be made up.
+    if (served === undefined) return void incoming.reply(id, encodeError(id, NO_SUCH_STREAM), slot);
     try {
-      if (served === undefined) throw noSuchStream("No such stream");
       if (served.isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
       served.isAsked = true;
       await served.producer.ready(Infinity);
@@ -333,6 +334,7 @@ function whyUnread(context: CallContext | undefined): AbortCause | undefined {
   return context.id === undefined ? NOT_ANSWERED : CallContext.abortCause(context);
 }
 
+const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
 const NOTHING: Portion = { values: "", isLast: false };
 const NOT_ANSWERED = { reason: new Error("a notification has no answer") };
 

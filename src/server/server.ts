@@ -102,9 +102,13 @@ export class Server<
   constructor(options: ServeOptions<L, R, D>) {
     super();
     const checked = checkOptions(options);
+    const hasErrorListener = (): boolean => this.listenerCount("error") > 0;
     const owner: Owner = {
       Context: contextOf(this),
       failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
+      get hasErrorListener() {
+        return hasErrorListener();
+      },
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
       warned: new Set(),

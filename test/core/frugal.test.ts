@@ -1,7 +1,9 @@
 /** What a plain call and an idle peer must not cost. */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Connection } from "../../src/core/connection.js";
+import { RpcError } from "../../src/index.js";
 import { connectedPair } from "../support/pair.js";
+import { notification, rawPeer, request } from "../support/raw.js";
 import { turn } from "../support/turns.js";
 
 afterEach(() => {
@@ -61,5 +63,50 @@ describe("a plain call", () => {
     expect(made).not.toHaveBeenCalled();
     await both.b.request("plain", {}, { onProgress: () => {} });
     expect(made).toHaveBeenCalled();
+  });
+});
+
+describe("a message that the other side can repeat without end", () => {
+  /** Counts the errors of `RpcError` that `act` makes: each records its stack, which costs several microseconds. */
+  function errorsOf(act: () => void): number {
+    let made = 0;
+    const Base = class extends Error {
+      constructor(message?: string, options?: ErrorOptions) {
+        super(message, options);
+        made++;
+      }
+    };
+    Object.setPrototypeOf(RpcError, Base);
+    try {
+      act();
+    } finally {
+      Object.setPrototypeOf(RpcError, Error);
+    }
+    return made;
+  }
+
+  const methods = { never: () => new Promise<never>(() => {}) };
+
+  it.each<[string, object, number]>([
+    ["an error with id null", { jsonrpc: "2.0", id: null, error: { code: 1, message: "" } }, 0],
+    ["a request of an unknown method", request(1, "unknown"), 1],
+    ["a request of an unknown stream", request(1, "$/enumerator/next", { token: 1 }), 1],
+    ["a request beyond `maxInFlight`", request(1, "never"), 1],
+    ["a notification beyond `maxInFlight`", notification("never"), 0],
+  ])("makes no error where no listener hears of it: %s", (_what, message, replies) => {
+    const { peer, feed, sent } = rawPeer({ methods, limits: { maxInFlight: 1 } });
+    peer.removeAllListeners("error");
+    feed(request(0, "never"));
+    feed(notification("never"));
+    expect(errorsOf(() => feed(message))).toBe(0);
+    expect(sent).toHaveLength(replies);
+  });
+
+  it("is reported where a listener hears of it", () => {
+    const { errors, feed } = rawPeer({ methods, limits: { maxInFlight: 1 } });
+    feed({ jsonrpc: "2.0", id: null, error: { code: 1, message: "no" } });
+    feed(notification("never"));
+    feed(notification("never"));
+    expect(errors).toEqual([new RpcError(1, "no"), new RpcError(-32009, "Server is busy")]);
   });
 });
