@@ -15,9 +15,14 @@ export class ReadMarks {
     return String(++this.#lastSet);
   }
 
-  /** Takes a pong's payload. A pong may answer several pings: it is sent for the latest (RFC 6455, section 5.5.3). */
-  reached(payload: string): void {
+  /**
+   * Takes a pong's payload. A pong may answer several pings: it is sent for the latest (RFC 6455, section 5.5.3). Returns true
+   * if a mark waited for it.
+   */
+  reached(payload: string): boolean {
     const mark = Number(payload);
+    const before = this.#waiting.length;
     while (this.#waiting.length > 0 && this.#lastSet - this.#waiting.length < mark) this.#waiting.shift()!();
+    return this.#waiting.length < before;
   }
 }

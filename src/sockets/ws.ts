@@ -6,12 +6,22 @@ import { WebSocket, type RawData } from "ws";
 import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
 import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
 import { Heartbeat, ROOM_FOR_PONGS, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
+import { Rate } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 import { ReadMarks } from "./read-marks.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
 export { CLOSE_TIMEOUT_MS } from "./inbox.js";
+
+/**
+ * Pings and pongs of WebSocket that one connection may send in a second, and at once after a quiet second. A heartbeat sends one
+ * in many seconds. `ws` has a bound of its own, 60 pongs that have not left, which holds only where `ws` sends the pongs.
+ */
+const CONTROL_FRAMES_PER_SECOND = 1000;
+
+/** How long a socket of which nothing more is read stays open, so that its client can read the close. */
+const FLOODED_MS = 1000;
 
 /** So many characters leave at once: the other side starts on them while this one goes on. */
 const MOST_GATHERED = 8 * 1024;
@@ -69,7 +79,10 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   /** What waits for the end of the turn. */
   #gathered: string[] | undefined;
   #gatheredLength = 0;
-
+  /** Made with the first control frame. */
+  #controlFrames: Rate | undefined;
+  /** Whether too many control frames came: then nothing more is read. */
+  #isFlooded = false;
   #heartbeat: Heartbeat | undefined;
   #readMarks: ReadMarks | undefined;
 
@@ -100,10 +113,10 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     return true;
   }
 
-  /** A pong came. */
+  /** A pong came. One that answers a mark was asked for, and counts as no flood. */
   ponged(payload: Buffer): void {
-    this.heard();
-    this.#readMarks?.reached(payload.toString());
+    if (this.#readMarks?.reached(payload.toString()) === true) this.heard();
+    else this.controlled();
   }
 
   /** A frame came: a message, a pong. */
@@ -111,10 +124,22 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
     this.heardAt = performance.now();
   }
 
-  /** A ping came. `ws` itself would answer without end somebody who asks and never reads. */
+  /** Answers a ping, while there is room for the answer. Without that bound, a client that never reads would be answered without end. */
   pinged(data: Buffer): void {
+    this.controlled();
+    if (this.open && this.unsentBytes < ROOM_FOR_PONGS) this.#webSocket.pong(data);
+  }
+
+  /** Takes note of a ping or a pong; if there are too many, closes the socket and reads nothing more of it. */
+  controlled(): void {
     this.heard();
-    if (this.unsentBytes < ROOM_FOR_PONGS && this.open) this.#webSocket.pong(data);
+    if (this.#isFlooded || (this.#controlFrames ??= new Rate(CONTROL_FRAMES_PER_SECOND)).take()) return;
+    const reason = `more than ${CONTROL_FRAMES_PER_SECOND} pings and pongs in a second`;
+    this.#error ??= Object.assign(new Error(reason), { code: FLOODED });
+    this.close(1008, reason);
+    this.#isFlooded = true;
+    this.#webSocket.pause();
+    setTimeout(() => this.#webSocket.terminate(), FLOODED_MS).unref();
   }
 
   /** Always followed by `closed`. */
@@ -238,7 +263,9 @@ function onClose(this: WebSocket, code: number, reason: Buffer): void {
   ownerOf(this).closed(code, reason.toString());
 }
 
+const FLOODED = "WS_ERR_TOO_MANY_CONTROL_FRAMES";
 const FAILURE_CODES: Readonly<Record<string, number>> = {
+  [FLOODED]: 1008,
   WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: 1009,
   WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: 1009,
   WS_ERR_TOO_MANY_BUFFERED_PARTS: 1008,

@@ -1,6 +1,7 @@
 import { once } from "node:events";
+import type { AddressInfo } from "node:net";
 import { describe, expect, it, vi } from "vitest";
-import { WebSocket } from "ws";
+import { WebSocket, WebSocketServer } from "ws";
 import { connect } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
 import { stranger } from "../support/network.js";
@@ -74,7 +75,7 @@ describe("a message in fragments", () => {
     const filler = Buffer.concat(Array<Buffer>(600).fill(frame(PONG, Buffer.alloc(100))));
     await raw.write(frame(TEXT, " ", false));
     let written = 0;
-    for (; !raw.socket.readableEnded && written < 4000; written++)
+    for (; !raw.socket.readableEnded && !raw.socket.destroyed && written < 4000; written++)
       await raw.write(Buffer.concat([frame(CONTINUATION, " ", false), filler]));
     expect(written).toBeLessThan(2000);
     expect((await closed).code).toBe(1008);
@@ -139,20 +140,18 @@ describe("pings without end from somebody who never reads", () => {
   const ROOM = 64 * 1024;
 
   it.each([
-    ["in control frames of reciproc.v1", PACKED, frame(TEXT, `{"ping":"${"x".repeat(1000)}"}`), 1100],
-    ["in long control frames of reciproc.v1", PACKED, frame(TEXT, `{"ping":"${"x".repeat(MIB / 2)}"}`), MIB / 2 + 100],
-    ["of WebSocket", {}, frame(PING, Buffer.alloc(125)), 200],
-  ])("%s make at most 64 KiB and one pong wait", async (_what, headers, ping, pongBytes) => {
+    ["short", frame(TEXT, `{"ping":"${"x".repeat(1000)}"}`), 1100],
+    ["long", frame(TEXT, `{"ping":"${"x".repeat(MIB / 2)}"}`), MIB / 2 + 100],
+  ])("in %s control frames of reciproc.v1 make at most 64 KiB and one pong wait", async (_what, ping, pongBytes) => {
     await using on = await target();
-    using raw = await rawSocket(on, headers);
+    using raw = await rawSocket(on, PACKED);
     raw.socket.pause();
-    if (headers === PACKED) await raw.write(frame(TEXT, '{"hello":{}}'));
+    await raw.write(frame(TEXT, '{"hello":{}}'));
     let most = 0;
+    const many = Math.max(1, Math.min(100, Math.floor(MIB / ping.length)));
     // More than what the system takes by itself.
-    for (let sent = 0; sent < 24 * MIB; sent += ping.length * 100) {
-      const many = Math.max(1, Math.min(100, Math.floor(MIB / ping.length)));
+    for (let sent = 0; sent < 24 * MIB; sent += ping.length * many) {
       await raw.write(Buffer.concat(Array<Buffer>(many).fill(ping)));
-      sent += ping.length * (many - 100);
       most = Math.max(most, raw.peer.stats().unsentBytes);
     }
     expect(raw.peer.state).toBe("open");
@@ -173,6 +172,53 @@ describe("pings without end from somebody who never reads", () => {
     });
     expect(damage).toMatchObject({ opened: 1, closes: {} });
     expect(damage.sent).toBeGreaterThan(300);
+  });
+});
+
+describe("pings and pongs of WebSocket", () => {
+  const REASON = "more than 1000 pings and pongs in a second";
+
+  it.each([
+    ["pings", [PING]],
+    ["pongs that answer nothing", [PONG]],
+    ["both in turn", [PING, PONG]],
+  ])("beyond 1,000 in a second close with 1008, and nothing more is read: %s", async (_what, opcodes) => {
+    await using on = await target();
+    using raw = await rawSocket(on);
+    const closed = closeFrame(raw.socket);
+    const frames = opcodes.map((opcode) => frame(opcode, ""));
+    const flood = Buffer.concat(
+      Array<Buffer[]>(MIB / 8)
+        .fill(frames)
+        .flat(),
+    );
+    await raw.write(flood);
+    expect(await closed).toEqual({ code: 1008, reason: REASON });
+    const { code, error } = await raw.peer.closed;
+    expect([code, error!.message]).toEqual([1008, REASON]);
+    expect(raw.peer.stats().bytesReceived).toBeLessThan(flood.length);
+  });
+
+  it("up to 1,000 at once are answered", async () => {
+    await using on = await target();
+    using client = await stranger(on.url);
+    let pongs = 0;
+    client.webSocket.on("pong", () => pongs++);
+    for (let i = 0; i < 1000; i++) client.webSocket.ping();
+    await vi.waitFor(() => expect(pongs).toBe(1000));
+    expect(on.peers[0]!.state).toBe("open");
+  });
+
+  it("close a client with 1008 too, when its server sends so many", async () => {
+    const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+    await once(server, "listening");
+    const arrived = once(server, "connection") as Promise<[WebSocket]>;
+    const peer = await connect(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, { link: "plain" });
+    const [far] = await arrived;
+    for (let i = 0; i < 1100; i++) far.ping();
+    expect(await peer.closed).toMatchObject({ code: 1008 });
+    far.terminate();
+    server.close();
   });
 });
 

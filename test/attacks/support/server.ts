@@ -129,7 +129,9 @@ export async function rawSocket(on: Target, headers?: Record<string, string>): P
 /** The code and the reason of a server's close frame, where one stands in what it sent. */
 export async function closeFrame(socket: Socket): Promise<{ code: number; reason: string }> {
   const chunks: Buffer[] = [];
-  for await (const chunk of socket) chunks.push(chunk as Buffer);
+  socket.on("data", (chunk: Buffer) => chunks.push(chunk));
+  // Not by iterating: that rejects when the server cuts a connection of which it reads nothing more.
+  await new Promise((resolve) => socket.once("close", resolve).once("end", resolve));
   const bytes = Buffer.concat(chunks);
   // It is the last frame, at most 125 bytes long.
   for (let at = Math.max(0, bytes.length - 127); at < bytes.length; at++) {
