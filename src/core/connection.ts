@@ -20,6 +20,7 @@ import {
   type Receiver,
   type Reply,
   type SharedMessage,
+  type TickBudget,
   type Ticket,
   type Transport,
 } from "./transport.js";
@@ -111,6 +112,10 @@ export class Connection implements Receiver, Line, Host, Gate {
   /** Whether the other side is ours. */
   get isToOurs(): boolean {
     return this.#transport.isOurs === true;
+  }
+
+  get budget(): TickBudget | undefined {
+    return this.#transport.budget;
   }
 
   get mute(): Error | undefined {

@@ -24,6 +24,7 @@ import { Rate } from "./rate.js";
 import type { AnyHandler, Settings } from "./settings.js";
 import type { Counts } from "./stats.js";
 import { attempt } from "./tell.js";
+import type { TickBudget } from "./transport.js";
 import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
 
 /** What the router needs of its peer. */
@@ -37,6 +38,8 @@ export interface Gate {
   namelessErrors: number;
   /** Longest answer to one message or batch, in bytes of UTF-8. */
   readonly maxReplyBytes: number;
+  /** How long a batch is processed in one tick, where that is bounded. */
+  readonly budget: TickBudget | undefined;
   /** Hands a text to the connection; false when it will not be sent. */
   send(text: string): boolean;
   report(error: unknown): void;
@@ -143,20 +146,40 @@ export class Router {
     );
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
-    for (const [i, kind] of kinds.entries()) {
-      if (this.#gate.ended !== undefined) return;
+    const take = (i: number): void => {
+      const kind = kinds[i]!;
       if (isAnswer(kind) && idOf(members[i]) === null) nameless.push(i);
       else if (isAnswer(kind)) {
         const batch = this.#settle(kind, members[i] as Unchecked);
         if (batch !== undefined) answered.add(batch);
       } else if (!tooMany) this.#routeMember(kind, members[i], versions[i], reply);
+    };
+    const end = (): void => {
+      if (!tooMany) return;
+      const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
+      this.#replyError(null, error, slot);
+    };
+    this.#inTicks(members.length, take, () => {
+      if (!tooMany) reply.complete();
+      for (const batch of answered) this.#out.pending.endBatch(batch, members);
+      // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
+      const takeNameless = (n: number): void => {
+        const i = nameless[n]!;
+        this.#settle(kinds[i]!, members[i] as Unchecked);
+      };
+      this.#inTicks(nameless.length, takeNameless, end);
+    });
+  }
+
+  /** Calls `take` with each index below `count`, in as many ticks as the budget needs, and then `end`; unless the connection ends. */
+  #inTicks(count: number, take: (i: number) => void, end: () => void, from = 0): void {
+    const { budget } = this.#gate;
+    for (let i = from; i < count; i++) {
+      if (this.#gate.ended !== undefined) return;
+      if (i > from && budget?.isSpent()) return budget.defer(() => this.#inTicks(count, take, end, i));
+      take(i);
     }
-    if (!tooMany) reply.complete();
-    for (const batch of answered) this.#out.pending.endBatch(batch, members);
-    // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
-    for (const i of nameless) this.#settle(kinds[i]!, members[i] as Unchecked);
-    const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
-    if (tooMany) this.#replyError(null, error, slot);
+    end();
   }
 
   #replyError(id: Id, error: ErrorObject, slot: Slot | undefined): void {

@@ -58,6 +58,23 @@ export class Frame {
   }
 }
 
+/** Bounds how long one connection is processed in one tick of the event loop, so that the others get their turn. */
+export interface TickBudget {
+  /** Returns true if the budget of this tick is spent. Then the caller gives what it has left to `defer`. */
+  isSpent(): boolean;
+  /**
+   * Runs `rest` in a later tick, before anything that came later. A caller whose callee has deferred a rest defers its own
+   * behind that one.
+   */
+  defer(rest: () => void): void;
+}
+
+/** The budget of a socket, which may be one of several that a connection has in turn. */
+export interface SocketBudget extends TickBudget {
+  /** Takes over what was deferred to the budget of the socket before. */
+  adopt(before: this): void;
+}
+
 /** What a sender keeps to learn whether its message can have been processed, and to take it back while it cannot. */
 export interface Ticket {
   /** Whether the message has left, or will without fail. Set by the transport; false while the message waits. */
@@ -115,6 +132,11 @@ export interface Transport {
   keeps?(by: number): void;
   /** The frame whose messages are handed over at present, where `keeps` counts. */
   readonly currentFrame?: Frame | undefined;
+  /**
+   * How long a long batch is processed in one tick. While a part of one waits, the transport hands over nothing more. Where it
+   * is missing, each message or batch is processed at once.
+   */
+  readonly budget?: TickBudget | undefined;
   /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
   readonly unsentBytes?: number;
   /**
@@ -193,6 +215,8 @@ export interface Socket {
   readonly open: boolean;
   /** Bytes taken by `send` that could not leave yet; not those that wait for the end of the turn. */
   readonly unsentBytes: number;
+  /** How long what comes in is processed in one tick. Where it is missing, each frame is processed at once. */
+  readonly budget?: SocketBudget | undefined;
   /** Asks for a sign of life, where the carrier has a way. */
   ping?(): void;
   /** As `Transport.afterRead`. */

@@ -16,6 +16,7 @@ import {
   type Receiver,
   type SharedMessage,
   type Socket,
+  type SocketBudget,
   type SocketHandler,
   type Ticket,
   type Traffic,
@@ -52,6 +53,8 @@ export class PackedLink implements Transport {
   #frameLength = 0;
   /** The frame that is received at present, once anything of it stays in use. */
   #frame: Frame | undefined;
+  /** The budget of the newest socket. It outlives that socket, as do messages of a pack that was counted as received. */
+  #budget: SocketBudget | undefined;
   /** Whether the receiver was told that the session is suspended. */
   #isSuspended = false;
   /** Why it is over, when that is known before its socket is closed. */
@@ -87,6 +90,10 @@ export class PackedLink implements Transport {
   /** Who said hello is one of us, or speaks as we do; who has a session is so also on a socket where it has not said it yet. */
   get isOurs(): boolean {
     return this.#out.packs || this.session !== undefined;
+  }
+
+  get budget(): SocketBudget | undefined {
+    return this.#budget;
   }
 
   start(receiver: Receiver): void {
@@ -165,6 +172,8 @@ export class PackedLink implements Transport {
   /** Takes a socket in place of the one before it, of which nothing more is read or told. Answers what to start it with. */
   attach(socket: Socket): SocketHandler {
     this.#leave("a newer socket took over");
+    if (this.#budget !== undefined) socket.budget?.adopt(this.#budget);
+    this.#budget = socket.budget;
     if (this.session !== undefined) this.#out.halt();
     if (this.#isClosed) socket.discard(LEFT, "nobody waits for it");
     else this.#out.socket = socket;
@@ -332,11 +341,16 @@ export class PackedLink implements Transport {
     if (this.session?.takes(text.length)) this.#out.ackPack();
     this.#frame = undefined;
     this.#frameLength = text.length;
-    const receiver = this.#receiver;
-    for (const message of messages) {
-      receiver.dispatch(message);
-      // One that is lost while it takes these hands over to another, and they are not for that one.
+    this.#dispatch(messages, 0, this.#receiver);
+  }
+
+  /** Dispatches the messages of a pack from the one at `from` on, in as many ticks as the budget needs. */
+  #dispatch(messages: unknown[], from: number, receiver: Receiver): void {
+    for (let i = from; i < messages.length; i++) {
+      // A connection that is lost while it takes these hands over to another, and they are not for that one.
       if (this.#receiver !== receiver || this.#incoming === "over") return;
+      if (i > from && this.#budget?.isSpent()) return this.#budget.defer(() => this.#dispatch(messages, i, receiver));
+      receiver.dispatch(messages[i]);
     }
   }
 

@@ -6,6 +6,7 @@ import type {
   SharedMessage,
   Socket,
   SocketHandler,
+  TickBudget,
   Traffic,
   Transport,
 } from "../core/transport.js";
@@ -34,6 +35,10 @@ export class PlainLink extends Paced implements Transport, SocketHandler {
 
   get traffic(): Traffic | undefined {
     return this.#socket.traffic;
+  }
+
+  get budget(): TickBudget | undefined {
+    return this.#socket.budget;
   }
 
   send(text: string): boolean {

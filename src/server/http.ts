@@ -7,6 +7,7 @@ import { encodeError } from "../core/codec.js";
 import { ErrorCode } from "../core/errors.js";
 import type { CloseInfo, Receiver, Transport } from "../core/transport.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
+import { ReadBudget } from "../sockets/read-budget.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
@@ -181,6 +182,7 @@ class OneShot implements Transport {
   readonly answersOnly = NO_CALLS;
   readonly #exchange: Exchange;
   readonly #owner: PostOwner;
+  #budget: ReadBudget | undefined;
   #receiver!: Receiver;
   #peer!: AnyPeer;
   #isReplied = false;
@@ -204,6 +206,11 @@ class OneShot implements Transport {
     const reply = (text: string | undefined): void => this.#reply(text);
     if ("text" in body) this.#receiver.receive(body.text, reply);
     else this.#receiver.dispatch(body.value, reply);
+  }
+
+  /** For a batch. Made when it is read: most requests hold one call. */
+  get budget(): ReadBudget {
+    return (this.#budget ??= new ReadBudget());
   }
 
   send(): boolean {

@@ -9,6 +9,7 @@ import { Heartbeat, ROOM_FOR_PONGS, type HeartbeatTimes, type Pulse } from "../c
 import { Rate } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
+import { ReadBudget, type Pausable } from "./read-budget.js";
 import { ReadMarks } from "./read-marks.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
@@ -22,6 +23,9 @@ const CONTROL_FRAMES_PER_SECOND = 1000;
 
 /** How long a socket of which nothing more is read stays open, so that its client can read the close. */
 const FLOODED_MS = 1000;
+
+/** How much of the data that was read is parsed between two looks at the budget. */
+const PART_BYTES = 16 * 1024;
 
 /** So many characters leave at once: the other side starts on them while this one goes on. */
 const MOST_GATHERED = 8 * 1024;
@@ -53,8 +57,12 @@ export class GatheringWebSocket extends WebSocket {
 
   /** Called by `ws` too, when the other side closes or breaks the protocol. */
   override close(code?: number, data?: string | Buffer): void {
-    this.owner?.flush();
-    super.close(code, data);
+    const close = (): void => {
+      this.owner?.flush();
+      super.close(code, data);
+    };
+    if (this.owner === undefined) close();
+    else this.owner.closeAfterWork(close);
   }
 }
 
@@ -67,9 +75,10 @@ export class GatheringWebSocket extends WebSocket {
  *
  * Where the runtime replaces `ws`, the WebSocket itself sends each frame (`writesToSockets`).
  */
-export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
+export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable {
   /** When a frame of any kind last came. */
   heardAt = performance.now();
+  readonly budget = new ReadBudget(this);
   readonly #webSocket: GatheringWebSocket;
   /** A server's frames are not masked, so their bytes can be shared. */
   readonly #isServer: boolean;
@@ -79,6 +88,8 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   /** What waits for the end of the turn. */
   #gathered: string[] | undefined;
   #gatheredLength = 0;
+  /** Whether this side has closed it: then what still comes is for no one. */
+  #isClosing = false;
   /** Made with the first control frame. */
   #controlFrames: Rate | undefined;
   /** Whether too many control frames came: then nothing more is read. */
@@ -115,13 +126,21 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
 
   /** A pong came. One that answers a mark was asked for, and counts as no flood. */
   ponged(payload: Buffer): void {
-    if (this.#readMarks?.reached(payload.toString()) === true) this.heard();
+    if (this.#readMarks?.reached(payload.toString()) === true) this.#hear();
     else this.controlled();
   }
 
-  /** A frame came: a message, a pong. */
-  heard(): void {
-    this.heardAt = performance.now();
+  /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
+  received(bytes: Buffer, isBinary: boolean): void {
+    const isFree = this.#hear();
+    // Not even decoded: text that is not UTF-8 costs an error.
+    if (this.#isClosing) return;
+    if (isFree) this.#process(bytes, isBinary);
+    else this.budget.add(() => this.#process(bytes, isBinary));
+  }
+
+  #process(bytes: Buffer, isBinary: boolean): void {
+    this.frame(isBinary ? decodeFrame(bytes) : bytes.toString(), bytes.length);
   }
 
   /** Answers a ping, while there is room for the answer. Without that bound, a client that never reads would be answered without end. */
@@ -132,14 +151,40 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
 
   /** Takes note of a ping or a pong; if there are too many, closes the socket and reads nothing more of it. */
   controlled(): void {
-    this.heard();
+    this.#hear();
     if (this.#isFlooded || (this.#controlFrames ??= new Rate(CONTROL_FRAMES_PER_SECOND)).take()) return;
     const reason = `more than ${CONTROL_FRAMES_PER_SECOND} pings and pongs in a second`;
     this.#error ??= Object.assign(new Error(reason), { code: FLOODED });
     this.close(1008, reason);
     this.#isFlooded = true;
-    this.#webSocket.pause();
+    this.pauseReading();
     setTimeout(() => this.#webSocket.terminate(), FLOODED_MS).unref();
+  }
+
+  /** Returns whether what came may be processed at once. */
+  #hear(): boolean {
+    return this.budget.isFree((this.heardAt = performance.now()));
+  }
+
+  pauseReading(): void {
+    this.#webSocket.pause();
+  }
+
+  resumeReading(): void {
+    if (!this.#isFlooded) this.#webSocket.resume();
+  }
+
+  /** A read of 64 KiB may hold 10,000 frames, which `ws` takes 10 ms to parse: in parts, they are parsed within the budget. */
+  readPart(): boolean {
+    if (this.#isFlooded || this.#raw === undefined) return false;
+    const length = Math.min(this.#raw.readableLength, PART_BYTES);
+    return length > 0 && this.#raw.read(length) !== null;
+  }
+
+  /** Calls `close` when everything that came before the other side's close is processed, and what it led to is sent. */
+  closeAfterWork(close: () => void): void {
+    if (this.budget.hasWork && !this.#isClosing) this.budget.add(close);
+    else close();
   }
 
   /** Always followed by `closed`. */
@@ -149,7 +194,9 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
 
   closed(code: number, reason: string): void {
     this.#heartbeat?.stop();
-    this.end({ code: failureCode(this.#error) ?? code, reason, error: this.#error });
+    const end = (): void => this.end({ code: failureCode(this.#error) ?? code, reason, error: this.#error });
+    if (this.budget.hasWork) this.budget.add(end);
+    else end();
   }
 
   /** From now on, until it is closed, the other side is asked for signs of life. */
@@ -231,6 +278,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse {
   }
 
   close(code = 1000, reason = ""): void {
+    this.#isClosing = true;
     this.#webSocket.close(code, reason);
     if (this.#raw === undefined) this.limitClose();
   }
@@ -241,10 +289,7 @@ function ownerOf(webSocket: WebSocket): WsSocket {
 }
 
 function onMessage(this: WebSocket, data: RawData, isBinary: boolean): void {
-  const owner = ownerOf(this);
-  const bytes = data as Buffer;
-  owner.heard();
-  owner.frame(isBinary ? decodeFrame(bytes) : bytes.toString(), bytes.length);
+  ownerOf(this).received(data as Buffer, isBinary);
 }
 
 function onPing(this: WebSocket, data: Buffer): void {

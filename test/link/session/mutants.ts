@@ -248,8 +248,8 @@ export const MUTANTS: [what: string, file: string, find: string, replace: string
   [
     "8: a loss in the middle of a pack keeps the rest from the connection that goes on",
     "packed.ts",
-    'receiver.dispatch(message);\n      // One that is lost while it takes these hands over to another, and they are not for that one.\n      if (this.#receiver !== receiver || this.#incoming === "over") return;',
-    "this.#receiver.dispatch(message);",
+    'if (this.#receiver !== receiver || this.#incoming === "over") return;\n      if (i > from && this.#budget?.isSpent()) return this.#budget.defer(() => this.#dispatch(messages, i, receiver));\n      receiver.dispatch(messages[i]);',
+    "this.#receiver.dispatch(messages[i]);",
   ],
   [
     "9: a session whose token was never acked ends with its socket",

@@ -1,0 +1,172 @@
+/** One connection that sends much at once: the other connections get their turn meanwhile, and nothing is lost or reordered. */
+import { once } from "node:events";
+import { request as httpRequest } from "node:http";
+import { describe, expect, it, vi } from "vitest";
+import { WebSocket } from "ws";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { notification, request } from "../support/raw.js";
+import { portOf, sendUpgrade, stranger } from "../support/network.js";
+
+const MANY = 40;
+/** A close frame with 1000, masked with zeroes. */
+const CLOSE = Buffer.of(0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8);
+
+/** A server whose `work` takes 3 ms and notes its number. */
+interface Busy extends AsyncDisposable {
+  readonly server: Server;
+  readonly url: string;
+  readonly done: number[];
+  /** Called in the handler of the first `work`. */
+  onFirst: () => void;
+}
+
+async function busy(): Promise<Busy> {
+  const done: number[] = [];
+  const methods = {
+    here: () => done.length,
+    work: ([i]: [number]): number => {
+      if (done.length === 0) at.onFirst();
+      for (const end = performance.now() + 3; performance.now() < end;);
+      done.push(i);
+      return i;
+    },
+  };
+  const server = await serve({ port: 0, methods });
+  const at: Busy = { server, url: server.url, done, onFirst: () => {}, [Symbol.asyncDispose]: () => server.close() };
+  return at;
+}
+
+const numbers = Array.from({ length: MANY }, (_, i) => i);
+const calls = numbers.map((i) => request(i, "work", [i]));
+
+/** Sends the calls in one write over a plain WebSocket. */
+async function sendPlain(url: string, texts: readonly string[]): Promise<Disposable> {
+  const socket = await sendUpgrade(url);
+  socket.write(maskedFrames(texts));
+  return { [Symbol.dispose]: () => void socket.destroy() };
+}
+
+async function sendPack(url: string, pack: readonly unknown[]): Promise<Disposable> {
+  const webSocket = new WebSocket(url, ["reciproc.v1"]);
+  await once(webSocket, "message");
+  webSocket.send('{"hello":{}}');
+  webSocket.send(JSON.stringify(pack));
+  return { [Symbol.dispose]: () => webSocket.terminate() };
+}
+
+async function sendPost(url: string, batch: readonly unknown[]): Promise<Disposable> {
+  const post = httpRequest({ port: portOf(url), method: "POST", headers: { "Content-Type": "application/json" } });
+  post.on("error", () => {});
+  post.end(JSON.stringify(batch));
+  return { [Symbol.dispose]: () => void post.destroy() };
+}
+
+/** How the same calls may come at once. */
+const WAYS: [string, (url: string) => Promise<Disposable>][] = [
+  [
+    "frames",
+    (url) =>
+      sendPlain(
+        url,
+        calls.map((call) => JSON.stringify(call)),
+      ),
+  ],
+  ["a pack", (url) => sendPack(url, calls)],
+  ["a batch", (url) => sendPlain(url, [JSON.stringify(calls)])],
+  ["a batch in a pack", (url) => sendPack(url, [calls.slice(0, -1), calls.at(-1)])],
+  ["a batch by POST", (url) => sendPost(url, calls)],
+];
+
+describe("calls of one connection that come together", () => {
+  it.each(WAYS)(
+    "as %s let another connection be served before they are done, and keep their order",
+    async (_way, send) => {
+      await using at = await busy();
+      await using other = await connect(at.url);
+      await other.request("here");
+      // Sent while the first of them runs: so it waits in the system when that is done.
+      const answered = new Promise<unknown>((resolve) => (at.onFirst = () => resolve(other.request("here"))));
+      using _sender = await send(at.url);
+      expect(await answered).toBeLessThan(MANY / 2);
+      await vi.waitFor(() => expect(at.done).toEqual(numbers), 5000);
+    },
+  );
+
+  it("are all answered before the close that came behind them", async () => {
+    await using at = await busy();
+    const socket = await sendUpgrade(at.url);
+    const chunks: Buffer[] = [];
+    socket.on("data", (chunk: Buffer) => chunks.push(chunk));
+    const frames = maskedFrames(calls.map((call) => JSON.stringify(call)));
+    socket.write(Buffer.concat([Buffer.from(frames as Uint8Array), CLOSE]));
+    await once(socket, "end");
+    socket.destroy();
+    const text = Buffer.concat(chunks).toString("latin1");
+    const answers = [...text.matchAll(/"id":(\d+),"result":(\d+)/g)].map(([, id, result]) => [
+      Number(id),
+      Number(result),
+    ]);
+    expect(answers).toEqual(numbers.map((i) => [i, i]));
+    expect(text.endsWith("\x88\x02\x03\xe8")).toBe(true);
+  });
+
+  it("run before the end of a connection that was cut behind them is told", async () => {
+    await using at = await busy();
+    const ended = new Promise<number>((resolve) =>
+      at.server.on("peer", (peer) => peer.on("close", () => resolve(at.done.length))),
+    );
+    const socket = await sendUpgrade(at.url);
+    socket.end(maskedFrames(calls.map((call) => JSON.stringify(call))));
+    expect(await ended).toBe(MANY);
+  });
+
+  it("run no further when a handler among them closes the peer", async () => {
+    await using at = await busy();
+    const arrived = new Promise<AnyPeer>((resolve) => at.server.on("peer", resolve));
+    using client = await stranger(at.url);
+    const peer = await arrived;
+    at.onFirst = () => setImmediate(() => void peer.close(4000, "enough"));
+    for (const call of calls) client.webSocket.send(JSON.stringify(call));
+    expect(await client.closed).toMatchObject({ code: 4000 });
+    await peer.closed;
+    expect(at.done.length).toBeLessThan(MANY);
+    expect(at.done).toEqual(numbers.slice(0, at.done.length));
+  });
+});
+
+describe("a session whose socket is replaced in the middle of a pack", () => {
+  /** Opens a socket and resolves when the server's hello has come. */
+  async function open(url: string, protocols: string[]): Promise<{ webSocket: WebSocket; frames: any[] }> {
+    const webSocket = new WebSocket(url, protocols);
+    const frames: any[] = [];
+    webSocket.on("message", (data: Buffer) => frames.push(JSON.parse(data.toString())));
+    await vi.waitFor(() => expect(frames).toHaveLength(1));
+    return { webSocket, frames };
+  }
+
+  it("dispatches each message once and in order: what the pack has left before what the new socket brings", async () => {
+    await using at = await busy();
+    const limits = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
+    const first = await open(at.url, ["reciproc.v1"]);
+    first.webSocket.send(JSON.stringify({ hello: { session: true, limits } }));
+    await vi.waitFor(() => expect(first.frames).toHaveLength(2));
+    const { token } = first.frames[1].session as { token: string };
+    first.webSocket.send('{"ack":0}');
+    const second = await open(at.url, ["reciproc.v1", "reciproc.resume"]);
+    // Sent while the first message of the pack runs, and so read before the pack is done.
+    at.onFirst = () => second.webSocket.send(JSON.stringify({ resume: { token, received: 0, attempt: 1 } }));
+    const late = [notification("work", [MANY])];
+    first.webSocket.send(JSON.stringify(numbers.map((i) => notification("work", [i]))));
+    // Behind the pack on the old socket: not received, so the client sends it again.
+    first.webSocket.send(JSON.stringify(late));
+    await vi.waitFor(() => expect(second.frames).toHaveLength(2), 5000);
+    expect(at.done.length).toBeLessThan(MANY);
+    expect(second.frames[1]).toMatchObject({ resumed: { received: 1 } });
+    second.webSocket.send('{"ack":0}');
+    second.webSocket.send(JSON.stringify(late));
+    await vi.waitFor(() => expect(at.done).toHaveLength(MANY + 1), 5000);
+    expect(at.done).toEqual([...numbers, MANY]);
+    second.webSocket.close();
+  });
+});

@@ -1,0 +1,180 @@
+/** The budget of one connection in one tick: what it does at once, what later, and in which order. */
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ReadBudget } from "../../src/sockets/read-budget.js";
+import { uncaughtIn } from "../support/uncaught.js";
+
+/** A clock that only work moves. */
+let now = 1000;
+
+beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => now));
+afterEach(() => void vi.restoreAllMocks());
+
+const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** A socket that has parts to read, each a piece of work. */
+class FakeSocket {
+  heardAt = 0;
+  isPaused = false;
+  readonly parts: (() => void)[] = [];
+
+  pauseReading(): void {
+    this.isPaused = true;
+  }
+
+  resumeReading(): void {
+    this.isPaused = false;
+  }
+
+  readPart(): boolean {
+    const part = this.parts.shift();
+    part?.();
+    return part !== undefined;
+  }
+}
+
+/** Takes work as a socket takes frames, and notes what was done in which tick. */
+class Desk {
+  readonly socket = new FakeSocket();
+  readonly budget = new ReadBudget(this.socket);
+  readonly done: string[] = [];
+  /** How many pieces of work were done in each tick. */
+  readonly ticks: number[] = [0];
+  #isCounting = true;
+
+  constructor() {
+    const count = (): void => {
+      this.ticks.push(0);
+      if (this.#isCounting) setImmediate(count);
+    };
+    setImmediate(count);
+  }
+
+  /** Gives it work that takes so long. */
+  take(name: string, ms = 1, act = (): void => {}): void {
+    const work = (): void => {
+      now += ms;
+      this.done.push(name);
+      this.ticks[this.ticks.length - 1]!++;
+      act();
+    };
+    if (this.budget.isFree(performance.now())) work();
+    else this.budget.add(work);
+  }
+
+  /** Waits until all is done. */
+  async finish(): Promise<void> {
+    while (this.budget.hasWork || this.socket.isPaused) await tick();
+    this.#isCounting = false;
+  }
+}
+
+const names = (count: number): string[] => Array.from({ length: count }, (_, i) => String(i));
+
+describe("a budget", () => {
+  it("of 4 ms is done at once, and the rest in order, so much in each tick", async () => {
+    const desk = new Desk();
+    for (const name of names(40)) desk.take(name);
+    expect(desk.done).toEqual(names(4));
+    expect(desk.socket.isPaused).toBe(true);
+    await desk.finish();
+    expect(desk.done).toEqual(names(40));
+    expect(Math.max(...desk.ticks)).toBeLessThanOrEqual(4);
+    expect(desk.socket).toMatchObject({ isPaused: false, heardAt: expect.any(Number) });
+    expect(desk.socket.heardAt).toBeGreaterThan(1000);
+  });
+
+  it("does not suffice for a second piece of work, where the first takes longer", async () => {
+    const desk = new Desk();
+    for (const name of names(5)) desk.take(name, 30);
+    expect(desk.done).toEqual(["0"]);
+    await desk.finish();
+    expect(Math.max(...desk.ticks)).toBe(1);
+  });
+
+  it("never delays a connection that needs less in each tick", async () => {
+    const desk = new Desk();
+    for (let i = 0; i < 20; i++) {
+      for (const name of names(3)) desk.take(name);
+      expect(desk.done).toHaveLength(3 * (i + 1));
+      await tick();
+    }
+    expect(desk.budget.hasWork).toBe(false);
+    await desk.finish();
+  });
+
+  it("reads in parts what came before reading was paused, and no more than it suffices for", async () => {
+    const desk = new Desk();
+    for (const name of names(12)) desk.socket.parts.push(() => desk.take(name));
+    desk.take("first", 10);
+    desk.take("second");
+    await tick();
+    expect(desk.done.length).toBeLessThan(8);
+    await desk.finish();
+    expect(desk.done).toEqual(["first", "second", ...names(12)]);
+    expect(Math.max(...desk.ticks)).toBeLessThanOrEqual(4);
+  });
+
+  it("reads the clock for each message of a pack while messages are slow, and for every eighth while they are quick", () => {
+    const budget = new ReadBudget();
+    const clock = vi.mocked(performance.now);
+    /** How often the clock is read for so many messages that take so long. */
+    const readings = (count: number, ms: number): number => {
+      clock.mockClear();
+      for (let i = 0; i < count; i++) {
+        now += ms;
+        expect(budget.isSpent()).toBe(false);
+      }
+      return clock.mock.calls.length;
+    };
+    expect(readings(3, 1)).toBe(3);
+    expect(readings(81, 0.001)).toBe(11);
+    expect(readings(1, 0.001)).toBe(0);
+    for (let i = 0; i < 8; i++) {
+      now += 1;
+      budget.isSpent();
+    }
+    expect(budget.isSpent()).toBe(true);
+  });
+
+  it("does deferred work first: an inner part before an outer part, and both before what came later", async () => {
+    const desk = new Desk();
+    desk.take("frame", 10, () => {
+      // What calls is deferred after what it has called.
+      const outer = (): void => void desk.done.push("outer");
+      const inner = (): void => {
+        desk.done.push("inner");
+        desk.budget.defer(() => desk.done.push("inner, again"));
+      };
+      desk.budget.defer(inner);
+      desk.budget.defer(outer);
+    });
+    desk.take("next frame");
+    await desk.finish();
+    expect(desk.done).toEqual(["frame", "inner", "inner, again", "outer", "next frame"]);
+  });
+
+  it("of a new socket takes over the work of the old one, and does it first", async () => {
+    const [old, next] = [new Desk(), new Desk()];
+    old.take("old", 10);
+    old.budget.defer(() => next.done.push("old rest"));
+    next.take("new", 10, () => next.budget.adopt(old.budget));
+    next.take("newer");
+    expect(old.budget.hasWork).toBe(false);
+    await Promise.all([next.finish(), old.finish()]);
+    expect(next.done).toEqual(["new", "old rest", "newer"]);
+  });
+
+  it("goes on after work that throws", async () => {
+    const desk = new Desk();
+    const errors = await uncaughtIn(async () => {
+      desk.take("first", 10);
+      desk.take("second", 1, () => {
+        throw new Error("out of work");
+      });
+      desk.take("third");
+      await desk.finish();
+    });
+    expect(errors).toEqual([new Error("out of work")]);
+    expect(desk.done).toEqual(["first", "second", "third"]);
+  });
+});
