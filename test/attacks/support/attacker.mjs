@@ -39,6 +39,28 @@ const commands = {
     return { sent, opened, answers, closes };
   },
 
+  /**
+   * Opens a connection, writes `head` (the handshake) and `first`, and then `chunk` (in base64) again and again, `bytesPerSecond` of
+   * it while the other side takes it. What comes back is dropped. A connection that is closed is opened again.
+   */
+  pour({ port, head, first, chunk, bytesPerSecond }) {
+    flood = { port, bytes: 0, opened: 0, head, bytesPerSecond };
+    flood.first = Buffer.from(first, "base64");
+    flood.chunk = Buffer.from(chunk, "base64");
+    const { promise, resolve } = withResolvers();
+    flood.onOpen = resolve;
+    pourInto(flood);
+    return promise;
+  },
+
+  /** Ends the flood of `pour`, and says how much was written over how many connections. */
+  stopPouring() {
+    flood.isOver = true;
+    flood.socket.destroy();
+    const { bytes, opened } = flood;
+    return { bytes, opened };
+  },
+
   /** Opens `connections` that do nothing but read, and says when each has `bytes`, or that one has more. */
   async read({ port, connections, text, bytes }) {
     reading = Array.from({ length: connections }, () => readAll(port, text, bytes));
@@ -81,6 +103,34 @@ function open(of) {
     if (of.isOver) return;
     count(of.closes, `${code} ${reason}`.trim());
     open(of);
+  });
+}
+
+function pourInto(of) {
+  const socket = (of.socket = connectTcp(of.port, "127.0.0.1"));
+  let due = Infinity;
+  const pump = () => {
+    if (socket.destroyed) return;
+    const now = performance.now();
+    if (now >= due && socket.writableLength === 0) {
+      socket.write(of.chunk);
+      of.bytes += of.chunk.length;
+      // What could not be sent in time, because the server or this process was late, is not made up for.
+      due = Math.max(due, now - 50) + (1000 * of.chunk.length) / of.bytesPerSecond;
+    }
+    setTimeout(pump, 1);
+  };
+  socket.on("error", () => {});
+  socket.on("close", () => of.isOver || setTimeout(() => pourInto(of), 5));
+  socket.write(of.head);
+  // The answer to the handshake, and what a server says first.
+  socket.once("data", () => {
+    of.opened++;
+    socket.write(of.first);
+    due = performance.now();
+    socket.resume();
+    pump();
+    setTimeout(of.onOpen, 50);
   });
 }
 

@@ -44,6 +44,18 @@ export interface Knock {
   hangsUp?: boolean;
 }
 
+/** A flood of bytes over one connection. */
+export interface Pour {
+  port: number;
+  /** The text of the handshake. */
+  head: string;
+  /** What is written once, before the flood. */
+  first: Buffer;
+  /** What is written again and again. */
+  chunk: Buffer;
+  bytesPerSecond: number;
+}
+
 /** Connections that do nothing but read. */
 export interface Reading {
   port: number;
@@ -62,6 +74,10 @@ export interface Attacker extends AsyncDisposable {
   goOn(): Promise<void>;
   /** Ends the flood. */
   stop(): Promise<Damage>;
+  /** Begins a flood of bytes; resolves when its connection is open. */
+  pour(pour: Pour): Promise<void>;
+  /** Ends that flood, and says how much was written over how many connections. */
+  stopPouring(): Promise<{ bytes: number; opened: number }>;
   /** Opens connections that read; resolves when all are open. */
   read(reading: Reading): Promise<void>;
   /** Resolves when each of them has all bytes or is closed, with how many it has. */
@@ -87,6 +103,9 @@ export async function attacker(): Promise<Attacker> {
     pause: () => ask("pause"),
     goOn: () => ask("goOn"),
     stop: () => ask("stop"),
+    pour: ({ first, chunk, ...pour }) =>
+      ask("pour", { ...pour, first: first.toString("base64"), chunk: chunk.toString("base64") }),
+    stopPouring: () => ask("stopPouring"),
     read: (reading) => ask("read", reading),
     allRead: () => ask("allRead"),
     knock: (knock) => ask("knock", knock),

@@ -11,6 +11,8 @@ const ROUNDS = 3;
 const PERIOD_MS = 2;
 /** Timers and schedulers are no better than this: below it, twice as long means nothing. */
 const FLOOR_MS = 5;
+/** What a flood of anything may do to a bystander at most. */
+const BOUND_MS = 25;
 /** A machine that is busy with something else may spoil a measurement. A defence that fails spoils each. */
 const TRIES = 4;
 
@@ -24,6 +26,12 @@ class Times {
   /** Whether 99 of 100 took at most twice as long as `quiet`, by either measure. */
   isNear(quiet: Times): boolean {
     return isNear(p99(this.elapsed), p99(quiet.elapsed)) || isNear(p99(this.worked), p99(quiet.worked));
+  }
+
+  /** Whether 99 of 100 took at most 25 ms or five times as long as `quiet`, by both measures: one of them cannot be spoiled by other processes. */
+  isWithinBound(quiet: Times): boolean {
+    const isWithin = (attacked: number, calm: number): boolean => attacked <= Math.max(BOUND_MS, 5 * calm);
+    return isWithin(p99(this.elapsed), p99(quiet.elapsed)) && isWithin(p99(this.worked), p99(quiet.worked));
   }
 
   toString(): string {
@@ -100,4 +108,26 @@ export async function expectServed(url: string, attack: Pick<Attacker, "pause" |
     seen.push(`${attacked.toString()} under attack, ${quiet.toString()} when quiet`);
   }
   expect.fail(`99 of 100 calls of somebody else took up to ${seen.join("; ")}`);
+}
+
+/**
+ * Asserts that 99 of 100 calls of somebody else take at most 25 ms while the attack goes on, or five times what they take before
+ * it. Returns the figures.
+ */
+export async function expectWithinBound(
+  url: string,
+  attack: { start(): Promise<void>; stop(): Promise<void> },
+): Promise<string> {
+  const seen: string[] = [];
+  for (let i = 0; i < TRIES; i++) {
+    await using peer = await connect(url);
+    const [quiet, attacked] = [new Times(), new Times()];
+    for (let round = 0; round < ROUNDS; round++) await sample(peer, quiet);
+    await attack.start();
+    for (let round = 0; round < ROUNDS; round++) await sample(peer, attacked);
+    await attack.stop();
+    seen.push(`${attacked.toString()} under attack, ${quiet.toString()} before`);
+    if (attacked.isWithinBound(quiet)) return seen.at(-1)!;
+  }
+  return expect.fail(`99 of 100 calls of somebody else took up to ${seen.join("; ")}`);
 }
