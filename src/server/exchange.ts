@@ -4,6 +4,7 @@ import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:
 import type { Socket } from "node:net";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { exceeds } from "../core/codec.js";
+import { ReadBudget } from "../sockets/read-budget.js";
 
 /** What a request holds: text, or what the application has parsed already. */
 export type Body = { text: string } | { value: unknown };
@@ -65,6 +66,13 @@ export class Exchange {
   /** Bytes of responses that wait to be read by this connection's client, pipelined ones included. */
   get unsentBytes(): number {
     return this.#line.unsentBytes;
+  }
+
+  /** Does `work` at once, or in a later tick if the requests before it have spent the budget of their connection. */
+  inTurn<T>(work: () => T): T | Promise<T> {
+    const { budget } = this.#line;
+    if (budget.isFree(performance.now())) return work();
+    return new Promise((resolve) => budget.add(() => resolve(work())));
   }
 
   /** Answers. The connection stays open for more. */
@@ -163,6 +171,8 @@ interface Line {
   readonly whenClosed: Set<() => void>;
   /** Bytes of responses that were given and have not left. */
   unsentBytes: number;
+  /** How long they are processed in one tick. */
+  readonly budget: ReadBudget;
 }
 
 const lines = new WeakMap<Socket, Line>();
@@ -170,10 +180,20 @@ const lines = new WeakMap<Socket, Line>();
 function lineOf(socket: Socket): Line {
   const known = lines.get(socket);
   if (known !== undefined) return known;
-  const line: Line = { whenClosed: new Set(), unsentBytes: 0 };
+  const line: Line = { whenClosed: new Set(), unsentBytes: 0, budget: budgetOf(socket) };
   lines.set(socket, line);
   socket.once("close", () => {
     for (const tell of line.whenClosed) tell();
   });
   return line;
+}
+
+function budgetOf(socket: Socket): ReadBudget {
+  return new ReadBudget({
+    heardAt: 0,
+    pauseReading: () => void socket.pause(),
+    // A socket that was upgraded meanwhile and has no reader yet would lose what it reads.
+    resumeReading: () => void (socket.listenerCount("data") > 0 && socket.resume()),
+    readPart: () => false,
+  });
 }

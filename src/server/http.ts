@@ -140,7 +140,7 @@ export class Posts {
     if (exchange.isOver) return undefined;
     const body = await exchange.read(maxMessageBytes, due - performance.now());
     if (typeof body === "string") return this.#fail(exchange, body);
-    return exchange.isOver ? undefined : this.#run(exchange, body, decision.data);
+    return exchange.inTurn(() => (exchange.isOver ? undefined : this.#run(exchange, body, decision.data)));
   }
 
   #run(exchange: Exchange, body: Body, data: unknown): AnyPeer | undefined {

@@ -4,8 +4,8 @@
  */
 import type { TickBudget } from "../core/transport.js";
 
-/** A connection is processed for about so long in one tick. */
-const BUDGET_MS = 4;
+/** A connection is processed for about so long in one tick. With 4 ms, echoes of 64 KB, 8 at a time, were 6 % slower. */
+const BUDGET_MS = 6;
 /** The clock is read for each message of a pack or a batch, or for every eighth while messages are this quick: a reading takes 40 ns. */
 const QUICK_MS = 0.02;
 const QUICK_MESSAGES = 8;

@@ -24,8 +24,9 @@ const CONTROL_FRAMES_PER_SECOND = 1000;
 /** How long a socket of which nothing more is read stays open, so that its client can read the close. */
 const FLOODED_MS = 1000;
 
-/** How much of the data that was read is parsed between two looks at the budget. */
+/** How much of the data that was read is parsed between two looks at the budget: as much as holds so many frames like the last, at least. */
 const PART_BYTES = 16 * 1024;
+const PART_FRAMES = 64;
 
 /** So many characters leave at once: the other side starts on them while this one goes on. */
 const MOST_GATHERED = 8 * 1024;
@@ -90,6 +91,8 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
   #gatheredLength = 0;
   /** Whether this side has closed it: then what still comes is for no one. */
   #isClosing = false;
+  /** Length of the newest frame. */
+  #frameBytes = 0;
   /** Made with the first control frame. */
   #controlFrames: Rate | undefined;
   /** Whether too many control frames came: then nothing more is read. */
@@ -133,6 +136,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
   /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
   received(bytes: Buffer, isBinary: boolean): void {
     const isFree = this.#hear();
+    this.#frameBytes = bytes.length;
     // Not even decoded: text that is not UTF-8 costs an error.
     if (this.#isClosing) return;
     if (isFree) this.#process(bytes, isBinary);
@@ -177,7 +181,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
   /** A read of 64 KiB may hold 10,000 frames, which `ws` takes 10 ms to parse: in parts, they are parsed within the budget. */
   readPart(): boolean {
     if (this.#isFlooded || this.#raw === undefined) return false;
-    const length = Math.min(this.#raw.readableLength, PART_BYTES);
+    const length = Math.min(this.#raw.readableLength, Math.max(PART_BYTES, PART_FRAMES * this.#frameBytes));
     return length > 0 && this.#raw.read(length) !== null;
   }
 

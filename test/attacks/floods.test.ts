@@ -132,7 +132,7 @@ describe("a flood over one connection", () => {
           await expect.poll(() => on.sockets.size, { timeout: 20_000 }).toBe(1);
         },
       });
-      console.log(`flood of ${what}: ${figures}; ${(bytes / MIB).toFixed(1)} MiB`);
+      process.stdout.write(`flood of ${what}: ${figures}; ${(bytes / MIB).toFixed(1)} MiB\n`);
       expect(bytes).toBeGreaterThan(chunk.length);
     },
     60_000,

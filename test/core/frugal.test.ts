@@ -66,25 +66,25 @@ describe("a plain call", () => {
   });
 });
 
-describe("a message that the other side can repeat without end", () => {
-  /** Counts the errors of `RpcError` that `act` makes: each records its stack, which costs several microseconds. */
-  function errorsOf(act: () => void): number {
-    let made = 0;
-    const Base = class extends Error {
-      constructor(message?: string, options?: ErrorOptions) {
-        super(message, options);
-        made++;
-      }
-    };
-    Object.setPrototypeOf(RpcError, Base);
-    try {
-      act();
-    } finally {
-      Object.setPrototypeOf(RpcError, Error);
+/** Counts the errors of `RpcError` that `act` makes: each records its stack, which costs several microseconds. */
+function errorsOf(act: () => void): number {
+  let made = 0;
+  const Base = class extends Error {
+    constructor(message?: string, options?: ErrorOptions) {
+      super(message, options);
+      made++;
     }
-    return made;
+  };
+  Object.setPrototypeOf(RpcError, Base);
+  try {
+    act();
+  } finally {
+    Object.setPrototypeOf(RpcError, Error);
   }
+  return made;
+}
 
+describe("a message that the other side can repeat without end", () => {
   const methods = { never: () => new Promise<never>(() => {}) };
 
   it.each<[string, object, number]>([

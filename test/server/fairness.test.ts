@@ -1,6 +1,7 @@
 /** One connection that sends much at once: the other connections get their turn meanwhile, and nothing is lost or reordered. */
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
+import { connect as connectTcp } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
@@ -62,6 +63,18 @@ async function sendPost(url: string, batch: readonly unknown[]): Promise<Disposa
   return { [Symbol.dispose]: () => void post.destroy() };
 }
 
+/** Each in a request of its own, all in one write. */
+async function sendPosts(url: string): Promise<Disposable> {
+  const socket = connectTcp(portOf(url), "127.0.0.1");
+  const posts = calls.map((call) => {
+    const body = JSON.stringify(call);
+    const head = ["POST / HTTP/1.1", "Host: localhost", "Content-Type: application/json"];
+    return [...head, `Content-Length: ${body.length}`, "", body].join("\r\n");
+  });
+  socket.write(posts.join(""));
+  return { [Symbol.dispose]: () => void socket.destroy() };
+}
+
 /** How the same calls may come at once. */
 const WAYS: [string, (url: string) => Promise<Disposable>][] = [
   [
@@ -76,6 +89,7 @@ const WAYS: [string, (url: string) => Promise<Disposable>][] = [
   ["a batch", (url) => sendPlain(url, [JSON.stringify(calls)])],
   ["a batch in a pack", (url) => sendPack(url, [calls.slice(0, -1), calls.at(-1)])],
   ["a batch by POST", (url) => sendPost(url, calls)],
+  ["POSTs in a pipeline", sendPosts],
 ];
 
 describe("calls of one connection that come together", () => {
@@ -87,9 +101,10 @@ describe("calls of one connection that come together", () => {
       await other.request("here");
       // Sent while the first of them runs: so it waits in the system when that is done.
       const answered = new Promise<unknown>((resolve) => (at.onFirst = () => resolve(other.request("here"))));
-      using _sender = await send(at.url);
+      const sender = await send(at.url);
       expect(await answered).toBeLessThan(MANY / 2);
       await vi.waitFor(() => expect(at.done).toEqual(numbers), 5000);
+      sender[Symbol.dispose]();
     },
   );
 
@@ -135,16 +150,16 @@ describe("calls of one connection that come together", () => {
   });
 });
 
-describe("a session whose socket is replaced in the middle of a pack", () => {
-  /** Opens a socket and resolves when the server's hello has come. */
-  async function open(url: string, protocols: string[]): Promise<{ webSocket: WebSocket; frames: any[] }> {
-    const webSocket = new WebSocket(url, protocols);
-    const frames: any[] = [];
-    webSocket.on("message", (data: Buffer) => frames.push(JSON.parse(data.toString())));
-    await vi.waitFor(() => expect(frames).toHaveLength(1));
-    return { webSocket, frames };
-  }
+/** Opens a socket and resolves when the server's hello has come. */
+async function open(url: string, protocols: string[]): Promise<{ webSocket: WebSocket; frames: any[] }> {
+  const webSocket = new WebSocket(url, protocols);
+  const frames: any[] = [];
+  webSocket.on("message", (data: Buffer) => frames.push(JSON.parse(data.toString())));
+  await vi.waitFor(() => expect(frames).toHaveLength(1));
+  return { webSocket, frames };
+}
 
+describe("a session whose socket is replaced in the middle of a pack", () => {
   it("dispatches each message once and in order: what the pack has left before what the new socket brings", async () => {
     await using at = await busy();
     const limits = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };

@@ -130,7 +130,7 @@ function pourInto(of) {
     due = performance.now();
     socket.resume();
     pump();
-    setTimeout(of.onOpen, 50);
+    setTimeout(() => of.onOpen(), 50);
   });
 }
 

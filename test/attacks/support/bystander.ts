@@ -30,13 +30,16 @@ class Times {
 
   /** Whether 99 of 100 took at most 25 ms or five times as long as `quiet`, by both measures: one of them cannot be spoiled by other processes. */
   isWithinBound(quiet: Times): boolean {
-    const isWithin = (attacked: number, calm: number): boolean => attacked <= Math.max(BOUND_MS, 5 * calm);
     return isWithin(p99(this.elapsed), p99(quiet.elapsed)) && isWithin(p99(this.worked), p99(quiet.worked));
   }
 
   toString(): string {
     return `${p99(this.elapsed).toFixed(1)} ms (${p99(this.worked).toFixed(1)} of them at work)`;
   }
+}
+
+function isWithin(attacked: number, quiet: number): boolean {
+  return attacked <= Math.max(BOUND_MS, 5 * quiet);
 }
 
 function isNear(attacked: number, quiet: number): boolean {
