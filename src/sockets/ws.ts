@@ -150,7 +150,17 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
   /** Answers a ping, while there is room for the answer. Without that bound, a client that never reads would be answered without end. */
   pinged(data: Buffer): void {
     this.controlled();
-    if (this.open && this.unsentBytes < ROOM_FOR_PONGS) this.#webSocket.pong(data);
+    if (!this.open || this.unsentBytes >= ROOM_FOR_PONGS) return;
+    this.#corkTurn();
+    this.#webSocket.pong(data);
+  }
+
+  /** What `ws` writes in this turn leaves in one system call: 1,000 pongs took 30 ms. */
+  #corkTurn(): void {
+    const raw = this.#raw!;
+    if (raw.writableCorked > 0) return;
+    raw.cork();
+    atEndOfTurn({ endTurn: () => raw.uncork() });
   }
 
   /** Takes note of a ping or a pong; if there are too many, closes the socket and reads nothing more of it. */
