@@ -15,8 +15,19 @@ export type Failure = "too large" | "too late" | "lost";
 /** How long what still comes of a body that nobody reads is dropped, before the connection is cut. */
 const LINGER_MS = 1000;
 
+/** Most requests of one connection that are not answered. Who pipelines more is cut, and must send them again (RFC 9112, section 9.3.2). */
+const MOST_PIPELINED = 100;
+
 /** So many parts of a body are joined to one: a part of one byte costs two hundred. */
 const MOST_PARTS = 1024;
+
+/** Begins to answer a request. Cuts the connection and returns `undefined` if too many of its requests are not answered. */
+export function beginExchange(request: IncomingMessage, response: ServerResponse): Exchange | undefined {
+  const { socket } = request;
+  if (lineOf(socket).whenClosed.size < MOST_PIPELINED) return new Exchange(request, response);
+  socket.destroy();
+  return undefined;
+}
 
 /** A request under way. */
 export class Exchange {

@@ -9,7 +9,7 @@ import type { CloseInfo, Receiver, Transport } from "../core/transport.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
 import { ReadBudget } from "../sockets/read-budget.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
-import { Exchange, type Body, type Failure } from "./exchange.js";
+import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
 import { answerUpgradeRequired, checkHost, type Refusal, type Verdict } from "./upgrade.js";
 
@@ -73,9 +73,10 @@ export class Posts {
   handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): void {
     // Somebody else has answered it.
     if (response.headersSent) return;
+    const exchange = beginExchange(request, response);
+    if (exchange === undefined) return;
     const isRead = request.method === "GET" || request.method === "HEAD";
     if (isRead && checkHost(request) === undefined) return answerUpgradeRequired(response);
-    const exchange = new Exchange(request, response);
     const refusal = this.#check(exchange, checksPath);
     if (refusal !== undefined) this.#refuse(exchange, refusal);
     else if (request.method === "OPTIONS") answerPreflight(exchange);

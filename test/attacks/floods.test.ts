@@ -8,7 +8,7 @@ import { portOf } from "../support/network.js";
 import { attacker, type Attacker } from "./support/attacker.js";
 import { expectWithinBound } from "./support/bystander.js";
 import { MIB } from "./support/memory.js";
-import { CONTINUATION, frame, PING, PONG, target, TEXT, upgradeText } from "./support/server.js";
+import { CONTINUATION, frame, PING, PONG, target, targetApart, TEXT, upgradeText } from "./support/server.js";
 
 const LIMITS = { maxMessageBytes: MIB, logFrames: 4096, logLength: 4 * MIB };
 /** An other side that keeps one frame makes an ack due with each. */
@@ -29,6 +29,10 @@ const after = ({ headers, first }: Way, ...more: Buffer[]): Way => ({
   headers,
   first: Buffer.concat([first, ...more]),
 });
+/** A POST with the shortest head. */
+function postOf(body: string): string {
+  return `POST / HTTP/1.1\r\nHost:127.0.0.1\r\nContent-Type:application/json\r\nContent-Length:${body.length}\r\n\r\n${body}`;
+}
 
 function text(value: unknown): Buffer {
   return frame(TEXT, typeof value === "string" ? value : JSON.stringify(value));
@@ -108,6 +112,18 @@ const FLOODS: [what: string, way: Way, chunk: Buffer][] = [
   ["a message that is malformed, from a client that comes again", PLAIN, many(text("x"))],
 ];
 
+/**
+ * Requests that are pipelined: what they hold. Node parses all that came in one read in one step, and makes objects for each. So
+ * they have a bound of their own.
+ */
+const PIPELINE_BOUND_MS = 60;
+const PIPELINES: [what: string, chunk: string][] = [
+  ["calls", postOf(CALL)],
+  ["one byte each", postOf("x")],
+  ["nothing", "POST / HTTP/1.1\r\nHost:127.0.0.1\r\nContent-Length:0\r\n\r\n"],
+  ["no POSTs", "GET / HTTP/1.1\r\nHost:127.0.0.1\r\n\r\n"],
+];
+
 describe("a flood over one connection", () => {
   let attack: Attacker;
   beforeAll(async () => void (attack = await attacker()));
@@ -133,6 +149,34 @@ describe("a flood over one connection", () => {
         },
       });
       process.stdout.write(`flood of ${what}: ${figures}; ${(bytes / MIB).toFixed(1)} MiB\n`);
+      expect(bytes).toBeGreaterThan(chunk.length);
+    },
+    60_000,
+  );
+
+  it.each(PIPELINES)(
+    "of pipelined requests that hold %s leaves 99 of 100 calls of another within 60 ms, or five times what they take without it",
+    async (what, text) => {
+      using on = await targetApart();
+      const chunk = many(Buffer.from(text));
+      let bytes = 0;
+      const figures = await expectWithinBound(
+        on.url,
+        {
+          async start() {
+            const first = Buffer.alloc(0);
+            await attack.pour({ port: portOf(on.url), head: postOf(CALL), first, chunk, bytesPerSecond: MIB });
+          },
+          async stop() {
+            bytes += (await attack.stopPouring()).bytes;
+            await expect.poll(() => on.connections(), { timeout: 20_000 }).toBe(1);
+          },
+        },
+        PIPELINE_BOUND_MS,
+      );
+      process.stdout.write(
+        `flood of pipelined requests that hold ${what}: ${figures}; ${(bytes / MIB).toFixed(1)} MiB\n`,
+      );
       expect(bytes).toBeGreaterThan(chunk.length);
     },
     60_000,

@@ -196,7 +196,7 @@ describe("POSTs without end", () => {
     socket.pause();
     const gone = new Promise((resolve) => socket.once("close", resolve));
     await expectKept(16 * MIB, async () => {
-      socket.write(one.repeat(400));
+      socket.write(one.repeat(90));
       await vi.waitFor(() => expect(ran).toBeGreaterThan(8));
       await vi.waitFor(() => expect(on.sockets.size).toBe(0), 5000);
     });

@@ -26,8 +26,8 @@ async function sizeOf(code: string): Promise<number> {
  */
 describe("what a page loads", () => {
   it.each([
-    ["connect", "everything that a client in a page needs", 24_000],
-    ["pair", "a peer without a network", 16_500],
+    ["connect", "everything that a client in a page needs", 28_200],
+    ["pair", "a peer without a network", 19_900],
     ["RpcError", "one error class", 400],
   ])("for `%s`, %s, is at most %i bytes", async (name, _what, budget) => {
     const size = await sizeOf(`export { ${name} } from "./dist/index.js"`);

@@ -8,8 +8,8 @@ import { ensurePackages } from "../interop/install.js";
 import { farEnd } from "./far-end.js";
 import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
 
-/** What waits may exceed the limit by the message that is too much, and by what the runtime adds to each frame. */
-const MOST_UNSENT = 2 ** 20 + 2 ** 18;
+/** Eight times `maxUnsentBytes` of the client, the message that is too much, and what the runtime adds to each frame. */
+const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 
 type Check = (name: string, options: object) => Promise<any>;
 

@@ -7,8 +7,8 @@ import { Relay } from "../client/relay.js";
 import { ensurePackages } from "../interop/install.js";
 import { RUNTIMES, serveIn, type Program } from "./runtimes.js";
 
-/** `maxUnsentBytes` of the server, the message that is too much, and what the runtime adds to each frame. */
-const MOST_UNSENT = 2 ** 20 + 2 ** 18;
+/** Eight times `maxUnsentBytes` of the server, the message that is too much, and what the runtime adds to each frame. */
+const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 /** What a flood of 320 MB may add to a process whose collector has not come to it. */
 const MOST_RESIDENT = 64 * 2 ** 20;
 

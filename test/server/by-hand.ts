@@ -92,6 +92,11 @@ export class ByHand {
     return this.#frames;
   }
 
+  /** Reads no more. */
+  pause(): void {
+    this.#webSocket.pause();
+  }
+
   /** Goes without a word. */
   cut(): void {
     this.#webSocket.terminate();

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { connect as connectTcp, type Socket } from "node:net";
 import { describe, expect, it, vi } from "vitest";
-import { RpcError, serve, Subscriptions, type CloseInfo, type Server } from "../../src/node.js";
+import { RpcError, serve, Subscriptions, type CloseInfo, type Server, type ServerContext } from "../../src/node.js";
 import { bareHttp, portOf, readAnswer, type Answer } from "../support/network.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
@@ -215,6 +215,42 @@ describe("a POST", () => {
     await turn();
     process.off("warning", warn);
     expect(warned).toEqual([]);
+  });
+
+  it.each([
+    ["100 wait", 100, "is answered"],
+    ["101 wait", 101, "is cut, and what runs is aborted"],
+  ])("on a connection on which %s for their responses: it %s", async (_what, count, _how) => {
+    const open = gate<number>();
+    let running = 0;
+    const methods = {
+      slow(_params: unknown, { signal }: ServerContext) {
+        running++;
+        signal.addEventListener("abort", () => running--);
+        return open.promise;
+      },
+    };
+    await using server = await serve({ port: 0, methods });
+    const one = postText(server.url, JSON.stringify(request(1, "slow")));
+    const socket = await write(server.url, one.repeat(count - 1));
+    await vi.waitFor(() => expect(running).toBe(count - 1));
+    const chunks: Buffer[] = [];
+    socket.on("data", (chunk: Buffer) => chunks.push(chunk));
+    socket.write(one);
+    if (count > 100) {
+      await once(socket, "close");
+      await vi.waitFor(() => expect(running).toBe(0));
+      expect(chunks).toEqual([]);
+      return;
+    }
+    await vi.waitFor(() => expect(running).toBe(count));
+    open.resolve(7);
+    const answers = (): string[] => String(Buffer.concat(chunks)).match(/"result":7/g) ?? [];
+    await vi.waitFor(() => expect(answers()).toHaveLength(count));
+    // And it takes more.
+    socket.write(one);
+    await vi.waitFor(() => expect(answers()).toHaveLength(count + 1));
+    socket.destroy();
   });
 
   it("offering to upgrade to HTTP/2, as Java's client does, is answered all the same", async () => {

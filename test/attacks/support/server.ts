@@ -1,6 +1,9 @@
 /** A server to attack, and raw bytes to do it with. */
+import { fork } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
 import type { Socket } from "node:net";
+import { fileURLToPath } from "node:url";
 import { serve, type AnyPeer, type Server } from "../../../src/node.js";
 import type { AnyOptions } from "../../../src/core/settings.js";
 import type { GateOptions } from "../../../src/server/options.js";
@@ -43,6 +46,32 @@ export async function target(options: TargetOptions = {}): Promise<Target> {
       forget();
       await server.close();
     },
+  };
+}
+
+/** A server in a process of its own. */
+export interface Apart extends Disposable {
+  readonly url: string;
+  /** How many TCP connections it has. */
+  connections(): Promise<number>;
+}
+
+/**
+ * Serves `here` from the built package in a process of its own. There, an error costs what it costs in production: in a process
+ * of tests, each stack is mapped to its sources.
+ */
+export async function targetApart(): Promise<Apart> {
+  const child = fork(fileURLToPath(new URL("apart.mjs", import.meta.url)));
+  const answer = async (): Promise<number> => ((await once(child, "message")) as [number])[0];
+  const url = `ws://127.0.0.1:${await answer()}/`;
+  return {
+    url,
+    async connections() {
+      const count = answer();
+      child.send("");
+      return count;
+    },
+    [Symbol.dispose]: () => void child.kill(),
   };
 }
 
