@@ -156,9 +156,9 @@ describe("a flood over one connection", () => {
 
   it.each(PIPELINES)(
     "of pipelined requests that hold %s leaves 99 of 100 calls of another within 60 ms, or five times what they take without it",
-    async (what, text) => {
+    async (what, one) => {
       using on = await targetApart();
-      const chunk = many(Buffer.from(text));
+      const chunk = many(Buffer.from(one));
       let bytes = 0;
       const figures = await expectWithinBound(
         on.url,

@@ -218,19 +218,19 @@ describe("a POST", () => {
   });
 
   it.each([
-    ["100 wait", 100, "is answered"],
-    ["101 wait", 101, "is cut, and what runs is aborted"],
-  ])("on a connection on which %s for their responses: it %s", async (_what, count, _how) => {
+    ["100 wait", "is answered", 100],
+    ["101 wait", "is cut, and what runs is aborted", 101],
+  ])("on a connection on which %s for their responses: it %s", async (_what, _how, count) => {
     const open = gate<number>();
     let running = 0;
-    const methods = {
+    const slowly = {
       slow(_params: unknown, { signal }: ServerContext) {
         running++;
         signal.addEventListener("abort", () => running--);
         return open.promise;
       },
     };
-    await using server = await serve({ port: 0, methods });
+    await using server = await serve({ port: 0, methods: slowly });
     const one = postText(server.url, JSON.stringify(request(1, "slow")));
     const socket = await write(server.url, one.repeat(count - 1));
     await vi.waitFor(() => expect(running).toBe(count - 1));
