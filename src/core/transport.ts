@@ -60,6 +60,8 @@ export class Frame {
 
 /** Bounds how long one connection is processed in one tick of the event loop, so that the others get their turn. */
 export interface TickBudget {
+  /** Whether work waits for a later tick. */
+  readonly hasWork: boolean;
   /** Returns true if the budget of this tick is spent. Then the caller gives what it has left to `defer`. */
   isSpent(): boolean;
   /**

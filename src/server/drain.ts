@@ -3,7 +3,7 @@ import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
 import { checkKnown, checkTimeout } from "../core/limits.js";
 import { MAX_RETRY_MS } from "../link/frames.js";
-import { endPeer, type AnyPeer } from "../peer/peer.js";
+import { endPeer, isBusy, type AnyPeer } from "../peer/peer.js";
 
 /** How a server goes away. */
 export interface DrainOptions {
@@ -49,7 +49,7 @@ export async function drainPeers(
     let left = aStep;
     for (const peer of peers) {
       if (left === 0) break;
-      if (!isLate && peer.stats().running > 0) continue;
+      if (!isLate && isBusy(peer)) continue;
       left--;
       endPeer(peer, 1001, reason, retryMs);
     }

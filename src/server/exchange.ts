@@ -79,6 +79,11 @@ export class Exchange {
     return this.#line.unsentBytes;
   }
 
+  /** How long the requests of this connection are processed in one tick. */
+  get budget(): ReadBudget {
+    return this.#line.budget;
+  }
+
   /** Does `work` at once, or in a later tick if the requests before it have spent the budget of their connection. */
   inTurn<T>(work: () => T): T | Promise<T> {
     const { budget } = this.#line;

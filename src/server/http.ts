@@ -5,9 +5,8 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { encodeError } from "../core/codec.js";
 import { ErrorCode } from "../core/errors.js";
-import type { CloseInfo, Receiver, Transport } from "../core/transport.js";
+import type { CloseInfo, Receiver, TickBudget, Transport } from "../core/transport.js";
 import { endPeer, type AnyPeer } from "../peer/peer.js";
-import { ReadBudget } from "../sockets/read-budget.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
@@ -183,7 +182,6 @@ class OneShot implements Transport {
   readonly answersOnly = NO_CALLS;
   readonly #exchange: Exchange;
   readonly #owner: PostOwner;
-  #budget: ReadBudget | undefined;
   #receiver!: Receiver;
   #peer!: AnyPeer;
   #isReplied = false;
@@ -209,9 +207,9 @@ class OneShot implements Transport {
     else this.#receiver.dispatch(body.value, reply);
   }
 
-  /** For a batch. Made when it is read: most requests hold one call. */
-  get budget(): ReadBudget {
-    return (this.#budget ??= new ReadBudget());
+  /** One for all requests of a connection. */
+  get budget(): TickBudget {
+    return this.#exchange.budget;
   }
 
   send(): boolean {

@@ -1,7 +1,7 @@
 /** What every socket does with what comes in: keeps it until somebody listens, tells the end once, and nothing after it. */
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { endOf, type CloseInfo, type SocketHandler } from "../core/transport.js";
+import { endOf, type CloseInfo, type SocketBudget, type SocketHandler } from "../core/transport.js";
 
 /** How long the other side may take to complete a close. */
 export const CLOSE_TIMEOUT_MS = 5_000;
@@ -10,6 +10,8 @@ export const CLOSE_TIMEOUT_MS = 5_000;
 export abstract class Inbox {
   /** Longest frame that is handed over, in bytes of UTF-8. */
   maxFrameBytes: number;
+  /** As `Socket.budget`. */
+  readonly budget: SocketBudget | undefined;
   #handler: SocketHandler | undefined;
   /** What came before `start`. */
   #held: (string | CloseInfo)[] | undefined = [];
@@ -78,10 +80,12 @@ export abstract class Inbox {
     this.close(1009, this.#refusal.reason);
   }
 
-  #release(): void {
+  /** Hands over what was held from the item at `from` on, in as many ticks as the budget needs. What comes meanwhile is held behind it. */
+  #release(from = 0): void {
     const held = this.#held!;
-    // The list grows while it is handed over: a handler may make more come in.
-    for (const item of held) {
+    for (let i = from; i < held.length; i++) {
+      if (i > 0 && this.budget?.isSpent()) return this.budget.defer(() => this.#release(i));
+      const item = held[i]!;
       if (typeof item !== "string") this.#handler!.closed(item);
       else if (this.#refusal === undefined) this.#take(item);
     }

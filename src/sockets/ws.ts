@@ -79,7 +79,7 @@ export class GatheringWebSocket extends WebSocket {
 export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable {
   /** When a frame of any kind last came. */
   heardAt = performance.now();
-  readonly budget = new ReadBudget(this);
+  override readonly budget = new ReadBudget(this);
   readonly #webSocket: GatheringWebSocket;
   /** A server's frames are not masked, so their bytes can be shared. */
   readonly #isServer: boolean;
@@ -120,11 +120,12 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
 
   /** Calls `then` when the pong to a ping that follows what was sent has come. */
   afterRead(then: () => void): boolean {
-    const payload = this.open ? (this.#readMarks ??= new ReadMarks()).set(then) : undefined;
-    if (payload === undefined) return false;
-    this.flush();
-    this.#webSocket.ping(payload);
-    return true;
+    if (!this.open) return false;
+    this.#readMarks ??= new ReadMarks((payload) => {
+      this.flush();
+      if (this.open) this.#webSocket.ping(payload);
+    });
+    return this.#readMarks.set(then);
   }
 
   /** A pong came. One that answers a mark was asked for, and counts as no flood. */
@@ -150,6 +151,13 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
   /** Answers a ping, while there is room for the answer. Without that bound, a client that never reads would be answered without end. */
   pinged(data: Buffer): void {
     this.controlled();
+    if (this.#isClosing) return;
+    // A pong says that what came before the ping is processed.
+    if (this.budget.hasWork) this.budget.add(() => this.#pong(data));
+    else this.#pong(data);
+  }
+
+  #pong(data: Buffer): void {
     if (!this.open || this.unsentBytes >= ROOM_FOR_PONGS) return;
     this.#corkTurn();
     this.#webSocket.pong(data);

@@ -137,6 +137,25 @@ describe("server.drain(), while something runs", () => {
     expect(answer.status).toBe(500);
     expect(await answer.text()).toContain("may have run");
   });
+
+  it.each(["plain", "packed"] as const)("lets messages finish that wait for a later tick (%s)", async (link) => {
+    const begun = gate();
+    const work = ([i]: [number]): number => {
+      begun.resolve();
+      for (const end = performance.now() + 1; performance.now() < end;);
+      return i;
+    };
+    const { server, url } = await serving({ methods: { work } });
+    await using client = await connect(url, { link, reconnect: false });
+    const batch = client.batch();
+    const numbers = Array.from({ length: 40 }, (_, i) => i);
+    const answers = numbers.map((i) => batch.request("work", [i]));
+    batch.send();
+    await begun.promise;
+    const drained = server.drain();
+    expect(await Promise.all(answers)).toEqual(numbers);
+    await drained;
+  });
 });
 
 describe("server.drain()", () => {

@@ -4,7 +4,7 @@ import { request as httpRequest } from "node:http";
 import { connect as connectTcp } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { notification, request } from "../support/raw.js";
 import { portOf, sendUpgrade, stranger } from "../support/network.js";
@@ -63,11 +63,11 @@ async function sendPost(url: string, batch: readonly unknown[]): Promise<Disposa
   return { [Symbol.dispose]: () => void post.destroy() };
 }
 
-/** Each in a request of its own, all in one write. */
-async function sendPosts(url: string): Promise<Disposable> {
+/** Each of these in a request of its own, all in one write. */
+async function sendPosts(url: string, messages: readonly unknown[]): Promise<Disposable> {
   const socket = connectTcp(portOf(url), "127.0.0.1");
-  const posts = calls.map((call) => {
-    const body = JSON.stringify(call);
+  const posts = messages.map((message) => {
+    const body = JSON.stringify(message);
     const head = ["POST / HTTP/1.1", "Host: localhost", "Content-Type: application/json"];
     return [...head, `Content-Length: ${body.length}`, "", body].join("\r\n");
   });
@@ -89,7 +89,15 @@ const WAYS: [string, (url: string) => Promise<Disposable>][] = [
   ["a batch", (url) => sendPlain(url, [JSON.stringify(calls)])],
   ["a batch in a pack", (url) => sendPack(url, [calls.slice(0, -1), calls.at(-1)])],
   ["a batch by POST", (url) => sendPost(url, calls)],
-  ["POSTs in a pipeline", sendPosts],
+  ["POSTs in a pipeline", (url) => sendPosts(url, calls)],
+  [
+    "POSTs of batches in a pipeline",
+    (url) =>
+      sendPosts(
+        url,
+        [0, 10, 20, 30].map((i) => calls.slice(i, i + 10)),
+      ),
+  ],
 ];
 
 describe("calls of one connection that come together", () => {
@@ -148,6 +156,81 @@ describe("calls of one connection that come together", () => {
     expect(at.done.length).toBeLessThan(MANY);
     expect(at.done).toEqual(numbers.slice(0, at.done.length));
   });
+});
+
+describe("messages that came before a client listens", () => {
+  it.each(["packed", "plain"] as const)("are dispatched in order, however long they take (%s)", async (link) => {
+    const batches = [0, 1, 2, 3].map((n) => numbers.slice(10 * n, 10 * n + 10));
+    // More than a pack holds.
+    const behind = Array.from({ length: 17 }, (_, n) => n + 1);
+    await using server = await serve({ port: 0 });
+    server.on("peer", (peer) => {
+      for (const batch of batches) {
+        const sending = peer.batch();
+        for (const i of batch) sending.notify("work", [i]);
+        sending.send();
+        for (const n of behind) peer.notify("work", [batch[0]! * 100 + n]);
+      }
+    });
+    const done: number[] = [];
+    const work = ([i]: [number]): void => {
+      for (const end = performance.now() + 2; performance.now() < end;);
+      done.push(i);
+    };
+    await using client = await connect(server.url, { link, methods: { work } });
+    const all = batches.flatMap((batch) => [...batch, ...behind.map((n) => batch[0]! * 100 + n)]);
+    await vi.waitFor(() => expect(done).toHaveLength(all.length), 5000);
+    expect(done).toEqual(all);
+    expect(client.state).toBe("open");
+  });
+
+  it("are all dispatched before their close is reported", async () => {
+    await using server = await serve({ port: 0 });
+    server.on("peer", (peer) => {
+      for (const i of numbers) peer.notify("work", [i]);
+      void peer.close(4000, "enough");
+    });
+    const done: number[] = [];
+    const work = ([i]: [number]): void => {
+      for (const end = performance.now() + 1; performance.now() < end;);
+      done.push(i);
+    };
+    await using client = await connect(server.url, { link: "plain", methods: { work }, reconnect: false });
+    expect(await client.closed).toMatchObject({ code: 4000 });
+    expect(done).toEqual(numbers);
+  });
+});
+
+describe("a WebSocket ping", () => {
+  it.each(["packed", "plain"] as const)(
+    "is answered behind what came before it, so that a subscription's first notification follows its id (%s)",
+    async (link) => {
+      const kind = new Subscriptions<number>({ method: "said" });
+      const methods = {
+        subscribe(_params: unknown, context: ServerContext) {
+          for (let i = 0; i < 4; i++) context.peer.notify("work");
+          const { id, notify } = kind.open(context);
+          notify(1);
+          return id;
+        },
+      };
+      await using server = await serve({ port: 0, methods });
+      const order: string[] = [];
+      const busyMethods = {
+        work() {
+          for (const end = performance.now() + 7; performance.now() < end;);
+        },
+        said: () => void order.push("said"),
+      };
+      await using client = await connect(server.url, { link, methods: busyMethods });
+      for (let i = 0; i < 5; i++) {
+        await client.request("subscribe");
+        order.push("id");
+        await vi.waitFor(() => expect(order).toHaveLength(2 * i + 2));
+      }
+      expect(order).toEqual(Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? "id" : "said")));
+    },
+  );
 });
 
 /** Opens a socket and resolves when the server's hello has come. */

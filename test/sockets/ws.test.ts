@@ -43,24 +43,60 @@ describe("afterRead of a socket over ws", () => {
     expect(await ends.far.received(1)).toEqual(["reply"]);
   });
 
-  it("takes a pong for the latest ping as one for those before it, and ignores any other", () => {
-    const marks = new ReadMarks();
+  it("has one ping on its way, and another for the marks that are set meanwhile", async () => {
+    const pings: string[] = [];
+    const marks = new ReadMarks((payload) => pings.push(payload));
     const told: number[] = [];
-    const payloads = [1, 2, 3].map((n) => marks.set(() => told.push(n))!);
-    for (const stray of ["", "0", "x", "-1"]) marks.reached(stray);
+    const set = (n: number): boolean => marks.set(() => told.push(n));
+    for (const n of [1, 2, 3]) expect(set(n)).toBe(true);
+    expect(pings).toEqual(["1"]);
+    for (const stray of ["", "0", "x", "-1", "2", "3"]) expect(marks.reached(stray)).toBe(false);
     expect(told).toEqual([]);
-    marks.reached(payloads[1]!);
-    expect(told).toEqual([1, 2]);
-    for (const payload of payloads) marks.reached(payload);
+    expect(marks.reached("1")).toBe(true);
+    expect(told).toEqual([1]);
+    await vi.waitFor(() => expect(pings).toEqual(["1", "3"]));
+    set(4);
+    expect(marks.reached("3")).toBe(true);
     expect(told).toEqual([1, 2, 3]);
+    expect(marks.reached("3")).toBe(false);
+    await vi.waitFor(() => expect(pings).toEqual(["1", "3", "4"]));
   });
 
-  it("takes no more than 256 that are not answered: a client may answer none", () => {
-    const marks = new ReadMarks();
-    const payloads = Array.from({ length: 257 }, () => marks.set(() => {}));
-    expect(payloads.indexOf(undefined)).toBe(256);
-    marks.reached(payloads[0]!);
-    expect(marks.set(() => {})).toBe("257");
+  it("pings at most every 5 ms", async () => {
+    let pings = 0;
+    const marks = new ReadMarks((payload) => {
+      pings++;
+      queueMicrotask(() => marks.reached(payload));
+    });
+    const beganAt = performance.now();
+    for (let i = 0; i < 1000; i++) {
+      marks.set(() => {});
+      await Promise.resolve();
+    }
+    expect(pings).toBeLessThanOrEqual(1 + (performance.now() - beganAt) / 5);
+  });
+
+  it("pings again when a mark is set a second after a ping that was not answered", () => {
+    vi.useFakeTimers();
+    const pings: string[] = [];
+    const told: number[] = [];
+    const marks = new ReadMarks((payload) => pings.push(payload));
+    marks.set(() => told.push(1));
+    vi.advanceTimersByTime(1001);
+    marks.set(() => told.push(2));
+    vi.useRealTimers();
+    expect(pings).toEqual(["1", "2"]);
+    // The answer to the latest ping is one to those before it.
+    expect(marks.reached("2")).toBe(true);
+    expect(told).toEqual([1, 2]);
+  });
+
+  it("takes no more than 1,024 that are not answered: a client may answer none", () => {
+    const marks = new ReadMarks(() => {});
+    const taken = Array.from({ length: 1025 }, () => marks.set(() => {}));
+    expect(taken.indexOf(false)).toBe(1024);
+    marks.reached("1");
+    expect(marks.set(() => {})).toBe(true);
   });
 
   it("returns false when the socket is not open", async () => {
