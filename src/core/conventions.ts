@@ -39,10 +39,10 @@ export interface Conventions {
 
 /** The streams of one connection, in both directions. */
 export interface Streaming {
-  /** Serves the iterable that is a call's result, and promises what makes, right before it is sent, the JSON that stands for it. Where nobody waits for that, stops it and rejects. */
-  serve(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string>;
+  /** Serves the iterable that is a call's result, and promises what makes, right before it is sent, the JSON that stands for it. Where nobody waits for that, stops it and rejects. `frame`: what the call came in; by default the frame that is received at present. */
+  serve(source: AsyncIterable<unknown>, context: CallContext, frame?: Frame): Promise<() => string>;
   /** Encodes a request or an answer that may hold streams that were offered. Those in a request end with its call. Where nobody waits for the answer, stops them and throws. */
-  encode(owner: PendingCall | CallContext, encode: () => string): string;
+  encode(owner: PendingCall | CallContext, encode: () => string, frame?: Frame): string;
   /** Calls, and reads the result as a stream. */
   call(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
   /** Reads a stream that came in a message. */

@@ -47,7 +47,7 @@ export interface Host {
   idle(): void;
   /** As `Transport.afterRead`; returns false also where the transport has no such function. */
   afterRead(then: () => void): boolean;
-  /** Keeps the frame that is received at present, until `dropFrame`. */
+  /** Keeps the frame that is received at present, until `dropFrame`: it holds the params of its calls. */
   keepFrame(): Frame | undefined;
   dropFrame(frame: Frame | undefined): void;
 }
@@ -55,8 +55,6 @@ export interface Host {
 /** A call among those that run. */
 interface Running extends Linked {
   readonly context: CallContext;
-  /** The frame that it came in, which holds its params. */
-  readonly frame: Frame | undefined;
 }
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
@@ -117,16 +115,17 @@ export class Dispatcher {
     let result: unknown;
     try {
       result = this.#start(context, params);
-      if (!isThenable(result)) return this.#answer(context, result, slot);
+      if (!isThenable(result)) return this.#answer(context, result, slot, undefined);
     } catch (error) {
       return this.#refuse(context, error, slot);
     }
+    const frame = this.#host.keepFrame();
     this.#await(
       context,
       result,
-      (value) => this.#answer(context, value, slot),
+      (value) => this.#answer(context, value, slot, frame),
       (error) => this.#refuse(context, error, slot),
-      this.#host.keepFrame(),
+      frame,
     );
   }
 
@@ -236,7 +235,7 @@ export class Dispatcher {
     fail: (error: unknown) => void,
     frame?: Frame,
   ): void {
-    const running: Running = { context, frame, before: undefined, after: undefined };
+    const running: Running = { context, before: undefined, after: undefined };
     (this.#running ??= new List()).add(running);
     if (context.id !== undefined) this.#byId?.add(context.id, context);
     this.#count(context, 1);
@@ -304,29 +303,35 @@ export class Dispatcher {
     return undefined;
   }
 
-  #answer(context: CallContext, result: unknown, slot: Slot | undefined): void {
+  /** `frame`: what the call came in; by default the frame that is received at present. */
+  #answer(context: CallContext, result: unknown, slot: Slot | undefined, frame: Frame | undefined): void {
     let text: string;
     try {
-      if (isAsyncIterable(result)) return this.#stream(context, result, slot);
-      text = this.#encode(context, result);
+      if (isAsyncIterable(result)) return this.#stream(context, result, slot, frame);
+      text = this.#encode(context, result, frame);
     } catch (error) {
       return this.#refuse(context, error, slot);
     }
     this.#finish(context, text, slot);
   }
 
-  #encode(context: CallContext, result: unknown): string {
+  #encode(context: CallContext, result: unknown, frame?: Frame): string {
     const { offering } = this.#host;
     if (offering === undefined) return encodeResult(context.id!, result);
-    return offering.encode(context, () => encodeResult(context.id!, result));
+    return offering.encode(context, () => encodeResult(context.id!, result), frame);
   }
 
   /** A handler may return an async iterable as its whole result. */
-  #stream(context: CallContext, source: AsyncIterable<unknown>, slot: Slot | undefined): void {
+  #stream(
+    context: CallContext,
+    source: AsyncIterable<unknown>,
+    slot: Slot | undefined,
+    frame: Frame | undefined,
+  ): void {
     // Until its first values are there it runs, as any call that is not answered.
     this.#await(
       context,
-      this.#host.conventions.streams.serve(source, context),
+      this.#host.conventions.streams.serve(source, context, frame),
       (json) => this.#finish(context, encodeRawResult(context.id!, json()), slot),
       (error) => this.#refuse(context, error, slot),
     );

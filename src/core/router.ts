@@ -139,11 +139,7 @@ export class Router {
     const kinds = members.map((member) => this.#kindOf(member));
     // Answers never count against a limit: the calls they settle are this side's own.
     const tooMany = kinds.filter((kind) => !isAnswer(kind)).length > maxBatchEntries;
-    const reply = new BatchReply(
-      this.#gate.maxReplyBytes,
-      (text) => this.#replyWhole(text, slot),
-      (by) => this.#gate.keep(by),
-    );
+    const reply = this.#replyTo(slot);
     const answered = new Set<BatchCalls>();
     const nameless: number[] = [];
     const take = (i: number): void => {
@@ -185,6 +181,15 @@ export class Router {
   #replyError(id: Id, error: ErrorObject, slot: Slot | undefined): void {
     if (id === null) this.#gate.namelessErrors++;
     this.#reply(encodeError(id, error), slot);
+  }
+
+  /** Returns a reply for one batch. Made apart from the batch: it lives until the last answer, and holds what is in its scope. */
+  #replyTo(slot: Slot | undefined): BatchReply {
+    return new BatchReply(
+      this.#gate.maxReplyBytes,
+      (text) => this.#replyWhole(text, slot),
+      (by) => this.#gate.keep(by),
+    );
   }
 
   #reply(text: string | undefined, slot: Slot | undefined): void {

@@ -40,6 +40,8 @@ interface Served {
   readonly context: CallContext | undefined;
   /** Whether it is the whole answer: then the call's signal lives as long as it does. */
   readonly isWhole: boolean;
+  /** The frame that its call came in: a generator keeps the params. */
+  readonly frame: Frame | undefined;
   /** Whether the other side was told the token. Until then it names nothing: who guesses it must not end the call. */
   isTold: boolean;
   /** Whether an answer to `next` is owed: one at a time. */
@@ -54,7 +56,9 @@ export class Streams implements Streaming {
   readonly #byCall = new ById<Served>();
   #lastToken = 0;
   /** The message that is encoded at present, and the streams that were met in it; `undefined` when none is. */
-  #encoding: { readonly context: CallContext | undefined; readonly met: Served[] } | undefined;
+  #encoding:
+    | { readonly context: CallContext | undefined; readonly met: Served[]; readonly frame: Frame | undefined }
+    | undefined;
   readonly #iterated = new WeakSet<object>();
   /** The frames that replies to this side's calls came in, while streams are read. */
   readonly #frames = new WeakMap<object, Frame>();
@@ -113,7 +117,7 @@ export class Streams implements Streaming {
         throw new TypeError("a stream stands in the params of a request or in a result, and nowhere else");
       if (isSent) throw new TypeError("a stream can be sent once");
       isSent = true;
-      const served = this.#serve(source, this.#encoding.context, false);
+      const served = this.#serve(source, this.#encoding.context, false, this.#encoding.frame);
       this.#encoding.met.push(served);
       return { token: served.token };
     };
@@ -121,10 +125,10 @@ export class Streams implements Streaming {
   }
 
   /** Encodes a message. The streams in a request end with its call, those in an answer where nobody waits for it. */
-  encode(owner: PendingCall | CallContext, encode: () => string): string {
+  encode(owner: PendingCall | CallContext, encode: () => string, frame?: Frame): string {
     const met: Served[] = [];
     const outer = this.#encoding;
-    this.#encoding = { context: owner instanceof CallContext ? owner : undefined, met };
+    this.#encoding = { context: owner instanceof CallContext ? owner : undefined, met, frame };
     try {
       const text = encode();
       if (owner instanceof PendingCall && met.length > 0)
@@ -142,8 +146,8 @@ export class Streams implements Streaming {
    * Serves what a handler returned, and promises what answers the JSON that stands for it when that is sent: with the values
    * that are ready soon, if there is room for them then.
    */
-  async serve(source: AsyncIterable<unknown>, context: CallContext): Promise<() => string> {
-    const served = this.#serve(source, context, true);
+  async serve(source: AsyncIterable<unknown>, context: CallContext, frame?: Frame): Promise<() => string> {
+    const served = this.#serve(source, context, true, frame);
     const { token, producer } = served;
     // Whoever cannot ask for more is given all of it.
     const isAll = this.#connection.answersOnly !== undefined;
@@ -246,6 +250,7 @@ export class Streams implements Streaming {
     source: AsyncIterable<unknown> | Iterable<unknown>,
     context: CallContext | undefined,
     isWhole: boolean,
+    frame: Frame | undefined,
   ): Served {
     const { settings } = this.#connection;
     const { maxStreams } = settings.limits;
@@ -262,7 +267,8 @@ export class Streams implements Streaming {
     const { isToOurs, outgoing } = this.#connection;
     if (this.#lastToken === 0 && (isToOurs || outgoing.isHeld)) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
-    const served = { token, producer, context, isWhole, isTold: !isWhole, isAsked: false };
+    const kept = context && this.#connection.keepFrame(frame);
+    const served = { token, producer, context, isWhole, frame: kept, isTold: !isWhole, isAsked: false };
     this.#served.set(token, served);
     if (context?.id !== undefined) this.#byCall.add(context.id, served);
     this.#connection.keep(STREAM_COST);
@@ -324,6 +330,7 @@ export class Streams implements Streaming {
     if (id !== undefined) this.#byCall.delete(id, served);
     if (!this.#served.delete(served.token)) return false;
     this.#connection.keep(-STREAM_COST);
+    this.#connection.dropFrame(served.frame);
     return true;
   }
 }

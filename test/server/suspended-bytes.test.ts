@@ -29,6 +29,13 @@ class Lines {
   }.bind(this);
 }
 
+/** A stream that keeps its params, and yields them never. */
+async function* stream(given: unknown): AsyncGenerator<unknown> {
+  yield 1;
+  await gate().promise;
+  yield given;
+}
+
 /** Opens a session, makes these calls on it, and drops the socket when `isReady`; before that it acks what has come, if it `acks`. */
 async function dropped<D>(
   world: Serving<D>,
@@ -98,6 +105,58 @@ describe("the size of a suspended session", () => {
     await until(() => world.server.stats().running === 0);
     // Only the answers wait now.
     expect(world.server.stats().suspendedBytes).toBeLessThan(1_000);
+  });
+
+  it("counts the params of a generator, whose stream keeps them", async () => {
+    const params = { text: "x".repeat(50_000) };
+    const methods: Record<string, (given: unknown, context: { peer: AnyPeer }) => unknown> = {
+      stream,
+      later: async (given) => (await turn(), stream(given)),
+      inside: (given, { peer }) => [peer.offer(stream(given))],
+    };
+    for (const method of Object.keys(methods)) {
+      const world = await serving({ methods });
+      const peer = await dropped(world, [call(1, method, params)], (one) => {
+        const { streams, running } = one.stats();
+        return streams === 1 && running === 0;
+      });
+      const { suspendedBytes } = world.server.stats();
+      expect(suspendedBytes).toBeGreaterThan(50_000);
+      expect(suspendedBytes).toBeLessThan(55_000);
+      await peer.close();
+      expect(world.server.stats().suspendedBytes).toBe(0);
+    }
+  });
+
+  it("counts the params of calls that were made before the session began", async () => {
+    const open = gate();
+    const world = await serving({ methods: { wait: () => open.promise } });
+    const coming = nextPeer(world.server);
+    const byHand = await ByHand.open(world.url);
+    byHand.say(call(1, "wait", { text: "x".repeat(50_000) }));
+    await byHand.hello();
+    const peer = await coming;
+    const gone = told(peer, "suspend");
+    byHand.cut();
+    await gone;
+    const { suspendedBytes } = world.server.stats();
+    expect(suspendedBytes).toBeGreaterThan(50_000);
+    expect(suspendedBytes).toBeLessThan(52_000);
+    open.resolve();
+  });
+
+  it("holds nothing of the other members of a batch that waits for one reply", async () => {
+    const open = gate();
+    const world = await serving({ methods: { wait: () => open.promise, note: () => {} } });
+    const coming = nextPeer(world.server);
+    const { byHand } = await ByHand.begin(world.url);
+    const peer = await coming;
+    const before = await bytesKept();
+    const long = { jsonrpc: "2.0", method: "note", params: ["x".repeat(500_000)] };
+    for (let i = 0; i < 20; i++) byHand.say([[call(i, "wait"), long]]);
+    await until(() => peer.stats().notificationsReceived === 20);
+    expect((await bytesKept()) - before).toBeLessThan(2 * MIB);
+    open.resolve();
   });
 
   it("counts the replies of a batch that is not complete", async () => {
