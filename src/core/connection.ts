@@ -197,7 +197,9 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   checkRoom(): void {
-    if (this.unsentBytes > this.settings.limits.maxUnsentBytes && this.ended === undefined)
+    const { unsentBytes } = this;
+    this.#forgetSent(unsentBytes);
+    if (unsentBytes > this.settings.limits.maxUnsentBytes && this.ended === undefined)
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
@@ -279,13 +281,17 @@ export class Connection implements Receiver, Line, Host, Gate {
   /** Sends a broadcast, or drops it if the other side reads too slowly. Returns true if it is sent, or waits. */
   broadcast(message: SharedMessage): boolean {
     const { unsentBytes } = this;
+    this.#forgetSent(unsentBytes);
     const isTaken =
       unsentBytes <= this.settings.limits.maxUnsentBytes / 2 && this.hand(message.text, undefined, message);
     if (!isTaken) return false;
-    // Earlier broadcasts have left unless as many bytes are unsent. While there is no socket, they wait and are not unsent.
-    if (!this.#isDown && this.#broadcastBytes > unsentBytes) this.#broadcastBytes = unsentBytes;
     this.#broadcastBytes += message.unsentBytes;
     return true;
+  }
+
+  /** Earlier broadcasts have left unless as many bytes are unsent. While there is no socket, they wait and are not unsent. */
+  #forgetSent(unsentBytes: number): void {
+    if (this.#broadcastBytes > unsentBytes && !this.#isDown) this.#broadcastBytes = unsentBytes;
   }
 
   /** Whatever was not answered yet: the other side need not go on with it. */

@@ -211,6 +211,20 @@ describe("a broadcast", () => {
     await one.peer.close();
   });
 
+  it("that waited for a socket gives no room once it has left, however often the socket is lost", async () => {
+    const one = reader();
+    for (let i = 0; i < 100; i++) {
+      one.suspend();
+      broadcastTo(one);
+      one.unsentBytes = 0;
+      one.resume();
+    }
+    one.unsentBytes = LIMIT + 500;
+    one.peer.notify("n");
+    await pass(10_000);
+    expect(one.closes).toHaveLength(1);
+  });
+
   it("is dropped from half of the limit on, counted, and closes nothing", async () => {
     const one = reader();
     const message = new SharedMessage(JSON.stringify(notification("n", [LONG])));
