@@ -20,7 +20,7 @@ const BROADCAST = new BroadcastTicket();
 /** Whose outbox it is. */
 interface OutboxOwner {
   /** More would wait than may; the message that was too much is not taken. */
-  overflow(): void;
+  overflow(reason: string): void;
   /** Ends the connection for what the other side did. */
   breakOff(reason: string): void;
 }
@@ -139,7 +139,7 @@ export class Outbox extends Paced implements Expiring {
   /** Tells the other side what has come. One that asks for acks without end and reads none is not owed more. */
   ack(mayWait = false): void {
     if (!this.#hasRoomForAck) {
-      if (this.session!.log.length === 0) return this.#owner.overflow();
+      if (this.session!.log.length === 0) return this.#owner.overflow("too many acks wait to be read");
       // Data of this side, which is not acked, fills the socket. The ack leaves behind it.
       this.session!.isAckLate = true;
       return;
@@ -297,7 +297,11 @@ export class Outbox extends Paced implements Expiring {
     const { burstLength, waitingLength } = this.#keeper!.limits;
     const most = this.#isFlowing ? burstLength : this.#carried + waitingLength;
     if (this.#ordinaryLength + text.length > most) {
-      this.#owner.overflow();
+      this.#owner.overflow(
+        this.#isFlowing
+          ? `more than ${most} bytes wait to be read`
+          : "more than half of `maxUnsentBytes` waits to be sent, beside what waited when the socket was lost",
+      );
       return false;
     }
     this.#waiting ??= new Waiting();

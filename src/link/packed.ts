@@ -160,7 +160,7 @@ export class PackedLink implements Transport {
 
   /** A client counts nothing: it has one session. */
   get currentFrame(): Frame | undefined {
-    if (this.#role === "client" || this.session === undefined) return undefined;
+    if (this.#role === "client" || this.#keeper === undefined) return undefined;
     return (this.#frame ??= new Frame(this.#frameLength));
   }
 
@@ -310,8 +310,11 @@ export class PackedLink implements Transport {
 
   /** The socket takes frames that are longer, for packs of several messages. */
   #takePlain(text: string): void {
-    if (!exceeds(text, this.#maxMessageBytes)) return this.#receiver.receive(text);
-    this.#refuseLong();
+    if (exceeds(text, this.#maxMessageBytes)) return this.#refuseLong();
+    // A session may begin while what was called before runs.
+    this.#frame = undefined;
+    this.#frameLength = text.length;
+    this.#receiver.receive(text);
   }
 
   #refuseLong(): void {
@@ -395,9 +398,9 @@ export class PackedLink implements Transport {
   }
 
   /** More would wait than may. Before there is a fresh session, the message is refused and nothing else. */
-  overflow(): void {
+  overflow(reason: string): void {
     if (this.session === undefined || this.#end !== undefined) return;
-    this.expire(1013, "more than half of `maxUnsentBytes` waits to be sent");
+    this.expire(1013, reason);
   }
 
   /** Leaves the socket without a word: what it still brings is not read. */

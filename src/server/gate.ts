@@ -338,6 +338,9 @@ export class Gate {
 /** How long somebody who is not let in may take to answer the close. */
 const DISMISS_MS = 1000;
 
+/** What a client that is not let in may send before it has read so: then nothing more is read. */
+const DISMISS_FRAMES = 100;
+
 /** What a browser must be told in a frame, because it shows a page no HTTP status. */
 const BYE_STATUS = new Set([401, 403, 503]);
 
@@ -355,6 +358,11 @@ export function offeredBy({ headers }: IncomingMessage): ReadonlySet<string> {
 function dismiss(webSocket: GatheringWebSocket, { status, reason }: Refusal): void {
   // What it still sends is not read, and may be malformed.
   webSocket.on("error", ignore);
+  let frames = 0;
+  const count = (): void => {
+    if (++frames === DISMISS_FRAMES) webSocket.pause();
+  };
+  webSocket.on("message", count).on("ping", count).on("pong", count);
   webSocket.send(sayBye({ code: 4000 + status, reason }));
   webSocket.close(4000 + status, cutReason(reason));
   setTimeout(() => webSocket.terminate(), DISMISS_MS).unref();

@@ -102,6 +102,8 @@ export function answerUpgradeRequired(response: ServerResponse): void {
   response.end("This server speaks JSON-RPC 2.0 over WebSocket.\n");
 }
 
+const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
+
 /** Checks that it is a WebSocket handshake at all (RFC 6455, section 4.2.1), before anything is run for it. */
 export function checkHandshake({ method, headers }: IncomingMessage): Refusal | undefined {
   const { upgrade = "", "sec-websocket-key": key = "", "sec-websocket-version": version = "" } = headers;
@@ -111,7 +113,14 @@ export function checkHandshake({ method, headers }: IncomingMessage): Refusal | 
   if (!/^[+/0-9A-Za-z]{22}==$/.test(key))
     return { status: 400, reason: "`Sec-WebSocket-Key` is not 16 bytes in base64" };
   if (version !== "13") return { status: 426, reason: `\`Sec-WebSocket-Version\` is "${version}", not "13"` };
-  return undefined;
+  return checkProtocols(headers["sec-websocket-protocol"]);
+}
+
+/** Checks that each offered subprotocol is a token (RFC 9110, section 5.6.2), and that none is offered twice. */
+function checkProtocols(header: string | undefined): Refusal | undefined {
+  const offers = header?.split(",").map((offer) => offer.trim()) ?? [];
+  if (offers.every((offer) => TOKEN.test(offer)) && new Set(offers).size === offers.length) return undefined;
+  return { status: 400, reason: `\`Sec-WebSocket-Protocol\` is "${header}", not different tokens` };
 }
 
 /**

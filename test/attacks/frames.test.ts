@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
-import { stranger } from "../support/network.js";
+import { sendUpgrade, stranger } from "../support/network.js";
 import { notification, request } from "../support/raw.js";
 import { attacker } from "./support/attacker.js";
 import { floodBeside } from "./support/bystander.js";
@@ -288,5 +288,24 @@ describe("a close", () => {
     expect(raw.peer.stats().notificationsReceived).toBe(0);
     raw.socket.destroy();
     await closed;
+  });
+});
+
+describe("a client that was refused by a frame", () => {
+  it.each([
+    ["text", frame(TEXT, "")],
+    ["pings", frame(PING, "")],
+  ])("is not read after 100 frames of %s", async (_what, one) => {
+    await using on = await target({ authenticate: () => undefined });
+    const socket = await sendUpgrade(on.url, PACKED);
+    socket.on("error", () => {});
+    const [server] = on.sockets;
+    const many = Buffer.concat(Array<Buffer>(100_000).fill(one));
+    for (let i = 0; i < 16; i++) socket.write(many);
+    const cut = new Promise((resolve) => server!.once("close", resolve));
+    await cut;
+    // Two reads of 64 KiB, and what the system has taken.
+    expect(server!.bytesRead).toBeLessThan(MIB);
+    socket.destroy();
   });
 });
