@@ -1,6 +1,7 @@
 /** Copies the packages that a page loads into `dist/packages`, and makes `dist/core/packages.js` import the copies. */
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
 
 const dist = new URL("../dist/", import.meta.url);
 const require = createRequire(import.meta.url);
@@ -14,7 +15,7 @@ const PACKAGES = {
 const target = new URL("core/packages.js", dist);
 let code = readFileSync(target, "utf8");
 for (const [name, files] of Object.entries(PACKAGES)) {
-  const installed = new URL(`file://${require.resolve(`${name}/package.json`)}`);
+  const installed = pathToFileURL(require.resolve(`${name}/package.json`));
   for (const file of files) cpSync(new URL(file, installed), new URL(`packages/${name}/${file}`, dist));
   code = code.replace(`from "${name}"`, `from "../packages/${name}/${files[0]}"`);
 }
