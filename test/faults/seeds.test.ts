@@ -27,7 +27,7 @@ const minutes = process.env["RECIPROC_FAULT_MINUTES"];
 const messages = Number(process.env["RECIPROC_FAULT_MESSAGES"] ?? 2_000);
 const cuts = Number(process.env["RECIPROC_FAULT_CUTS"] ?? 50);
 
-const SEEDS = 200;
+const SEEDS = 60;
 /** What a seed does depends on time as well: alone it is played some times over. */
 const TIMES = 10;
 const MOST_MINUTES = 5;
