@@ -30,7 +30,7 @@ class Lines {
 }
 
 /** A stream that keeps its params, and yields them never. */
-async function* stream(given: unknown): AsyncGenerator<unknown> {
+async function* kept(given: unknown): AsyncGenerator<unknown> {
   yield 1;
   await gate().promise;
   yield given;
@@ -110,9 +110,9 @@ describe("the size of a suspended session", () => {
   it("counts the params of a generator, whose stream keeps them", async () => {
     const params = { text: "x".repeat(50_000) };
     const methods: Record<string, (given: unknown, context: { peer: AnyPeer }) => unknown> = {
-      stream,
-      later: async (given) => (await turn(), stream(given)),
-      inside: (given, { peer }) => [peer.offer(stream(given))],
+      stream: kept,
+      later: async (given) => (await turn(), kept(given)),
+      inside: (given, { peer }) => [peer.offer(kept(given))],
     };
     for (const method of Object.keys(methods)) {
       const world = await serving({ methods });
@@ -224,7 +224,7 @@ describe("limits.maxSuspendedBytes", () => {
     }
     const { suspended, suspendedBytes } = world.server.stats();
     expect(suspended).toBe(3);
-    const kept = (await bytesKept()) - before;
-    expect(kept, `${kept} bytes kept, ${suspendedBytes} counted`).toBeLessThan(2 * limits.maxSuspendedBytes);
+    const bytes = (await bytesKept()) - before;
+    expect(bytes, `${bytes} bytes bytes, ${suspendedBytes} counted`).toBeLessThan(2 * limits.maxSuspendedBytes);
   });
 });
