@@ -19,6 +19,11 @@ const MIB = 2 ** 20;
 /** One character of 11 UTF-16 units. */
 const FAMILY = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}\u200D\u{1F466}";
 
+it.each(["SIGINT", "SIGTERM"] as const)("the demo ends with 0 at %s", async (signal) => {
+  const demo = await startDemo();
+  expect(await demo.kill(signal)).toBe(0);
+});
+
 describe("the demo's file server", () => {
   let demo: Demo;
   beforeAll(async () => {

@@ -100,7 +100,6 @@ describe("the board, when its connection is cut", () => {
 
   it.each([
     ["SIGTERM", 0],
-    ["SIGINT", 0],
     ["SIGKILL", null],
   ] as const)(
     "comes back by itself to a server that begins anew after %s, with what was drawn meanwhile, once, and what was half written",

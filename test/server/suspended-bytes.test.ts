@@ -225,6 +225,6 @@ describe("limits.maxSuspendedBytes", () => {
     const { suspended, suspendedBytes } = world.server.stats();
     expect(suspended).toBe(3);
     const bytes = (await bytesKept()) - before;
-    expect(bytes, `${bytes} bytes bytes, ${suspendedBytes} counted`).toBeLessThan(2 * limits.maxSuspendedBytes);
+    expect(bytes, `${bytes} bytes kept, ${suspendedBytes} counted`).toBeLessThan(2 * limits.maxSuspendedBytes);
   });
 });
