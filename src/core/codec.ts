@@ -80,11 +80,13 @@ function isStructured(params: unknown): boolean {
  */
 export function stringify(value: unknown): string | undefined {
   if (typeof value === "object" && value !== null) {
-    checkForm(value);
     if (Array.isArray(value)) {
-      const { length } = value;
-      for (let i = 0; i < length && i < MOST_ENTRIES; i++) checkForm(value[i], i, value);
-    } else for (const key in value) checkForm(value[key as never], key, value);
+      const length = Math.min(value.length, MOST_ENTRIES);
+      for (let i = 0; i < length; i++) if (typeof value[i] === "object") checkForm(value[i], i, value);
+    } else {
+      checkForm(value);
+      for (const key in value) if (typeof value[key as never] === "object") checkForm(value[key as never], key, value);
+    }
   }
   return JSON.stringify(value);
 }

@@ -140,18 +140,26 @@ export class Dispatcher {
       return this.#host.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
     }
     const context = new owner.Context(this.#host, method, undefined, params);
-    const fail = (error: unknown): void => {
-      const aborted = CallContext.abortCause(context);
-      if (aborted === undefined || !isAbort(error, aborted.reason)) this.failed(method, error);
-    };
+    let result: unknown;
     try {
-      const result = this.#start(context, params);
-      if (isThenable(result))
-        this.#await(context, result, (value) => this.#discard(context, value), fail, this.#host.keepFrame());
-      else this.#discard(context, result);
+      result = this.#start(context, params);
+      if (!isThenable(result)) return this.#discard(context, result);
     } catch (error) {
-      fail(error);
+      return this.#failed(context, error);
     }
+    this.#await(
+      context,
+      result,
+      (value) => this.#discard(context, value),
+      (error) => this.#failed(context, error),
+      this.#host.keepFrame(),
+    );
+  }
+
+  /** Reports what a notification failed with, unless it was that its peer is gone. */
+  #failed(context: CallContext, error: unknown): void {
+    const aborted = CallContext.abortCause(context);
+    if (aborted === undefined || !isAbort(error, aborted.reason)) this.failed(context.method, error);
   }
 
   /** Whether the conventions took a notification. A dialect that somebody wrote may fail over what a stranger sent. */

@@ -62,6 +62,8 @@ export class Frame {
 export interface TickBudget {
   /** Whether work waits for a later tick. */
   readonly hasWork: boolean;
+  /** Runs `work` in a later tick, behind everything that waits. */
+  add(work: () => void): void;
   /** Returns true if the budget of this tick is spent. Then the caller gives what it has left to `defer`. */
   isSpent(): boolean;
   /**

@@ -186,10 +186,12 @@ export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: n
   connectionOf(peer).end(code, reason, retryMs);
 }
 
-/** Returns true if a handler of the peer runs, or if messages of it wait to be processed in a later tick. For the server. */
-export function isBusy(peer: AnyPeer): boolean {
-  const { incoming, budget } = connectionOf(peer);
-  return incoming.running > 0 || budget?.hasWork === true;
+/** Calls `then` when the peer's messages that wait for a later tick are processed. Returns false, and never calls it, if none waits. For the server. */
+export function afterWork(peer: AnyPeer, then: () => void): boolean {
+  const { budget } = connectionOf(peer);
+  if (budget?.hasWork !== true) return false;
+  budget.add(then);
+  return true;
 }
 
 /** How full a peer's tables are. For tests that assert emptiness. */

@@ -3,7 +3,7 @@ import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
 import { checkKnown, checkTimeout } from "../core/limits.js";
 import { MAX_RETRY_MS } from "../link/frames.js";
-import { endPeer, isBusy, type AnyPeer } from "../peer/peer.js";
+import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
 
 /** How a server goes away. */
 export interface DrainOptions {
@@ -44,12 +44,15 @@ export async function drainPeers(
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   const aStep = Math.max(LEAST_A_STEP, Math.ceil(peers.size / STEPS));
+  // A batch of which a part waits for the next tick is no handler that runs. What comes from now on is not waited for.
+  const working = new Set<AnyPeer>();
+  for (const peer of peers) if (afterWork(peer, () => working.delete(peer))) working.add(peer);
   while (peers.size > 0) {
     const isLate = performance.now() >= deadline;
     let left = aStep;
     for (const peer of peers) {
       if (left === 0) break;
-      if (!isLate && isBusy(peer)) continue;
+      if (!isLate && (working.has(peer) || peer.stats().running > 0)) continue;
       left--;
       endPeer(peer, 1001, reason, retryMs);
     }

@@ -187,7 +187,7 @@ interface Line {
   readonly whenClosed: Set<() => void>;
   /** Bytes of responses that were given and have not left. */
   unsentBytes: number;
-  /** How long they are processed in one tick. */
+  /** How long they are processed in one tick. The socket is read on, so that the end of the client is noticed: `MOST_PIPELINED` bounds what waits. */
   readonly budget: ReadBudget;
 }
 
@@ -196,20 +196,10 @@ const lines = new WeakMap<Socket, Line>();
 function lineOf(socket: Socket): Line {
   const known = lines.get(socket);
   if (known !== undefined) return known;
-  const line: Line = { whenClosed: new Set(), unsentBytes: 0, budget: budgetOf(socket) };
+  const line: Line = { whenClosed: new Set(), unsentBytes: 0, budget: new ReadBudget() };
   lines.set(socket, line);
   socket.once("close", () => {
     for (const tell of line.whenClosed) tell();
   });
   return line;
-}
-
-function budgetOf(socket: Socket): ReadBudget {
-  return new ReadBudget({
-    heardAt: 0,
-    pauseReading: () => void socket.pause(),
-    // A socket that was upgraded meanwhile and has no reader yet would lose what it reads.
-    resumeReading: () => void (socket.listenerCount("data") > 0 && socket.resume()),
-    readPart: () => false,
-  });
 }

@@ -118,7 +118,7 @@ export function checkHandshake({ method, headers }: IncomingMessage): Refusal | 
 
 /** Checks that each offered subprotocol is a token (RFC 9110, section 5.6.2), and that none is offered twice. */
 function checkProtocols(header: string | undefined): Refusal | undefined {
-  const offers = header?.split(",").map((offer) => offer.trim()) ?? [];
+  const offers = header?.split(/[ \t]*,[ \t]*/) ?? [];
   if (offers.every((offer) => TOKEN.test(offer)) && new Set(offers).size === offers.length) return undefined;
   return { status: 400, reason: `\`Sec-WebSocket-Protocol\` is "${header}", not different tokens` };
 }

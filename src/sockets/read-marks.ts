@@ -3,20 +3,23 @@
 /** Most marks that wait for their pongs: a client that answers no pings must not collect them. */
 const MOST = 1024;
 
-/** Most often a ping is sent: `ws` and reciproc close connections on which very many come. */
+/** A ping is sent at most so often, and so many are on their way: `ws` and reciproc end connections on which very many come. */
 const PACE_MS = 5;
+const MOST_PINGS = 16;
 
-/** How long a ping may be unanswered before the next mark is set with another. */
+/** How long the latest ping may be unanswered until the others are taken for lost. */
 const LOST_MS = 1000;
 
-/** How far the other side of one WebSocket has read. One ping is on its way at a time, and marks that are set meanwhile share the next. */
+/** How far the other side of one WebSocket has read. Marks that are set within `PACE_MS` share a ping. */
 export class ReadMarks {
   readonly #ping: (payload: string) => void;
   readonly #waiting: (() => void)[] = [];
   #lastSet = 0;
-  /** The mark of the ping on its way; 0 if there is none. */
+  /** The mark of the latest ping, and when it was sent. */
   #asked = 0;
   #askedAt = -LOST_MS;
+  /** The marks of the pings that are on their way, in order. */
+  #onTheirWay: number[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** `ping` sends a ping behind everything that was sent before. */
@@ -29,7 +32,7 @@ export class ReadMarks {
     if (this.#waiting.length === MOST) return false;
     this.#waiting.push(then);
     this.#lastSet++;
-    if (this.#asked === 0 || performance.now() - this.#askedAt > LOST_MS) this.#ask();
+    this.#ask();
     return true;
   }
 
@@ -43,14 +46,17 @@ export class ReadMarks {
     const before = this.#waiting.length;
     while (this.#waiting.length > 0 && this.#lastSet - this.#waiting.length < mark) this.#waiting.shift()!();
     if (this.#waiting.length === before) return false;
-    this.#asked = 0;
-    if (this.#waiting.length > 0) this.#ask();
+    this.#onTheirWay = this.#onTheirWay.filter((one) => one > mark);
+    this.#ask();
     return true;
   }
 
+  /** Pings for the marks that no ping was sent for, at once or when it is time. */
   #ask(): void {
-    if (this.#timer !== undefined) return;
+    if (this.#timer !== undefined || this.#asked === this.#lastSet) return;
     const now = performance.now();
+    if (now - this.#askedAt > LOST_MS) this.#onTheirWay = [];
+    if (this.#onTheirWay.length === MOST_PINGS) return;
     const waitMs = this.#askedAt + PACE_MS - now;
     if (waitMs > 0) {
       this.#timer = setTimeout(() => {
@@ -62,6 +68,7 @@ export class ReadMarks {
     }
     this.#asked = this.#lastSet;
     this.#askedAt = now;
+    this.#onTheirWay.push(this.#asked);
     this.#ping(String(this.#asked));
   }
 }

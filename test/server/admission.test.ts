@@ -85,7 +85,8 @@ describe("a new client of a server that is full", () => {
     const forged = { origin: "https://evil.example", cookie: "eve" };
     expect((await upgrade(world.url, forged)).status).toBe(403);
     expect((await upgrade(world.url)).status).toBe(401);
-    expect((await upgrade(world.url, { cookie: "ada", "Sec-WebSocket-Protocol": "a,a" })).status).toBe(400);
+    for (const offered of ["a,a", "reciproc.v1\u00a0"])
+      expect((await upgrade(world.url, { cookie: "ada", "Sec-WebSocket-Protocol": offered })).status).toBe(400);
     expect(await post(world.url)).toBe(401);
     const late = upgrade(world.url, { cookie: "later" });
     await asked.promise;

@@ -16,6 +16,11 @@ function post(url: string, message: object): Promise<Response> {
   return fetch(url.replace("ws:", "http:"), { method: "POST", headers, body: JSON.stringify(message) });
 }
 
+/** Keeps the process busy. */
+function busyFor(ms: number): void {
+  for (const end = performance.now() + ms; performance.now() < end;);
+}
+
 /** A server without sockets, with `count` clients in memory. */
 async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
   const { promise, resolve } = gate();
@@ -142,7 +147,7 @@ describe("server.drain(), while something runs", () => {
     const begun = gate();
     const work = ([i]: [number]): number => {
       begun.resolve();
-      for (const end = performance.now() + 1; performance.now() < end;);
+      busyFor(1);
       return i;
     };
     const { server, url } = await serving({ methods: { work } });
@@ -155,6 +160,20 @@ describe("server.drain(), while something runs", () => {
     const drained = server.drain();
     expect(await Promise.all(answers)).toEqual(numbers);
     await drained;
+  });
+
+  it("does not wait for messages that come after it began", async () => {
+    const { server, url } = await serving({ methods: { work: () => busyFor(0.2) } });
+    await using client = await connect(url, { link: "plain", reconnect: false });
+    const flood = setInterval(() => {
+      for (let i = 0; i < 200; i++) client.notify("work");
+    }, 2);
+    onTestFinished(() => clearInterval(flood));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const beganAt = performance.now();
+    await server.drain({ timeoutMs: 10_000 });
+    expect(performance.now() - beganAt).toBeLessThan(5_000);
+    clearInterval(flood);
   });
 });
 

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
-import { connect as connectTcp, type Socket } from "node:net";
+import { connect as connectHttp2, createServer as createHttp2 } from "node:http2";
+import { connect as connectTcp, type AddressInfo, type Socket } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { RpcError, serve, Subscriptions, type CloseInfo, type Server, type ServerContext } from "../../src/node.js";
 import { bareHttp, portOf, readAnswer, type Answer } from "../support/network.js";
@@ -8,6 +9,12 @@ import { failure, notification, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
 const methods = { add: ([a, b]: [number, number]) => a + b };
+
+/** Keeps the process busy, and returns 1. */
+function busyFor(ms: number): number {
+  for (const end = performance.now() + ms; performance.now() < end;);
+  return 1;
+}
 
 /** Sends a POST by `fetch`. */
 function post(server: { url: string }, message: unknown, headers: Record<string, string> = {}): Promise<Response> {
@@ -251,6 +258,47 @@ describe("a POST", () => {
     socket.write(one);
     await vi.waitFor(() => expect(answers()).toHaveLength(count + 1));
     socket.destroy();
+  });
+
+  it("whose batch takes many ticks is aborted when its client is gone, and the rest does not run", async () => {
+    const aborted = gate();
+    let ran = 0;
+    const slowly = {
+      wait: (_params: unknown, { signal }: ServerContext) =>
+        new Promise<void>((resolve) => signal.addEventListener("abort", () => (aborted.resolve(), resolve()))),
+      slow() {
+        ran++;
+        busyFor(7);
+      },
+    };
+    await using server = await serve({ port: 0, methods: slowly });
+    const batch = [request(0, "wait"), ...Array.from({ length: 300 }, (_, i) => request(i + 1, "slow"))];
+    const socket = await write(server.url, postText(server.url, JSON.stringify(batch)));
+    await vi.waitFor(() => expect(ran).toBeGreaterThan(3));
+    socket.destroy();
+    await aborted.promise;
+    expect(ran).toBeLessThan(250);
+  });
+
+  it("over HTTP/2, given to handleRequest, may be a batch that takes many ticks", async () => {
+    await using server = await serve({ noServer: true, methods: { slow: () => busyFor(3) } });
+    const http = createHttp2((request2, response) => {
+      server.handleRequest(request2 as never, response as never);
+    });
+    await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+    const { port } = http.address() as AddressInfo;
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    const stream = session.request({
+      ":method": "POST",
+      ":path": "/",
+      "content-type": "application/json",
+      host: `127.0.0.1:${port}`,
+    });
+    stream.end(JSON.stringify(Array.from({ length: 10 }, (_, i) => request(i, "slow"))));
+    const body = String(Buffer.concat((await stream.toArray()) as Buffer[]));
+    expect((JSON.parse(body) as { result: number }[]).map(({ result: one }) => one)).toEqual(Array(10).fill(1));
+    session.close();
+    http.close();
   });
 
   it("offering to upgrade to HTTP/2, as Java's client does, is answered all the same", async () => {
