@@ -1,5 +1,6 @@
 import { access, readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
+import ts from "typescript-5.9";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Peer } from "../../src/index.js";
 import { connect } from "../../src/node.js";
@@ -110,6 +111,25 @@ describe("the architecture document", () => {
     expect(await b.request("add", [1, 2])).toBe(3);
     await b.close();
     expect((await a.closed).code).toBe(1000);
+  });
+});
+
+describe("API.md", () => {
+  it("names everything that the package exports", async () => {
+    const { exports } = JSON.parse(await readFile("package.json", "utf8")) as {
+      exports: Record<string, string | { types: string }>;
+    };
+    const entries = Object.values(exports).flatMap((entry) => (typeof entry === "string" ? [] : [entry.types]));
+    const resolution = { module: ts.ModuleKind.ESNext, moduleResolution: ts.ModuleResolutionKind.Bundler };
+    const program = ts.createProgram(entries, { noEmit: true, ...resolution });
+    const checker = program.getTypeChecker();
+    const names = entries.flatMap((entry) => {
+      const module = checker.getSymbolAtLocation(program.getSourceFile(entry)!);
+      return checker.getExportsOfModule(module!).map(({ name }) => name);
+    });
+    expect(new Set(names).size).toBeGreaterThan(60);
+    const document = await readFile("docs/API.md", "utf8");
+    expect(names.filter((name) => !document.includes(`\`${name}\``))).toEqual([]);
   });
 });
 
