@@ -1,5 +1,5 @@
 /**
- * Reaches each limit of the README's table in the cheapest way that an attacker has, and by every other path: in a batch, in a
+ * Reaches each limit of the table in docs/API.md in the cheapest way that an attacker has, and by every other path: in a batch, in a
  * pack, by HTTP POST, over a resumed session, with streams. `limits.test.ts` shows what the defaults cost a server under attack.
  */
 import { readFile } from "node:fs/promises";
@@ -884,9 +884,9 @@ describe.each(Object.entries(LIMITS))("`%s`", (_name, tests) => {
   tests();
 });
 
-it("each limit that the README names is reached here", async () => {
-  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
-  const section = readme.slice(readme.indexOf("\n## Limits"));
+it("each limit that docs/API.md names is reached here", async () => {
+  const document = await readFile(new URL("../../docs/API.md", import.meta.url), "utf8");
+  const section = document.slice(document.indexOf("\n## Limits"));
   const [text] = section.split(/\n## (?!Limits)/);
   const rows = [...text!.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
   expect(rows.length).toBeGreaterThan(10);

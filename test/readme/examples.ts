@@ -13,13 +13,32 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Inside the package, so that `import "reciproc"` finds it, as a user's project would; another for each test file. */
 export const folder = join(root, "test-output", `examples-${randomUUID()}`);
 
-/** Writes every code block that begins with its file's name, and answers the names. */
-export async function extract(document: string): Promise<string[]> {
+/** A code block that begins with its file's name. */
+export interface Example {
+  readonly name: string;
+  readonly code: string;
+  /** The lines that it prints, if the document shows them in a block of text behind the code. */
+  readonly output: readonly string[] | undefined;
+}
+
+const EXAMPLE = /^```(?:js|ts)\n\/\/ (\S+)\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
+
+/** Reads the examples of a document. */
+export async function examplesOf(document: string): Promise<Example[]> {
   const text = await readFile(join(root, document), "utf8");
-  const blocks = [...text.matchAll(/^```(?:js|ts)\n\/\/ (\S+)\n([\s\S]*?)^```$/gm)];
+  return [...text.matchAll(EXAMPLE)].map(([, name, code, output]) => ({
+    name: name!,
+    code: code!,
+    output: output?.trimEnd().split("\n"),
+  }));
+}
+
+/** Writes each example into its file. Returns the names of the files. */
+export async function extract(document: string): Promise<string[]> {
+  const examples = await examplesOf(document);
   await mkdir(folder, { recursive: true });
-  for (const [, name, code] of blocks) await writeFile(join(folder, name!), code!);
-  return blocks.map(([, name]) => name!);
+  for (const { name, code } of examples) await writeFile(join(folder, name), code);
+  return examples.map(({ name }) => name);
 }
 
 /** Removes what `extract` wrote. */
@@ -44,7 +63,8 @@ export class Running {
 
   constructor(name: string, args: string[] = []) {
     this.#child = spawn(process.execPath, [join(folder, name), ...args], { stdio: "pipe" });
-    this.exited = once(this.#child, "exit");
+    // Not "exit": its output may still be on its way then.
+    this.exited = once(this.#child, "close");
     this.#child.stderr!.on("data", (text: Buffer) => (this.#errors += text.toString()));
     createInterface(this.#child.stdout!).on("line", (line) => {
       this.lines.push(line);

@@ -1,34 +1,55 @@
 import { access, readFile } from "node:fs/promises";
-import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
+import ts from "typescript-5.9";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Peer } from "../../src/index.js";
 import { connect } from "../../src/node.js";
 import { launch } from "../browser/chromium.js";
 import { startSite } from "../browser/site.js";
 import { gate } from "../support/turns.js";
-import { clean, compile, extract, folder, Running } from "./examples.js";
+import { clean, compile, examplesOf, extract, folder, Running } from "./examples.js";
+
+const README = await examplesOf("README.md");
+const API = await examplesOf("docs/API.md");
+/** The examples whose output is not in the documents. Each has a test of its own below. */
+const SILENT = ["server.js", "browser.js", "client.js", "blocks-server.js"];
 
 beforeAll(async () => {
   await extract("README.md");
+  await extract("docs/API.md");
   await extract("docs/ARCHITECTURE.md");
 });
 afterAll(clean);
 
-/** A server's example says nothing when it listens, or something else: ask the port. */
-async function listening(port: number): Promise<void> {
-  for (let tries = 100; ; tries--) {
-    try {
-      return await (await connect(`ws://localhost:${port}`)).close();
-    } catch (error) {
-      if (tries === 0) throw error;
-      await delay(50);
-    }
-  }
-}
+describe("an example of README.md or API.md", () => {
+  const printing = [...README, ...API].filter(({ output }) => output !== undefined);
 
-describe("the README", () => {
-  it("has a first example that runs in Node as it stands", async () => {
+  it.each(["README.md", "docs/API.md"])("begins with the name of a file, each in %s", async (document) => {
+    const blocks = (await readFile(document, "utf8")).match(/^```(js|ts|javascript|typescript)$/gm);
+    expect(await examplesOf(document)).toHaveLength(blocks!.length);
+  });
+
+  it("has a name of its own, and prints what stands behind it or is tested below", () => {
+    const names = [...README, ...API].map(({ name }) => name);
+    expect(new Set(names).size).toBe(names.length);
+    expect(printing.length).toBeGreaterThan(20);
+    expect(names.filter((name) => !printing.some((one) => one.name === name))).toEqual(SILENT);
+  });
+
+  it.each(printing)(
+    "prints what stands behind it: $name",
+    async ({ name, output }) => {
+      if (name.endsWith(".ts")) await compile(name);
+      const running = new Running(name.replace(/\.ts$/, ".js"));
+      expect(await running.exited).toEqual([0, null]);
+      expect(running.lines).toEqual(output);
+    },
+    60_000,
+  );
+});
+
+describe("the examples without an output", () => {
+  it("run as they stand in Node: a server and a client", async () => {
     const server = new Running("server.js");
     expect(await server.line(/listening/)).toBe("listening on ws://127.0.0.1:4321/");
     const client = new Running("client.js");
@@ -37,7 +58,7 @@ describe("the README", () => {
     await server.stop();
   });
 
-  it("has a first example that runs in a browser as it stands", async () => {
+  it("run as they stand in a browser: a page and a server", async () => {
     const server = new Running("server.js");
     await server.line(/listening/);
     const [browser, site] = await Promise.all([launch(), startSite()]);
@@ -60,32 +81,7 @@ describe("the README", () => {
     }
   });
 
-  it("has a chat that runs as it stands", async () => {
-    const server = new Running("chat-server.js");
-    await listening(4322);
-    const ada = new Running("chat-client.js", ["den", "Ada"]);
-    expect(await ada.line(/here/)).toBe("here: Ada");
-    const bob = new Running("chat-client.js", ["den", "Bob"]);
-    expect(await bob.line(/here/)).toBe("here: Ada, Bob");
-    bob.say("hello");
-    expect(await ada.line(/hello/)).toBe("Bob: hello");
-    expect(await bob.line(/hello/)).toBe("Bob: hello");
-    await Promise.all([ada.stop(), bob.stop()]);
-    await server.stop();
-  });
-
-  it("has a connection that outlives its server and runs as it stands", async () => {
-    const lasting = new Running("lasting.js");
-    await lasting.exited;
-    expect(lasting.lines).toEqual([
-      "trying to come back",
-      "what was in it is lost: the session ended with 1001 (the server is closing)",
-      "here again",
-      "news: version 2",
-    ]);
-  });
-
-  it("has subscriptions that run as they stand", async () => {
+  it("run as they stand: subscriptions", async () => {
     const server = new Running("blocks-server.js");
     const url = (await server.line(/listening/)).replace("listening on ", "");
     const pushes: unknown[] = [];
@@ -102,19 +98,6 @@ describe("the README", () => {
     expect(await peer.request("eth_unsubscribe", [id])).toBe(false);
     await server.stop();
   });
-
-  it("has a call by HTTP that runs as it stands", async () => {
-    const both = new Running("one-shot.js");
-    await both.exited;
-    expect(both.lines).toEqual(["{ jsonrpc: '2.0', id: 1, result: 3 }"]);
-  });
-
-  it("has a typed example that compiles and runs as it stands", async () => {
-    await compile("typed.ts");
-    const both = new Running("typed.js");
-    await both.exited;
-    expect(both.lines).toEqual(["3", "{ members: [ 'ada' ] }", "ada 4 2"]);
-  }, 60_000);
 });
 
 describe("the architecture document", () => {
@@ -128,6 +111,25 @@ describe("the architecture document", () => {
     expect(await b.request("add", [1, 2])).toBe(3);
     await b.close();
     expect((await a.closed).code).toBe(1000);
+  });
+});
+
+describe("API.md", () => {
+  it("names everything that the package exports", async () => {
+    const { exports } = JSON.parse(await readFile("package.json", "utf8")) as {
+      exports: Record<string, string | { types: string }>;
+    };
+    const entries = Object.values(exports).flatMap((entry) => (typeof entry === "string" ? [] : [entry.types]));
+    const resolution = { module: ts.ModuleKind.ESNext, moduleResolution: ts.ModuleResolutionKind.Bundler };
+    const program = ts.createProgram(entries, { noEmit: true, ...resolution });
+    const checker = program.getTypeChecker();
+    const names = entries.flatMap((entry) => {
+      const module = checker.getSymbolAtLocation(program.getSourceFile(entry)!);
+      return checker.getExportsOfModule(module!).map(({ name }) => name);
+    });
+    expect(new Set(names).size).toBeGreaterThan(60);
+    const document = await readFile("docs/API.md", "utf8");
+    expect(names.filter((name) => !document.includes(`\`${name}\``))).toEqual([]);
   });
 });
 
