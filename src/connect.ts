@@ -6,7 +6,8 @@ import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
-import { checkIfGiven, isSignal, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
+import { checkIfGiven, isSignal, PEER_OPTIONS, type AnyOptions, type Config } from "./core/config.js";
+import { defaultHooks } from "./core/hooks.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
@@ -14,8 +15,8 @@ import { PROTOCOL } from "./link/packed.js";
 import { plain } from "./link/plain.js";
 import { ownLimits } from "./link/session.js";
 import type { Caller } from "./peer/caller.js";
-import { Peer, type AnyPeer, type Context, type Options } from "./peer/peer.js";
-import { settingsOf } from "./peer/settings.js";
+import { configOf } from "./peer/config.js";
+import { createPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
 
 /** How to connect to a server that serves `S`, and what to do when the connection is lost. */
 export interface ConnectOptions<S extends Contract<S> = any> {
@@ -108,10 +109,10 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     heartbeat: checkHeartbeat(heartbeat),
     openTimeoutMs,
   };
-  const settings = settingsOf(rest, { ...NOBODY, opensFirst: onOpen !== undefined, startLater: nextTurn });
+  const config = configOf(rest, onOpen !== undefined);
   const target = webSocketUrl(url);
-  const { maxMessageBytes } = settings.limits;
-  const { subprotocol } = settings.choseDialect ? settings.dialect : {};
+  const { maxMessageBytes } = config.limits;
+  const { subprotocol } = config.choseDialect ? config.dialect : {};
   const dial = (isResumable: boolean): Dial => {
     const ours = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
     const offer = subprotocol === undefined ? ours : [...ours, subprotocol];
@@ -121,8 +122,10 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   const mayComeBack = plan.comesBack ?? onOpen !== undefined;
   const peer =
     mayComeBack || admitted.protocol === PROTOCOL
-      ? watchedPeer<C, S>(admitted, settings, { ...plan, dial })
-      : plainPeer<C, S>(admitted, settings, plan.heartbeat);
+      ? watchedPeer<C, S>(admitted, config, { ...plan, dial })
+      : plainPeer<C, S>(admitted, config, plan.heartbeat);
+  // Listeners that the application adds right after `await connect()` must miss nothing.
+  nextTurn(() => startPeer(peer));
   if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen, signal);
   return peer;
 }
@@ -185,24 +188,24 @@ function onAbort(signal: AbortSignal | undefined, aborted: () => void): () => vo
 /** A peer that ends with its socket, on which nothing but JSON-RPC is spoken. */
 function plainPeer<C extends Contract<C>, S extends Contract<S>>(
   { socket }: Admitted,
-  settings: Settings,
+  config: Config,
   heartbeat: HeartbeatTimes | undefined,
 ): Peer<C, S> {
   if (heartbeat !== undefined) socket.watch?.(heartbeat);
-  return new Peer<C, S>(plain(socket), settings as never);
+  return createPeer<C, S>(plain(socket), config, defaultHooks());
 }
 
 /** A peer that is asked for signs of life, and may be brought another socket when it has lost one. */
 function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
   { socket, protocol, hello }: Admitted,
-  settings: Settings,
+  config: Config,
   plan: ReconnectPlan,
 ): Peer<C, S> {
   const reconnector = new Reconnector(plan);
-  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector);
+  const session = new ClientSession(socket, ownLimits(config.limits), reconnector);
   if (protocol !== PROTOCOL) session.flowPlainly();
   else if (hello !== undefined) session.hello(hello);
-  const peer = new Peer<C, S>(session.link, settings as never);
+  const peer = createPeer<C, S>(session.link, config, defaultHooks());
   reconnector.begin(session, peer);
   return peer;
 }

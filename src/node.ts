@@ -9,7 +9,7 @@ import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { checkKnown } from "./core/limits.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
-import type { AnyOptions } from "./core/settings.js";
+import type { AnyOptions } from "./core/config.js";
 import { longestFrame } from "./link/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 

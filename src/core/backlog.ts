@@ -11,7 +11,7 @@ const CHECKS = 10;
 
 /** Whose backlog it is. */
 interface Reader {
-  readonly settings: { readonly limits: PeerLimits };
+  readonly config: { readonly limits: PeerLimits };
   /** Bytes that wait to be sent, without those of broadcasts. */
   readonly ordinaryUnsentBytes: number;
   /** The other side reads too slowly. */
@@ -31,8 +31,8 @@ export class Backlog implements Expiring {
 
   /** The backlog exceeds `maxUnsentBytes`. */
   exceeded(): void {
-    const { settings, ordinaryUnsentBytes } = this.#reader;
-    const most = burstBytes(settings.limits);
+    const { config, ordinaryUnsentBytes } = this.#reader;
+    const most = burstBytes(config.limits);
     if (ordinaryUnsentBytes > most) return this.#reader.tooSlow(`more than ${most} bytes wait to be read`);
     if (this.#found !== undefined) return;
     this.#found = 0;
@@ -46,8 +46,8 @@ export class Backlog implements Expiring {
   }
 
   expire(): void {
-    const { settings, ordinaryUnsentBytes } = this.#reader;
-    const { maxUnsentBytes } = settings.limits;
+    const { config, ordinaryUnsentBytes } = this.#reader;
+    const { maxUnsentBytes } = config.limits;
     if (ordinaryUnsentBytes <= maxUnsentBytes) return this.stop();
     this.#found!++;
     setDeadline(this, CHECK_MS);

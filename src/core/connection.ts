@@ -10,7 +10,8 @@ import { Outgoing, type Line } from "./outgoing.js";
 import type { EventEmitter } from "./packages.js";
 import type { PendingCall } from "./pending.js";
 import { Router, type Gate } from "./router.js";
-import type { Settings } from "./settings.js";
+import type { Config } from "./config.js";
+import type { Hooks } from "./hooks.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { tell, warnOnce } from "./tell.js";
 import {
@@ -48,7 +49,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   onClosed: ((info: CloseInfo) => void) | undefined;
   /** Whose connection it is: emits its events, and is what handlers are given. */
   declare readonly peer: EventEmitter<any>;
-  declare readonly settings: Settings;
+  declare readonly config: Config;
+  declare readonly hooks: Hooks;
   declare readonly outgoing: Outgoing;
   declare readonly incoming: Dispatcher;
   declare readonly router: Router;
@@ -68,35 +70,47 @@ export class Connection implements Receiver, Line, Host, Gate {
   readonly #succeed: Succeed;
   #conventions: Conventions | undefined;
 
-  constructor(peer: EventEmitter<any>, transport: Transport, settings: Settings, succeed: Succeed, lost?: Connection) {
+  constructor(
+    peer: EventEmitter<any>,
+    transport: Transport,
+    config: Config,
+    hooks: Hooks,
+    succeed: Succeed,
+    lost?: Connection,
+  ) {
     this.peer = peer;
-    this.settings = settings;
+    this.config = config;
+    this.hooks = hooks;
     this.#transport = transport;
     this.#succeed = succeed;
     this.answersOnly = transport.answersOnly;
     this.counts = lost?.counts ?? newCounts();
-    this.outgoing = new Outgoing(this, settings, lost?.outgoing);
-    this.incoming = new Dispatcher(this, settings, lost?.incoming);
-    this.router = new Router(this, this.incoming, this.outgoing, settings);
+    this.outgoing = new Outgoing(this, config, lost?.outgoing);
+    this.incoming = new Dispatcher(this, config, lost?.incoming);
+    this.router = new Router(this, this.incoming, this.outgoing, config);
     // After a loss it is not known what the next server understands, so messages wait here until that is known.
-    if (settings.owner.opensFirst === true || lost !== undefined) this.outgoing.hold();
+    if (config.opensFirst || lost !== undefined) this.outgoing.hold();
     if (lost !== undefined) {
       this.isSuspended = this.#isDown = true;
       this.onClosed = lost.onClosed;
     }
-    const { startLater } = settings.owner;
-    if (startLater === undefined || lost !== undefined) transport.start(this);
-    else startLater(() => transport.start(this));
+  }
+
+  /** Starts the transport. What came in earlier is received after this call. */
+  start(): void {
+    this.#transport.start(this);
   }
 
   /** The connection that goes on in place of this one, which is lost. */
   successor(): Connection {
-    return new Connection(this.peer, this.#transport, this.settings, this.#succeed, this);
+    const next = new Connection(this.peer, this.#transport, this.config, this.hooks, this.#succeed, this);
+    next.start();
+    return next;
   }
 
   /** What stands on the core. Most connections never need it. */
   get conventions(): Conventions {
-    return (this.#conventions ??= this.settings.conventions(this));
+    return (this.#conventions ??= this.config.conventions(this));
   }
 
   /** The same, when something needed it already. */
@@ -106,7 +120,7 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   /** Whether messages of the dialect may be sent that the application did not write: it chose one, or the other side is ours. */
   get speaksDialect(): boolean {
-    return this.settings.choseDialect || this.isToOurs;
+    return this.config.choseDialect || this.isToOurs;
   }
 
   /** Whether the other side is ours. */
@@ -148,7 +162,7 @@ export class Connection implements Receiver, Line, Host, Gate {
     // Not made in vain: an error notes the stack, which is dear.
     if (this.ended === undefined)
       this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
-    this.settings.owner.closed?.(this.peer, info);
+    this.hooks.closed(this.peer, info);
     this.#tell("close", info);
     this.onClosed?.(info);
   }
@@ -164,7 +178,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   resumed(): void {
     this.#isDown = false;
     // With `onOpen`, messages go on waiting for what it sends.
-    if (this.settings.owner.opensFirst !== true) this.outgoing.release();
+    if (!this.config.opensFirst) this.outgoing.release();
     this.#resume();
     this.#conventions?.resumed();
     // What waited for a socket waits for its reader now.
@@ -199,7 +213,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   checkRoom(): void {
     const { unsentBytes } = this;
     this.#forgetSent(unsentBytes);
-    if (unsentBytes > this.settings.limits.maxUnsentBytes && this.ended === undefined)
+    if (unsentBytes > this.config.limits.maxUnsentBytes && this.ended === undefined)
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
@@ -230,12 +244,12 @@ export class Connection implements Receiver, Line, Host, Gate {
 
   /** Whether what can wait on this side may be sent, and not wait in the connection: far from where that ends it. */
   get hasRoom(): boolean {
-    return !this.#isDown && this.unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
+    return !this.#isDown && this.unsentBytes <= this.config.limits.maxUnsentBytes / 4;
   }
 
   /** Longest single answer, or all answers to a batch. */
   get maxReplyBytes(): number {
-    return Math.min(this.settings.limits.maxReplyBytes, this.maxSentBytes);
+    return Math.min(this.config.limits.maxReplyBytes, this.maxSentBytes);
   }
 
   get refusal(): Error {
@@ -282,8 +296,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   broadcast(message: SharedMessage): boolean {
     const { unsentBytes } = this;
     this.#forgetSent(unsentBytes);
-    const isTaken =
-      unsentBytes <= this.settings.limits.maxUnsentBytes / 2 && this.hand(message.text, undefined, message);
+    const isTaken = unsentBytes <= this.config.limits.maxUnsentBytes / 2 && this.hand(message.text, undefined, message);
     if (!isTaken) return false;
     this.#broadcastBytes += message.unsentBytes;
     return true;
@@ -300,14 +313,14 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   report(error: unknown, method?: string): void {
-    const { owner, warned } = this.settings;
     const isHeard = tell(this.peer, "error", [error]);
-    if (!owner.failed(error, this.peer) && !isHeard && method !== undefined) warnOnce(warned, method, error);
+    if (!this.hooks.error(error, this.peer) && !isHeard && method !== undefined)
+      warnOnce(this.hooks.warned, method, error);
   }
 
   /** An error records its stack, which costs several microseconds: too much for each message of a flood that no listener hears of. */
   reportIfHeard(make: () => unknown): void {
-    if (this.peer.listenerCount("error") > 0 || this.settings.owner.hasErrorListener) this.report(make());
+    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener()) this.report(make());
   }
 
   unhandled(method: string, params: unknown): void {
@@ -347,7 +360,7 @@ export class Connection implements Receiver, Line, Host, Gate {
   #stop(cause: Error): void {
     if (this.ended !== undefined) return;
     this.#settle(cause);
-    this.settings.owner.ended(this.peer);
+    this.hooks.ended(this.peer);
   }
 
   /** From here on nothing of this connection is taken or sent, whoever still holds on to it. */

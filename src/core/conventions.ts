@@ -23,7 +23,7 @@ export interface Conventions {
   decide(text: string, ticket: Ticket): string | undefined;
   /** What the handler of a call that came with these params reports progress by. Does nothing where nobody asked. */
   reporter(context: CallContext, params: unknown): (value: unknown) => void;
-  /** Takes a message whose method is among `Settings.controls`; false when it is not about anything here. Never behind a handler, under no limit. */
+  /** Takes a message whose method is among `Config.controls`; false when it is not about anything here. Never behind a handler, under no limit. */
   control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean;
   /** The answer to a call did not leave: nobody will read the streams in it. */
   unsent(context: CallContext): void;

@@ -9,13 +9,14 @@ import { CallContext, type AbortCause } from "./context.js";
 import type { Conventions, Streaming } from "./conventions.js";
 import * as ErrorCode from "./codes.js";
 import { isExempt } from "./dialect.js";
+import type { Hooks } from "./hooks.js";
 import { isAbort, isReceived, RpcError } from "./errors.js";
 import { List, unlink, type Linked } from "./list.js";
 import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
 import type { Counts } from "./stats.js";
-import type { AnyHandler, CallRecord, Settings } from "./settings.js";
+import type { AnyHandler, CallRecord, Config } from "./config.js";
 import type { Frame } from "./transport.js";
 
 /** What the dispatcher needs of its connection. */
@@ -25,6 +26,7 @@ export interface Host {
   /** Why the connection ended; `undefined` while it is open. */
   readonly ended: Error | undefined;
   readonly counts: Counts;
+  readonly hooks: Hooks;
   /** What takes control messages and serves streams. */
   readonly conventions: Conventions;
   /** The same, when something needed it already. */
@@ -60,7 +62,7 @@ interface Running extends Linked {
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
 export class Dispatcher {
   readonly #host: Host;
-  readonly #settings: Settings;
+  readonly #config: Config;
   /** Calls whose handler has returned a promise that is not settled. A synchronous handler is never in here. */
   #running: List<Running> | undefined;
   /**
@@ -75,9 +77,9 @@ export class Dispatcher {
   #added: Map<string, AnyHandler> | undefined;
 
   /** `before`: the calls of a connection that this one goes on from, whose handlers of this peer's own stay. */
-  constructor(host: Host, settings: Settings, before?: Dispatcher) {
+  constructor(host: Host, config: Config, before?: Dispatcher) {
     this.#host = host;
-    this.#settings = settings;
+    this.#config = config;
     if (before !== undefined) this.#added = before.#added;
   }
 
@@ -99,7 +101,7 @@ export class Dispatcher {
   /** Runs a request and answers it, into `slot` when it came in a batch. */
   request(message: RequestMessage, slot?: Slot): void {
     const { method, params, id } = message;
-    const { controls, limits, owner } = this.#settings;
+    const { controls, limits } = this.#config;
     if (controls.has(method) && this.#handlerOf(method) === undefined && this.#host.conventions.control(message, slot))
       return;
     if (this.#requests >= limits.maxInFlight) {
@@ -111,7 +113,7 @@ export class Dispatcher {
       this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
       return;
     }
-    const context = new owner.Context(this.#host, method, id, params);
+    const context = new this.#host.hooks.Context(this.#host, method, id, params);
     let result: unknown;
     try {
       result = this.#start(context, params);
@@ -132,14 +134,14 @@ export class Dispatcher {
   /** Runs a notification. Nothing is ever answered: what goes wrong is reported here (section 4.1). */
   notification(message: NotificationMessage): void {
     const { method, params } = message;
-    const { limits, owner } = this.#settings;
+    const { limits } = this.#config;
     if (this.#isTaken(message) && this.#handlerOf(method) === undefined) return;
     // Counted apart, so that a notification that some request waits for is not refused because of it.
     if (this.#notifications >= limits.maxInFlight) {
       this.#host.counts.refusedBusy++;
       return this.#host.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
     }
-    const context = new owner.Context(this.#host, method, undefined, params);
+    const context = new this.#host.hooks.Context(this.#host, method, undefined, params);
     let result: unknown;
     try {
       result = this.#start(context, params);
@@ -164,7 +166,7 @@ export class Dispatcher {
 
   /** Whether the conventions took a notification. A dialect that somebody wrote may fail over what a stranger sent. */
   #isTaken(message: NotificationMessage): boolean {
-    if (!this.#settings.controls.has(message.method)) return false;
+    if (!this.#config.controls.has(message.method)) return false;
     try {
       return this.#host.conventions.control(message, undefined);
     } catch (error) {
@@ -191,7 +193,7 @@ export class Dispatcher {
   }
 
   #abort(context: CallContext, cause: AbortCause): void {
-    if (!isExempt(this.#settings.dialect, context.method)) CallContext.abort(context, cause);
+    if (!isExempt(this.#config.dialect, context.method)) CallContext.abort(context, cause);
   }
 
   /** Each call in it was added once since the index was last dropped, so building it costs O(1) for each call. */
@@ -274,7 +276,7 @@ export class Dispatcher {
   }
 
   #run(context: CallContext, params: unknown): unknown {
-    const { around } = this.#settings;
+    const { around } = this.#config;
     if (around === undefined) return this.#serve(context, params);
     const { peer, method, id } = context;
     const call: CallRecord = { direction: "incoming", peer, method, id, params, context };
@@ -285,24 +287,24 @@ export class Dispatcher {
     const { method } = context;
     const handler = this.#handlerOf(method) ?? this.#fallbackFor(method);
     if (handler === undefined) return this.#unhandled(context, params);
-    const schema = this.#settings.schemas?.get(method);
+    const schema = this.#config.schemas?.get(method);
     if (schema === undefined) return handler(params, context);
     return validate(schema, params, (checked) => handler(checked, context));
   }
 
   #handlerOf(method: string): AnyHandler | undefined {
-    return this.#added?.get(method) ?? this.#settings.methods.get(method);
+    return this.#added?.get(method) ?? this.#config.methods.get(method);
   }
 
   /** Whether a request of `method` can be refused without a context and an error, whose stack is expensive. */
   #isUnknown(method: string): boolean {
-    const { fallback, around } = this.#settings;
+    const { fallback, around } = this.#config;
     return around === undefined && fallback === undefined && this.#handlerOf(method) === undefined;
   }
 
   /** Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer for them. */
   #fallbackFor(method: string): AnyHandler | undefined {
-    return isInternalMethod(method) ? undefined : this.#settings.fallback;
+    return isInternalMethod(method) ? undefined : this.#config.fallback;
   }
 
   #unhandled({ method, id }: CallContext, params: unknown): undefined {
@@ -366,7 +368,7 @@ export class Dispatcher {
     const message = `a call that "${method}" made was answered with an error`;
     const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
     // The other side chooses the names of methods that are not served, so all of them are reported under one.
-    const isServed = this.#handlerOf(method) !== undefined || this.#settings.controls.has(method);
+    const isServed = this.#handlerOf(method) !== undefined || this.#config.controls.has(method);
     this.#host.report(failure, isServed ? method : "fallback or around");
   }
 
@@ -385,7 +387,7 @@ export class Dispatcher {
 
   /** Whether no answer may be sent: in some dialects a cancelled call gets none. */
   #isUnwanted(context: CallContext): boolean {
-    return CallContext.abortCause(context) !== undefined && !this.#settings.dialect.cancel.isAnswered;
+    return CallContext.abortCause(context) !== undefined && !this.#config.dialect.cancel.isAnswered;
   }
 
   #finish(context: CallContext, text: string, slot: Slot | undefined, isResult = true): void {

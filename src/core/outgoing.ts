@@ -7,7 +7,7 @@ import { ConnectionLostError, TooLargeError } from "./errors.js";
 import type { Id } from "./message.js";
 import { observed } from "./promises.js";
 import { PendingCall, PendingCalls } from "./pending.js";
-import { waitOf, type CallRecord, type Settings } from "./settings.js";
+import { waitOf, type CallRecord, type Config } from "./config.js";
 import type { Ticket } from "./transport.js";
 import { Waiting } from "./waiting.js";
 
@@ -49,14 +49,14 @@ export interface Sink {
 export class Outgoing {
   #pending: PendingCalls | undefined;
   readonly #line: Line;
-  readonly #settings: Settings;
+  readonly #config: Config;
   /** Messages that wait until `release`. */
   #held: Waiting | undefined;
 
   /** `before`: the calls of a connection that this one goes on from. */
-  constructor(line: Line, settings: Settings, before?: Outgoing) {
+  constructor(line: Line, config: Config, before?: Outgoing) {
     this.#line = line;
-    this.#settings = settings;
+    this.#config = config;
     if (before !== undefined) this.#pending = new PendingCalls(line, before.pending);
   }
 
@@ -110,7 +110,7 @@ export class Outgoing {
   /** Calls, and promises the answer; in `batch`, when that is sent. Never throws. */
   request(method: string, params: unknown, options?: CallOptions, batch?: Sink): Promise<unknown> {
     const id = this.pending.nextId();
-    const { around } = this.#settings;
+    const { around } = this.#config;
     if (around === undefined) return this.#call(id, method, params, options, batch);
     const call = this.#describe(method, params, id);
     let unused: number | undefined = id;
@@ -133,7 +133,7 @@ export class Outgoing {
     // Also where `around` may change it: what cannot be encoded is the caller's mistake, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     this.#line.counts.notificationsSent++;
-    const { around } = this.#settings;
+    const { around } = this.#config;
     if (around === undefined) return this.#notify(method, text, batch);
     const call = this.#describe(method, params, undefined);
     let taken = this.#line.mute === undefined;
@@ -156,7 +156,7 @@ export class Outgoing {
     if (sink !== undefined) return sink.add(text, ticket);
     if (this.#held === undefined) return this.#pass(text, ticket);
     // As much as may wait in a link: a socket that is full takes no more at once when it is let go.
-    if (this.ended || this.#held.length + text.length > this.#settings.limits.maxUnsentBytes / 2) return false;
+    if (this.ended || this.#held.length + text.length > this.#config.limits.maxUnsentBytes / 2) return false;
     this.#held.add(text, ticket);
     return true;
   }
@@ -210,7 +210,7 @@ export class Outgoing {
     sink: Sink | undefined,
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const wait = options === undefined ? this.#settings.wait : waitOf(options, this.#settings.wait.timeoutMs);
+      const wait = options === undefined ? this.#config.wait : waitOf(options, this.#config.wait.timeoutMs);
       if (wait.signal?.aborted) throw wait.signal.reason;
       const call = new PendingCall(this.pending, id, method, wait, resolve, reject);
       let text: string;

@@ -21,7 +21,7 @@ import {
 import type { Outgoing } from "./outgoing.js";
 import type { BatchCalls } from "./pending.js";
 import { Rate } from "./rate.js";
-import type { AnyHandler, Settings } from "./settings.js";
+import type { AnyHandler, Config } from "./config.js";
 import type { Counts } from "./stats.js";
 import { attempt } from "./tell.js";
 import type { TickBudget } from "./transport.js";
@@ -58,18 +58,18 @@ export class Router {
   readonly #gate: Gate;
   readonly #in: Dispatcher;
   readonly #out: Outgoing;
-  readonly #settings: Settings;
+  readonly #config: Config;
   /** Malformed messages in this minute. */
   #malformed = 0;
   #malformedSince = 0;
   readonly #rate: Rate | undefined;
 
-  constructor(gate: Gate, dispatcher: Dispatcher, outgoing: Outgoing, settings: Settings) {
+  constructor(gate: Gate, dispatcher: Dispatcher, outgoing: Outgoing, config: Config) {
     this.#gate = gate;
     this.#in = dispatcher;
     this.#out = outgoing;
-    this.#settings = settings;
-    const { maxMessagesPerSecond } = settings.limits;
+    this.#config = config;
+    const { maxMessagesPerSecond } = config.limits;
     this.#rate = maxMessagesPerSecond === Infinity ? undefined : new Rate(maxMessagesPerSecond);
   }
 
@@ -90,7 +90,7 @@ export class Router {
   route(value: unknown, slot?: Slot): void {
     if (this.#gate.ended !== undefined) return;
     if (Array.isArray(value)) return this.#routeBatch(value, slot);
-    const { onForeignMessage } = this.#settings;
+    const { onForeignMessage } = this.#config;
     if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
     const version1 = this.#concede(value);
     const kind = this.#kindOf(value);
@@ -120,9 +120,9 @@ export class Router {
     return this.#out.pending.get((value as Unchecked).id) === undefined ? "invalid" : kind;
   }
 
-  /** Rewrites what the settings make allowance for. Returns how a message says that it is of version 1.0, if it is. */
+  /** Rewrites what the config makes allowance for. Returns how a message says that it is of version 1.0, if it is. */
   #concede(value: unknown): Version1 | undefined {
-    const { dialect, choseDialect, readsVersion1 } = this.#settings;
+    const { dialect, choseDialect, readsVersion1 } = this.#config;
     if (choseDialect && dialect.readsNullParams === true) dropNullParams(value);
     return readsVersion1 ? fromVersion1(value) : undefined;
   }
@@ -134,7 +134,7 @@ export class Router {
 
   #routeBatch(members: unknown[], slot: Slot | undefined): void {
     if (members.length === 0) return this.#refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
-    const { maxBatchEntries } = this.#settings.limits;
+    const { maxBatchEntries } = this.#config.limits;
     const versions = members.map((member) => this.#concede(member));
     const kinds = members.map((member) => this.#kindOf(member));
     // Answers never count against a limit: the calls they settle are this side's own.
@@ -226,7 +226,7 @@ export class Router {
   #tooFast(kind: Kind, { id }: RequestMessage, slot: Slot | undefined): void {
     this.#gate.counts.refusedRate++;
     if (kind !== "request") return;
-    const { maxMessagesPerSecond } = this.#settings.limits;
+    const { maxMessagesPerSecond } = this.#config.limits;
     const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
     this.#in.reply(id, encodeError(id, error), slot);
   }
@@ -267,7 +267,7 @@ export class Router {
       this.#malformedSince = now;
       this.#malformed = 0;
     }
-    const { maxMalformedPerMinute } = this.#settings.limits;
+    const { maxMalformedPerMinute } = this.#config.limits;
     if (++this.#malformed <= maxMalformedPerMinute) return true;
     this.#gate.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
     return false;

@@ -37,7 +37,7 @@ export class Features implements Conventions {
 
   constructor(connection: Connection) {
     this.#connection = connection;
-    this.#dialect = connection.settings.dialect;
+    this.#dialect = connection.config.dialect;
   }
 
   cancel(call: PendingCall, reason: unknown): void {

@@ -15,7 +15,7 @@ import { isExempt } from "../core/dialect.js";
 import { expected, RpcError } from "../core/errors.js";
 import { isObject, member, type Id } from "../core/message.js";
 import { PendingCall } from "../core/pending.js";
-import { isSignal } from "../core/settings.js";
+import { isSignal } from "../core/config.js";
 import type { Frame } from "../core/transport.js";
 import { Producer, type Portion } from "./producer.js";
 import { StreamReader, tokenOf, type Source } from "./reader.js";
@@ -196,7 +196,7 @@ export class Streams implements Streaming {
 
   /** Stops the streams of the calls of that id, whose caller has cancelled: the answer may have crossed the cancel. */
   cancel(id: Id, cause: AbortCause): void {
-    const { dialect } = this.#connection.settings;
+    const { dialect } = this.#connection.config;
     for (const served of this.#byCall.get(id)) {
       if (!isExempt(dialect, served.context!.method)) this.#stop(served, cause.reason);
     }
@@ -252,8 +252,8 @@ export class Streams implements Streaming {
     isWhole: boolean,
     frame: Frame | undefined,
   ): Served {
-    const { settings } = this.#connection;
-    const { maxStreams } = settings.limits;
+    const { config } = this.#connection;
+    const { maxStreams } = config.limits;
     const producer = new Producer(source, this.#connection.maxReplyBytes, this.#connection, (error) =>
       this.#connection.incoming.failed(context?.method ?? NEXT, error),
     );

@@ -23,12 +23,13 @@ import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { OutgoingBatch } from "../core/outgoing.js";
-import { checkHandler, Settings } from "../core/settings.js";
+import { checkHandler, type Config } from "../core/config.js";
+import { defaultHooks, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
 import { refuseUnknownEvents } from "../core/tell.js";
 import type { CloseInfo, SharedMessage, Transport } from "../core/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
-import { settingsOf } from "./settings.js";
+import { configOf } from "./config.js";
 
 /** What a handler is told about its call. Its members survive destructuring. */
 export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> {
@@ -154,6 +155,26 @@ export type AnyPeer = Peer<any, any, any>;
 
 let connectionOf: (peer: AnyPeer) => Connection;
 
+/** What a peer is made of if its options were checked before. */
+interface Checked {
+  readonly config: Config;
+  readonly hooks: Hooks;
+}
+
+/** Makes a peer whose options were checked before. Nothing comes in or goes out until `startPeer`. */
+export function createPeer<L extends Contract<L>, R extends Contract<R>, D = unknown>(
+  transport: Transport,
+  config: Config,
+  hooks: Hooks,
+): Peer<L, R, D> {
+  return new Peer<L, R, D>(transport, undefined, { config, hooks });
+}
+
+/** Starts the transport of a peer that `createPeer` made. */
+export function startPeer(peer: AnyPeer): void {
+  connectionOf(peer).start();
+}
+
 /** Sends what goes to many peers; whether it was taken. For the server. */
 export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow): boolean {
   return sendToOne(connectionOf(peer), message, whenSlow);
@@ -234,13 +255,19 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   #remote: Remote<R> | undefined;
   #closed: Promise<CloseInfo> | undefined;
 
-  /** Takes over an open `transport`. Throws a `TypeError` for bad options, naming the option, the rule and the value. */
-  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>) {
+  /**
+   * Takes over an open `transport`, and starts it. Throws a `TypeError` for bad options, naming the option, the rule and the
+   * value.
+   */
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>);
+  /** Does not start the transport: see `createPeer`. @internal */
+  constructor(transport: Transport, options: undefined, checked: Checked);
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> | undefined, checked?: Checked) {
     super();
-    const settings: unknown = options;
     if (typeof transport?.start !== "function") throw expected("transport", "a Transport, with `start`", transport);
-    const checked = settings instanceof Settings ? settings : settingsOf(options);
-    this.#connection = new Connection(this, transport, checked, Peer.#succeed);
+    const { config, hooks } = checked ?? { config: configOf(options), hooks: defaultHooks() };
+    this.#connection = new Connection(this, transport, config, hooks, Peer.#succeed);
+    if (checked === undefined) this.#connection.start();
   }
 
   static #succeed(this: void, lost: Connection): Connection {

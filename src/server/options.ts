@@ -5,7 +5,7 @@ import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../core/heartbeat.js";
 import { checkKnown } from "../core/limits.js";
-import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
+import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/config.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";

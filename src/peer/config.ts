@@ -1,5 +1,5 @@
-/** The settings of a peer with everything that a peer has: `lsp` is the dialect where none is chosen. */
-import { Settings, type AnyOptions, type Owner } from "../core/settings.js";
+/** The config of a peer that has all extensions. `lsp` is the dialect if the options choose none. */
+import { checkConfig, type AnyOptions, type Config } from "../core/config.js";
 import { lsp } from "../features/dialects/lsp.js";
 import { controlsOf, Features } from "../features/features.js";
 
@@ -10,6 +10,6 @@ const FEATURES = {
 };
 
 /** Checks options. Throws a `TypeError` that names the option, the rule and the value. */
-export function settingsOf(options: AnyOptions | undefined, owner?: Owner): Settings {
-  return new Settings(options, FEATURES, owner);
+export function configOf(options: AnyOptions | undefined, opensFirst?: boolean): Config {
+  return checkConfig(options, FEATURES, opensFirst);
 }

@@ -1,5 +1,5 @@
-/** A peer's options, checked and brought into the shape that dispatching needs. A server makes one for all its peers. */
-import { CallContext } from "./context.js";
+/** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
+import type { CallContext } from "./context.js";
 import type { CallOptions } from "./contract.js";
 import type { MakeConventions } from "./conventions.js";
 import type { Dialect } from "./dialect.js";
@@ -7,7 +7,6 @@ import { expected } from "./errors.js";
 import { checkKnown, checkTimeout, peerLimits, type PeerLimits } from "./limits.js";
 import type { Id } from "./message.js";
 import type { Wait } from "./pending.js";
-import type { CloseInfo } from "./transport.js";
 import { isSchema, type StandardSchema } from "./schema.js";
 
 /** A handler as the core sees it. */
@@ -53,30 +52,7 @@ export const PEER_OPTIONS = {
 const DEFAULT_TIMEOUT_MS = 60_000;
 const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress: 0, resetTimeoutOnProgress: 0 };
 
-/** What a server adds to the settings that its peers share. */
-export interface Owner {
-  /** Makes the `context` of a call. */
-  readonly Context: typeof CallContext;
-  /** A peer emits this error. Returns true if a listener of the owner's took it. */
-  failed(error: unknown, peer: unknown): boolean;
-  /** The methods of whose failure a warning was given, over all its peers. */
-  readonly warned?: Set<string>;
-  /** Whether a listener hears of what `failed` takes. Default false. */
-  readonly hasErrorListener?: boolean;
-  /** A peer is closed; told before anybody else hears of it. */
-  ended(peer: unknown): void;
-  /** Its transport has ended, after `ended`. */
-  closed?(peer: unknown, info: CloseInfo): void;
-  /** Whether calls and notifications wait, on each new connection, until `Connection.release`. */
-  readonly opensFirst?: boolean;
-  /** Calls what makes a peer's transport start, a while after the peer is made: what comes in waits until then, and listeners can be added. */
-  readonly startLater?: (start: () => void) => void;
-}
-
-/** For peers of no server. */
-export const NOBODY: Owner = { Context: CallContext, failed: () => false, ended() {} };
-
-/** What the layer of the features gives to the settings. */
+/** What the features folder gives to the config. */
 export interface Features {
   /** The dialect that is spoken where no other is chosen. */
   readonly dialect: Dialect;
@@ -85,51 +61,56 @@ export interface Features {
   readonly controlsOf: (dialect: Dialect) => ReadonlySet<string>;
 }
 
-/** A peer's options after checking. Throws a `TypeError` that names the option, the rule and the value. */
-export class Settings {
-  declare readonly methods: ReadonlyMap<string, AnyHandler>;
-  declare readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
-  declare readonly fallback: AnyHandler | undefined;
-  declare readonly around: AnyAround | undefined;
-  /** How long a call waits that does not say. */
-  declare readonly wait: Wait;
-  declare readonly limits: PeerLimits;
-  declare readonly dialect: Dialect;
-  /** Whether the application chose the dialect. One that it did not choose is understood, and spoken only to our own kind. */
-  declare readonly choseDialect: boolean;
-  /** Methods that the conventions take before any handler. */
-  declare readonly controls: ReadonlySet<string>;
-  declare readonly conventions: MakeConventions;
+/** The options of a peer after checking. Peers may share one: it never changes. */
+export interface Config {
+  readonly methods: ReadonlyMap<string, AnyHandler>;
+  readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  readonly fallback: AnyHandler | undefined;
+  readonly around: AnyAround | undefined;
+  /** How long a call waits if its options do not say so. */
+  readonly wait: Wait;
+  readonly limits: PeerLimits;
+  readonly dialect: Dialect;
+  /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
+  readonly choseDialect: boolean;
+  /** Methods that the extensions take before any handler. */
+  readonly controls: ReadonlySet<string>;
+  readonly conventions: MakeConventions;
   /** Whether messages of JSON-RPC 1.0 are understood. */
-  declare readonly readsVersion1: boolean;
-  /** Takes messages of another protocol, with the peer; where it is missing, they are malformed. */
-  declare readonly onForeignMessage: AnyHandler | undefined;
-  declare readonly owner: Owner;
-  /** The methods of whose failure a warning was given, because nothing listens for `error`. */
-  declare readonly warned: Set<string>;
+  readonly readsVersion1: boolean;
+  /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
+  readonly onForeignMessage: AnyHandler | undefined;
+  /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
+  readonly opensFirst: boolean;
+}
 
-  constructor(options: AnyOptions = {}, features: Features, owner = NOBODY) {
-    checkKnown("options", options, PEER_OPTIONS);
-    const { dialect, compat } = options;
-    this.choseDialect = dialect !== undefined;
-    this.dialect = dialect === undefined ? features.dialect : checkDialect(dialect);
-    this.controls = features.controlsOf(this.dialect);
-    this.conventions = features.conventions;
-    if (compat !== undefined && compat !== "1.0") throw expected("compat", '"1.0"', compat);
-    this.readsVersion1 = compat !== undefined;
-    this.methods = table("methods", options.methods, checkHandler);
-    this.schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
-    this.fallback = checkIfGiven("fallback", options.fallback);
-    if (this.schemas !== undefined && this.fallback === undefined) {
-      checkKnown("schemas", Object.fromEntries(this.schemas), Object.fromEntries(this.methods));
-    }
-    this.around = checkIfGiven("around", options.around);
-    this.onForeignMessage = checkIfGiven("onForeignMessage", options.onForeignMessage);
-    this.wait = waitOf({ timeoutMs: options.timeoutMs }, this.dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS);
-    this.limits = peerLimits(options.limits);
-    this.owner = owner;
-    this.warned = owner.warned ?? new Set();
+/** Checks the options of a peer. Throws a `TypeError` that names the option, the rule and the value. */
+export function checkConfig(options: AnyOptions = {}, features: Features, opensFirst = false): Config {
+  checkKnown("options", options, PEER_OPTIONS);
+  const { dialect: chosen, compat } = options;
+  const dialect = chosen === undefined ? features.dialect : checkDialect(chosen);
+  if (compat !== undefined && compat !== "1.0") throw expected("compat", '"1.0"', compat);
+  const methods = table("methods", options.methods, checkHandler);
+  const schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
+  const fallback = checkIfGiven("fallback", options.fallback);
+  if (schemas !== undefined && fallback === undefined) {
+    checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
   }
+  return {
+    methods,
+    schemas,
+    fallback,
+    around: checkIfGiven("around", options.around),
+    wait: waitOf({ timeoutMs: options.timeoutMs }, dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS),
+    limits: peerLimits(options.limits),
+    dialect,
+    choseDialect: chosen !== undefined,
+    controls: features.controlsOf(dialect),
+    conventions: features.conventions,
+    readsVersion1: compat !== undefined,
+    onForeignMessage: checkIfGiven("onForeignMessage", options.onForeignMessage),
+    opensFirst,
+  };
 }
 
 /** The functions of a dialect, which also names a `method` for each of the two. */
