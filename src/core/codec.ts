@@ -115,6 +115,15 @@ export function encodeInternalError(id: Id): string {
   return encodeError(id, { code: ErrorCode.InternalError, message: "Internal error" });
 }
 
+/** The text of the error in place of a response or a reply that is too long. */
+export function encodeTooLarge(id: Id, maxReplyBytes: number): string {
+  return encodeError(id, {
+    code: ErrorCode.ResponseTooLarge,
+    message: "Response is too large",
+    data: { maxReplyBytes },
+  });
+}
+
 /** Whether `text` is longer than `maxBytes` in UTF-8. Counts only when the cheap bounds leave a doubt. */
 export function exceeds(text: string, maxBytes: number): boolean {
   return text.length > maxBytes || (text.length * 3 > maxBytes && utf8Bytes(text) > maxBytes);

@@ -1,12 +1,12 @@
 /** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
-import type { CallContext } from "./context.js";
+
 import type { CallOptions } from "./contract.js";
-import type { MakeConventions } from "./conventions.js";
+import type { ExtensionsFactory } from "./extensions.js";
+import type { CallContext } from "./incoming-call.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
 import { checkKnown, checkTimeout, peerLimits, type PeerLimits } from "./limits.js";
 import type { Id } from "./message.js";
-import type { Wait } from "./pending.js";
 import { isSchema, type StandardSchema } from "./schema.js";
 
 /** A handler as the core sees it. */
@@ -52,13 +52,13 @@ export const PEER_OPTIONS = {
 const DEFAULT_TIMEOUT_MS = 60_000;
 const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress: 0, resetTimeoutOnProgress: 0 };
 
-/** What the features folder gives to the config. */
-export interface Features {
-  /** The dialect that is spoken where no other is chosen. */
-  readonly dialect: Dialect;
-  readonly conventions: MakeConventions;
-  /** The methods that belong to the conventions of a dialect. */
-  readonly controlsOf: (dialect: Dialect) => ReadonlySet<string>;
+/** How long a call waits, and for what besides its response. */
+export interface Wait {
+  readonly timeoutMs: number;
+  readonly maxTotalTimeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly onProgress: ((value: unknown) => void) | undefined;
+  readonly resetTimeoutOnProgress: boolean;
 }
 
 /** The options of a peer after checking. Peers may share one: it never changes. */
@@ -74,8 +74,10 @@ export interface Config {
   /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
   readonly choseDialect: boolean;
   /** Methods that the extensions take before any handler. */
-  readonly controls: ReadonlySet<string>;
-  readonly conventions: MakeConventions;
+  readonly controlMethods: ReadonlySet<string>;
+  readonly extensions: ExtensionsFactory;
+  /** Whether `params: null` is read as absent. */
+  readonly readsNullParams: boolean;
   /** Whether messages of JSON-RPC 1.0 are understood. */
   readonly readsVersion1: boolean;
   /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
@@ -85,10 +87,10 @@ export interface Config {
 }
 
 /** Checks the options of a peer. Throws a `TypeError` that names the option, the rule and the value. */
-export function checkConfig(options: AnyOptions = {}, features: Features, opensFirst = false): Config {
+export function checkConfig(options: AnyOptions = {}, factory: ExtensionsFactory, opensFirst = false): Config {
   checkKnown("options", options, PEER_OPTIONS);
   const { dialect: chosen, compat } = options;
-  const dialect = chosen === undefined ? features.dialect : checkDialect(chosen);
+  const dialect = chosen === undefined ? factory.defaultDialect : checkDialect(chosen);
   if (compat !== undefined && compat !== "1.0") throw expected("compat", '"1.0"', compat);
   const methods = table("methods", options.methods, checkHandler);
   const schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
@@ -105,8 +107,9 @@ export function checkConfig(options: AnyOptions = {}, features: Features, opensF
     limits: peerLimits(options.limits),
     dialect,
     choseDialect: chosen !== undefined,
-    controls: features.controlsOf(dialect),
-    conventions: features.conventions,
+    controlMethods: factory.controlMethodsOf(dialect),
+    extensions: factory,
+    readsNullParams: chosen !== undefined && dialect.readsNullParams === true,
     readsVersion1: compat !== undefined,
     onForeignMessage: checkIfGiven("onForeignMessage", options.onForeignMessage),
     opensFirst,

@@ -1,11 +1,11 @@
 /** What the owner of peers, such as a server, hears of them and adds to them. */
-import { CallContext } from "./context.js";
+import { CallContext, type IncomingCall } from "./incoming-call.js";
 import type { CloseInfo } from "./transport.js";
 
 /** The hooks of a peer, or of all peers of a server. None of the functions throws. */
 export interface Hooks {
-  /** The class of the `context` that handlers get. */
-  readonly Context: typeof CallContext;
+  /** Makes the `context` that the handler of a call gets. */
+  makeContext(call: IncomingCall): CallContext;
   /** Takes an error that a peer emits. Returns true if a listener of the owner got it. */
   error(error: unknown, peer: unknown): boolean;
   /** Whether a listener gets what `error` takes. */
@@ -18,8 +18,15 @@ export interface Hooks {
   readonly warned: Set<string>;
 }
 
+const NO_OWNER: Omit<Hooks, "warned"> = {
+  makeContext: (call) => new CallContext(call),
+  error: () => false,
+  hasErrorListener: () => false,
+  ended() {},
+  closed() {},
+};
+
 /** Returns the hooks of a peer without an owner. */
 export function defaultHooks(): Hooks {
-  const no = (): boolean => false;
-  return { Context: CallContext, error: no, hasErrorListener: no, ended: no, closed: no, warned: new Set() };
+  return { ...NO_OWNER, warned: new Set() };
 }

@@ -3,6 +3,7 @@ import { exceeds, stringify } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import * as ErrorCode from "../core/codes.js";
 import { isAbort, RpcError } from "../core/errors.js";
+import type { Connection } from "../core/connection.js";
 import { VALUE_COST } from "../core/transport.js";
 
 /** So many characters of JSON are read ahead at most, and so many values: all that a slow reader makes this side keep. */
@@ -34,19 +35,11 @@ interface NodeStream {
   on(event: "error", listener: (error: unknown) => void): unknown;
 }
 
-/** What a producer needs of its connection. */
-export interface Outlet {
-  /** Whether the connection waits for a socket: then nothing is read ahead. */
-  readonly isDown: boolean;
-  /** Counts what waits to be taken. */
-  keep(by: number): void;
-}
-
 /** One iterable that the other side reads. */
 export class Producer {
   readonly #source: AnyIterable;
   readonly #maxBytes: number;
-  readonly #outlet: Outlet;
+  readonly #connection: Connection;
   readonly #failed: (error: unknown) => void;
   #iterator: Cursor | undefined;
   /** Values that wait to be asked for, as JSON. */
@@ -61,11 +54,11 @@ export class Producer {
   #isPaused = false;
   #wake: (() => void) | undefined;
 
-  /** `maxBytes`: the longest reply. `failed` is told what the source fails with when nobody reads any more. */
-  constructor(source: AnyIterable, maxBytes: number, outlet: Outlet, failed: (error: unknown) => void) {
+  /** `failed` gets what the source fails with when it is no longer read. */
+  constructor(source: AnyIterable, connection: Connection, failed: (error: unknown) => void) {
     this.#source = source;
-    this.#maxBytes = maxBytes;
-    this.#outlet = outlet;
+    this.#maxBytes = connection.maxReplyBytes;
+    this.#connection = connection;
     this.#failed = failed;
     // A stream of Node tells errors by itself, also while nobody reads it; without a listener they would end the process.
     if (isNodeStream(source)) source.on("error", (error) => this.#sourceFailed(error));
@@ -115,7 +108,7 @@ export class Producer {
     this.#isReading = true;
     try {
       while (this.#end === undefined && this.#length < MOST_AHEAD && this.#ready.length < MOST_VALUES) {
-        this.#isPaused = this.#outlet.isDown;
+        this.#isPaused = this.#connection.isDown;
         if (this.#isPaused) break;
         this.#iterator ??= iteratorOf(this.#source);
         const { done, value } = await this.#iterator.next();
@@ -144,7 +137,7 @@ export class Producer {
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       this.#ready.push(text);
       this.#length += text.length;
-      this.#outlet.keep(text.length + VALUE_COST);
+      this.#connection.transport.keeps?.(text.length + VALUE_COST);
       this.#wake?.();
     } catch (error) {
       // The source did nothing wrong, and does not know: it must be told that nobody reads on.
@@ -216,7 +209,7 @@ export class Producer {
     let length = 0;
     for (const text of values) length += text.length;
     this.#length -= length;
-    this.#outlet.keep(-(length + values.length * VALUE_COST));
+    this.#connection.transport.keeps?.(-(length + values.length * VALUE_COST));
   }
 }
 

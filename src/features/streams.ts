@@ -5,17 +5,16 @@
  */
 import type { Slot } from "../core/batch.js";
 import { ById } from "../core/by-id.js";
-import { encodeError, encodeNotification, encodeRawResult } from "../core/codec.js";
+import { encodeError, encodeNotification, encodeRawResult, encodeRequest, encodeResult } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { CallContext, type AbortCause } from "../core/context.js";
 import type { CallOptions } from "../core/contract.js";
-import type { Streaming } from "../core/conventions.js";
 import * as ErrorCode from "../core/codes.js";
+import { isSignal } from "../core/config.js";
 import { isExempt } from "../core/dialect.js";
 import { expected, RpcError } from "../core/errors.js";
+import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { isObject, member, type Id } from "../core/message.js";
-import { PendingCall } from "../core/pending.js";
-import { isSignal } from "../core/config.js";
+import type { OutgoingCall } from "../core/outgoing-calls.js";
 import type { Frame } from "../core/transport.js";
 import { Producer, type Portion } from "./producer.js";
 import { StreamReader, tokenOf, type Source } from "./reader.js";
@@ -37,7 +36,7 @@ interface Served {
   readonly token: number;
   readonly producer: Producer;
   /** The call that it answers or is part of the answer to; `undefined` for one in params. */
-  readonly context: CallContext | undefined;
+  readonly call: IncomingCall | undefined;
   /** Whether it is the whole answer: then the call's signal lives as long as it does. */
   readonly isWhole: boolean;
   /** The frame that its call came in: a generator keeps the params. */
@@ -49,16 +48,18 @@ interface Served {
 }
 
 /** Both ends of the streams of one connection. */
-export class Streams implements Streaming {
+export class Streams {
   readonly #connection: Connection;
   readonly #served = new Map<number, Served>();
   /** Those of a call, by its id. */
   readonly #byCall = new ById<Served>();
   #lastToken = 0;
+  /** Whether a stream was offered. */
+  isOffering = false;
+  /** Whether a stream was read. */
+  isReading = false;
   /** The message that is encoded at present, and the streams that were met in it; `undefined` when none is. */
-  #encoding:
-    | { readonly context: CallContext | undefined; readonly met: Served[]; readonly frame: Frame | undefined }
-    | undefined;
+  #encoding: { readonly call: IncomingCall | undefined; readonly met: Served[] } | undefined;
   readonly #iterated = new WeakSet<object>();
   /** The frames that replies to this side's calls came in, while streams are read. */
   readonly #frames = new WeakMap<object, Frame>();
@@ -87,7 +88,7 @@ export class Streams implements Streaming {
   }
 
   /** Whether a call opens a stream. */
-  opens({ wait: { signal } }: PendingCall): boolean {
+  opens({ wait: { signal } }: OutgoingCall): boolean {
     return signal !== undefined && this.#openings.has(signal);
   }
 
@@ -110,30 +111,40 @@ export class Streams implements Streaming {
     const { answersOnly } = this.#connection;
     if (answersOnly !== undefined)
       throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
-    this.#connection.offering = this;
+    this.isOffering = true;
     let isSent = false;
     const toJSON = (): object => {
       if (this.#encoding === undefined)
         throw new TypeError("a stream stands in the params of a request or in a result, and nowhere else");
       if (isSent) throw new TypeError("a stream can be sent once");
       isSent = true;
-      const served = this.#serve(source, this.#encoding.context, false, this.#encoding.frame);
+      const served = this.#serve(source, this.#encoding.call, false);
       this.#encoding.met.push(served);
       return { token: served.token };
     };
     return { toJSON };
   }
 
-  /** Encodes a message. The streams in a request end with its call, those in an answer where nobody waits for it. */
-  encode(owner: PendingCall | CallContext, encode: () => string, frame?: Frame): string {
+  /** Encodes a request. The streams in it end with its call. */
+  encodeRequest(call: OutgoingCall, params: unknown): string {
     const met: Served[] = [];
+    const text = this.#encode(undefined, met, () => encodeRequest(call.id, call.method, params as object));
+    if (met.length > 0)
+      call.whenSettled(() => this.#stopAll(met, new Error("the call that this stream went with is over")));
+    return text;
+  }
+
+  /** Encodes a result. If the caller no longer waits, stops the streams in it and throws. */
+  encodeResult(call: IncomingCall, result: unknown): string {
+    return this.#encode(call, [], () => encodeResult(call.id ?? null, result));
+  }
+
+  /** Encodes a message, and adds the streams in it to `met`. */
+  #encode(call: IncomingCall | undefined, met: Served[], encode: () => string): string {
     const outer = this.#encoding;
-    this.#encoding = { context: owner instanceof CallContext ? owner : undefined, met, frame };
+    this.#encoding = { call, met };
     try {
-      const text = encode();
-      if (owner instanceof PendingCall && met.length > 0)
-        whenSettled(owner, () => this.#stopAll(met, new Error("the call that this stream went with is over")));
-      return text;
+      return encode();
     } catch (error) {
       this.#stopAll(met, error);
       throw error;
@@ -146,15 +157,15 @@ export class Streams implements Streaming {
    * Serves what a handler returned, and promises what answers the JSON that stands for it when that is sent: with the values
    * that are ready soon, if there is room for them then.
    */
-  async serve(source: AsyncIterable<unknown>, context: CallContext, frame?: Frame): Promise<() => string> {
-    const served = this.#serve(source, context, true, frame);
+  async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string> {
+    const served = this.#serve(source, call, true);
     const { token, producer } = served;
     // Whoever cannot ask for more is given all of it.
     const isAll = this.#connection.answersOnly !== undefined;
     const first = isAll ? this.#takeAll(served) : this.#takeEnd(served);
     const known = await first.finally(() => {
       // Cancelled meanwhile. How the source took that is not the answer.
-      const unread = whyUnread(context);
+      const unread = whyUnread(call);
       if (unread !== undefined) throw unread.reason;
     });
     return () => {
@@ -167,7 +178,7 @@ export class Streams implements Streaming {
   }
 
   /** Answers `next`. */
-  async next(id: Id, params: unknown, slot: Slot | undefined): Promise<void> {
+  async next(id: Id, params: unknown, slot: Slot): Promise<void> {
     const { incoming } = this.#connection;
     const served = this.#told(params);
     // Without an RpcError, whose stack is expensive: any token can be made up.
@@ -184,7 +195,7 @@ export class Streams implements Streaming {
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
       if (!incoming.reply(id, text, slot)) this.#stop(served, new Error("values of this stream did not fit"));
     } catch (error) {
-      incoming.refuse(id, served?.context?.method ?? NEXT, error, slot);
+      incoming.refuse(id, served?.call?.method ?? NEXT, error, slot);
     }
   }
 
@@ -198,14 +209,14 @@ export class Streams implements Streaming {
   cancel(id: Id, cause: AbortCause): void {
     const { dialect } = this.#connection.config;
     for (const served of this.#byCall.get(id)) {
-      if (!isExempt(dialect, served.context!.method)) this.#stop(served, cause.reason);
+      if (!isExempt(dialect, served.call!.method)) this.#stop(served, cause.reason);
     }
   }
 
   /** Stops the streams of a call whose answer could not be sent. */
-  unsent(context: CallContext): void {
-    for (const served of this.#byCall.get(context.id!)) {
-      if (served.context === context) this.#stop(served, new Error("the answer could not be sent"));
+  responseNotSent(call: IncomingCall): void {
+    for (const served of this.#byCall.get(call.id!)) {
+      if (served.call === call) this.#stop(served, new Error("the answer could not be sent"));
     }
   }
 
@@ -230,7 +241,7 @@ export class Streams implements Streaming {
 
   #source(method: string, open: Source["open"], abandon: Source["abandon"]): Source {
     const connection = this.#connection;
-    connection.reading = this;
+    this.isReading = true;
     return {
       method,
       open,
@@ -246,32 +257,28 @@ export class Streams implements Streaming {
   }
 
   /** Throws, and stops the source, when nobody will read it or too many are open. */
-  #serve(
-    source: AsyncIterable<unknown> | Iterable<unknown>,
-    context: CallContext | undefined,
-    isWhole: boolean,
-    frame: Frame | undefined,
-  ): Served {
+  #serve(source: AsyncIterable<unknown> | Iterable<unknown>, call: IncomingCall | undefined, isWhole: boolean): Served {
     const { config } = this.#connection;
     const { maxStreams } = config.limits;
-    const producer = new Producer(source, this.#connection.maxReplyBytes, this.#connection, (error) =>
-      this.#connection.incoming.failed(context?.method ?? NEXT, error),
+    const producer = new Producer(source, this.#connection, (error) =>
+      this.#connection.incoming.reportFailure(call?.method ?? NEXT, error),
     );
-    const refusal = whyUnread(context) ?? (this.#served.size >= maxStreams ? tooMany(context, maxStreams) : undefined);
+    const refusal = whyUnread(call) ?? (this.#served.size >= maxStreams ? tooMany(call, maxStreams) : undefined);
     if (refusal !== undefined) {
       producer.stop(refusal.reason);
       throw refusal.reason;
     }
     // A peer of ours may still hold the token of a stream that ended with an earlier connection: it must not name one of this.
     // While messages are held, the other side may turn out to be one.
-    const { isToOurs, outgoing } = this.#connection;
-    if (this.#lastToken === 0 && (isToOurs || outgoing.isHeld)) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
+    const { transport, outgoing } = this.#connection;
+    if (this.#lastToken === 0 && (transport.isOurs === true || outgoing.isHeld))
+      this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
-    const kept = context && this.#connection.keepFrame(frame);
-    const served = { token, producer, context, isWhole, frame: kept, isTold: !isWhole, isAsked: false };
+    const frame = call && this.#connection.keepFrame(call.frame);
+    const served = { token, producer, call, isWhole, frame, isTold: !isWhole, isAsked: false };
     this.#served.set(token, served);
-    if (context?.id !== undefined) this.#byCall.add(context.id, served);
-    this.#connection.keep(STREAM_COST);
+    if (call?.id !== undefined) this.#byCall.add(call.id, served);
+    transport.keeps?.(STREAM_COST);
     return served;
   }
 
@@ -321,46 +328,37 @@ export class Streams implements Streaming {
   #stop(served: Served, reason: unknown, isReadersWish = false): void {
     if (!this.#delete(served)) return;
     // Before `return()`: a source that waits for its signal would never come to it.
-    if (served.isWhole) CallContext.abort(served.context!, { reason });
+    if (served.isWhole) served.call!.abort({ reason });
     served.producer.stop(reason, isReadersWish ? undefined : noSuchStream("The stream was given up"));
   }
 
   #delete(served: Served): boolean {
-    const id = served.context?.id;
+    const id = served.call?.id;
     if (id !== undefined) this.#byCall.delete(id, served);
     if (!this.#served.delete(served.token)) return false;
-    this.#connection.keep(-STREAM_COST);
+    this.#connection.transport.keeps?.(-STREAM_COST);
     this.#connection.dropFrame(served.frame);
     return true;
   }
 }
 
 /** Why nobody will read what a call is answered; `undefined` when somebody may. */
-function whyUnread(context: CallContext | undefined): AbortCause | undefined {
-  if (context === undefined) return undefined;
-  return context.id === undefined ? NOT_ANSWERED : CallContext.abortCause(context);
+function whyUnread(call: IncomingCall | undefined): AbortCause | undefined {
+  if (call === undefined) return undefined;
+  return call.id === undefined ? NOT_ANSWERED : call.abortCause;
 }
 
 const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
 const NOTHING: Portion = { values: "", isLast: false };
 const NOT_ANSWERED = { reason: new Error("a notification has no answer") };
 
-function tooMany(context: CallContext | undefined, maxStreams: number): { reason: Error } {
-  if (context !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
+function tooMany(call: IncomingCall | undefined, maxStreams: number): { reason: Error } {
+  if (call !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
   return { reason: new RangeError(`\`limits.maxStreams\`, ${maxStreams}, is reached`) };
 }
 
 function noSuchStream(message: string): RpcError {
   return new RpcError(ErrorCode.NoSuchStream, message);
-}
-
-/** Also tells `told` when a call is settled. */
-export function whenSettled(call: PendingCall, told: () => void): void {
-  const before = call.onSettled;
-  call.onSettled = () => {
-    before?.();
-    told();
-  };
 }
 
 /** What a handler's signal aborts with when its caller has no more use for it. */

@@ -7,7 +7,7 @@
  */
 import { customAlphabet } from "nanoid";
 import { encodeNotification } from "../core/codec.js";
-import { CallContext } from "../core/context.js";
+import { callOf } from "../core/incoming-call.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../core/errors.js";
 import { checkKnown, mergeLimits } from "../core/limits.js";
@@ -121,8 +121,10 @@ export class Subscriptions<T = any> {
    * for what is not a handler's context and for a `nextId` that is unusable; an `Error` when the call is answered already.
    */
   open(context: { readonly peer: object; readonly method: string }): Subscription<T> {
-    if (!(context instanceof CallContext)) throw expected("context", "the context that a handler is given", context);
-    const cause = CallContext.answersOnly(context);
+    const call = callOf(context);
+    if (call === undefined) throw expected("context", "the context that a handler is given", context);
+    const { connection } = call.calls;
+    const cause = connection.answersOnly;
     if (cause !== undefined)
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
     const peer = context.peer as Subscriber;
@@ -137,13 +139,13 @@ export class Subscriptions<T = any> {
       ofPeer.delete(id);
       this.#size--;
     });
-    CallContext.onReply(context, (isResult) => {
-      if (isResult) subscription.release((then) => CallContext.afterRead(context, then));
+    call.onReply((isResult) => {
+      if (isResult) subscription.release((then) => connection.transport.afterRead?.(then) ?? false);
       else subscription.close();
     });
     ofPeer.set(id, subscription);
     this.#size++;
-    if (context.id === undefined || peer.state === "closed") subscription.close();
+    if (call.id === undefined || peer.state === "closed") subscription.close();
     return subscription;
   }
 

@@ -3,7 +3,7 @@ import { nanoid } from "nanoid";
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { CallContext } from "../core/context.js";
+import { CallContext, type IncomingCall } from "../core/incoming-call.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { Config } from "../core/config.js";
 import type { Hooks } from "../core/hooks.js";
@@ -105,7 +105,7 @@ export class Server<
     super();
     const checked = checkOptions(options);
     this.#hooks = {
-      Context: contextOf(this),
+      makeContext: (call) => new ServerCallContext(call, this),
       error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
@@ -358,11 +358,12 @@ const CLOSING = "the server is closing";
 /** 132 random bits. */
 const TOKEN_LENGTH = 22;
 
-/** The `context` of a server's calls. */
-function contextOf(server: unknown): typeof CallContext {
-  return class extends CallContext {
-    get server(): unknown {
-      return server;
-    }
-  };
+/** The `context` of the calls to a server. */
+class ServerCallContext extends CallContext {
+  readonly server: unknown;
+
+  constructor(call: IncomingCall, server: unknown) {
+    super(call);
+    this.server = server;
+  }
 }
