@@ -5,8 +5,19 @@ import type { ExtensionsFactory } from "./extensions.js";
 import type { CallContext } from "./incoming-call.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
-import { checkKnown, checkTimeout, peerLimits, type PeerLimits } from "./limits.js";
+import { peerLimits, type PeerLimits } from "./limits.js";
 import type { Id } from "./message.js";
+import {
+  anyFunction,
+  anySignal,
+  checkKnown,
+  checkOptions,
+  must,
+  optional,
+  positive,
+  type Check,
+  type Checked,
+} from "./options.js";
 import { isSchema, type StandardSchema } from "./schema.js";
 
 /** A handler as the core sees it. */
@@ -37,20 +48,29 @@ export interface AnyOptions {
   onForeignMessage?: AnyHandler | undefined;
 }
 
-/** The names of a peer's options. */
+/** The options of a peer. */
 export const PEER_OPTIONS = {
-  methods: 0,
-  schemas: 0,
-  timeoutMs: 0,
-  fallback: 0,
-  around: 0,
-  limits: 0,
-  dialect: 0,
-  compat: 0,
-  onForeignMessage: 0,
+  methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
+  schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
+  timeoutMs: optional(positive),
+  fallback: optional<AnyHandler>(anyFunction),
+  around: optional<AnyAround>(anyFunction),
+  limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
+  dialect: optional(checkDialect),
+  compat: optional(must<"1.0">('"1.0"', (value) => value === "1.0")),
+  onForeignMessage: optional<AnyHandler>(anyFunction),
 };
+
+/** The options of one call. */
+const CALL_OPTIONS = {
+  timeoutMs: optional(positive),
+  maxTotalTimeoutMs: optional(positive, Infinity),
+  signal: optional(anySignal),
+  onProgress: optional<(value: unknown) => void>(anyFunction),
+  resetTimeoutOnProgress: (value: unknown) => value === true,
+};
+
 const DEFAULT_TIMEOUT_MS = 60_000;
-const CALL_OPTIONS = { timeoutMs: 0, maxTotalTimeoutMs: 0, signal: 0, onProgress: 0, resetTimeoutOnProgress: 0 };
 
 /** How long a call waits, and for what besides its response. */
 export interface Wait {
@@ -86,32 +106,31 @@ export interface Config {
   readonly opensFirst: boolean;
 }
 
-/** Checks the options of a peer. Throws a `TypeError` that names the option, the rule and the value. */
-export function checkConfig(options: AnyOptions = {}, factory: ExtensionsFactory, opensFirst = false): Config {
-  checkKnown("options", options, PEER_OPTIONS);
-  const { dialect: chosen, compat } = options;
-  const dialect = chosen === undefined ? factory.defaultDialect : checkDialect(chosen);
-  if (compat !== undefined && compat !== "1.0") throw expected("compat", '"1.0"', compat);
-  const methods = table("methods", options.methods, checkHandler);
-  const schemas = options.schemas === undefined ? undefined : table("schemas", options.schemas, checkSchema);
-  const fallback = checkIfGiven("fallback", options.fallback);
+/** Makes a config of options that are checked. Throws a `TypeError` for the schema of a method that does not exist. */
+export function makeConfig(
+  checked: Checked<typeof PEER_OPTIONS>,
+  extensions: ExtensionsFactory,
+  opensFirst = false,
+): Config {
+  const { methods, schemas, fallback, around, limits, onForeignMessage, timeoutMs } = checked;
   if (schemas !== undefined && fallback === undefined) {
     checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
   }
+  const dialect = checked.dialect ?? extensions.defaultDialect;
   return {
     methods,
     schemas,
     fallback,
-    around: checkIfGiven("around", options.around),
-    wait: waitOf({ timeoutMs: options.timeoutMs }, dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS),
-    limits: peerLimits(options.limits),
+    around,
+    wait: waitOf({ timeoutMs }, dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS),
+    limits,
     dialect,
-    choseDialect: chosen !== undefined,
-    controlMethods: factory.controlMethodsOf(dialect),
-    extensions: factory,
-    readsNullParams: chosen !== undefined && dialect.readsNullParams === true,
-    readsVersion1: compat !== undefined,
-    onForeignMessage: checkIfGiven("onForeignMessage", options.onForeignMessage),
+    choseDialect: checked.dialect !== undefined,
+    controlMethods: extensions.controlMethodsOf(dialect),
+    extensions,
+    readsNullParams: checked.dialect?.readsNullParams === true,
+    readsVersion1: checked.compat !== undefined,
+    onForeignMessage,
     opensFirst,
   };
 }
@@ -119,60 +138,29 @@ export function checkConfig(options: AnyOptions = {}, factory: ExtensionsFactory
 /** The functions of a dialect, which also names a `method` for each of the two. */
 const DIALECT_FUNCTIONS = { cancel: ["params", "idOf"], progress: ["tokenIn", "withToken", "params", "read"] };
 
-function checkDialect(dialect: Dialect): Dialect {
-  const parts = (dialect ?? {}) as unknown as Record<string, Record<string, unknown> | undefined>;
+/** Checks a dialect, which an application may write. */
+export function checkDialect(dialect: unknown): Dialect {
+  const parts = (dialect ?? {}) as Record<string, Record<string, unknown> | undefined>;
   for (const [part, names] of Object.entries(DIALECT_FUNCTIONS)) {
     const given = parts[part] ?? {};
     if (typeof given["method"] !== "string") throw expected(`dialect.${part}.method`, "a string", given["method"]);
-    for (const name of names) checkHandler(`dialect.${part}.${name}`, given[name]);
+    for (const name of names) anyFunction(given[name], `dialect.${part}.${name}`);
   }
-  return dialect;
+  return dialect as Dialect;
 }
 
-/** Throws a `TypeError` unless `value` is a function. */
-export function checkHandler(name: string, value: unknown): (...args: any[]) => unknown {
-  if (typeof value === "function") return value as (...args: any[]) => unknown;
-  throw expected(name, "a function", value);
-}
-
-/** The same, of what may be left out. */
-export function checkIfGiven<T>(name: string, value: T): T {
-  if (value !== undefined) checkHandler(name, value);
-  return value;
-}
-
-/** How long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */
+/** Returns how long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */
 export function waitOf(options: CallOptions, defaultTimeoutMs: number): Wait {
-  checkKnown("options", options, CALL_OPTIONS);
-  const { timeoutMs = defaultTimeoutMs, maxTotalTimeoutMs = Infinity, signal, onProgress } = options;
-  if (signal !== undefined && !isSignal(signal)) throw expected("signal", "an AbortSignal", signal);
-  return {
-    timeoutMs: checkTimeout("timeoutMs", timeoutMs),
-    maxTotalTimeoutMs: checkTimeout("maxTotalTimeoutMs", maxTotalTimeoutMs),
-    signal,
-    onProgress: checkIfGiven("onProgress", onProgress),
-    resetTimeoutOnProgress: options.resetTimeoutOnProgress === true,
-  };
+  const { timeoutMs = defaultTimeoutMs, ...rest } = checkOptions("options", options, CALL_OPTIONS);
+  return { timeoutMs, ...rest };
 }
 
-/** Whether `value` is an AbortSignal; by its shape: another realm's is no instance of this one's. */
-export function isSignal(value: unknown): value is AbortSignal {
-  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
-  return typeof aborted === "boolean" && typeof addEventListener === "function";
-}
-
-function checkSchema(name: string, value: unknown): StandardSchema {
-  if (isSchema(value)) return value;
-  throw expected(name, "a Standard Schema", value);
-}
-
-/** An object's own members as a Map: a method called `constructor` or `__proto__` is found only if somebody put it there. */
-function table<T>(name: string, given: unknown, check: (name: string, value: unknown) => T): Map<string, T> {
-  const entries = new Map<string, T>();
-  if (given === undefined) return entries;
+/** Returns the own members of an object: a method called `constructor` or `__proto__` is found only if the object has it. */
+function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
   if (!isPlain(given)) throw expected(name, "a plain object, not an instance of a class", given);
+  const entries = new Map<string, T>();
   for (const [key, value] of Object.entries(given)) {
-    if (value !== undefined) entries.set(key, check(`${name}.${key}`, value));
+    if (value !== undefined) entries.set(key, check(value, `${name}.${key}`));
   }
   return entries;
 }

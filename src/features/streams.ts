@@ -9,11 +9,11 @@ import { encodeError, encodeNotification, encodeRawResult, encodeRequest, encode
 import type { Connection } from "../core/connection.js";
 import type { CallOptions } from "../core/contract.js";
 import * as ErrorCode from "../core/codes.js";
-import { isSignal } from "../core/config.js";
 import { isExempt } from "../core/dialect.js";
 import { expected, RpcError } from "../core/errors.js";
 import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { isObject, member, type Id } from "../core/message.js";
+import { isSignal } from "../core/options.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
 import type { Frame } from "../core/transport.js";
 import { Producer, type Portion } from "./producer.js";

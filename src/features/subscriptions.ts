@@ -10,8 +10,9 @@ import { encodeNotification } from "../core/codec.js";
 import { callOf } from "../core/incoming-call.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../core/errors.js";
-import { checkKnown, mergeLimits } from "../core/limits.js";
+import { mergeLimits } from "../core/limits.js";
 import { isId } from "../core/message.js";
+import { anyFunction, checkOptions, must, optional } from "../core/options.js";
 
 /** What a subscription is named by. */
 export type SubscriptionId = string | number;
@@ -62,11 +63,16 @@ interface Subscriber {
 /** How long the first push waits at most for a client to say that it has read the reply. Not every client answers pings. */
 const READ_WAIT_MS = 1000;
 
-const OPTIONS = { method: 0, nextId: 0, limits: 0 };
 const DEFAULT_LIMITS: SubscriptionLimits = { maxPerPeer: 1024, maxHeld: 256 };
 
 /** Some 125 random bits, without the digit 0: Ethereum's numbers have no leading zeros. */
 const hexDigits = customAlphabet("123456789abcdef", 32);
+
+const OPTIONS = {
+  method: must<string>("a string", (value) => typeof value === "string"),
+  nextId: optional<() => SubscriptionId, () => SubscriptionId>(anyFunction, () => `0x${hexDigits()}`),
+  limits: (value: unknown) => mergeLimits(DEFAULT_LIMITS, value as Partial<SubscriptionLimits>),
+};
 
 /**
  * The open subscriptions of one kind, over all peers. It works on any link, and asks nothing of the other side.
@@ -93,13 +99,10 @@ export class Subscriptions<T = any> {
 
   /** Throws a `TypeError` for a bad option, naming it, the rule and the value. */
   constructor(options: SubscriptionsOptions) {
-    checkKnown("options", options, OPTIONS);
-    const { method, nextId = () => `0x${hexDigits()}`, limits } = options;
-    if (typeof method !== "string") throw expected("method", "a string", method);
-    if (typeof nextId !== "function") throw expected("nextId", "a function", nextId);
+    const { method, nextId, limits } = checkOptions("options", options, OPTIONS);
     this.#method = method;
     this.#nextId = nextId;
-    this.#limits = mergeLimits(DEFAULT_LIMITS, limits);
+    this.#limits = limits;
   }
 
   /** How many are open, over all peers. */

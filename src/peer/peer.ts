@@ -23,7 +23,8 @@ import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { OutgoingBatch } from "../core/outgoing-batch.js";
-import { checkHandler, type Config } from "../core/config.js";
+import type { Config } from "../core/config.js";
+import { anyFunction } from "../core/options.js";
 import { defaultHooks, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
 import { refuseUnknownEvents } from "../core/tell.js";
@@ -352,7 +353,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, D>>): () => void {
     if (typeof method !== "string") throw expected("method", "a string", method);
-    return this.#connection.incoming.handle(method, checkHandler("handler", handler));
+    return this.#connection.incoming.handle(method, anyFunction(handler, "handler"));
   }
 
   /**

@@ -1,8 +1,7 @@
 /** Many peers at once: all of a server's, and those of a topic. A notification is encoded once for all of them. */
 import { encodeNotification } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { expected } from "../core/errors.js";
-import { checkKnown } from "../core/limits.js";
+import { any, checkOptions, must, optional } from "../core/options.js";
 import { SharedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
@@ -76,14 +75,18 @@ function broadcast(connection: Connection, message: SharedMessage): boolean {
 
 const EMPTY: ReadonlySet<never> = new Set();
 
+const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
+const NOTIFY_OPTIONS = {
+  except: any,
+  whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
+};
+
 /** A group over whatever `members` answers at the moment. */
 export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
-  const notify = (method: string, params?: object, options: NotifyOptions<unknown> = {}): void => {
-    checkKnown("options", options, { except: 0, whenSlow: 0 });
-    const { except, whenSlow = "drop" } = options;
-    if (whenSlow !== "drop" && whenSlow !== "close") throw expected("whenSlow", '"drop" or "close"', whenSlow);
+  const notify = (method: string, params?: object, options?: NotifyOptions<unknown>): void => {
+    const { except, whenSlow } = checkOptions("options", options, NOTIFY_OPTIONS);
     const message = new SharedMessage(encodeNotification(method, params));
     for (const peer of members()) if (peer !== except) sendShared(peer, message, whenSlow);
   };

@@ -18,14 +18,14 @@ import { ownLimits } from "../link/session.js";
 import { longestFrame } from "../link/sizes.js";
 import { Sessions } from "../link/sessions.js";
 import { plain } from "../link/plain.js";
-import { configOf } from "../peer/config.js";
+import { configFrom } from "../peer/config.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
 import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
 import { fullRefusal, Gate, offeredBy } from "./gate.js";
 import { Posts } from "./http.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
-import { checkOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
+import { checkServerOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
 import { Tally, type ServerStats } from "./stats.js";
 import type { Refusal } from "./upgrade.js";
 
@@ -103,7 +103,7 @@ export class Server<
   /** Use `serve`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, D>) {
     super();
-    const checked = checkOptions(options);
+    const checked = checkServerOptions(options);
     this.#hooks = {
       makeContext: (call) => new ServerCallContext(call, this),
       error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
@@ -112,9 +112,9 @@ export class Server<
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
       warned: new Set(),
     };
-    this.#config = configOf({ ...checked.peer, dialect: checked.dialects[0] });
+    this.#config = configFrom(checked.peer);
     for (const dialect of checked.dialects) {
-      const config = configOf({ ...checked.peer, dialect });
+      const config = configFrom({ ...checked.peer, dialect });
       if (dialect.subprotocol !== undefined) this.#configBy.set(dialect.subprotocol, config);
     }
     this.#heartbeat = checked.heartbeat;
