@@ -4,7 +4,7 @@
 import { encodeTooLarge, utf8Bytes } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { Connection } from "./connection.js";
-import { idOf, type Kind, type Unchecked } from "./message.js";
+import { classify, idOf, type Kind, type Unchecked } from "./message.js";
 import type { BatchCalls } from "./outgoing-batch.js";
 import { VALUE_COST } from "./transport.js";
 import type { Version1 } from "./version1.js";
@@ -25,7 +25,10 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   const { outgoing } = connection;
   const { maxBatchEntries } = connection.config.limits;
   const versions = members.map((member) => connection.normalize(member));
-  const kinds = members.map((member) => connection.kindOf(member));
+  const kinds = members.map((member) => {
+    const kind = classify(member);
+    return kind === "broken" ? connection.kindOfBroken(member as Unchecked) : kind;
+  });
   // Responses never count against a limit: the calls that they settle are this side's own.
   const isTooLarge = kinds.filter((kind) => !isResponse(kind)).length > maxBatchEntries;
   const reply = new BatchReply(connection, slot);

@@ -19,7 +19,7 @@ export class CallTable<T extends Entry> {
   /** The call of that id, which may be anything: `"1"` is not 1. */
   get(id: unknown): T | undefined {
     if (typeof id !== "number") return undefined;
-    let call = this.#places[this.#placeOf(id)];
+    let call = this.#places[id & (this.#places.length - 1)];
     while (call !== undefined && call.id !== id) call = call.beside as T | undefined;
     return call;
   }
@@ -27,18 +27,28 @@ export class CallTable<T extends Entry> {
   /** Adds one that is in no table. */
   add(call: T): void {
     if (this.size === this.#places.length) this.#resize(this.size * 2);
-    this.#put(call);
+    const place = call.id & (this.#places.length - 1);
+    call.beside = this.#places[place];
+    this.#places[place] = call;
     this.size++;
   }
 
-  /** Takes out one that is in it. */
-  delete(call: T): void {
-    const place = this.#placeOf(call.id);
-    const first = this.#places[place]!;
-    if (first === call) this.#places[place] = call.beside as T | undefined;
-    else before(call, first).beside = call.beside;
+  /** Takes out the call of that id, which may be anything. Returns `undefined` if there is none. */
+  take(id: unknown): T | undefined {
+    if (typeof id !== "number") return undefined;
+    const place = id & (this.#places.length - 1);
+    let before: T | undefined;
+    let call = this.#places[place];
+    while (call !== undefined && call.id !== id) {
+      before = call;
+      call = call.beside as T | undefined;
+    }
+    if (call === undefined) return undefined;
+    if (before === undefined) this.#places[place] = call.beside as T | undefined;
+    else before.beside = call.beside;
     call.beside = undefined;
     if (--this.size === 0 && this.#places.length > MOST_KEPT) this.#places = places(FEWEST_PLACES);
+    return call;
   }
 
   /** All of them, in the order they were made. */
@@ -55,29 +65,14 @@ export class CallTable<T extends Entry> {
     return calls;
   }
 
-  #placeOf(id: number): number {
-    return id & (this.#places.length - 1);
-  }
-
-  #put(call: T): void {
-    const place = this.#placeOf(call.id);
-    call.beside = this.#places[place];
-    this.#places[place] = call;
-  }
-
   #resize(length: number): void {
     const calls = this.#unordered();
     this.#places = places(length);
-    for (const call of calls) this.#put(call);
+    this.size = 0;
+    for (const call of calls) this.add(call);
   }
 }
 
 function places(length: number): undefined[] {
   return Array.from({ length }, () => undefined);
-}
-
-function before(call: Entry, first: Entry): Entry {
-  let other = first;
-  while (other.beside !== call) other = other.beside!;
-  return other;
 }

@@ -96,6 +96,8 @@ export interface Config {
   /** Methods that the extensions take before any handler. */
   readonly controlMethods: ReadonlySet<string>;
   readonly extensions: ExtensionsFactory;
+  /** Whether messages are read that JSON-RPC 2.0 does not allow: `params: null`, or those of version 1.0. */
+  readonly isLenient: boolean;
   /** Whether `params: null` is read as absent. */
   readonly readsNullParams: boolean;
   /** Whether messages of JSON-RPC 1.0 are understood. */
@@ -117,6 +119,8 @@ export function makeConfig(
     checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
   }
   const dialect = checked.dialect ?? extensions.defaultDialect;
+  const readsNullParams = checked.dialect?.readsNullParams === true;
+  const readsVersion1 = checked.compat !== undefined;
   return {
     methods,
     schemas,
@@ -128,8 +132,9 @@ export function makeConfig(
     choseDialect: checked.dialect !== undefined,
     controlMethods: extensions.controlMethodsOf(dialect),
     extensions,
-    readsNullParams: checked.dialect?.readsNullParams === true,
-    readsVersion1: checked.compat !== undefined,
+    isLenient: readsNullParams || readsVersion1,
+    readsNullParams,
+    readsVersion1,
     onForeignMessage,
     opensFirst,
   };

@@ -139,11 +139,12 @@ export class Connection implements Receiver, Slot {
         );
       return slot.leaveOut();
     }
-    const version1 = this.normalize(value);
-    const kind = this.kindOf(value);
+    const version1 = this.config.isLenient ? this.normalize(value) : undefined;
+    let kind = classify(value);
+    if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
     if (isResponse(kind)) this.settle(kind, value as Unchecked);
     else this.route(kind, value, version1, slot);
-    if (kind === "notification" || isResponse(kind)) slot.leaveOut();
+    if (kind !== "request" && kind !== "invalid") slot.leaveOut();
   }
 
   /** Rewrites what the config makes allowance for. Returns how a message says that it is of version 1.0, if it is. */
@@ -154,14 +155,9 @@ export class Connection implements Receiver, Slot {
     return readsVersion1 ? fromVersion1(value) : undefined;
   }
 
-  /**
-   * Returns the kind of a value. An id alone that no call waits under is a request without its method, whose sender would wait
-   * for ever.
-   */
-  kindOf(value: unknown): Kind {
-    const kind = classify(value);
-    if (kind !== "broken" || !isLoneId(value as Unchecked)) return kind;
-    return this.outgoing.get((value as Unchecked).id) === undefined ? "invalid" : kind;
+  /** An id alone that no call waits under is a request without its method, whose sender would wait for ever. */
+  kindOfBroken(value: Unchecked): Kind {
+    return isLoneId(value) && this.outgoing.get(value.id) === undefined ? "invalid" : "broken";
   }
 
   /** Starts a request or a notification, or refuses it. */
@@ -255,7 +251,7 @@ export class Connection implements Receiver, Slot {
     this.#resume();
     this.madeExtensions?.resumed();
     // What waited for a socket waits for its reader now.
-    this.#checkUnsent();
+    this.#checkUnsent(this.unsentBytes);
   }
 
   lost(error: Error): void {
@@ -287,7 +283,8 @@ export class Connection implements Receiver, Slot {
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
   send(text: string, handle?: Ticket): boolean {
-    this.#checkUnsent();
+    const unsentBytes = this.transport.unsentBytes ?? 0;
+    if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Before the bytes leave: the connection may end inside `send`, and then they may have been read.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
@@ -301,7 +298,8 @@ export class Connection implements Receiver, Slot {
 
   /** Whether a response that stands alone is short enough. */
   fits(text: string): boolean {
-    return !exceeds(text, this.maxReplyBytes);
+    const { maxReplyBytes } = this;
+    return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
   }
 
   /** Sends a response that stands alone. */
@@ -316,7 +314,7 @@ export class Connection implements Receiver, Slot {
 
   /** Longest response, or reply to a batch, in bytes of UTF-8. */
   get maxReplyBytes(): number {
-    return Math.min(this.config.limits.maxReplyBytes, this.maxSentBytes);
+    return Math.min(this.config.limits.maxReplyBytes, this.transport.maxMessageBytes ?? Infinity);
   }
 
   /** Longest message that the other side takes, in bytes of UTF-8; `Infinity` while that is not known. */
@@ -340,9 +338,8 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
-  #checkUnsent(): void {
-    const unsentBytes = this.transport.unsentBytes ?? 0;
-    if (this.broadcastBytes > 0) this.forgetSentBroadcasts(unsentBytes);
+  #checkUnsent(unsentBytes: number): void {
+    this.forgetSentBroadcasts(unsentBytes);
     if (unsentBytes > this.config.limits.maxUnsentBytes && this.ended === undefined)
       (this.#backlog ??= new Backlog(this)).exceeded();
   }

@@ -1,11 +1,13 @@
 /** What the owner of peers, such as a server, hears of them and adds to them. */
-import { CallContext, type IncomingCall } from "./incoming-call.js";
+import { CallContext } from "./incoming-call.js";
 import type { CloseInfo } from "./transport.js";
 
 /** The hooks of a peer, or of all peers of a server. None of the functions throws. */
 export interface Hooks {
-  /** Makes the `context` that the handler of a call gets. */
-  makeContext(call: IncomingCall): CallContext;
+  /** The server whose peers these are. */
+  readonly server: unknown;
+  /** The class of the `context` that handlers get. */
+  readonly Context: typeof CallContext;
   /** Takes an error that a peer emits. Returns true if a listener of the owner got it. */
   error(error: unknown, peer: unknown): boolean;
   /** Whether a listener gets what `error` takes. */
@@ -19,7 +21,8 @@ export interface Hooks {
 }
 
 const NO_OWNER: Omit<Hooks, "warned"> = {
-  makeContext: (call) => new CallContext(call),
+  server: undefined,
+  Context: CallContext,
   error: () => false,
   hasErrorListener: () => false,
   ended() {},

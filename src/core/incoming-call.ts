@@ -96,7 +96,8 @@ export class IncomingCall implements Linked {
       if (id !== undefined) this.#send(encodeError(id, CANCELLED), false);
       return;
     }
-    this.#answered();
+    this.state = "answered";
+    this.params = undefined;
     this.#onReply?.forEach((listener) => listener(false));
     calls.refuse(id, method, error, this.slot);
   }
@@ -111,16 +112,12 @@ export class IncomingCall implements Linked {
     (this.#onReply ??= []).push(listener);
   }
 
-  #answered(): void {
-    this.state = "answered";
-    this.params = undefined;
-  }
-
   /** Sends the response. In some dialects, a cancelled call gets none. */
   #send(text: string, isResult: boolean): void {
     const { connection } = this.calls;
     const isUnwanted = this.abortCause !== undefined && !connection.config.dialect.cancel.isAnswered;
-    this.#answered();
+    this.state = "answered";
+    this.params = undefined;
     const listeners = this.#onReply;
     if (isUnwanted || !isResult) listeners?.forEach((listener) => listener(false));
     if (isUnwanted) return this.slot.leaveOut();

@@ -103,7 +103,7 @@ export class IncomingCalls {
   /** Runs the handler, and answers at once unless it returns a promise. */
   #start(call: IncomingCall, handler: AnyHandler | undefined): void {
     const { config, hooks } = this.connection;
-    const context = hooks.makeContext(call);
+    const context = new hooks.Context(call);
     // In the table before the handler runs: a handler may close its own peer.
     (this.#calls ??= new List()).add(call);
     if (call.id !== undefined) this.#byId?.add(call.id, call);
@@ -117,7 +117,8 @@ export class IncomingCalls {
       this.#leave(call);
       return call.fail(error);
     }
-    this.#leave(call);
+    if (this.#byId === undefined) unlink(call);
+    else this.#leave(call);
     call.respond(result);
   }
 

@@ -76,11 +76,11 @@ export interface Unchecked {
 
 /** Tells a parsed value's kind by its shape. Never throws on what `JSON.parse` can return. */
 export function classify(value: unknown): Kind {
-  if (!isObject(value)) return "invalid";
-  const { jsonrpc, id, method, params, result, error } = value;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return "invalid";
+  const { jsonrpc, id, method, params, result, error } = value as Unchecked;
   if (method === undefined) {
     const hasResponseShape = result !== undefined || error !== undefined || (id !== undefined && params === undefined);
-    if (hasResponseShape) return brokenRule(value) === undefined ? "response" : "broken";
+    if (hasResponseShape) return brokenRule(value as Unchecked) === undefined ? "response" : "broken";
   }
   if (jsonrpc !== JSONRPC_VERSION || typeof method !== "string") return "invalid";
   if (params !== undefined && (typeof params !== "object" || params === null)) return "invalid";

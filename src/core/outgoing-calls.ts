@@ -37,7 +37,8 @@ export class OutgoingCall implements Expiring, Ticket {
   readonly wait: Wait;
   readonly resolve: (result: unknown) => void;
   readonly reject: (reason: unknown) => void;
-  #onSettled: (() => void)[] | undefined;
+  /** Called when the call is settled, however. */
+  onSettled: (() => void) | undefined;
 
   constructor(
     calls: OutgoingCalls,
@@ -69,14 +70,13 @@ export class OutgoingCall implements Expiring, Ticket {
     this.calls.giveUp(this, new TimeoutError(this.method, afterMs, this.isUnsent ? "not-sent" : "unknown"));
   }
 
-  /** Calls `listener` when the call is settled, however. */
+  /** Also calls `listener` when the call is settled. */
   whenSettled(listener: () => void): void {
-    (this.#onSettled ??= []).push(listener);
-  }
-
-  /** Calls the listeners. */
-  settled(): void {
-    if (this.#onSettled !== undefined) for (const listener of this.#onSettled) listener();
+    const before = this.onSettled;
+    this.onSettled = () => {
+      before?.();
+      listener();
+    };
   }
 }
 
@@ -183,36 +183,35 @@ export class OutgoingCalls {
     sink: Sink | undefined,
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const { wait: defaults } = this.#connection.config;
+      const connection = this.#connection;
+      const { wait: defaults } = connection.config;
       const wait = options === undefined ? defaults : waitOf(options, defaults.timeoutMs);
       if (wait.signal?.aborted) throw wait.signal.reason;
       const call = new OutgoingCall(this, id, method, wait, resolve, reject);
       let text: string;
       try {
-        text = this.#encode(call, params);
+        const given = wait.onProgress === undefined ? params : connection.extensions.askProgress(call, params);
+        text =
+          connection.madeExtensions?.isOffering === true
+            ? connection.madeExtensions.encodeRequest(call, given)
+            : encodeRequest(id, method, given as object);
         if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
       } catch (error) {
-        call.settled();
+        call.onSettled?.();
         throw error;
       }
       // Registered before it is sent: an in-memory peer may answer inside send().
-      this.#register(call);
-      this.#connection.counts.requestsSent++;
+      (this.#table ??= new CallTable()).add(call);
+      setDeadline(call, wait.timeoutMs);
+      if (wait.signal !== undefined || wait.maxTotalTimeoutMs !== Infinity) this.#watch(call);
+      connection.counts.requestsSent++;
       if (!this.deliver(text, call, sink)) this.failUnsent(call, text);
     });
   }
 
-  #encode(call: OutgoingCall, given: unknown): string {
-    const connection = this.#connection;
-    const params = call.wait.onProgress === undefined ? given : connection.extensions.askProgress(call, given);
-    if (connection.madeExtensions?.isOffering === true) return connection.madeExtensions.encodeRequest(call, params);
-    return encodeRequest(call.id, call.method, params as object);
-  }
-
-  #register(call: OutgoingCall): void {
-    (this.#table ??= new CallTable()).add(call);
-    const { timeoutMs, maxTotalTimeoutMs, signal } = call.wait;
-    setDeadline(call, timeoutMs);
+  /** Watches the signal and the total timeout of a call. */
+  #watch(call: OutgoingCall): void {
+    const { maxTotalTimeoutMs, signal } = call.wait;
     if (maxTotalTimeoutMs !== Infinity) {
       call.total = { deadline: 0, expire: () => call.timeOut(maxTotalTimeoutMs) };
       setDeadline(call.total, maxTotalTimeoutMs);
@@ -381,15 +380,14 @@ export class OutgoingCalls {
 
   /** The only way out of the table. The other side chooses the id. */
   #take(id: unknown): OutgoingCall | undefined {
-    const call = this.#table?.get(id);
+    const call = this.#table?.take(id);
     if (call === undefined) return undefined;
-    this.#table!.delete(call);
     clearDeadline(call);
     if (call.total !== undefined) clearDeadline(call.total);
     if (call.onAbort !== undefined) call.wait.signal!.removeEventListener("abort", call.onAbort);
     const { batch } = call;
     if (batch?.delete(call) && batch.size === 0) this.#batches!.delete(batch);
-    call.settled();
+    call.onSettled?.();
     return call;
   }
 }

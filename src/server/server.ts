@@ -3,7 +3,7 @@ import { nanoid } from "nanoid";
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { CallContext, type IncomingCall } from "../core/incoming-call.js";
+import { CallContext, callOf } from "../core/incoming-call.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { Config } from "../core/config.js";
 import type { Hooks } from "../core/hooks.js";
@@ -105,7 +105,8 @@ export class Server<
     super();
     const checked = checkServerOptions(options);
     this.#hooks = {
-      makeContext: (call) => new ServerCallContext(call, this),
+      server: this,
+      Context: ServerCallContext,
       error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
@@ -360,10 +361,7 @@ const TOKEN_LENGTH = 22;
 
 /** The `context` of the calls to a server. */
 class ServerCallContext extends CallContext {
-  readonly server: unknown;
-
-  constructor(call: IncomingCall, server: unknown) {
-    super(call);
-    this.server = server;
+  get server(): unknown {
+    return callOf(this)!.calls.connection.hooks.server;
   }
 }

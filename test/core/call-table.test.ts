@@ -28,7 +28,7 @@ it("holds what a Map would, whichever calls stay and however many there are", ()
         for (const place of answered) {
           const one = [...map.values()].at(place % map.size);
           if (one === undefined) continue;
-          table.delete(one);
+          expect(table.take(one.id)).toBe(one);
           map.delete(one.id);
         }
         expect(table.size).toBe(map.size);
