@@ -56,8 +56,12 @@ function encodeCall(method: string, params: unknown): string {
   const name = JSON.stringify(method);
   if (params === undefined) return `"method":${name}}`;
   const json = stringify(params);
-  // The value decides if it can: looking into a long text copies it. A `toJSON` decides what crosses the wire.
-  const isPlain = typeof params === "object" && params !== null && !("toJSON" in params);
+  // A `toJSON` decides what crosses the wire. Any other array and plain object is structured: looking into its text copies it.
+  const isPlain =
+    typeof params === "object" &&
+    params !== null &&
+    (Array.isArray(params) || Object.getPrototypeOf(params) === Object.prototype) &&
+    !("toJSON" in params);
   if (json !== undefined && (isPlain || json[0] === "[" || json[0] === "{"))
     return `"method":${name},"params":${json}}`;
   // An object that is refused is one with a `toJSON`, such as a Date: what it turned into says why.

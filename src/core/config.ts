@@ -126,7 +126,7 @@ export function makeConfig(
     schemas,
     fallback,
     around,
-    wait: waitOf({ timeoutMs }, dialect.timeoutMs ?? DEFAULT_TIMEOUT_MS),
+    wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs }, DEFAULT_TIMEOUT_MS),
     limits,
     dialect,
     choseDialect: checked.dialect !== undefined,
