@@ -14,10 +14,10 @@ import type { Frame, Ticket } from "../core/transport.js";
 import { lsp } from "./dialects/lsp.js";
 import { ABORT, abortError, NEXT, Streams } from "./streams.js";
 
-/** A progress token longer than this asks for nothing; in characters. */
+/** A longer progress token asks for no reports; in characters. */
 const LONGEST_TOKEN = 1024;
 
-/** The ticket of a held cancel that leaves only if the other side understands it. */
+/** The send handle of a queued cancel that leaves only if the other side understands it. */
 class OptionalCancel implements Ticket {
   sent = false;
 }
@@ -26,9 +26,9 @@ class OptionalCancel implements Ticket {
 class StandardExtensions implements Extensions {
   readonly #connection: Connection;
   readonly #dialect: Dialect;
-  /** Calls that asked for reports, by the token they are to come with. */
+  /** Calls that asked for progress reports, by token. */
   #asked: Map<ProgressToken, OutgoingCall> | undefined;
-  /** Held calls that ask for reports when they leave, if the other side understands that. */
+  /** Queued calls that ask for reports when they leave, if the other side understands that. */
   #undecided: Map<unknown, OutgoingCall> | undefined;
   #streams: Streams | undefined;
 
@@ -40,13 +40,13 @@ class StandardExtensions implements Extensions {
   cancel(call: OutgoingCall, reason: unknown): void {
     const { cancel } = this.#dialect;
     const { outgoing, speaksDialect } = this.#connection;
-    // Whoever serves a stream must be told that nobody will read it, whatever else it understands.
+    // A side that serves a stream must learn that the stream is no longer read, whatever else it understands.
     const isDue = speaksDialect || this.#streams?.opens(call) === true;
     if (!isDue && (call.sent || !outgoing.isHeld)) return;
     if (isExempt(this.#dialect, call.method)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
-      // A call of a batch that waits to be let go is still to come: the cancel leaves behind it.
+      // A call of a batch is still queued: the cancel leaves behind it.
       if (call.sent) this.#send(text);
       else outgoing.deliver(text, isDue ? undefined : new OptionalCancel(), undefined);
     } catch (error) {
@@ -96,7 +96,7 @@ class StandardExtensions implements Extensions {
     let token = given ?? call.id;
     if (given !== undefined && asked.has(token))
       throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
-    // Another call was given a token of its own that equals this id.
+    // The application may have given another call a token that equals this id.
     while (asked.has(token)) token = `${token}'`;
     const asking = given === undefined ? this.#dialect.progress.withToken(byName(params), token) : params;
     asked.set(token, call);
@@ -186,7 +186,7 @@ class StandardExtensions implements Extensions {
     return { streams: this.#streams?.size ?? 0, progress: this.#asked?.size ?? 0 };
   }
 
-  /** The caller of a call here no longer waits. A cancel of an unknown id costs one lookup in each table, and stores nothing. */
+  /** The other side cancelled a call. For an unknown id, looks into each table once, and stores nothing. */
   #cancelled(params: unknown): void {
     const id = this.#dialect.cancel.idOf(params);
     if (id === undefined) return;
@@ -209,7 +209,7 @@ class StandardExtensions implements Extensions {
   }
 }
 
-/** Makes its error when a handler or a stream first reads it: an AbortError with its stack costs several microseconds. */
+/** Makes its error when a handler or a stream first reads it: an AbortError records its stack, which takes several microseconds. */
 class Cancellation implements AbortCause {
   #reason: Error | undefined;
 
@@ -218,7 +218,7 @@ class Cancellation implements AbortCause {
   }
 }
 
-/** The token travels among params by name; by position it has no place. */
+/** Returns params as an object: the token is a member of params by name, and has no place in params by position. */
 function byName(params: unknown): object | undefined {
   const given = hasJsonForm(params) ? params.toJSON() : params;
   if (params === undefined || isObject(given)) return given as object | undefined;
