@@ -5,8 +5,9 @@ import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
-import { checkKnown, checkTimeout } from "./core/limits.js";
-import { checkIfGiven, isSignal, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
+import { PEER_OPTIONS, type Config } from "./core/config.js";
+import { defaultHooks } from "./core/hooks.js";
+import { anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
 import { Backoff } from "./link/backoff.js";
 import { ClientSession } from "./link/client.js";
 import { RESUME_OFFER } from "./link/frames.js";
@@ -14,8 +15,8 @@ import { PROTOCOL } from "./link/packed.js";
 import { plain } from "./link/plain.js";
 import { ownLimits } from "./link/session.js";
 import type { Caller } from "./peer/caller.js";
-import { Peer, type AnyPeer, type Context, type Options } from "./peer/peer.js";
-import { settingsOf } from "./peer/settings.js";
+import { configFrom } from "./peer/config.js";
+import { createPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
 
 /** How to connect to a server that serves `S`, and what to do when the connection is lost. */
 export interface ConnectOptions<S extends Contract<S> = any> {
@@ -49,20 +50,33 @@ export interface ConnectOptions<S extends Contract<S> = any> {
   heartbeat?: HeartbeatOptions | false | undefined;
 }
 
-/** The same, of a server that may serve anything. */
-export type UntypedOptions = Omit<ConnectOptions, "onOpen"> & { onOpen?: unknown };
+/** Whether another socket is tried wherever one is lost; `undefined` where that depends on the server and `onOpen`. */
+function checkReconnect(reconnect: unknown, name: string): { comesBack: boolean | undefined; isPatient: boolean } {
+  if (typeof reconnect === "object") {
+    const { initial } = checkOptions(name, reconnect as object, RECONNECT_OPTIONS);
+    return { comesBack: true, isPatient: initial };
+  }
+  if (reconnect !== undefined && typeof reconnect !== "boolean")
+    throw expected(name, "a boolean, or an object with `initial`", reconnect);
+  return { comesBack: reconnect, isPatient: false };
+}
 
-/** The names of the options of `connect`. */
+const isBoolean = (value: unknown): boolean => typeof value === "boolean";
+const RECONNECT_OPTIONS = { initial: optional(must<boolean>("a boolean", isBoolean), false) };
+
+/** The options of `connect`. */
 export const CONNECT_OPTIONS = {
   ...PEER_OPTIONS,
-  openTimeoutMs: 0,
-  signal: 0,
-  link: 0,
-  reconnect: 0,
-  onOpen: 0,
-  heartbeat: 0,
+  openTimeoutMs: optional(positive, 10_000),
+  signal: optional(anySignal),
+  link: optional(
+    must('"packed" or "plain"', (value) => value === "packed" || value === "plain"),
+    "packed",
+  ),
+  reconnect: checkReconnect,
+  onOpen: optional<OnOpen>(anyFunction),
+  heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
 };
-const OPEN_TIMEOUT_MS = 10_000;
 
 /**
  * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open, and `onOpen` is done.
@@ -80,50 +94,36 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
       : [options: Options<C, Context<C, S>> & ConnectOptions<S>]
   >
 ): Promise<Peer<C, S>> {
-  checkKnown("options", options[0] ?? {}, CONNECT_OPTIONS);
-  return openPeer<C, S>(url, options[0], openStandard);
+  return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard);
 }
 
-/** What both `connect` do: check everything first, open, and make the peer. */
+/** Opens a connection, and makes the peer. Both `connect` call it with options that are checked. */
 export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: string | URL,
-  options: (AnyOptions & UntypedOptions) | undefined,
+  options: Checked<typeof CONNECT_OPTIONS>,
   open: Open,
 ): Promise<Peer<C, S>> {
-  const {
-    openTimeoutMs = OPEN_TIMEOUT_MS,
-    signal,
-    link = "packed",
-    reconnect,
-    onOpen,
-    heartbeat,
-    ...rest
-  } = options ?? {};
-  checkTimeout("openTimeoutMs", openTimeoutMs);
-  if (signal !== undefined && !isSignal(signal)) throw expected("signal", "an AbortSignal", signal);
-  if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
-  const plan = {
-    onOpen: checkIfGiven("onOpen", onOpen as OnOpen | undefined),
-    comesBack: checkReconnect(reconnect),
-    heartbeat: checkHeartbeat(heartbeat),
-    openTimeoutMs,
-  };
-  const settings = settingsOf(rest, { ...NOBODY, opensFirst: onOpen !== undefined, startLater: nextTurn });
+  const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
+  const { comesBack, isPatient } = options.reconnect;
+  const plan = { onOpen, comesBack, heartbeat, openTimeoutMs };
+  const config = configFrom(options, onOpen !== undefined);
   const target = webSocketUrl(url);
-  const { maxMessageBytes } = settings.limits;
-  const { subprotocol } = settings.choseDialect ? settings.dialect : {};
+  const { maxMessageBytes } = config.limits;
+  const { subprotocol } = config.choseDialect ? config.dialect : {};
   const dial = (isResumable: boolean): Dial => {
     const ours = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
     const offer = subprotocol === undefined ? ours : [...ours, subprotocol];
     return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
   };
-  const admitted = await openFirst(dial, isPatient(reconnect), signal);
-  const mayComeBack = plan.comesBack ?? onOpen !== undefined;
+  const admitted = await openFirst(dial, isPatient, signal);
+  const mayComeBack = comesBack ?? onOpen !== undefined;
   const peer =
     mayComeBack || admitted.protocol === PROTOCOL
-      ? watchedPeer<C, S>(admitted, settings, { ...plan, dial })
-      : plainPeer<C, S>(admitted, settings, plan.heartbeat);
-  if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen, signal);
+      ? watchedPeer<C, S>(admitted, config, { ...plan, dial })
+      : plainPeer<C, S>(admitted, config, plan.heartbeat);
+  // Listeners that the application adds right after `await connect()` must miss nothing.
+  nextTurn(() => startPeer(peer));
+  if (onOpen !== undefined) await greetFirst(peer, onOpen, signal);
   return peer;
 }
 
@@ -185,24 +185,24 @@ function onAbort(signal: AbortSignal | undefined, aborted: () => void): () => vo
 /** A peer that ends with its socket, on which nothing but JSON-RPC is spoken. */
 function plainPeer<C extends Contract<C>, S extends Contract<S>>(
   { socket }: Admitted,
-  settings: Settings,
+  config: Config,
   heartbeat: HeartbeatTimes | undefined,
 ): Peer<C, S> {
   if (heartbeat !== undefined) socket.watch?.(heartbeat);
-  return new Peer<C, S>(plain(socket), settings as never);
+  return createPeer<C, S>(plain(socket), config, defaultHooks());
 }
 
 /** A peer that is asked for signs of life, and may be brought another socket when it has lost one. */
 function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
   { socket, protocol, hello }: Admitted,
-  settings: Settings,
+  config: Config,
   plan: ReconnectPlan,
 ): Peer<C, S> {
   const reconnector = new Reconnector(plan);
-  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector);
+  const session = new ClientSession(socket, ownLimits(config.limits), reconnector);
   if (protocol !== PROTOCOL) session.flowPlainly();
   else if (hello !== undefined) session.hello(hello);
-  const peer = new Peer<C, S>(session.link, settings as never);
+  const peer = createPeer<C, S>(session.link, config, defaultHooks());
   reconnector.begin(session, peer);
   return peer;
 }
@@ -219,23 +219,6 @@ async function greetFirst(peer: AnyPeer, onOpen: OnOpen, signal: AbortSignal | u
     void peer.close(1000, signal?.aborted ? "`connect` was aborted" : "`onOpen` failed");
     throw error;
   }
-}
-
-/** Whether another socket is tried wherever one is lost; `undefined` where that depends. */
-function checkReconnect(reconnect: ConnectOptions["reconnect"]): boolean | undefined {
-  if (typeof reconnect !== "object") {
-    if (reconnect === undefined || typeof reconnect === "boolean") return reconnect;
-    throw expected("reconnect", "a boolean, or an object with `initial`", reconnect);
-  }
-  checkKnown("reconnect", reconnect, { initial: 0 });
-  if (typeof (reconnect.initial ?? false) !== "boolean") {
-    throw expected("reconnect.initial", "a boolean", reconnect.initial);
-  }
-  return true;
-}
-
-function isPatient(reconnect: ConnectOptions["reconnect"]): boolean {
-  return typeof reconnect === "object" && reconnect.initial === true;
 }
 
 /** A timer of 0 ms takes at least one; Node has something quicker. */

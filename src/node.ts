@@ -3,13 +3,12 @@
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
-import { CONNECT_OPTIONS, openPeer, type ConnectOptions, type UntypedOptions } from "./connect.js";
+import { CONNECT_OPTIONS, openPeer, type ConnectOptions } from "./connect.js";
 import { justOpened, publicUrl, type Opened, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
-import { checkKnown } from "./core/limits.js";
+import { any, checkOptions } from "./core/options.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
-import type { AnyOptions } from "./core/settings.js";
 import { longestFrame } from "./link/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
@@ -52,16 +51,14 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
       : [options: Options<C, Context<C, S>> & NodeConnectOptions<S>]
   >
 ): Promise<Peer<C, S>> {
-  checkKnown("options", options[0] ?? {}, NODE_CONNECT_OPTIONS);
-  const { headers, tls, ...rest } = (options[0] ?? {}) as AnyOptions &
-    UntypedOptions &
-    Pick<NodeConnectOptions, "headers" | "tls">;
-  return openPeer<C, S>(url, rest, (target, protocols, maxMessageBytes) =>
+  const checked = checkOptions("options", options[0], NODE_CONNECT_OPTIONS);
+  const { headers, tls } = checked;
+  return openPeer<C, S>(url, checked, (target, protocols, maxMessageBytes) =>
     openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
   );
 }
 
-const NODE_CONNECT_OPTIONS = { ...CONNECT_OPTIONS, headers: 0, tls: 0 };
+const NODE_CONNECT_OPTIONS = { ...CONNECT_OPTIONS, headers: any, tls: any };
 
 function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
   const webSocket = new GatheringWebSocket(url, protocols, {

@@ -1,7 +1,7 @@
 /** The options of a bridge, and their check. */
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
-import { checkKnown, checkTimeout } from "../core/limits.js";
+import { checkKnown, checkTimeout } from "../core/options.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
 
 /** What to put behind a WebSocket, and how. */

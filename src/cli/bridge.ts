@@ -2,7 +2,7 @@ import type { WebSocket } from "ws";
 import { bridge as startBridge } from "../bridge/bridge.js";
 import { DEFAULT_MESSAGE_BYTES } from "../bridge/options.js";
 import { Gate, type GateOwner } from "../server/gate.js";
-import { checkOptions } from "../server/options.js";
+import { checkServerOptions } from "../server/options.js";
 import { UsageError, type Args } from "./args.js";
 import { BridgeLog } from "./bridge-log.js";
 import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
@@ -97,7 +97,7 @@ class Bridges implements GateOwner {
     this.#log = new BridgeLog(io.stderr);
     this.#maxConnections = args.maxConnections ?? DEFAULT_CONNECTIONS;
     const limits = { maxConnections: this.#maxConnections };
-    this.gate = new Gate(checkOptions({ port, host, path, hosts, origins, limits }).gate, this);
+    this.gate = new Gate(checkServerOptions({ port, host, path, hosts, origins, limits }).gate, this);
   }
 
   /** MCP's own clients offer its name, and a browser gives up when nobody agrees. No other is known here. */

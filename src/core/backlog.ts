@@ -1,6 +1,7 @@
 /** Tells a burst, which a reader takes in a moment, from a reader that is too slow. */
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
-import { burstBytes, type PeerLimits } from "./limits.js";
+import type { Connection } from "./connection.js";
+import { burstBytes } from "./limits.js";
 
 /**
  * How often an unsent backlog is checked, and how many checks in a row must find it above the limit. A number of checks, not
@@ -9,31 +10,22 @@ import { burstBytes, type PeerLimits } from "./limits.js";
 const CHECK_MS = 1_000;
 const CHECKS = 10;
 
-/** Whose backlog it is. */
-interface Reader {
-  readonly settings: { readonly limits: PeerLimits };
-  /** Bytes that wait to be sent, without those of broadcasts. */
-  readonly ordinaryUnsentBytes: number;
-  /** The other side reads too slowly. */
-  tooSlow(reason: string): void;
-}
-
 /** Watches the backlog of one connection, from when it exceeds `maxUnsentBytes` until it no longer does. */
 export class Backlog implements Expiring {
   deadline = 0;
-  readonly #reader: Reader;
+  readonly #connection: Connection;
   /** How many checks in a row found it above the limit; `undefined` while nothing is watched. */
   #found: number | undefined;
 
-  constructor(reader: Reader) {
-    this.#reader = reader;
+  constructor(connection: Connection) {
+    this.#connection = connection;
   }
 
   /** The backlog exceeds `maxUnsentBytes`. */
   exceeded(): void {
-    const { settings, ordinaryUnsentBytes } = this.#reader;
-    const most = burstBytes(settings.limits);
-    if (ordinaryUnsentBytes > most) return this.#reader.tooSlow(`more than ${most} bytes wait to be read`);
+    const { config, ordinaryUnsentBytes } = this.#connection;
+    const most = burstBytes(config.limits);
+    if (ordinaryUnsentBytes > most) return this.#connection.tooSlow(`more than ${most} bytes wait to be read`);
     if (this.#found !== undefined) return;
     this.#found = 0;
     setDeadline(this, CHECK_MS);
@@ -46,13 +38,13 @@ export class Backlog implements Expiring {
   }
 
   expire(): void {
-    const { settings, ordinaryUnsentBytes } = this.#reader;
-    const { maxUnsentBytes } = settings.limits;
+    const { config, ordinaryUnsentBytes } = this.#connection;
+    const { maxUnsentBytes } = config.limits;
     if (ordinaryUnsentBytes <= maxUnsentBytes) return this.stop();
     this.#found!++;
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;
-    this.#reader.tooSlow(
+    this.#connection.tooSlow(
       `more than ${maxUnsentBytes} bytes have waited for ${(CHECKS * CHECK_MS) / 1000} s to be read`,
     );
   }

@@ -13,7 +13,7 @@ const OPEN = '{"jsonrpc":"2.0",';
 
 /** A request's text. Throws a `TypeError` when `method` or `params` break section 4, for what JSON cannot carry (a Map, a Set, a promise, bytes) as `params` or as a member, and what `JSON.stringify` throws. */
 export function encodeRequest(id: Id, method: string, params?: StructuredParams): string {
-  return `${OPEN}"id":${encodeId(id)},${encodeCall(method, params)}`;
+  return `${OPEN}"id":${typeof id === "number" ? id : JSON.stringify(id)},${encodeCall(method, params)}`;
 }
 
 /** A notification's text. Throws as `encodeRequest` does. */
@@ -23,7 +23,7 @@ export function encodeNotification(method: string, params?: StructuredParams): s
 
 /** A result's text. What has no JSON form (undefined, a function, a symbol, NaN) is sent as null. Throws a `TypeError` for what JSON cannot carry (a Map, a Set, a promise, bytes) as the result or as a member; and for a cyclic value, a BigInt, a `toJSON` that throws. */
 export function encodeResult(id: Id, result: unknown): string {
-  return encodeRawResult(id, stringify(result) ?? "null");
+  return `${OPEN}"id":${typeof id === "number" ? id : JSON.stringify(id)},"result":${stringify(result) ?? "null"}}`;
 }
 
 /** The text of a result that is JSON already. */
@@ -54,23 +54,19 @@ function encodeId(id: Id): string {
 function encodeCall(method: string, params: unknown): string {
   if (typeof method !== "string") throw expected("method", "a string", method);
   const name = JSON.stringify(method);
-  return params === undefined ? `"method":${name}}` : `"method":${name},"params":${encodeParams(params)}}`;
-}
-
-/** Looks at the text where the value does not say it: a `toJSON` decides what crosses the wire. */
-function encodeParams(params: unknown): string {
+  if (params === undefined) return `"method":${name}}`;
   const json = stringify(params);
-  // To look into a long text copies it, and its message will be copied once more.
-  if (json !== undefined && (isStructured(params) || json[0] === "[" || json[0] === "{")) return json;
+  // A `toJSON` decides what crosses the wire. Any other array and plain object is structured: looking into its text copies it.
+  const isPlain =
+    typeof params === "object" &&
+    params !== null &&
+    (Array.isArray(params) || Object.getPrototypeOf(params) === Object.prototype) &&
+    !("toJSON" in params);
+  if (json !== undefined && (isPlain || json[0] === "[" || json[0] === "{"))
+    return `"method":${name},"params":${json}}`;
   // An object that is refused is one with a `toJSON`, such as a Date: what it turned into says why.
   const isObject = typeof params === "object" && params !== null && json !== undefined;
   throw expected("params", "an array or an object", isObject ? JSON.parse(json) : params);
-}
-
-/** Whether JSON can make of it nothing but an array or an object. */
-function isStructured(params: unknown): boolean {
-  if (typeof params !== "object" || params === null || "toJSON" in params) return false;
-  return Array.isArray(params) || Object.getPrototypeOf(params) === Object.prototype;
 }
 
 /**
@@ -113,6 +109,15 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
 /** The text of the reply that says the handler failed and nothing more. */
 export function encodeInternalError(id: Id): string {
   return encodeError(id, { code: ErrorCode.InternalError, message: "Internal error" });
+}
+
+/** The text of the error in place of a response or a reply that is too long. */
+export function encodeTooLarge(id: Id, maxReplyBytes: number): string {
+  return encodeError(id, {
+    code: ErrorCode.ResponseTooLarge,
+    message: "Response is too large",
+    data: { maxReplyBytes },
+  });
 }
 
 /** Whether `text` is longer than `maxBytes` in UTF-8. Counts only when the cheap bounds leave a doubt. */

@@ -1,184 +1,269 @@
 /**
- * One connection, from its first message to its end: what goes out, what comes in, and the one place where both are over.
- * A peer is the public face of one; or of several, one after the other, where its transport outlives what was in it.
+ * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
+ * stands on one connection. If its transport outlives a session, the peer stands on several connections, one after the other.
  */
 import { Backlog } from "./backlog.js";
-import { soleSlot, type Slot } from "./batch.js";
-import type { Conventions, Streaming } from "./conventions.js";
-import { Dispatcher, type Host } from "./dispatch.js";
-import { Outgoing, type Line } from "./outgoing.js";
-import type { EventEmitter } from "./packages.js";
-import type { PendingCall } from "./pending.js";
-import { Router, type Gate } from "./router.js";
-import type { Settings } from "./settings.js";
-import { newCounts, type Counts, type PeerStats } from "./stats.js";
-import { tell, warnOnce } from "./tell.js";
+import { isResponse, receiveBatch, type Slot } from "./batch.js";
+import { encodeError, exceeds } from "./codec.js";
+import * as ErrorCode from "./codes.js";
+import type { Config } from "./config.js";
+import { RpcError } from "./errors.js";
+import type { Extensions } from "./extensions.js";
+import type { Hooks } from "./hooks.js";
+import { IncomingCalls } from "./incoming-calls.js";
 import {
-  cutReason,
-  type CloseInfo,
-  type Frame,
-  type Receiver,
-  type Reply,
-  type SharedMessage,
-  type TickBudget,
-  type Ticket,
-  type Transport,
-} from "./transport.js";
+  classify,
+  idOf,
+  isForeign,
+  isLoneId,
+  isObject,
+  type ErrorMessage,
+  type ErrorObject,
+  type Id,
+  type Kind,
+  type NotificationMessage,
+  type RequestMessage,
+  type Unchecked,
+} from "./message.js";
+import type { BatchCalls } from "./outgoing-batch.js";
+import { OutgoingCalls } from "./outgoing-calls.js";
+import type { EventEmitter } from "./packages.js";
+import { MinuteCount, Rate } from "./rate.js";
+import { newCounts, type Counts, type PeerStats } from "./stats.js";
+import { attempt, tell, warnOnce } from "./tell.js";
+import { cutReason, type CloseInfo, type Frame, type Receiver, type Ticket, type Transport } from "./transport.js";
+import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
 
-/** What becomes of a message to many for a peer that reads too slowly. */
-export type WhenSlow = "drop" | "close";
+/** Makes a peer stand on the connection that follows a lost one. */
+export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
-/** Makes the connection of a peer that goes on where `lost` is over. */
-export type Succeed = (lost: Connection) => Connection;
-
-/** What a peer sits on. */
-export class Connection implements Receiver, Line, Host, Gate {
-  /** Why it is over; `undefined` while it is not. The whole of its state. */
+/** What a peer stands on. A response that stands alone goes into it. */
+export class Connection implements Receiver, Slot {
+  /** Why the connection is over; `undefined` while it is not. */
   ended: Error | undefined;
-  /** How the connection ended; `undefined` until its transport has. */
+  /** How the connection ended; `undefined` until its transport has ended. */
   closeInfo: CloseInfo | undefined;
-  declare readonly counts: Counts;
-  /** Errors with id null that this connection has sent, less those that have come in since: an implementation may answer each with one. Never below 0. */
-  namelessErrors = 0;
-  /** What encodes streams, once one was offered here. */
-  offering: Streaming | undefined;
-  /** Told of all that comes, once a stream was read here. */
-  reading: Streaming | undefined;
-  /** Told after `close` is emitted. */
+  /** Called after `close` is emitted. */
   onClosed: ((info: CloseInfo) => void) | undefined;
-  /** Whose connection it is: emits its events, and is what handlers are given. */
-  declare readonly peer: EventEmitter<any>;
-  declare readonly settings: Settings;
-  declare readonly outgoing: Outgoing;
-  declare readonly incoming: Dispatcher;
-  declare readonly router: Router;
-  /** Why nothing can be sent but answers, where that is so. */
-  declare readonly answersOnly: Error | undefined;
-  /** From `suspend` to `resume`: it waits for a socket, or after a loss for what is to be sent before everything else. */
+  /** From `suspend` to `resume`: the connection waits for a socket, or for `release` after a loss. */
   isSuspended = false;
-  /** Whether it waits for a socket. */
-  #isDown = false;
-  /** Most bytes of broadcasts that are among the unsent ones. */
-  #broadcastBytes = 0;
+  /** Whether the connection waits for a socket. Then streams are not read ahead. */
+  isDown = false;
+  /** The extensions, once something needed them. */
+  madeExtensions: Extensions | undefined;
+  /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
+  namelessErrors = 0;
+  /** How many of the unsent bytes are broadcasts, at most. */
+  broadcastBytes = 0;
+  readonly counts: Counts;
+  /** Emits the events of this connection, and is what handlers get. */
+  readonly peer: EventEmitter<any>;
+  readonly transport: Transport;
+  readonly config: Config;
+  readonly hooks: Hooks;
+  readonly outgoing: OutgoingCalls;
+  readonly incoming: IncomingCalls;
+  readonly #replace: Replace;
   /** Made when more than `maxUnsentBytes` wait for the first time. */
   #backlog: Backlog | undefined;
-  /** What this side ended the connection with, if it did so for a reason of its own. */
+  /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
-  readonly #transport: Transport;
-  readonly #succeed: Succeed;
-  #conventions: Conventions | undefined;
+  readonly #rate: Rate | undefined;
+  /** Made with the first malformed message. */
+  #malformed: MinuteCount | undefined;
 
-  constructor(peer: EventEmitter<any>, transport: Transport, settings: Settings, succeed: Succeed, lost?: Connection) {
+  /** `lost`: the connection that this one follows. */
+  constructor(
+    peer: EventEmitter<any>,
+    transport: Transport,
+    config: Config,
+    hooks: Hooks,
+    replace: Replace,
+    lost?: Connection,
+  ) {
     this.peer = peer;
-    this.settings = settings;
-    this.#transport = transport;
-    this.#succeed = succeed;
-    this.answersOnly = transport.answersOnly;
+    this.transport = transport;
+    this.config = config;
+    this.hooks = hooks;
+    this.#replace = replace;
     this.counts = lost?.counts ?? newCounts();
-    this.outgoing = new Outgoing(this, settings, lost?.outgoing);
-    this.incoming = new Dispatcher(this, settings, lost?.incoming);
-    this.router = new Router(this, this.incoming, this.outgoing, settings);
-    // After a loss it is not known what the next server understands, so messages wait here until that is known.
-    if (settings.owner.opensFirst === true || lost !== undefined) this.outgoing.hold();
+    this.outgoing = new OutgoingCalls(this, lost?.outgoing);
+    this.incoming = new IncomingCalls(this, lost?.incoming);
+    const { maxMessagesPerSecond } = config.limits;
+    if (maxMessagesPerSecond !== Infinity) this.#rate = new Rate(maxMessagesPerSecond);
+    // After a loss it is not known what the next server understands, so messages are queued until that is known.
+    if (config.opensFirst || lost !== undefined) this.outgoing.hold();
     if (lost !== undefined) {
-      this.isSuspended = this.#isDown = true;
+      this.isSuspended = this.isDown = true;
       this.onClosed = lost.onClosed;
     }
-    const { startLater } = settings.owner;
-    if (startLater === undefined || lost !== undefined) transport.start(this);
-    else startLater(() => transport.start(this));
   }
 
-  /** The connection that goes on in place of this one, which is lost. */
-  successor(): Connection {
-    return new Connection(this.peer, this.#transport, this.settings, this.#succeed, this);
+  /** Starts the transport. What came in earlier is received after this call. */
+  start(): void {
+    this.transport.start(this);
   }
 
-  /** What stands on the core. Most connections never need it. */
-  get conventions(): Conventions {
-    return (this.#conventions ??= this.settings.conventions(this));
+  /** The extensions: cancelling, progress and streams. Most connections never need them. */
+  get extensions(): Extensions {
+    return (this.madeExtensions ??= this.config.extensions.create(this));
   }
 
-  /** The same, when something needed it already. */
-  get usedConventions(): Conventions | undefined {
-    return this.#conventions;
+  // Receiving
+
+  /** Receives one text. The reply goes into `slot`. */
+  receive(text: string, slot: Slot = this): void {
+    if (this.ended !== undefined) return;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      // The sender must find what was wrong with its text: it is answered, and counted.
+      return this.refuse(null, ErrorCode.ParseError, "Parse error", slot);
+    }
+    this.dispatch(value, slot);
   }
 
-  /** Whether messages of the dialect may be sent that the application did not write: it chose one, or the other side is ours. */
-  get speaksDialect(): boolean {
-    return this.settings.choseDialect || this.isToOurs;
+  /** Receives one parsed message or batch. The reply goes into `slot`. */
+  dispatch(value: unknown, slot: Slot = this): void {
+    if (this.ended !== undefined) return;
+    if (this.madeExtensions?.isReading === true) this.madeExtensions.note(value, this.transport.currentFrame);
+    if (Array.isArray(value)) return receiveBatch(this, value, slot);
+    const { onForeignMessage } = this.config;
+    if (onForeignMessage !== undefined && isForeign(value)) {
+      if (this.#rate?.take() === false) this.counts.refusedRate++;
+      else
+        attempt(
+          () => onForeignMessage(value, this.peer),
+          (error) => this.report(error),
+        );
+      return slot.leaveOut();
+    }
+    const version1 = this.config.isLenient ? this.normalize(value) : undefined;
+    let kind = classify(value);
+    if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
+    if (isResponse(kind)) this.settle(kind, value as Unchecked);
+    else this.route(kind, value, version1, slot);
+    if (kind !== "request" && kind !== "invalid") slot.leaveOut();
   }
 
-  /** Whether the other side is ours. */
-  get isToOurs(): boolean {
-    return this.#transport.isOurs === true;
+  /** Rewrites what the config makes allowance for. Returns how a message says that it is of version 1.0, if it is. */
+  normalize(value: unknown): Version1 | undefined {
+    const { readsNullParams, readsVersion1 } = this.config;
+    // As vscode-jsonrpc does.
+    if (readsNullParams && isObject(value) && value.params === null) delete value.params;
+    return readsVersion1 ? fromVersion1(value) : undefined;
   }
 
-  get budget(): TickBudget | undefined {
-    return this.#transport.budget;
+  /** An id alone that no call waits under is a request without its method, whose sender would wait for ever. */
+  kindOfBroken(value: Unchecked): Kind {
+    return isLoneId(value) && this.outgoing.get(value.id) === undefined ? "invalid" : "broken";
   }
 
-  get mute(): Error | undefined {
-    return this.answersOnly ?? this.ended;
+  /** Starts a request or a notification, or refuses it. */
+  route(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
+    const slot = version1 === undefined ? place : inVersion1(place, version1);
+    if (kind === "invalid") {
+      // An id alone may be that of a response: an error under it could settle a call of the other side.
+      const id = isObject(message) && isLoneId(message) ? null : idOf(message);
+      return this.refuse(id, ErrorCode.InvalidRequest, "Invalid Request", slot);
+    }
+    if (kind === "request") this.counts.requestsReceived++;
+    else this.counts.notificationsReceived++;
+    if (this.#rate?.take() === false) {
+      this.counts.refusedRate++;
+      if (kind === "request") this.#refuseRate((message as RequestMessage).id, slot);
+    } else if (kind === "request") this.incoming.request(message as RequestMessage, slot);
+    else this.incoming.notification(message as NotificationMessage);
   }
 
-  receive(text: string, reply?: Reply): void {
-    this.router.receive(text, reply && this.#slotOf(reply));
+  #refuseRate(id: Id, slot: Slot): void {
+    const { maxMessagesPerSecond } = this.config.limits;
+    const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
+    this.incoming.reply(id, encodeError(id, error), slot);
   }
 
-  dispatch(value: unknown, reply?: Reply): void {
-    if (this.reading !== undefined) this.reading.note(value, this.#transport.currentFrame);
-    this.router.route(value, reply && this.#slotOf(reply));
+  /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
+  refuse(id: Id, code: number, message: string, slot: Slot): void {
+    this.counts.malformed++;
+    const { maxMalformedPerMinute } = this.config.limits;
+    const count = (this.#malformed ??= new MinuteCount()).add();
+    if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
+    else this.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
   }
 
-  idle(): void {
-    this.#transport.idle?.();
+  /** Puts an error into `slot`, whatever its length. */
+  putError(id: Id, error: ErrorObject, slot: Slot): void {
+    if (id === null) this.namelessErrors++;
+    slot.put(encodeError(id, error));
   }
 
-  afterRead(then: () => void): boolean {
-    return this.#transport.afterRead?.(then) ?? false;
+  /** Settles the call that a response answers. Returns its batch. A response is never answered: two peers would loop. */
+  settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
+    const call = this.outgoing.answer(kind, response);
+    if (call !== undefined) return call.batch;
+    // Some servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
+    this.counts.unmatched++;
+    if (kind === "response" && response.id === null && response.result === undefined)
+      this.#receiveNamelessError(response as ErrorMessage);
+    return undefined;
   }
 
-  /** The transport says that it is over. */
-  closed(told: CloseInfo): void {
+  /**
+   * Receives an error with id null (section 5): the other side could not read a message. Unless the error may answer an error
+   * with id null that this side sent, it refuses the batch that waits, if only one does.
+   */
+  #receiveNamelessError(response: ErrorMessage): void {
+    if (this.namelessErrors > 0) this.namelessErrors--;
+    else if (this.outgoing.refuseBatch(response)) return;
+    const { code, message, data } = response.error;
+    this.reportIfHeard(() => new RpcError(code, message, data));
+  }
+
+  // The state, as the transport reports it
+
+  /** The transport has ended. */
+  closed(reported: CloseInfo): void {
     if (this.closeInfo !== undefined) return;
     // A slow or broken reader often never answers the close. What the socket then reports, 1006, says nothing about the cause.
-    const info = this.#cause === undefined ? told : { ...told, ...this.#cause };
+    const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
-    // Not made in vain: an error notes the stack, which is dear.
+    // Made only if needed: an error records the stack, which is expensive.
     if (this.ended === undefined)
       this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
-    this.settings.owner.closed?.(this.peer, info);
-    this.#tell("close", info);
+    this.hooks.closed(this.peer, info);
+    this.emit("close", info);
     this.onClosed?.(info);
   }
 
   suspended(): void {
-    this.#isDown = true;
-    // It may wait already, for what is to be sent first.
+    this.isDown = true;
+    // A connection that waits for `release` is suspended already.
     if (this.isSuspended) return;
     this.isSuspended = true;
-    this.#tell("suspend");
+    this.emit("suspend");
   }
 
   resumed(): void {
-    this.#isDown = false;
-    // With `onOpen`, messages go on waiting for what it sends.
-    if (this.settings.owner.opensFirst !== true) this.outgoing.release();
+    this.isDown = false;
+    // With `onOpen`, messages stay queued until `release`.
+    if (!this.config.opensFirst) this.outgoing.release();
     this.#resume();
-    this.#conventions?.resumed();
+    this.madeExtensions?.resumed();
     // What waited for a socket waits for its reader now.
-    this.checkRoom();
+    this.#checkUnsent(this.unsentBytes);
   }
 
   lost(error: Error): void {
-    // First: who hears of the loss, a handler that aborts for it too, has the peer as it goes on, and can close it.
-    const next = this.#succeed(this);
-    this.#settle(error);
-    if (next.ended === undefined) this.#tell("lost", error);
+    // The next connection is made first: code that reacts to the loss, such as an aborted handler, must be able to close it.
+    const next = new Connection(this.peer, this.transport, this.config, this.hooks, this.#replace, this);
+    this.#replace(this.peer, next);
+    next.start();
+    this.#settleAll(error);
+    if (next.ended === undefined) this.emit("lost", error);
   }
 
-  /** What was to be sent before everything else is sent. */
+  /** Sends what is queued: `onOpen` is done. */
   release(): void {
     if (this.ended !== undefined) return;
     this.outgoing.release();
@@ -186,192 +271,172 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   #resume(): void {
-    if (this.ended !== undefined || !this.isSuspended || this.#isDown || this.outgoing.isHeld) return;
+    if (this.ended !== undefined || !this.isSuspended || this.isDown || this.outgoing.isHeld) return;
     this.isSuspended = false;
-    this.#tell("resume");
+    this.emit("resume");
   }
 
-  send(text: string): boolean {
-    this.checkRoom();
-    return this.hand(text, undefined);
-  }
+  // Sending
 
-  checkRoom(): void {
-    const { unsentBytes } = this;
-    this.#forgetSent(unsentBytes);
-    if (unsentBytes > this.settings.limits.maxUnsentBytes && this.ended === undefined)
-      (this.#backlog ??= new Backlog(this)).exceeded();
-  }
-
-  tooSlow(reason: string): void {
-    if (this.#transport.tooSlow?.(reason) !== true) this.end(1013, reason);
-  }
-
-  /** Whether the connection waits for a socket: then nothing is to be produced for the other side. */
-  get isDown(): boolean {
-    return this.#isDown;
-  }
-
-  /** Counts what is kept here for the other side, as `Transport.keeps` does. */
-  keep(by: number): void {
-    this.#transport.keeps?.(by);
-  }
-
-  /** Keeps a frame, by default the one that is received at present, until `dropFrame`. Returns it; `undefined` where frames are not counted. */
-  keepFrame(frame = this.#transport.currentFrame): Frame | undefined {
-    if (frame !== undefined && frame.users++ === 0) this.keep(frame.length);
-    return frame;
-  }
-
-  /** One user of a frame needs it no more. */
-  dropFrame(frame: Frame | undefined): void {
-    if (frame !== undefined && --frame.users === 0) this.keep(-frame.length);
-  }
-
-  /** Whether what can wait on this side may be sent, and not wait in the connection: far from where that ends it. */
-  get hasRoom(): boolean {
-    return !this.#isDown && this.unsentBytes <= this.settings.limits.maxUnsentBytes / 4;
-  }
-
-  /** Longest single answer, or all answers to a batch. */
-  get maxReplyBytes(): number {
-    return Math.min(this.settings.limits.maxReplyBytes, this.maxSentBytes);
-  }
-
-  get refusal(): Error {
-    const waits = this.isSuspended || this.outgoing.isHeld;
-    const reason = waits ? "too much waits for a connection already" : "the connection is closing";
-    return this.mute ?? new Error(reason);
-  }
-
-  get maxSentBytes(): number {
-    return this.#transport.maxMessageBytes ?? Infinity;
-  }
-
-  withdraw(call: PendingCall): void {
-    const ticket = call.batch ?? call;
-    this.outgoing.withdraw(ticket);
-    this.#transport.withdraw?.(ticket);
-  }
-
-  /** What happened so far, and how full everything is. */
-  stats(): PeerStats {
-    const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.#transport.traffic ?? {};
-    return {
-      ...this.counts,
-      pending: this.outgoing.waiting,
-      running: this.incoming.running,
-      streams: this.#conventions?.counts().streams ?? 0,
-      unsentBytes: this.unsentBytes,
-      bytesReceived,
-      bytesSent,
-    };
-  }
-
-  /** Bytes that wait to be sent. */
-  get unsentBytes(): number {
-    return this.#transport.unsentBytes ?? 0;
-  }
-
-  /** At least so many of them are no broadcasts. Only these can close the connection. */
-  get ordinaryUnsentBytes(): number {
-    return this.unsentBytes - this.#broadcastBytes;
-  }
-
-  /** Sends a broadcast, or drops it if the other side reads too slowly. Returns true if it is sent, or waits. */
-  broadcast(message: SharedMessage): boolean {
-    const { unsentBytes } = this;
-    this.#forgetSent(unsentBytes);
-    const isTaken =
-      unsentBytes <= this.settings.limits.maxUnsentBytes / 2 && this.hand(message.text, undefined, message);
-    if (!isTaken) return false;
-    this.#broadcastBytes += message.unsentBytes;
-    return true;
-  }
-
-  /** Earlier broadcasts have left unless as many bytes are unsent. While there is no socket, they wait and are not unsent. */
-  #forgetSent(unsentBytes: number): void {
-    if (this.#broadcastBytes > unsentBytes && !this.#isDown) this.#broadcastBytes = unsentBytes;
-  }
-
-  /** Whatever was not answered yet: the other side need not go on with it. */
-  givenUp(call: PendingCall, reason: unknown): void {
-    this.conventions.cancel(call, reason);
-  }
-
-  report(error: unknown, method?: string): void {
-    const { owner, warned } = this.settings;
-    const isHeard = tell(this.peer, "error", [error]);
-    if (!owner.failed(error, this.peer) && !isHeard && method !== undefined) warnOnce(warned, method, error);
-  }
-
-  /** An error records its stack, which costs several microseconds: too much for each message of a flood that no listener hears of. */
-  reportIfHeard(make: () => unknown): void {
-    if (this.peer.listenerCount("error") > 0 || this.settings.owner.hasErrorListener) this.report(make());
-  }
-
-  unhandled(method: string, params: unknown): void {
-    this.#tell("notification", method, params);
-  }
-
-  /** Ends the connection for a reason of this side's own, with any code. That reason is reported, whatever the other side answers. */
-  end(code: number, reason: string, retryMs?: number): void {
-    if (this.ended === undefined) this.#cause = { code, reason: cutReason(reason) };
-    this.close(code, reason, retryMs);
-  }
-
-  /** Ends the connection for the application. What is reported is how the transport ended. */
-  close(code: number, reason: string, retryMs?: number): void {
-    if (this.ended !== undefined) return;
-    this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
-    this.#transport.close(code, cutReason(reason), retryMs);
-  }
-
-  #slotOf(reply: Reply): Slot {
-    return soleSlot(this.maxReplyBytes, (text) => this.ended === undefined && reply(text));
-  }
-
-  /** A transport that throws breaks its promise; that must not reach whoever called, or stop a loop over many peers. */
-  hand(text: string, ticket: Ticket | undefined, shared?: SharedMessage): boolean {
-    if (this.mute !== undefined) return false;
+  /**
+   * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
+   * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
+   */
+  send(text: string, handle?: Ticket): boolean {
+    const unsentBytes = this.transport.unsentBytes ?? 0;
+    if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
+    // Before the bytes leave: the connection may end inside `send`, and then they may have been read.
+    if (handle !== undefined) handle.sent = true;
+    if (this.ended !== undefined) return false;
     try {
-      if (shared === undefined || this.#transport.sendShared === undefined) return this.#transport.send(text, ticket);
-      return this.#transport.sendShared(shared);
+      return this.transport.send(text, handle);
     } catch (error) {
       this.report(error);
       return false;
     }
   }
 
-  /** Settles everything. After this no call waits, no timer runs, and nothing is sent. */
-  #stop(cause: Error): void {
-    if (this.ended !== undefined) return;
-    this.#settle(cause);
-    this.settings.owner.ended(this.peer);
+  /** Whether a response that stands alone is short enough. */
+  fits(text: string): boolean {
+    const { maxReplyBytes } = this;
+    return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
   }
 
-  /** From here on nothing of this connection is taken or sent, whoever still holds on to it. */
-  #settle(cause: Error): void {
-    this.ended = cause;
-    this.#backlog?.stop();
-    this.outgoing.failAll(cause);
-    this.incoming.abortAll(cause);
-    this.#conventions?.end(cause);
+  /** Sends a response that stands alone. */
+  put(text: string, onSent?: () => void): boolean {
+    const isTaken = this.send(text);
+    onSent?.();
+    return isTaken;
   }
 
-  #tell(event: string, ...args: unknown[]): void {
+  /** A connection needs no note of what is not answered. */
+  leaveOut(): void {}
+
+  /** Longest response, or reply to a batch, in bytes of UTF-8. */
+  get maxReplyBytes(): number {
+    return Math.min(this.config.limits.maxReplyBytes, this.transport.maxMessageBytes ?? Infinity);
+  }
+
+  /** Longest message that the other side takes, in bytes of UTF-8; `Infinity` while that is not known. */
+  get maxSentBytes(): number {
+    return this.transport.maxMessageBytes ?? Infinity;
+  }
+
+  /** Bytes that wait to be sent. */
+  get unsentBytes(): number {
+    return this.transport.unsentBytes ?? 0;
+  }
+
+  /** Bytes that wait to be sent, without broadcasts. Only these can end the connection. */
+  get ordinaryUnsentBytes(): number {
+    return this.unsentBytes - this.broadcastBytes;
+  }
+
+  /** Whether what can wait on this side may be sent: far fewer bytes are unsent than end the connection. */
+  get hasRoom(): boolean {
+    return !this.isDown && this.unsentBytes <= this.config.limits.maxUnsentBytes / 4;
+  }
+
+  /** Watches the unsent bytes while they are above `maxUnsentBytes`. */
+  #checkUnsent(unsentBytes: number): void {
+    this.forgetSentBroadcasts(unsentBytes);
+    if (unsentBytes > this.config.limits.maxUnsentBytes && this.ended === undefined)
+      (this.#backlog ??= new Backlog(this)).exceeded();
+  }
+
+  /** Earlier broadcasts have left, unless as many bytes are unsent. Without a socket, they wait and are not unsent. */
+  forgetSentBroadcasts(unsentBytes: number): void {
+    if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
+  }
+
+  /** Ends the connection, or the session in it: the other side reads too slowly. */
+  tooSlow(reason: string): void {
+    if (this.transport.tooSlow?.(reason) !== true) this.end(1013, reason);
+  }
+
+  /** Keeps a frame, by default the one that is received, until `dropFrame`. Returns `undefined` if frames are not counted. */
+  keepFrame(frame: Frame | undefined = this.transport.currentFrame): Frame | undefined {
+    if (frame !== undefined && frame.users++ === 0) this.transport.keeps?.(frame.length);
+    return frame;
+  }
+
+  /** Notes that one user of a frame no longer needs it. */
+  dropFrame(frame: Frame | undefined): void {
+    if (frame !== undefined && --frame.users === 0) this.transport.keeps?.(-frame.length);
+  }
+
+  // The other side
+
+  /** Whether messages of the dialect may be sent that the application did not write. */
+  get speaksDialect(): boolean {
+    return this.config.choseDialect || this.transport.isOurs === true;
+  }
+
+  /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
+  get answersOnly(): Error | undefined {
+    const { ended } = this.outgoing;
+    return ended === this.ended ? undefined : ended;
+  }
+
+  /** Counts so far, and how full everything is. */
+  stats(): PeerStats {
+    const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.transport.traffic ?? {};
+    return {
+      ...this.counts,
+      pending: this.outgoing.size,
+      running: this.incoming.running,
+      streams: this.madeExtensions?.counts().streams ?? 0,
+      unsentBytes: this.unsentBytes,
+      bytesReceived,
+      bytesSent,
+    };
+  }
+
+  // Errors and events
+
+  /** Emits an error that has no caller. `method`: where it was thrown, one of a bounded number of names. */
+  report(error: unknown, method?: string): void {
+    const isHeard = tell(this.peer, "error", [error]);
+    if (!this.hooks.error(error, this.peer) && !isHeard && method !== undefined)
+      warnOnce(this.hooks.warned, method, error);
+  }
+
+  /** Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a listener. */
+  reportIfHeard(make: () => unknown): void {
+    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener()) this.report(make());
+  }
+
+  /** Emits an event. What its listeners throw is reported. */
+  emit(event: string, ...args: unknown[]): void {
     tell(this.peer, event, args, (error) => this.report(error));
   }
-}
 
-/** Sends a broadcast to one peer, and counts it. Returns true if it was taken. A broadcast for a slow reader is dropped, and never ends its connection. */
-export function sendToOne(connection: Connection, message: SharedMessage, whenSlow: WhenSlow): boolean {
-  const { counts } = connection;
-  if (whenSlow === "close") {
-    counts.notificationsSent++;
-    return connection.send(message.text);
+  // The end
+
+  /** Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers. */
+  end(code: number, reason: string, retryMs?: number): void {
+    if (this.ended === undefined) this.#cause = { code, reason: cutReason(reason) };
+    this.close(code, reason, retryMs);
   }
-  const isTaken = connection.broadcast(message);
-  counts[isTaken ? "notificationsSent" : "dropped"]++;
-  return isTaken;
+
+  /** Ends the connection for the application. How the transport ended is reported. */
+  close(code: number, reason: string, retryMs?: number): void {
+    if (this.ended !== undefined) return;
+    this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
+    this.transport.close(code, cutReason(reason), retryMs);
+  }
+
+  #stop(cause: Error): void {
+    this.#settleAll(cause);
+    this.hooks.ended(this.peer);
+  }
+
+  /** Settles every call. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
+  #settleAll(cause: Error): void {
+    this.ended = cause;
+    this.#backlog?.stop();
+    this.outgoing.end(cause);
+    this.incoming.abortAll(cause);
+    this.madeExtensions?.end(cause);
+  }
 }

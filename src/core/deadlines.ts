@@ -37,7 +37,7 @@ const ownTimers = isWorkerd() ? new WeakMap<Expiring, ReturnType<typeof setTimeo
 
 /** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared or set anew before. `Infinity` never expires. */
 export function setDeadline(entry: Expiring, delayMs: number): void {
-  clearDeadline(entry);
+  if (entry.before !== undefined || ownTimers !== undefined) clearDeadline(entry);
   if (delayMs === Infinity) return;
   const now = performance.now();
   entry.deadline = now + delayMs;

@@ -1,6 +1,8 @@
-/** What one peer accepts, and the check that every option goes through. */
+/** The limits of one peer. */
 import { expected } from "./errors.js";
-import { isObject } from "./message.js";
+import { checkKnown } from "./options.js";
+
+export { checkKnown, checkTimeout } from "./options.js";
 
 /** Bounds on what one peer accepts. Each is on by default; a value out of range throws when the peer is made. */
 export interface PeerLimits {
@@ -76,20 +78,4 @@ export function mergeLimits<T extends object>(defaults: T, given: Partial<T> | u
 
 function isCount(value: unknown): value is number {
   return typeof value === "number" && value >= 1 && (Number.isSafeInteger(value) || value === Infinity);
-}
-
-/** Throws a `TypeError` for an option that does not exist: a misspelt one must not be silently without effect. */
-export function checkKnown(what: string, given: object, known: object): void {
-  if (!isObject(given)) throw expected(what, "an object", given);
-  for (const name of Object.keys(given)) {
-    if (!Object.hasOwn(known, name)) {
-      throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);
-    }
-  }
-}
-
-/** Throws a `TypeError` unless `value` is a positive number of milliseconds; `Infinity` counts. */
-export function checkTimeout(name: string, value: unknown): number {
-  if (typeof value === "number" && value > 0) return value;
-  throw expected(name, "a positive number", value);
 }

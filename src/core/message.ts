@@ -76,10 +76,13 @@ export interface Unchecked {
 
 /** Tells a parsed value's kind by its shape. Never throws on what `JSON.parse` can return. */
 export function classify(value: unknown): Kind {
-  if (!isObject(value)) return "invalid";
-  const { method, params, id } = value;
-  if (method === undefined && isResponseShaped(value)) return brokenRule(value) === undefined ? "response" : "broken";
-  if (value.jsonrpc !== JSONRPC_VERSION || typeof method !== "string") return "invalid";
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return "invalid";
+  const { jsonrpc, id, method, params, result, error } = value as Unchecked;
+  if (method === undefined) {
+    const hasResponseShape = result !== undefined || error !== undefined || (id !== undefined && params === undefined);
+    if (hasResponseShape) return brokenRule(value as Unchecked) === undefined ? "response" : "broken";
+  }
+  if (jsonrpc !== JSONRPC_VERSION || typeof method !== "string") return "invalid";
   if (params !== undefined && (typeof params !== "object" || params === null)) return "invalid";
   if (id === undefined) return "notification";
   return isId(id) ? "request" : "invalid";
@@ -110,8 +113,10 @@ export function isLoneId({ id, method, params, result, error }: Unchecked): bool
   return id !== undefined && id !== null && [method, params, result, error].every((one) => one === undefined);
 }
 
-function isResponseShaped({ id, params, result, error }: Unchecked): boolean {
-  return result !== undefined || error !== undefined || (id !== undefined && params === undefined);
+/** Returns the id of a message. One that cannot be echoed exactly is null. */
+export function idOf(value: unknown): Id {
+  const id = isObject(value) ? value.id : undefined;
+  return isId(id) ? id : null;
 }
 
 /** Whether a value is a message of another protocol: an object with neither `jsonrpc` nor `method` nor an outcome under an id. */

@@ -1,6 +1,6 @@
-/** How many messages a second: a token bucket. */
+/** Counting events over time. */
 
-/** Lets through `perSecond` of them a second, and as many at once after a quiet second. */
+/** A token bucket: lets through `perSecond` events a second, and as many at once after a quiet second. */
 export class Rate {
   readonly #perSecond: number;
   #left: number;
@@ -11,7 +11,7 @@ export class Rate {
     this.#left = perSecond;
   }
 
-  /** Whether one more may pass. */
+  /** Takes one event. Returns false if it is one too many. */
   take(): boolean {
     const now = performance.now();
     this.#left = Math.min(this.#perSecond, this.#left + ((now - this.#filledAt) / 1000) * this.#perSecond);
@@ -19,5 +19,23 @@ export class Rate {
     if (this.#left < 1) return false;
     this.#left--;
     return true;
+  }
+}
+
+const MINUTE_MS = 60_000;
+
+/** Counts events within a minute, counted from the first. */
+export class MinuteCount {
+  #count = 0;
+  #since = 0;
+
+  /** Adds one event. Returns how many there were within the minute. */
+  add(): number {
+    const now = performance.now();
+    if (this.#count === 0 || now - this.#since > MINUTE_MS) {
+      this.#since = now;
+      this.#count = 0;
+    }
+    return ++this.#count;
   }
 }

@@ -20,15 +20,12 @@ export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
   return info.code === 1005 || info.code === 1006 ? { ...info, ...own } : info;
 }
 
-/** Takes the reply to one message or batch, once: `undefined` when none is owed. Never called when the connection ends first. */
-export type Reply = (text: string | undefined) => void;
-
 /** Where a transport hands over what comes in. A peer is one. None of its functions throws. */
 export interface Receiver {
-  /** One text: a message, a batch, or garbage, which is answered with -32700. What is answered is sent, or given to `reply` where there is one. */
-  receive(text: string, reply?: Reply): void;
+  /** One text: a message, a batch, or garbage, which is answered with -32700. */
+  receive(text: string): void;
   /** One message or batch that is parsed already, for a link that takes several out of one frame. */
-  dispatch(value: unknown, reply?: Reply): void;
+  dispatch(value: unknown): void;
   /** The end, told once; the transport tells nothing after it. */
   closed(info: CloseInfo): void;
   /** The session lost its socket and waits for another. What is sent meanwhile waits with it. */
@@ -120,10 +117,6 @@ export interface Transport {
    * `retryMs`: the other side is told, where there is a way, to come back after a random time up to this, in milliseconds.
    */
   close(code?: number, reason?: string, retryMs?: number): void;
-  /** Why nothing can be sent but what a `Reply` takes, where that is so: `send` is never called, and calls of this side's reject with it as their cause. */
-  readonly answersOnly?: Error;
-  /** Told when the last handler that ran has ended. */
-  idle?(): void;
   /**
    * Calls `then` once the other side has read everything that was sent before; later than this call, and never if the
    * connection is lost first. Returns false, and never calls it, where the transport cannot find out.

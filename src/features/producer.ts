@@ -1,19 +1,20 @@
-/** The end of a stream that yields: reads an iterable a little ahead, and hands over what is ready when it is asked. */
+/** The end of a stream that yields: reads an iterable a little ahead, and gives the values that are ready when asked. */
 import { exceeds, stringify } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import * as ErrorCode from "../core/codes.js";
 import { isAbort, RpcError } from "../core/errors.js";
+import type { Connection } from "../core/connection.js";
 import { VALUE_COST } from "../core/transport.js";
 
-/** So many characters of JSON are read ahead at most, and so many values: all that a slow reader makes this side keep. */
+/** At most so many characters of JSON, and so many values, are read ahead: all that a slow reader makes this side keep. */
 const MOST_AHEAD = 64 * 1024;
 const MOST_VALUES = 1000;
 /** What a reply adds to its values, in bytes, with an id and a token of ordinary length. */
 const ENVELOPE_BYTES = 128;
-/** For how many microtasks a batch that could leave waits for more: an async generator takes three to yield. */
+/** For how many microtasks a reply that could leave waits for more values: an async generator takes three to yield. */
 const QUIET_TICKS = 8;
 
-/** What a reply is made of: the values as JSON, without brackets, and whether they are the last. */
+/** The content of a reply: the values as JSON, without brackets, and whether they are the last. */
 export interface Portion {
   readonly values: string;
   readonly isLast: boolean;
@@ -21,32 +22,24 @@ export interface Portion {
 
 type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
 
-/** What is asked of an iterator. */
+/** The part of an iterator that is used. */
 interface Cursor {
   next(): Promise<IteratorResult<unknown>>;
   return?(value?: unknown): Promise<unknown>;
 }
 
-/** What is asked of a stream of Node. */
+/** The part of a Node stream that is used. */
 interface NodeStream {
   readonly pipe: unknown;
   destroy(): void;
   on(event: "error", listener: (error: unknown) => void): unknown;
 }
 
-/** What a producer needs of its connection. */
-export interface Outlet {
-  /** Whether the connection waits for a socket: then nothing is read ahead. */
-  readonly isDown: boolean;
-  /** Counts what waits to be taken. */
-  keep(by: number): void;
-}
-
 /** One iterable that the other side reads. */
 export class Producer {
   readonly #source: AnyIterable;
   readonly #maxBytes: number;
-  readonly #outlet: Outlet;
+  readonly #connection: Connection;
   readonly #failed: (error: unknown) => void;
   #iterator: Cursor | undefined;
   /** Values that wait to be asked for, as JSON. */
@@ -54,20 +47,20 @@ export class Producer {
   #length = 0;
   /** How the source ended; `undefined` while it has not. */
   #end: { error?: unknown } | undefined;
-  /** Why nobody reads on, when it was stopped. */
+  /** Why the producer was stopped. */
   #reason: unknown;
   #isReading = false;
-  /** Whether it would read on if the connection had a socket. */
+  /** Whether reading waits for the connection to have a socket. */
   #isPaused = false;
   #wake: (() => void) | undefined;
 
-  /** `maxBytes`: the longest reply. `failed` is told what the source fails with when nobody reads any more. */
-  constructor(source: AnyIterable, maxBytes: number, outlet: Outlet, failed: (error: unknown) => void) {
+  /** `failed` gets what the source fails with when it is no longer read. */
+  constructor(source: AnyIterable, connection: Connection, failed: (error: unknown) => void) {
     this.#source = source;
-    this.#maxBytes = maxBytes;
-    this.#outlet = outlet;
+    this.#maxBytes = connection.maxReplyBytes;
+    this.#connection = connection;
     this.#failed = failed;
-    // A stream of Node tells errors by itself, also while nobody reads it; without a listener they would end the process.
+    // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
     if (isNodeStream(source)) source.on("error", (error) => this.#sourceFailed(error));
   }
 
@@ -83,7 +76,7 @@ export class Producer {
     await this.#quiet();
   }
 
-  /** What waits, or nothing. Throws what the source failed with, after the values before it. */
+  /** Takes the values that wait, if any. Throws what the source failed with, after the values before it. */
   take(): Portion {
     const values = this.#portion();
     const hasFailed = this.#end !== undefined && "error" in this.#end;
@@ -93,18 +86,18 @@ export class Producer {
     return { values, isLast };
   }
 
-  /** Nobody reads on: what waits is dropped, and the source may clean up. Who asks is told that it is over, or `error`. */
+  /** Drops the values that wait, and lets the source clean up. A later request for values gets the end, or `error`. */
   stop(reason: unknown, error?: RpcError): void {
     this.#reason = reason;
     const before = this.#end;
     this.#removed(this.#ready.splice(0));
     this.#finish(error === undefined ? {} : { error });
     if (before === undefined) void this.#close();
-    // It failed, and nobody came to ask.
+    // The source failed, and no request came after that.
     else if ("error" in before) this.#failedLate(before.error);
   }
 
-  /** The connection has a socket again. */
+  /** Goes on reading: the connection has a socket again. */
   resumed(): void {
     this.#wake?.();
     if (this.#isPaused) void this.#readAhead();
@@ -115,7 +108,7 @@ export class Producer {
     this.#isReading = true;
     try {
       while (this.#end === undefined && this.#length < MOST_AHEAD && this.#ready.length < MOST_VALUES) {
-        this.#isPaused = this.#outlet.isDown;
+        this.#isPaused = this.#connection.isDown;
         if (this.#isPaused) break;
         this.#iterator ??= iteratorOf(this.#source);
         const { done, value } = await this.#iterator.next();
@@ -131,7 +124,7 @@ export class Producer {
     this.#isReading = false;
   }
 
-  /** While its iterator waits, that fails too. */
+  /** A Node stream failed. If its iterator waits, the iterator fails too. */
   #sourceFailed(error: unknown): void {
     if (this.#end !== undefined) this.#failedLate(error);
     else if (!this.#isReading) this.#finish({ error });
@@ -144,10 +137,10 @@ export class Producer {
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       this.#ready.push(text);
       this.#length += text.length;
-      this.#outlet.keep(text.length + VALUE_COST);
+      this.#connection.transport.keeps?.(text.length + VALUE_COST);
       this.#wake?.();
     } catch (error) {
-      // The source did nothing wrong, and does not know: it must be told that nobody reads on.
+      // The source did nothing wrong, and does not know: it must be closed.
       this.#finish({ error });
       void this.#close();
     }
@@ -158,7 +151,7 @@ export class Producer {
     this.#wake?.();
   }
 
-  /** Last, for `return` may hang behind a `next` that is under way. */
+  /** Closes the source. Called last, for `return` may wait for a `next` that is under way. */
   async #close(): Promise<void> {
     try {
       if (isNodeStream(this.#source)) this.#source.destroy();
@@ -168,7 +161,7 @@ export class Producer {
     }
   }
 
-  /** A Node stream that is destroyed fails its iterator, and tells of errors by itself. */
+  /** A destroyed Node stream fails its iterator, and emits its errors itself. */
   #iteratorFailedLate(error: unknown): void {
     if (!isNodeStream(this.#source)) this.#failedLate(error);
   }
@@ -177,7 +170,7 @@ export class Producer {
     if (!isAbort(error, this.#reason)) this.#failed(error);
   }
 
-  /** Something came, or the end did: true; or nothing for so long. */
+  /** Waits for a value or the end. Resolves to false if neither comes within `waitMs`. */
   arrival(waitMs: number): Promise<boolean> {
     return new Promise((resolve) => {
       const late = { deadline: 0, expire: () => resolve(false) };
@@ -189,7 +182,7 @@ export class Producer {
     });
   }
 
-  /** A source that is quick fills the batch before it leaves. */
+  /** Waits until a quick source yields no more. */
   async #quiet(): Promise<void> {
     for (let seen = -1; seen !== this.#ready.length && this.#length < MOST_AHEAD && this.#end === undefined;) {
       seen = this.#ready.length;
@@ -216,7 +209,7 @@ export class Producer {
     let length = 0;
     for (const text of values) length += text.length;
     this.#length -= length;
-    this.#outlet.keep(-(length + values.length * VALUE_COST));
+    this.#connection.transport.keeps?.(-(length + values.length * VALUE_COST));
   }
 }
 
@@ -229,12 +222,12 @@ function iteratorOf(source: AnyIterable): Cursor {
   return Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : awaited(source);
 }
 
-/** As `for await` has it: what a plain iterable yields may be promised. */
+/** Makes an async iterator of a plain iterable, which may yield promises, as `for await` does. */
 async function* awaited(source: Iterable<unknown>): AsyncGenerator<unknown> {
   yield* source;
 }
 
-/** Its iterator cannot be ended while it waits, nor before it was begun: the stream itself can. */
+/** The iterator of a Node stream cannot be ended while it waits, or before it was begun. The stream itself can. */
 function isNodeStream(source: object): source is NodeStream {
   const { pipe, destroy, on } = source as Partial<NodeStream>;
   return typeof pipe === "function" && typeof destroy === "function" && typeof on === "function";

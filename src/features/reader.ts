@@ -1,4 +1,4 @@
-/** The end of a stream that reads: asks for the next values before it has eaten the last, so that the round trip is hidden. */
+/** The end of a stream that reads: asks for the next values before it has consumed the last, which hides the round trip. */
 import { isObject, member } from "../core/message.js";
 import * as ErrorCode from "../core/codes.js";
 import { ConnectionLostError, ProtocolError, RpcError } from "../core/errors.js";
@@ -9,13 +9,13 @@ import type { Frame } from "../core/transport.js";
 export interface Source {
   /** The method that errors of reading name: that of the call which opened the stream, where it is known. */
   readonly method: string;
-  /** Answers the stream as it stands in a result or in params. */
+  /** Returns the stream as it stands in a result or in params. */
   open(): Promise<unknown>;
   /** Gives up `open`. */
   abandon(reason: unknown): void;
-  /** Asks for more. */
+  /** Requests more values. */
   next(token: unknown): Promise<unknown>;
-  /** Says that nobody reads on. */
+  /** Stops the stream on the other side. */
   abort(token: unknown): void;
   /** Counts the frame that a reply came in as kept, until `drop`. Returns it; `undefined` where frames are not counted. */
   keep(reply: unknown): Frame | undefined;
@@ -35,21 +35,21 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   #isTaken = false;
   #hasBegun = false;
   #values: unknown[] = [];
-  #eaten = 0;
+  #consumed = 0;
   /** The frames of the replies that are kept: of the values being read, and of those that follow. */
   readonly #frames: (Frame | undefined)[] = [];
   /** The reply that is under way: to `open` at first. */
   #ahead: Promise<Batch> | undefined;
-  /** Whether the token is not known yet. */
+  /** Whether the token is still unknown. */
   #isOpening: boolean;
-  /** The token, while the other side holds the stream for us. */
+  /** The token, while the other side holds the stream for this reader. */
   #held: unknown;
   #end: { error?: unknown } | undefined;
   /** The last `next()`: the one after it waits for it. */
   #turn: Promise<unknown> = Promise.resolve();
   #wake: (() => void) | undefined;
 
-  /** `held`: the token, of a stream that is here already. */
+  /** `held`: the token of a stream that came in a message. */
   constructor(source: Source, signal: AbortSignal | undefined, held?: unknown) {
     this.#source = source;
     this.#signal = signal;
@@ -69,7 +69,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     return result;
   }
 
-  /** Ends it at once, also while a `next()` waits. */
+  /** Ends the stream at once, also while a `next()` waits. */
   async return(value?: unknown): Promise<IteratorResult<unknown>> {
     this.#stop({}, new Error("nobody reads the stream any more"));
     return { done: true, value };
@@ -79,13 +79,13 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     if (!this.#hasBegun && this.#end === undefined) this.#begin();
     for (;;) {
       if (this.#end !== undefined) return this.#over(this.#end);
-      if (this.#eaten < this.#values.length) return { done: false, value: this.#values[this.#eaten++] };
+      if (this.#consumed < this.#values.length) return { done: false, value: this.#values[this.#consumed++] };
       if (this.#ahead === undefined) this.#stop({}, undefined);
       else await this.#arrival(this.#ahead);
     }
   }
 
-  /** A failure is told once; whoever asks again is told that it is over. */
+  /** Throws a failure once. After that, returns the end. */
   #over(end: { error?: unknown }): IteratorResult<unknown> {
     this.#end = {};
     if ("error" in end) throw end.error;
@@ -101,7 +101,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
 
   readonly #onAbort = (): void => this.#stop({ error: this.#signal!.reason }, this.#signal!.reason);
 
-  /** Waits for the reply that is under way, or for the end, whichever is first; and asks for the next. */
+  /** Waits for the reply that is under way, or for the end, whichever is first. Then asks for the next reply. */
   async #arrival(ahead: Promise<Batch>): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
@@ -115,7 +115,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
       const { values, token } = await ahead;
       if (this.#frames.length > 1) this.#source.drop(this.#frames.shift());
       this.#values = values;
-      this.#eaten = 0;
+      this.#consumed = 0;
       this.#ahead = token === undefined ? undefined : observed(this.#more(token));
     } catch (error) {
       this.#stop({ error }, undefined);
@@ -127,7 +127,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     if (this.#isOpening) {
       this.#isOpening = false;
       this.#held = tokenOf(stream);
-      // Given up after its reply had come, and before that reached us.
+      // The reader stopped while the reply was on its way through the promises.
       if (this.#end !== undefined) this.#letGo();
     }
     return readOpening(stream);
@@ -155,7 +155,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
     this.#wake?.();
   }
 
-  /** Counts a reply as kept, unless nobody reads on. */
+  /** Counts a reply as kept, unless the reader has stopped. */
   #kept(reply: unknown): unknown {
     if (this.#end === undefined) this.#frames.push(this.#source.keep(reply));
     return reply;
@@ -176,17 +176,17 @@ function ofOpeningCall(error: unknown, method: string): unknown {
   return error;
 }
 
-/** Whether the other side holds the stream no longer. A reply that cannot be read frees nothing, nor one from before it was looked at. */
+/** Whether the other side no longer holds the stream. A malformed reply frees nothing, nor does a refusal for too many calls. */
 function freesToken(error: unknown): boolean {
   return !(error instanceof ProtocolError || (error instanceof RpcError && error.code === ErrorCode.Busy));
 }
 
-/** The token of a stream as it stands on the wire; `undefined` when the other side holds nothing more. */
+/** Returns the token of a stream as it stands on the wire; `undefined` if the other side holds no more values. */
 export function tokenOf(stream: unknown): unknown {
   return member(stream, "token") ?? undefined;
 }
 
-/** A stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
+/** Reads a stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
 function readOpening(stream: unknown): Batch {
   if (!isObject(stream)) {
     throw new ProtocolError("a stream must be an object, with `token` where there is more to come", stream);

@@ -1,21 +1,20 @@
 /**
  * All streams of one connection. They are the enumerables of StreamJsonRpc: `{ token, values }` stands for a stream,
- * `$/enumerator/next` asks for more, `$/enumerator/abort` says that nobody reads on. Source: StreamJsonRpc,
+ * `$/enumerator/next` asks for more values, `$/enumerator/abort` stops the stream. Source: StreamJsonRpc,
  * "Asynchronous enumerables".
  */
 import type { Slot } from "../core/batch.js";
 import { ById } from "../core/by-id.js";
-import { encodeError, encodeNotification, encodeRawResult } from "../core/codec.js";
+import { encodeError, encodeNotification, encodeRawResult, encodeRequest, encodeResult } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { CallContext, type AbortCause } from "../core/context.js";
 import type { CallOptions } from "../core/contract.js";
-import type { Streaming } from "../core/conventions.js";
 import * as ErrorCode from "../core/codes.js";
 import { isExempt } from "../core/dialect.js";
 import { expected, RpcError } from "../core/errors.js";
+import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { isObject, member, type Id } from "../core/message.js";
-import { PendingCall } from "../core/pending.js";
-import { isSignal } from "../core/settings.js";
+import { isSignal } from "../core/options.js";
+import type { OutgoingCall } from "../core/outgoing-calls.js";
 import type { Frame } from "../core/transport.js";
 import { Producer, type Portion } from "./producer.js";
 import { StreamReader, tokenOf, type Source } from "./reader.js";
@@ -23,44 +22,46 @@ import { StreamReader, tokenOf, type Source } from "./reader.js";
 export const NEXT = "$/enumerator/next";
 export const ABORT = "$/enumerator/abort";
 
-/** A stream whose first value takes longer is answered without one: the call was heard, and must not time out. */
+/** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
 const FIRST_VALUE_WAIT_MS = 100;
 
-/** What a stream keeps besides its values, in UTF-16 code units: its iterator, its call, its entry here. */
+/** Memory of a stream besides its values, in UTF-16 code units: its iterator, its call, its entry here. */
 const STREAM_COST = 2048;
 
-/** How soon it is looked again whether the connection has room for what waits; and then ever later. */
+/** The first interval between two checks whether the connection has room. Each further interval is longer. */
 const ROOM_CHECK_MS = 10;
 
 /** A stream that the other side reads. */
 interface Served {
   readonly token: number;
   readonly producer: Producer;
-  /** The call that it answers or is part of the answer to; `undefined` for one in params. */
-  readonly context: CallContext | undefined;
-  /** Whether it is the whole answer: then the call's signal lives as long as it does. */
+  /** The call whose result the stream is, or stands in; `undefined` for a stream in params. */
+  readonly call: IncomingCall | undefined;
+  /** Whether the stream is the whole result. Then the signal of the call lives as long as the stream. */
   readonly isWhole: boolean;
-  /** The frame that its call came in: a generator keeps the params. */
+  /** The frame that the call came in: a generator keeps the params. */
   readonly frame: Frame | undefined;
-  /** Whether the other side was told the token. Until then it names nothing: who guesses it must not end the call. */
-  isTold: boolean;
-  /** Whether an answer to `next` is owed: one at a time. */
+  /** Whether the token was sent. Until then it names no stream: a guessed token must not end the call. */
+  isAnnounced: boolean;
+  /** Whether a request for more values waits for its response. Only one may wait at a time. */
   isAsked: boolean;
 }
 
 /** Both ends of the streams of one connection. */
-export class Streams implements Streaming {
+export class Streams {
   readonly #connection: Connection;
   readonly #served = new Map<number, Served>();
-  /** Those of a call, by its id. */
+  /** The streams of a call, by its id. */
   readonly #byCall = new ById<Served>();
   #lastToken = 0;
-  /** The message that is encoded at present, and the streams that were met in it; `undefined` when none is. */
-  #encoding:
-    | { readonly context: CallContext | undefined; readonly met: Served[]; readonly frame: Frame | undefined }
-    | undefined;
+  /** Whether a stream was offered. */
+  isOffering = false;
+  /** Whether a stream was read. */
+  isReading = false;
+  /** The call of the message that is being encoded, and the streams that were found in it. */
+  #encoding: { readonly call: IncomingCall | undefined; readonly met: Served[] } | undefined;
   readonly #iterated = new WeakSet<object>();
-  /** The frames that replies to this side's calls came in, while streams are read. */
+  /** The frames in which the results of this side's calls came, while streams are read. */
   readonly #frames = new WeakMap<object, Frame>();
   /** The signals of calls that open streams. */
   readonly #openings = new WeakSet<AbortSignal>();
@@ -69,17 +70,17 @@ export class Streams implements Streaming {
     this.#connection = connection;
   }
 
-  /** How many this side serves. */
+  /** How many streams this side serves. */
   get size(): number {
     return this.#served.size;
   }
 
-  /** Calls, and reads the result. */
+  /** Calls a method, and reads its result as a stream. */
   call(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
     const giveUp = new AbortController();
     this.#openings.add(giveUp.signal);
     const signal: unknown = options?.signal;
-    // Another thing that is given for a signal is refused as any bad option is: where the call is made.
+    // A value that is no signal is refused as any bad option: when the call is made.
     const own = signal === undefined || isSignal(signal) ? { signal: giveUp.signal } : undefined;
     const open = (): Promise<unknown> => this.#connection.outgoing.request(method, params, { ...options, ...own });
     const reader = this.#source(method, open, (reason) => giveUp.abort(reason));
@@ -87,7 +88,7 @@ export class Streams implements Streaming {
   }
 
   /** Whether a call opens a stream. */
-  opens({ wait: { signal } }: PendingCall): boolean {
+  opens({ wait: { signal } }: OutgoingCall): boolean {
     return signal !== undefined && this.#openings.has(signal);
   }
 
@@ -104,36 +105,46 @@ export class Streams implements Streaming {
     return new StreamReader(source, undefined, tokenOf(stream));
   }
 
-  /** Makes a stream that serves itself where it is encoded. */
+  /** Makes a stream that registers itself when a message with it is encoded. */
   offer(source: unknown): object {
     if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
     const { answersOnly } = this.#connection;
     if (answersOnly !== undefined)
       throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
-    this.#connection.offering = this;
+    this.isOffering = true;
     let isSent = false;
     const toJSON = (): object => {
       if (this.#encoding === undefined)
         throw new TypeError("a stream stands in the params of a request or in a result, and nowhere else");
       if (isSent) throw new TypeError("a stream can be sent once");
       isSent = true;
-      const served = this.#serve(source, this.#encoding.context, false, this.#encoding.frame);
+      const served = this.#serve(source, this.#encoding.call, false);
       this.#encoding.met.push(served);
       return { token: served.token };
     };
     return { toJSON };
   }
 
-  /** Encodes a message. The streams in a request end with its call, those in an answer where nobody waits for it. */
-  encode(owner: PendingCall | CallContext, encode: () => string, frame?: Frame): string {
+  /** Encodes a request. The streams in it end with its call. */
+  encodeRequest(call: OutgoingCall, params: unknown): string {
     const met: Served[] = [];
+    const text = this.#encode(undefined, met, () => encodeRequest(call.id, call.method, params as object));
+    if (met.length > 0)
+      call.whenSettled(() => this.#stopAll(met, new Error("the call that this stream went with is over")));
+    return text;
+  }
+
+  /** Encodes a result. If the caller no longer waits, stops the streams in it and throws. */
+  encodeResult(call: IncomingCall, result: unknown): string {
+    return this.#encode(call, [], () => encodeResult(call.id ?? null, result));
+  }
+
+  /** Encodes a message, and adds the streams in it to `met`. */
+  #encode(call: IncomingCall | undefined, met: Served[], encode: () => string): string {
     const outer = this.#encoding;
-    this.#encoding = { context: owner instanceof CallContext ? owner : undefined, met, frame };
+    this.#encoding = { call, met };
     try {
-      const text = encode();
-      if (owner instanceof PendingCall && met.length > 0)
-        whenSettled(owner, () => this.#stopAll(met, new Error("the call that this stream went with is over")));
-      return text;
+      return encode();
     } catch (error) {
       this.#stopAll(met, error);
       throw error;
@@ -143,22 +154,22 @@ export class Streams implements Streaming {
   }
 
   /**
-   * Serves what a handler returned, and promises what answers the JSON that stands for it when that is sent: with the values
-   * that are ready soon, if there is room for them then.
+   * Serves the stream that a handler returned. The promise gives a function that makes the JSON of the stream right before it
+   * is sent: with the values that are ready soon, if the connection has room for them then.
    */
-  async serve(source: AsyncIterable<unknown>, context: CallContext, frame?: Frame): Promise<() => string> {
-    const served = this.#serve(source, context, true, frame);
+  async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string> {
+    const served = this.#serve(source, call, true);
     const { token, producer } = served;
-    // Whoever cannot ask for more is given all of it.
+    // A caller that cannot ask for more gets all values.
     const isAll = this.#connection.answersOnly !== undefined;
     const first = isAll ? this.#takeAll(served) : this.#takeEnd(served);
     const known = await first.finally(() => {
-      // Cancelled meanwhile. How the source took that is not the answer.
-      const unread = whyUnread(context);
+      // The call was cancelled meanwhile. What the source did then is not its result.
+      const unread = whyUnread(call);
       if (unread !== undefined) throw unread.reason;
     });
     return () => {
-      served.isTold = true;
+      served.isAnnounced = true;
       const { values, isLast } = known ?? (producer.waits && this.#connection.hasRoom ? this.#take(served) : NOTHING);
       const rest = values === "" ? "" : `"values":[${values}]`;
       if (isLast) return `{${rest}}`;
@@ -166,17 +177,17 @@ export class Streams implements Streaming {
     };
   }
 
-  /** Answers `next`. */
-  async next(id: Id, params: unknown, slot: Slot | undefined): Promise<void> {
+  /** Answers a request for more values. */
+  async next(id: Id, params: unknown, slot: Slot): Promise<void> {
     const { incoming } = this.#connection;
-    const served = this.#told(params);
-    // Without an RpcError, whose stack is expensive: any token can be made up.
+    const served = this.#announced(params);
+    // Refused without an RpcError, whose stack is expensive: the other side can send any token.
     if (served === undefined) return void incoming.reply(id, encodeError(id, NO_SUCH_STREAM), slot);
     try {
       if (served.isAsked) throw new RpcError(ErrorCode.InvalidRequest, "One `next` of a stream at a time");
       served.isAsked = true;
       await served.producer.ready(Infinity);
-      // Looked at where it is sent: of many streams that are ready at once, each sees what those before it have sent.
+      // Checked right before sending: if many streams are ready at once, each must count what the streams before it sent.
       for (let ms = ROOM_CHECK_MS; served.producer.waits && !this.#connection.hasRoom; ms = Math.min(2 * ms, 160))
         await served.producer.arrival(this.#connection.isDown ? Infinity : ms);
       const { values, isLast } = this.#take(served);
@@ -184,37 +195,37 @@ export class Streams implements Streaming {
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
       if (!incoming.reply(id, text, slot)) this.#stop(served, new Error("values of this stream did not fit"));
     } catch (error) {
-      incoming.refuse(id, served?.context?.method ?? NEXT, error, slot);
+      incoming.refuse(id, served?.call?.method ?? NEXT, error, slot);
     }
   }
 
-  /** The other side reads no further. */
+  /** Stops the stream that the other side no longer reads. */
   abort(params: unknown): void {
-    const served = this.#told(params);
+    const served = this.#announced(params);
     if (served !== undefined) this.#stop(served, abortError("nobody reads the stream any more"), true);
   }
 
-  /** Stops the streams of the calls of that id, whose caller has cancelled: the answer may have crossed the cancel. */
+  /** Stops the streams of the calls of that id, which were cancelled. Their responses may have crossed the cancel. */
   cancel(id: Id, cause: AbortCause): void {
-    const { dialect } = this.#connection.settings;
+    const { dialect } = this.#connection.config;
     for (const served of this.#byCall.get(id)) {
-      if (!isExempt(dialect, served.context!.method)) this.#stop(served, cause.reason);
+      if (!isExempt(dialect, served.call!.method)) this.#stop(served, cause.reason);
     }
   }
 
-  /** Stops the streams of a call whose answer could not be sent. */
-  unsent(context: CallContext): void {
-    for (const served of this.#byCall.get(context.id!)) {
-      if (served.context === context) this.#stop(served, new Error("the answer could not be sent"));
+  /** Stops the streams of a call whose response could not be sent. */
+  responseNotSent(call: IncomingCall): void {
+    for (const served of this.#byCall.get(call.id!)) {
+      if (served.call === call) this.#stop(served, new Error("the answer could not be sent"));
     }
   }
 
-  /** The connection has a socket again: streams are read on. */
+  /** Goes on reading sources: the connection has a socket again. */
   resumed(): void {
     for (const { producer } of this.#served.values()) producer.resumed();
   }
 
-  /** Notes which frame the result in a message came in. What a reader takes out of it is in no other place. */
+  /** Notes the frame of the result in a message, for `Source.keep`. */
   note(message: unknown, frame: Frame | undefined): void {
     if (frame === undefined) return;
     for (const one of Array.isArray(message) ? message : [message]) {
@@ -223,14 +234,14 @@ export class Streams implements Streaming {
     }
   }
 
-  /** The connection is over. */
+  /** Stops all streams: the connection is over. */
   end(reason: unknown): void {
     this.#stopAll([...this.#served.values()], reason);
   }
 
   #source(method: string, open: Source["open"], abandon: Source["abandon"]): Source {
     const connection = this.#connection;
-    connection.reading = this;
+    this.isReading = true;
     return {
       method,
       open,
@@ -245,37 +256,33 @@ export class Streams implements Streaming {
     };
   }
 
-  /** Throws, and stops the source, when nobody will read it or too many are open. */
-  #serve(
-    source: AsyncIterable<unknown> | Iterable<unknown>,
-    context: CallContext | undefined,
-    isWhole: boolean,
-    frame: Frame | undefined,
-  ): Served {
-    const { settings } = this.#connection;
-    const { maxStreams } = settings.limits;
-    const producer = new Producer(source, this.#connection.maxReplyBytes, this.#connection, (error) =>
-      this.#connection.incoming.failed(context?.method ?? NEXT, error),
+  /** Registers a stream. If the caller no longer waits or too many streams are open, stops the source and throws. */
+  #serve(source: AsyncIterable<unknown> | Iterable<unknown>, call: IncomingCall | undefined, isWhole: boolean): Served {
+    const { config } = this.#connection;
+    const { maxStreams } = config.limits;
+    const producer = new Producer(source, this.#connection, (error) =>
+      this.#connection.incoming.reportFailure(call?.method ?? NEXT, error),
     );
-    const refusal = whyUnread(context) ?? (this.#served.size >= maxStreams ? tooMany(context, maxStreams) : undefined);
+    const refusal = whyUnread(call) ?? (this.#served.size >= maxStreams ? tooMany(call, maxStreams) : undefined);
     if (refusal !== undefined) {
       producer.stop(refusal.reason);
       throw refusal.reason;
     }
-    // A peer of ours may still hold the token of a stream that ended with an earlier connection: it must not name one of this.
-    // While messages are held, the other side may turn out to be one.
-    const { isToOurs, outgoing } = this.#connection;
-    if (this.#lastToken === 0 && (isToOurs || outgoing.isHeld)) this.#lastToken = Math.floor(Math.random() * 2 ** 32);
+    // A reciproc peer may still hold the token of a stream of an earlier connection: it must name no stream of this one. While
+    // messages are queued, it is not known whether the other side is one.
+    const { transport, outgoing } = this.#connection;
+    if (this.#lastToken === 0 && (transport.isOurs === true || outgoing.isHeld))
+      this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
-    const kept = context && this.#connection.keepFrame(frame);
-    const served = { token, producer, context, isWhole, frame: kept, isTold: !isWhole, isAsked: false };
+    const frame = call && this.#connection.keepFrame(call.frame);
+    const served = { token, producer, call, isWhole, frame, isAnnounced: !isWhole, isAsked: false };
     this.#served.set(token, served);
-    if (context?.id !== undefined) this.#byCall.add(context.id, served);
-    this.#connection.keep(STREAM_COST);
+    if (call?.id !== undefined) this.#byCall.add(call.id, served);
+    transport.keeps?.(STREAM_COST);
     return served;
   }
 
-  /** What the stream has ready. */
+  /** Takes the values that are ready. */
   #take(served: Served): Portion {
     try {
       const portion = served.producer.take();
@@ -287,13 +294,13 @@ export class Streams implements Streaming {
     }
   }
 
-  /** Waits for its first values; answers `undefined` when there are any, and else that there are none yet, or will be none. */
+  /** Waits for the first values. Returns `undefined` if there are any; otherwise that there are none yet, or will be none. */
   async #takeEnd(served: Served): Promise<Portion | undefined> {
     await served.producer.ready(FIRST_VALUE_WAIT_MS);
     return served.producer.waits ? undefined : this.#take(served);
   }
 
-  /** All that the stream yields; or more than the longest reply takes, which then is refused, and the stream stopped for it. */
+  /** Takes all values, or more than the longest reply takes: that reply is refused, and the stream is stopped then. */
   async #takeAll(served: Served): Promise<Portion> {
     const { maxReplyBytes } = this.#connection;
     const all: string[] = [];
@@ -307,46 +314,46 @@ export class Streams implements Streaming {
     return { values: all.join(","), isLast: true };
   }
 
-  /** The stream that a control message is about, as far as the other side can know of it. */
-  #told(params: unknown): Served | undefined {
+  /** Returns the stream whose token stands in the params of a control message, if the token was sent. */
+  #announced(params: unknown): Served | undefined {
     const served = this.#served.get(member(params, "token", 0) as number);
-    return served?.isTold === true ? served : undefined;
+    return served?.isAnnounced === true ? served : undefined;
   }
 
   #stopAll(all: readonly Served[], reason: unknown): void {
     for (const served of all) this.#stop(served, reason);
   }
 
-  /** Unless its reader gave it up, who waits for its values must not take this for its end. */
-  #stop(served: Served, reason: unknown, isReadersWish = false): void {
+  /** Stops a stream. Unless its reader aborted it, a waiting request for more values gets an error and not the end. */
+  #stop(served: Served, reason: unknown, isAborted = false): void {
     if (!this.#delete(served)) return;
-    // Before `return()`: a source that waits for its signal would never come to it.
-    if (served.isWhole) CallContext.abort(served.context!, { reason });
-    served.producer.stop(reason, isReadersWish ? undefined : noSuchStream("The stream was given up"));
+    // Aborted before `return()` is called: a source that waits for its signal would never return.
+    if (served.isWhole) served.call!.abort({ reason });
+    served.producer.stop(reason, isAborted ? undefined : noSuchStream("The stream was given up"));
   }
 
   #delete(served: Served): boolean {
-    const id = served.context?.id;
+    const id = served.call?.id;
     if (id !== undefined) this.#byCall.delete(id, served);
     if (!this.#served.delete(served.token)) return false;
-    this.#connection.keep(-STREAM_COST);
+    this.#connection.transport.keeps?.(-STREAM_COST);
     this.#connection.dropFrame(served.frame);
     return true;
   }
 }
 
-/** Why nobody will read what a call is answered; `undefined` when somebody may. */
-function whyUnread(context: CallContext | undefined): AbortCause | undefined {
-  if (context === undefined) return undefined;
-  return context.id === undefined ? NOT_ANSWERED : CallContext.abortCause(context);
+/** Returns why the caller no longer waits for the result; `undefined` while it waits. */
+function whyUnread(call: IncomingCall | undefined): AbortCause | undefined {
+  if (call === undefined) return undefined;
+  return call.id === undefined ? NOT_ANSWERED : call.abortCause;
 }
 
 const NO_SUCH_STREAM = { code: ErrorCode.NoSuchStream, message: "No such stream" };
 const NOTHING: Portion = { values: "", isLast: false };
 const NOT_ANSWERED = { reason: new Error("a notification has no answer") };
 
-function tooMany(context: CallContext | undefined, maxStreams: number): { reason: Error } {
-  if (context !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
+function tooMany(call: IncomingCall | undefined, maxStreams: number): { reason: Error } {
+  if (call !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
   return { reason: new RangeError(`\`limits.maxStreams\`, ${maxStreams}, is reached`) };
 }
 
@@ -354,16 +361,7 @@ function noSuchStream(message: string): RpcError {
   return new RpcError(ErrorCode.NoSuchStream, message);
 }
 
-/** Also tells `told` when a call is settled. */
-export function whenSettled(call: PendingCall, told: () => void): void {
-  const before = call.onSettled;
-  call.onSettled = () => {
-    before?.();
-    told();
-  };
-}
-
-/** What a handler's signal aborts with when its caller has no more use for it. */
+/** Returns the error that the signal of a handler aborts with when the caller cancelled. */
 export function abortError(message: string): Error {
   return new DOMException(message, "AbortError");
 }

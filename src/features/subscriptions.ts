@@ -1,28 +1,29 @@
 /**
- * Subscriptions: a call answers with an id, and notifications that name it follow, as in Ethereum's `eth_subscribe`.
+ * Subscriptions: a call returns an id, and notifications with that id follow, as in Ethereum's `eth_subscribe`.
  *
- * A client learns the id from the reply. A push that comes before it names nothing that the client knows. One that the
- * client reads in the same turn may come before the code that awaited the reply listens. Hence the rule kept here: the first
- * push leaves when the client has read the reply. Where that cannot be found out, it leaves a macrotask after the reply.
+ * A client learns the id from the response. A push that comes before the response names an unknown id. A push that the client
+ * reads in the same tick can come before the code that awaited the response listens. So the first push leaves when the client
+ * has read the response. If the transport cannot find that out, the push leaves a macrotask after the response.
  */
 import { customAlphabet } from "nanoid";
 import { encodeNotification } from "../core/codec.js";
-import { CallContext } from "../core/context.js";
+import { callOf } from "../core/incoming-call.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../core/errors.js";
-import { checkKnown, mergeLimits } from "../core/limits.js";
+import { mergeLimits } from "../core/limits.js";
 import { isId } from "../core/message.js";
+import { anyFunction, checkOptions, must, optional } from "../core/options.js";
 
-/** What a subscription is named by. */
+/** The id of a subscription. */
 export type SubscriptionId = string | number;
 
 /** Bounds on the subscriptions of one kind. */
 export interface SubscriptionLimits {
-  /** Most that one peer has open. Opening more throws an `RpcError` of code -32006. Default 1,024; `Infinity` turns it off. */
+  /** Most subscriptions that one peer has open. Opening more throws an `RpcError` of code -32006. Default 1,024; `Infinity` turns it off. */
   maxPerPeer: number;
   /**
-   * Most pushes that wait for the reply, for each subscription. Until the reply has left, further ones are not taken; after
-   * that, a further one sends those that wait without more delay. Default 256; `Infinity` turns it off.
+   * Most pushes that wait for the response, for each subscription. Until the response has left, further pushes are not taken.
+   * After that, a further push sends the waiting pushes without more delay. Default 256; `Infinity` turns it off.
    */
   maxHeld: number;
 }
@@ -31,27 +32,27 @@ export interface SubscriptionLimits {
 export interface SubscriptionsOptions {
   /** The method of each push, such as `"eth_subscription"`. Its params are `{ subscription: id, result }`. */
   method: string;
-  /** Makes the id of each new subscription; it must not repeat within a peer. Default: `0x` and 32 random hexadecimal digits. */
+  /** Makes the id of each new subscription. An id must not repeat within a peer. Default: `0x` and 32 random hexadecimal digits. */
   nextId?: (() => SubscriptionId) | undefined;
   limits?: Partial<SubscriptionLimits> | undefined;
 }
 
 /** One open subscription. Its members survive destructuring. */
 export interface Subscription<T = any> {
-  /** What the call is to be answered with. */
+  /** What the handler must return. */
   readonly id: SubscriptionId;
-  /** Aborts when the subscription ends, however it does: stop producing then. */
+  /** Aborts when the subscription ends, for whatever reason. Stop producing then. */
   readonly signal: AbortSignal;
   /**
-   * Pushes; `undefined` arrives as `null`. Whether it was taken: false once the subscription or the peer is over, and while
-   * `maxHeld` pushes wait for the reply to leave. Throws a `TypeError` for what cannot be encoded.
+   * Pushes a value; `undefined` arrives as `null`. Returns false, and pushes nothing, once the subscription or the peer has
+   * ended, and while `maxHeld` pushes wait for the response to leave. Throws a `TypeError` for a value that cannot be encoded.
    */
   readonly notify: (result: T) => boolean;
-  /** Ends it from this side, and says whether it was open. Nothing is sent, what is held included. */
+  /** Ends the subscription from this side. Returns whether it was open. Drops the pushes that wait. */
   readonly close: () => boolean;
 }
 
-/** What is needed of the peer that a context names. */
+/** The part of a peer that is used. */
 interface Subscriber {
   readonly state: string;
   readonly closed: Promise<unknown>;
@@ -59,17 +60,22 @@ interface Subscriber {
   on(event: "lost", listener: () => void): unknown;
 }
 
-/** How long the first push waits at most for a client to say that it has read the reply. Not every client answers pings. */
+/** How long the first push waits at most for the client to have read the response. Not every client answers pings. */
 const READ_WAIT_MS = 1000;
 
-const OPTIONS = { method: 0, nextId: 0, limits: 0 };
 const DEFAULT_LIMITS: SubscriptionLimits = { maxPerPeer: 1024, maxHeld: 256 };
 
 /** Some 125 random bits, without the digit 0: Ethereum's numbers have no leading zeros. */
 const hexDigits = customAlphabet("123456789abcdef", 32);
 
+const OPTIONS = {
+  method: must<string>("a string", (value) => typeof value === "string"),
+  nextId: optional<() => SubscriptionId, () => SubscriptionId>(anyFunction, () => `0x${hexDigits()}`),
+  limits: (value: unknown) => mergeLimits(DEFAULT_LIMITS, value as Partial<SubscriptionLimits>),
+};
+
 /**
- * The open subscriptions of one kind, over all peers. It works on any link, and asks nothing of the other side.
+ * The open subscriptions of one kind, over all peers. Works on any link, and needs nothing of the other side.
  *
  * ```js
  * const heads = new Subscriptions({ method: "eth_subscription" });
@@ -93,36 +99,35 @@ export class Subscriptions<T = any> {
 
   /** Throws a `TypeError` for a bad option, naming it, the rule and the value. */
   constructor(options: SubscriptionsOptions) {
-    checkKnown("options", options, OPTIONS);
-    const { method, nextId = () => `0x${hexDigits()}`, limits } = options;
-    if (typeof method !== "string") throw expected("method", "a string", method);
-    if (typeof nextId !== "function") throw expected("nextId", "a function", nextId);
+    const { method, nextId, limits } = checkOptions("options", options, OPTIONS);
     this.#method = method;
     this.#nextId = nextId;
-    this.#limits = mergeLimits(DEFAULT_LIMITS, limits);
+    this.#limits = limits;
   }
 
-  /** How many are open, over all peers. */
+  /** How many subscriptions are open, over all peers. */
   get size(): number {
     return this.#size;
   }
 
   /**
-   * Opens a subscription for whoever called. To be called in the handler, before it answers; the handler then answers with
-   * the id. What is pushed before the client has read that reply is held, and follows in order. The client is asked by a
-   * WebSocket ping, and waited for 1 s. On a transport without pings, what is held follows a macrotask after the reply.
-   * Where the call came in a batch, the reply is that to all of it. `peer.notify` itself holds nothing.
+   * Opens a subscription for the caller. Call it in the handler, before the handler returns the id. Pushes wait until the
+   * client has read the response, and follow in order. The client is asked by a WebSocket ping, for at most 1 s. On a transport
+   * without pings, the pushes follow a macrotask after the response. In a batch, the response is the reply to all of it.
+   * `peer.notify` does not wait.
    *
-   * It ends when it is closed, when the peer closes or its session is lost, and when the call is answered with an error, for
-   * then nobody knows the id. One that is opened for a notification, or after the peer closed, is over from the start.
+   * The subscription ends when it is closed, when the peer closes or its session is lost, and when the call is answered with an
+   * error, which does not carry the id. For a notification, or after the peer closed, it is over from the start.
    *
-   * Throws an `RpcError`, for the handler to let through: of code -32006 when the peer has `maxPerPeer` open, of -32601 when
-   * it came by HTTP POST and nothing can be pushed to it. Throws a `TypeError`
-   * for what is not a handler's context and for a `nextId` that is unusable; an `Error` when the call is answered already.
+   * Throws an `RpcError`, which the handler should let through: -32006 if the peer has `maxPerPeer` subscriptions open, -32601
+   * if the call came by HTTP POST, because nothing can be pushed to its peer. Throws a `TypeError` for a value that is no
+   * handler's context and for an unusable id; an `Error` if the call is answered already.
    */
   open(context: { readonly peer: object; readonly method: string }): Subscription<T> {
-    if (!(context instanceof CallContext)) throw expected("context", "the context that a handler is given", context);
-    const cause = CallContext.answersOnly(context);
+    const call = callOf(context);
+    if (call === undefined) throw expected("context", "the context that a handler is given", context);
+    const { connection } = call.calls;
+    const cause = connection.answersOnly;
     if (cause !== undefined)
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
     const peer = context.peer as Subscriber;
@@ -137,17 +142,17 @@ export class Subscriptions<T = any> {
       ofPeer.delete(id);
       this.#size--;
     });
-    CallContext.onReply(context, (isResult) => {
-      if (isResult) subscription.release((then) => CallContext.afterRead(context, then));
+    call.onReply((isResult) => {
+      if (isResult) subscription.release((then) => connection.transport.afterRead?.(then) ?? false);
       else subscription.close();
     });
     ofPeer.set(id, subscription);
     this.#size++;
-    if (context.id === undefined || peer.state === "closed") subscription.close();
+    if (call.id === undefined || peer.state === "closed") subscription.close();
     return subscription;
   }
 
-  /** Ends the subscription that this peer knows by `id`, and says whether it had one: the answer to an unsubscribing call. */
+  /** Ends the subscription of this peer with that id. Returns whether there was one: the result of an unsubscribing call. */
   close(peer: object, id: unknown): boolean {
     return this.#ofPeers.get(peer)?.get(id)?.close() ?? false;
   }
@@ -173,10 +178,10 @@ class OpenSubscription<T> implements Subscription<T> {
   readonly #maxHeld: number;
   readonly #onEnd: () => void;
   readonly #ended = new AbortController();
-  /** The params of what waits for the reply to be read; `undefined` once everything has left. */
+  /** The params of the pushes that wait for the response to be read; `undefined` once they have left. */
   #held: object[] | undefined = [];
   #hasReplied = false;
-  /** Ends the wait for the client to read the reply. */
+  /** The deadline of the wait for the client to read the response. */
   readonly #wait: Expiring = { deadline: 0, expire: () => this.#flush() };
 
   constructor(peer: Subscriber, method: string, id: SubscriptionId, maxHeld: number, onEnd: () => void) {
@@ -199,7 +204,7 @@ class OpenSubscription<T> implements Subscription<T> {
       this.#flush();
     }
     if (this.#held === undefined) return this.#peer.notify(this.#method, params);
-    // A copy of what it is now; and what cannot be encoded is thrown at whoever pushes it.
+    // A copy of the present value. A value that cannot be encoded throws here.
     this.#held.push((JSON.parse(encodeNotification(this.#method, params)) as { params: object }).params);
     return true;
   };
@@ -213,14 +218,14 @@ class OpenSubscription<T> implements Subscription<T> {
     return true;
   };
 
-  /** Takes note that the reply has left. `afterRead`: see `Transport`. */
+  /** Notes that the response has left. `afterRead`: see `Transport`. */
   release(afterRead: (then: () => void) => boolean): void {
     if (this.#ended.signal.aborted) return;
     this.#hasReplied = true;
     setDeadline(this.#wait, afterRead(() => this.#flush()) ? READ_WAIT_MS : 0);
   }
 
-  /** What is pushed meanwhile, by an `around`, comes last; and one that closes this leaves nothing to send. */
+  /** Sends the pushes that wait. What an `around` pushes meanwhile comes last. If an `around` closes the subscription, stops. */
   #flush(): void {
     clearDeadline(this.#wait);
     for (let next; (next = this.#held?.shift()) !== undefined;) this.#peer.notify(this.#method, next);

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
-import { Connection, sendToOne, type WhenSlow } from "../core/connection.js";
+import { Connection } from "../core/connection.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -22,13 +22,15 @@ import type { PeerLimits } from "../core/limits.js";
 import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
-import { OutgoingBatch } from "../core/outgoing.js";
-import { checkHandler, Settings } from "../core/settings.js";
+import { OutgoingBatch } from "../core/outgoing-batch.js";
+import type { Config } from "../core/config.js";
+import { anyFunction } from "../core/options.js";
+import { defaultHooks, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
 import { refuseUnknownEvents } from "../core/tell.js";
-import type { CloseInfo, SharedMessage, Transport } from "../core/transport.js";
+import type { CloseInfo, Transport } from "../core/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
-import { settingsOf } from "./settings.js";
+import { configOf } from "./config.js";
 
 /** What a handler is told about its call. Its members survive destructuring. */
 export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> {
@@ -152,11 +154,31 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 
 export type AnyPeer = Peer<any, any, any>;
 
-let connectionOf: (peer: AnyPeer) => Connection;
+let readConnection: (peer: AnyPeer) => Connection;
 
-/** Sends what goes to many peers; whether it was taken. For the server. */
-export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: WhenSlow): boolean {
-  return sendToOne(connectionOf(peer), message, whenSlow);
+/** Returns the connection that a peer stands on at present. For the server. */
+export function connectionOf(peer: AnyPeer): Connection {
+  return readConnection(peer);
+}
+
+/** What a peer is made of if its options were checked before. */
+interface Checked {
+  readonly config: Config;
+  readonly hooks: Hooks;
+}
+
+/** Makes a peer whose options were checked before. Nothing comes in or goes out until `startPeer`. */
+export function createPeer<L extends Contract<L>, R extends Contract<R>, D = unknown>(
+  transport: Transport,
+  config: Config,
+  hooks: Hooks,
+): Peer<L, R, D> {
+  return new Peer<L, R, D>(transport, undefined, { config, hooks });
+}
+
+/** Starts the transport of a peer that `createPeer` made. */
+export function startPeer(peer: AnyPeer): void {
+  connectionOf(peer).start();
 }
 
 /** A new connection, on which calls and notifications wait for those that its application makes first. */
@@ -173,10 +195,10 @@ export interface ConnectionOpening {
 export function openingOf(peer: AnyPeer): ConnectionOpening {
   const connection = connectionOf(peer);
   const { outgoing } = connection;
-  const { through } = outgoing;
+  const { bypass } = outgoing;
   const caller = callerOf({
-    request: (method, params, options) => outgoing.request(method, params, options, through),
-    notify: (method, params) => outgoing.notify(method, params, through),
+    request: (method, params, options) => outgoing.request(method, params, options, bypass),
+    notify: (method, params) => outgoing.notify(method, params, bypass),
   });
   return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
 }
@@ -188,7 +210,7 @@ export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: n
 
 /** Calls `then` when the peer's messages that wait for a later tick are processed. Returns false, and never calls it, if none waits. For the server. */
 export function afterWork(peer: AnyPeer, then: () => void): boolean {
-  const { budget } = connectionOf(peer);
+  const { budget } = connectionOf(peer).transport;
   if (budget?.hasWork !== true) return false;
   budget.add(then);
   return true;
@@ -204,14 +226,14 @@ export function inspect(peer: AnyPeer): {
   streams: number;
   progress: number;
 } {
-  const { outgoing, incoming, counts, usedConventions } = connectionOf(peer);
+  const { outgoing, incoming, counts, madeExtensions } = connectionOf(peer);
   return {
-    pending: outgoing.pending.size,
-    openBatches: outgoing.pending.openBatches,
+    pending: outgoing.size,
+    openBatches: outgoing.openBatches,
     running: incoming.running,
     malformed: counts.malformed,
     unmatched: counts.unmatched,
-    ...(usedConventions?.counts() ?? { streams: 0, progress: 0 }),
+    ...(madeExtensions?.counts() ?? { streams: 0, progress: 0 }),
   };
 }
 
@@ -234,17 +256,23 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   #remote: Remote<R> | undefined;
   #closed: Promise<CloseInfo> | undefined;
 
-  /** Takes over an open `transport`. Throws a `TypeError` for bad options, naming the option, the rule and the value. */
-  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>) {
+  /**
+   * Takes over an open `transport`, and starts it. Throws a `TypeError` for bad options, naming the option, the rule and the
+   * value.
+   */
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>);
+  /** Does not start the transport: see `createPeer`. @internal */
+  constructor(transport: Transport, options: undefined, checked: Checked);
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> | undefined, checked?: Checked) {
     super();
-    const settings: unknown = options;
     if (typeof transport?.start !== "function") throw expected("transport", "a Transport, with `start`", transport);
-    const checked = settings instanceof Settings ? settings : settingsOf(options);
-    this.#connection = new Connection(this, transport, checked, Peer.#succeed);
+    const { config, hooks } = checked ?? { config: configOf(options), hooks: defaultHooks() };
+    this.#connection = new Connection(this, transport, config, hooks, Peer.#replace);
+    if (checked === undefined) this.#connection.start();
   }
 
-  static #succeed(this: void, lost: Connection): Connection {
-    return ((lost.peer as Peer).#connection = lost.successor());
+  static #replace(this: void, peer: EventEmitter<any>, next: Connection): void {
+    (peer as Peer).#connection = next;
   }
 
   /** A random name for this peer; made when first read, never sent. */
@@ -291,7 +319,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
   stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {
-    return this.#connection.conventions.streams.call(method, params, options);
+    return this.#connection.extensions.stream(method, params, options);
   }
 
   /**
@@ -301,7 +329,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * has left. The stream does not name that call, so `method` is `"$/enumerator/next"`.
    */
   iterate<T>(stream: Stream<T>): AsyncIterable<T> {
-    return this.#connection.conventions.streams.iterate(stream) as AsyncIterable<T>;
+    return this.#connection.extensions.iterate(stream) as AsyncIterable<T>;
   }
 
   /**
@@ -310,7 +338,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
    */
   offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return this.#connection.conventions.streams.offer(source) as Stream<T>;
+    return this.#connection.extensions.offer(source) as Stream<T>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
@@ -325,7 +353,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, D>>): () => void {
     if (typeof method !== "string") throw expected("method", "a string", method);
-    return this.#connection.incoming.handle(method, checkHandler("handler", handler));
+    return this.#connection.incoming.handle(method, anyFunction(handler, "handler"));
   }
 
   /**
@@ -354,7 +382,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   static {
-    connectionOf = (peer) => peer.#connection;
+    readConnection = (peer) => peer.#connection;
     refuseUnknownEvents(Peer.prototype, EVENTS);
   }
 }

@@ -1,7 +1,6 @@
 /** Going away without hurting anybody: who is idle leaves first, who is busy may finish, and all are told when to come back. */
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { expected } from "../core/errors.js";
-import { checkKnown, checkTimeout } from "../core/limits.js";
+import { checkOptions, must, positive, type Checked } from "../core/options.js";
 import { MAX_RETRY_MS } from "../link/frames.js";
 import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
 
@@ -22,15 +21,17 @@ const STEP_MS = 25;
 const STEPS = 40;
 const LEAST_A_STEP = 10;
 
+const isRetry = (value: number): boolean => value <= MAX_RETRY_MS;
+const atMost = must<number>(`a positive number of at most ${MAX_RETRY_MS}`, isRetry);
+
+const DRAIN_OPTIONS = {
+  timeoutMs: (value: unknown = 30_000, name: string) => Math.min(positive(value, name), LONGEST_DELAY_MS),
+  retryMs: (value: unknown = 5_000, name: string) => Math.ceil(atMost(positive(value, name), name)),
+};
+
 /** Throws a `TypeError` that names the option, the rule and the value. */
-export function checkDrain(options: DrainOptions = {}): Required<{ timeoutMs: number; retryMs: number }> {
-  checkKnown("options", options, { timeoutMs: 0, retryMs: 0 });
-  const { timeoutMs = 30_000, retryMs = 5_000 } = options;
-  checkTimeout("timeoutMs", timeoutMs);
-  if (checkTimeout("retryMs", retryMs) > MAX_RETRY_MS) {
-    throw expected("retryMs", `a positive number of at most ${MAX_RETRY_MS}`, retryMs);
-  }
-  return { timeoutMs: Math.min(timeoutMs, LONGEST_DELAY_MS), retryMs: Math.ceil(retryMs) };
+export function checkDrain(options?: DrainOptions): Checked<typeof DRAIN_OPTIONS> {
+  return checkOptions("options", options, DRAIN_OPTIONS);
 }
 
 /**

@@ -1,10 +1,10 @@
 /** Many peers at once: all of a server's, and those of a topic. A notification is encoded once for all of them. */
 import { encodeNotification } from "../core/codec.js";
-import { expected } from "../core/errors.js";
-import { checkKnown } from "../core/limits.js";
+import type { Connection } from "../core/connection.js";
+import { any, checkOptions, must, optional } from "../core/options.js";
 import { SharedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
-import { sendShared, type Peer } from "../peer/peer.js";
+import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 
 /** A set of peers, iterable. Closed ones are never in it. */
 export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
@@ -41,16 +41,52 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
   delete(peer: Peer<L, R, D>): boolean;
 }
 
+/**
+ * Sends a message that goes to many peers to one of them, and counts it. Returns false if it was not taken. With `"drop"`, a
+ * message to a slow reader is dropped, and never ends the connection.
+ */
+export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: "drop" | "close"): boolean {
+  const connection = connectionOf(peer);
+  const { counts } = connection;
+  if (whenSlow === "close") {
+    counts.notificationsSent++;
+    return connection.send(message.text);
+  }
+  const isTaken = broadcast(connection, message);
+  counts[isTaken ? "notificationsSent" : "dropped"]++;
+  return isTaken;
+}
+
+/** Sends a broadcast, unless the other side reads too slowly: half of `maxUnsentBytes` waits already. */
+function broadcast(connection: Connection, message: SharedMessage): boolean {
+  const { transport, unsentBytes } = connection;
+  connection.forgetSentBroadcasts(unsentBytes);
+  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 || connection.ended !== undefined) return false;
+  try {
+    const isTaken = transport.sendShared?.(message) ?? transport.send(message.text);
+    if (isTaken) connection.broadcastBytes += message.unsentBytes;
+    return isTaken;
+  } catch (error) {
+    // A transport that throws breaks its promise. That must not stop the loop over many peers.
+    connection.report(error);
+    return false;
+  }
+}
+
 const EMPTY: ReadonlySet<never> = new Set();
+
+const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
+const NOTIFY_OPTIONS = {
+  except: any,
+  whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
+};
 
 /** A group over whatever `members` answers at the moment. */
 export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
-  const notify = (method: string, params?: object, options: NotifyOptions<unknown> = {}): void => {
-    checkKnown("options", options, { except: 0, whenSlow: 0 });
-    const { except, whenSlow = "drop" } = options;
-    if (whenSlow !== "drop" && whenSlow !== "close") throw expected("whenSlow", '"drop" or "close"', whenSlow);
+  const notify = (method: string, params?: object, options?: NotifyOptions<unknown>): void => {
+    const { except, whenSlow } = checkOptions("options", options, NOTIFY_OPTIONS);
     const message = new SharedMessage(encodeNotification(method, params));
     for (const peer of members()) if (peer !== except) sendShared(peer, message, whenSlow);
   };

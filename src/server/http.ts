@@ -3,10 +3,12 @@
  * peer of its own that nobody can call back. `docs/PROTOCOL.md` has the statuses.
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
-import { encodeError } from "../core/codec.js";
+import type { Slot } from "../core/batch.js";
+import { encodeError, exceeds } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
 import { ErrorCode } from "../core/errors.js";
-import type { CloseInfo, Receiver, TickBudget, Transport } from "../core/transport.js";
-import { endPeer, type AnyPeer } from "../peer/peer.js";
+import type { Receiver, Transport } from "../core/transport.js";
+import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
@@ -147,10 +149,9 @@ export class Posts {
     const refusal = this.#owner.claim();
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
-    const transport = new OneShot(exchange, this.#owner);
-    const peer = this.#owner.accept(transport, data);
+    const peer = this.#owner.accept(carrierOf(exchange), data);
     this.#open.set(exchange, peer);
-    transport.hand(body, peer);
+    answer(exchange, body, connectionOf(peer), this.#owner);
     return peer;
   }
 
@@ -174,76 +175,67 @@ export class Posts {
   }
 }
 
-/** One for all requests. */
+/** Why the peer of a request cannot call. One for all requests: an error records the stack, which is expensive. */
 const NO_CALLS = new Error("the call came by HTTP POST, and whoever made it cannot be called back");
 
-/** The transport of one request: it brings one message, and takes the reply to it and nothing else. */
-class OneShot implements Transport {
-  readonly answersOnly = NO_CALLS;
-  readonly #exchange: Exchange;
-  readonly #owner: PostOwner;
-  #receiver!: Receiver;
-  #peer!: AnyPeer;
-  #isReplied = false;
-  #isEnded = false;
+/** Returns the transport of the connection of one request. It sends nothing: the reply goes into a slot. */
+function carrierOf(exchange: Exchange): Transport {
+  let receiver: Receiver;
+  return {
+    budget: exchange.budget,
+    start(given) {
+      receiver = given;
+    },
+    send: () => false,
+    close(code = 1000, reason = "") {
+      const why = reason === "" ? `closed with ${code}` : reason;
+      // Not 503, and no silent cut: either would invite the client to send once more what may have run.
+      exchange.refuse(500, TEXT, `${why}; what was called may have run\n`);
+      receiver.closed({ code, reason });
+    },
+  };
+}
 
-  constructor(exchange: Exchange, owner: PostOwner) {
-    this.#exchange = exchange;
-    this.#owner = owner;
-  }
+/**
+ * Processes the one message or batch of a request, and answers with the reply. If it is owed no reply, answers at once, and
+ * its handlers run on. The connection ends when it has replied and no handler runs, or when the client is gone.
+ */
+function answer(exchange: Exchange, body: Body, connection: Connection, owner: PostOwner): void {
+  const { incoming, outgoing } = connection;
+  let isReplied = false;
+  const endIfIdle = (): void => {
+    if (isReplied && incoming.running === 0) connection.end(1000, "");
+  };
+  const reply = (text: string | undefined): void => {
+    if (connection.ended !== undefined) return;
+    giveReply(exchange, text, owner);
+    isReplied = true;
+    endIfIdle();
+  };
+  const slot: Slot = {
+    fits: (text) => !exceeds(text, connection.maxReplyBytes),
+    put(text, onSent) {
+      reply(text);
+      onSent?.();
+      return true;
+    },
+    leaveOut: () => reply(undefined),
+  };
+  outgoing.end(NO_CALLS);
+  incoming.onIdle = endIfIdle;
+  void exchange.closed.then(() => {
+    if (!exchange.isAnswered) connection.closed({ code: 1006, reason: "the client is gone" });
+  });
+  if ("text" in body) connection.receive(body.text, slot);
+  else connection.dispatch(body.value, slot);
+}
 
-  start(receiver: Receiver): void {
-    this.#receiver = receiver;
-    void this.#exchange.closed.then(() => {
-      if (!this.#exchange.isAnswered) this.#end({ code: 1006, reason: "the client is gone" });
-    });
-  }
-
-  /** Hands over the one message. Where it is owed no answer, that is said at once, and its handlers run on. */
-  hand(body: Body, peer: AnyPeer): void {
-    this.#peer = peer;
-    const reply = (text: string | undefined): void => this.#reply(text);
-    if ("text" in body) this.#receiver.receive(body.text, reply);
-    else this.#receiver.dispatch(body.value, reply);
-  }
-
-  /** One for all requests of a connection. */
-  get budget(): TickBudget {
-    return this.#exchange.budget;
-  }
-
-  send(): boolean {
-    return false;
-  }
-
-  close(code = 1000, reason = ""): void {
-    const why = reason === "" ? `closed with ${code}` : reason;
-    // Not 503, and no silent cut: either would invite the client to send once more what may have run.
-    this.#exchange.refuse(500, TEXT, `${why}; what was called may have run\n`);
-    this.#end({ code, reason });
-  }
-
-  /** The peer is done when it has replied and no handler runs. */
-  idle(): void {
-    if (this.#isReplied && this.#peer.stats().running === 0) endPeer(this.#peer, 1000, "");
-  }
-
-  #reply(text: string | undefined): void {
-    const { maxUnsentBytes, notificationStatus } = this.#owner;
-    // Of pipelined requests, each fits the limits, and nobody need read a reply to send the next.
-    if (this.#exchange.unsentBytes > maxUnsentBytes) this.#exchange.cut();
-    else if (text === undefined)
-      this.#exchange.answer(notificationStatus, {}, notificationStatus === 200 ? "" : undefined);
-    else this.#exchange.answer(200, JSON_TEXT, text);
-    this.#isReplied = true;
-    this.idle();
-  }
-
-  #end(info: CloseInfo): void {
-    if (this.#isEnded) return;
-    this.#isEnded = true;
-    this.#receiver.closed(info);
-  }
+function giveReply(exchange: Exchange, text: string | undefined, owner: PostOwner): void {
+  const { maxUnsentBytes, notificationStatus } = owner;
+  // Each pipelined request fits the limits, and a client can send the next one without reading the reply.
+  if (exchange.unsentBytes > maxUnsentBytes) exchange.cut();
+  else if (text === undefined) exchange.answer(notificationStatus, {}, notificationStatus === 200 ? "" : undefined);
+  else exchange.answer(200, JSON_TEXT, text);
 }
 
 /** Lets the page of an allowed origin read the response. Without credentials: cookies are not asked for. */

@@ -1,5 +1,6 @@
 /** What one server accepts, over what each of its peers does. */
-import { checkKnown, mergeLimits, PEER_LIMITS, type PeerLimits } from "../core/limits.js";
+import { mergeLimits, PEER_LIMITS, type PeerLimits } from "../core/limits.js";
+import { checkKnown } from "../core/options.js";
 
 /** Bounds on a server. Each is on by default; a value out of range throws when the server is made. */
 export interface ServerLimits extends PeerLimits {
@@ -34,10 +35,10 @@ const DEFAULTS = {
 /** Splits given limits into the server's own, checked, and those of its peers. */
 export function serverLimits(given: Partial<ServerLimits> = {}): {
   own: typeof DEFAULTS;
-  peers: Partial<PeerLimits>;
+  peers: PeerLimits;
 } {
   checkKnown("limits", given, { ...DEFAULTS, ...PEER_LIMITS });
   const { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes, ...peers } = given;
   const own = { maxConnections, handshakeTimeoutMs, maxSuspendedPerPrincipal, maxSuspendedBytes };
-  return { own: mergeLimits(DEFAULTS, own as Partial<typeof DEFAULTS>), peers };
+  return { own: mergeLimits(DEFAULTS, own as Partial<typeof DEFAULTS>), peers: mergeLimits(PEER_LIMITS, peers) };
 }

@@ -4,8 +4,8 @@ import type { Server as HttpsServer } from "node:https";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../core/heartbeat.js";
-import { checkKnown } from "../core/limits.js";
-import { checkHandler, PEER_OPTIONS, type AnyOptions } from "../core/settings.js";
+import { checkDialect, PEER_OPTIONS } from "../core/config.js";
+import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
@@ -75,6 +75,41 @@ export interface GateSettings extends OriginRules {
   readonly limits: ReturnType<typeof serverLimits>["own"];
 }
 
+const SESSION_TTL_MS = 60_000;
+
+const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
+const SESSION_OPTIONS = { ttlMs: optional(must<number>("a whole number from 1", isCount), SESSION_TTL_MS) };
+const POST_OPTIONS = {
+  notificationStatus: optional(
+    must<200 | 204>("200 or 204", (value) => value === 200 || value === 204),
+    204 as const,
+  ),
+};
+
+/** The options of a server. Its `dialect` and `limits` take the place of those of a peer. */
+const SERVER_OPTIONS = {
+  port: optional(must<number>("a whole number from 0 to 65535", isPort)),
+  host: optional(must<string>("a non-empty string", isText)),
+  server: optional(must<HttpServer | HttpsServer>("an http.Server", (value) => typeof value?.on === "function")),
+  noServer: any,
+  path: optional(must<string>('a string that begins with "/" and has no "?"', isPath)),
+  link: optional(must<"packed" | "plain">('"packed" or "plain"', isLink), "packed" as const),
+  authenticate: optional(anyFunction),
+  origins: optional(checkOrigins),
+  hosts: optional(checkHosts),
+  heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
+  /** How long a session lasts without a socket; `undefined` for none. */
+  session: (value: unknown): number | undefined =>
+    value === false ? undefined : checkOptions("session", value as object | undefined, SESSION_OPTIONS).ttlMs,
+  principal: optional(anyFunction),
+  post: (value: unknown) => checkOptions("post", value as object | undefined, POST_OPTIONS),
+  ...PEER_OPTIONS,
+  limits: (value: unknown) => serverLimits(value as Partial<ServerLimits> | undefined),
+  /** The dialects that a client may choose among by subprotocol. The first is for a client that chooses none. */
+  dialect: (value: unknown): readonly Dialect[] =>
+    value === undefined ? [] : Array.isArray(value) ? value.map(checkDialect) : [checkDialect(value)],
+};
+
 /** The options of a server after checking. */
 export interface CheckedOptions {
   readonly gate: GateSettings;
@@ -84,79 +119,35 @@ export interface CheckedOptions {
   readonly sessionTtlMs: number | undefined;
   /** The HTTP status of a POST that is owed no reply. */
   readonly notificationStatus: 200 | 204;
-  /** What goes to every peer. */
-  readonly peer: AnyOptions;
-  /** The dialects that a client may choose among by subprotocol; the first is for who chooses none. Empty for the default. */
+  /** The options of the peers, for a client that chooses no dialect. */
+  readonly peer: Checked<typeof PEER_OPTIONS>;
   readonly dialects: readonly Dialect[];
 }
 
-const SESSION_TTL_MS = 60_000;
-
-const KNOWN = {
-  port: 0,
-  host: 0,
-  server: 0,
-  noServer: 0,
-  path: 0,
-  link: 0,
-  authenticate: 0,
-  origins: 0,
-  hosts: 0,
-  heartbeat: 0,
-  session: 0,
-  principal: 0,
-  post: 0,
-  ...PEER_OPTIONS,
-};
-
 /** Throws a `TypeError` that names the option, the rule and the value. */
-export function checkOptions(
-  options: GateOptions & { authenticate?: Authenticate; principal?: unknown; dialect?: unknown } & Omit<
-      AnyOptions,
-      "limits" | "dialect"
-    >,
-): CheckedOptions {
-  checkKnown("options", options, KNOWN);
-  const {
-    port,
-    host,
-    server,
-    noServer,
-    path,
-    link,
-    authenticate,
-    origins,
-    hosts,
-    limits,
-    heartbeat,
-    session,
-    principal,
-    post,
-    dialect,
-    ...peer
-  } = options;
+export function checkServerOptions(options: object): CheckedOptions {
+  const checked = checkOptions("options", options, SERVER_OPTIONS);
+  const { port, host, server, noServer, path, authenticate, principal, origins, hosts, limits, dialect } = checked;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
-  const split = serverLimits(limits);
   return {
     gate: {
-      port: check("port", "a whole number from 0 to 65535", port, isPort),
-      host: check("host", "a non-empty string", host, isText) ?? "127.0.0.1",
-      server: check("server", "an http.Server", server, (value) => typeof value.on === "function"),
-      path: check("path", 'a string that begins with "/" and has no "?"', path, isPath),
+      port,
+      host: host ?? "127.0.0.1",
+      server,
+      path,
       authenticate: admission(authenticate, principal),
-      origins: checkOrigins(origins),
-      hosts: checkHosts(hosts),
-      limits: split.own,
+      origins,
+      hosts,
+      limits: limits.own,
     },
-    heartbeat: checkHeartbeat(heartbeat),
-    sessionTtlMs: checkSession(session),
-    notificationStatus: checkPost(post),
-    link: check("link", '"packed" or "plain"', link, isLink) ?? "packed",
-    peer: { ...peer, limits: split.peers },
-    // Each is checked where the settings of its peers are made.
-    dialects: Array.isArray(dialect) ? dialect : dialect === undefined ? [] : [dialect as Dialect],
+    heartbeat: checked.heartbeat,
+    sessionTtlMs: checked.session,
+    notificationStatus: checked.post.notificationStatus,
+    link: checked.link,
+    peer: { ...checked, limits: limits.peers, dialect: dialect[0] },
+    dialects: dialect,
   };
 }
 
@@ -167,42 +158,23 @@ export interface Admission {
   readonly principal: string | undefined;
 }
 
-/** `authenticate` that answers an `Admission`. */
-function admission(authenticate: unknown, principal: unknown): Authenticate | undefined {
-  // Not by truthiness: a null by mistake must not open the door to everybody.
+/** Returns an `authenticate` that returns an `Admission`. */
+function admission(
+  authenticate: ((request: IncomingMessage) => unknown) | undefined,
+  principal: ((data: unknown) => unknown) | undefined,
+): Authenticate | undefined {
   if (authenticate === undefined) {
     if (principal === undefined) return undefined;
     throw new TypeError("`principal` names who `authenticate` lets in, and goes with it only");
   }
-  const judge = checkHandler("authenticate", authenticate);
-  const name = principal === undefined ? undefined : checkHandler("principal", principal);
   return async (request): Promise<Admission | null> => {
-    const data = await judge(request);
+    const data = await authenticate(request);
     if (data === null || data === undefined || data === false) return null;
-    const named = name?.(data);
-    if (name !== undefined && typeof named !== "string") throw expected("principal", "a function to a string", named);
+    const named = principal?.(data);
+    if (principal !== undefined && typeof named !== "string")
+      throw expected("principal", "a function to a string", named);
     return { data, principal: named as string | undefined };
   };
-}
-
-function checkSession(session: GateOptions["session"]): number | undefined {
-  if (session === false) return undefined;
-  if (session !== undefined) checkKnown("session", session, { ttlMs: 0 });
-  const { ttlMs = SESSION_TTL_MS } = session ?? {};
-  if (Number.isSafeInteger(ttlMs) && ttlMs > 0) return ttlMs;
-  throw expected("session.ttlMs", "a whole number from 1", ttlMs);
-}
-
-function checkPost(post: GateOptions["post"]): 200 | 204 {
-  if (post !== undefined) checkKnown("post", post, { notificationStatus: 0 });
-  const { notificationStatus = 204 } = post ?? {};
-  if (notificationStatus === 200 || notificationStatus === 204) return notificationStatus;
-  throw expected("post.notificationStatus", "200 or 204", notificationStatus);
-}
-
-function check<T>(name: string, rule: string, value: T, holds: (value: NonNullable<T>) => boolean): T {
-  if (value === undefined || (value !== null && holds(value))) return value;
-  throw expected(name, rule, value);
 }
 
 function isPort(value: number): boolean {
@@ -213,23 +185,20 @@ function isText(value: unknown): boolean {
   return typeof value === "string" && value !== "";
 }
 
+const oneHost = must<string>('a name such as "example.org"', isHost);
+const oneOrigin = must<string>('an origin as browsers send it, such as "https://example.org"', isOrigin);
+
 /** Names and not addresses: `"example.org"`, `"example.org:8080"`. Anything else would never match. */
-function checkHosts(hosts: readonly string[] | undefined): readonly string[] | undefined {
-  if (hosts === undefined) return undefined;
-  if (!Array.isArray(hosts)) throw expected("hosts", 'a list of names such as "example.org"', hosts);
-  for (const [i, host] of hosts.entries()) check(`hosts[${i}]`, 'a name such as "example.org"', host, isHost);
-  return hosts.map((host: string) => host.toLowerCase());
+function checkHosts(hosts: unknown, name: string): readonly string[] {
+  if (!Array.isArray(hosts)) throw expected(name, 'a list of names such as "example.org"', hosts);
+  return hosts.map((host, i) => oneHost(host, `hosts[${i}]`).toLowerCase());
 }
 
 /** As browsers send them: no path, no trailing slash, lower case, no default port. Anything else would never match. */
-function checkOrigins(origins: readonly string[] | "*" | undefined): readonly string[] | "*" | undefined {
-  if (origins === undefined || origins === "*") return origins;
-  if (!Array.isArray(origins))
-    throw expected("origins", 'a list of origins such as "https://example.org", or "*"', origins);
-  for (const [i, origin] of origins.entries()) {
-    check(`origins[${i}]`, 'an origin as browsers send it, such as "https://example.org"', origin, isOrigin);
-  }
-  return origins;
+function checkOrigins(origins: unknown, name: string): readonly string[] | "*" {
+  if (origins === "*") return origins;
+  if (!Array.isArray(origins)) throw expected(name, 'a list of origins such as "https://example.org", or "*"', origins);
+  return origins.map((origin, i) => oneOrigin(origin, `origins[${i}]`));
 }
 
 function isPath(value: unknown): boolean {

@@ -3,9 +3,10 @@ import { nanoid } from "nanoid";
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { CallContext } from "../core/context.js";
+import { CallContext, callOf } from "../core/incoming-call.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
-import type { Owner, Settings } from "../core/settings.js";
+import type { Config } from "../core/config.js";
+import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { HeartbeatTimes } from "../core/heartbeat.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
@@ -17,14 +18,14 @@ import { ownLimits } from "../link/session.js";
 import { longestFrame } from "../link/sizes.js";
 import { Sessions } from "../link/sessions.js";
 import { plain } from "../link/plain.js";
-import { endPeer, Peer, type AnyPeer, type Context, type Options } from "../peer/peer.js";
-import { settingsOf } from "../peer/settings.js";
+import { configFrom } from "../peer/config.js";
+import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
 import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
 import { fullRefusal, Gate, offeredBy } from "./gate.js";
 import { Posts } from "./http.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
-import { checkOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
+import { checkServerOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
 import { Tally, type ServerStats } from "./stats.js";
 import type { Refusal } from "./upgrade.js";
 
@@ -76,9 +77,10 @@ export class Server<
 > extends EventEmitter<ServerEvents<L, R, D>> {
   /** All open peers. */
   readonly peers: Group<L, R, D>;
-  readonly #settings: Settings;
-  /** The settings of those who chose a dialect by its subprotocol. */
-  readonly #settingsBy = new Map<string, Settings>();
+  readonly #config: Config;
+  /** The configs of the dialects that a client can choose by a subprotocol. */
+  readonly #configBy = new Map<string, Config>();
+  readonly #hooks: Hooks;
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
   /** Open peers that `accept` made: they take no connection slot. */
@@ -101,33 +103,31 @@ export class Server<
   /** Use `serve`. Throws a `TypeError` for bad options. */
   constructor(options: ServeOptions<L, R, D>) {
     super();
-    const checked = checkOptions(options);
-    const hasErrorListener = (): boolean => this.listenerCount("error") > 0;
-    const owner: Owner = {
-      Context: contextOf(this),
-      failed: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
-      get hasErrorListener() {
-        return hasErrorListener();
-      },
+    const checked = checkServerOptions(options);
+    this.#hooks = {
+      server: this,
+      Context: ServerCallContext,
+      error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
+      hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#forget(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
       warned: new Set(),
     };
-    this.#settings = settingsOf({ ...checked.peer, dialect: checked.dialects[0] }, owner);
+    this.#config = configFrom(checked.peer);
     for (const dialect of checked.dialects) {
-      const settings = settingsOf({ ...checked.peer, dialect }, owner);
-      if (dialect.subprotocol !== undefined) this.#settingsBy.set(dialect.subprotocol, settings);
+      const config = configFrom({ ...checked.peer, dialect });
+      if (dialect.subprotocol !== undefined) this.#configBy.set(dialect.subprotocol, config);
     }
     this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
-    this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#settingsBy.keys()]);
-    const { maxMessageBytes } = this.#settings.limits;
+    this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()]);
+    const { maxMessageBytes } = this.#config.limits;
     const { limits } = checked.gate;
     this.#patienceMs = limits.handshakeTimeoutMs;
     this.#maxConnections = limits.maxConnections;
     if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
-        limits: ownLimits(this.#settings.limits),
+        limits: ownLimits(this.#config.limits),
         ttlMs: checked.sessionTtlMs,
         makeToken: () => nanoid(TOKEN_LENGTH),
         hash: (token) => createHash("sha256").update(token).digest("base64"),
@@ -155,7 +155,7 @@ export class Server<
     this.#posts = new Posts(this.#gate, {
       ...both,
       maxMessageBytes,
-      maxUnsentBytes: this.#settings.limits.maxUnsentBytes,
+      maxUnsentBytes: this.#config.limits.maxUnsentBytes,
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
       claim: () => this.#claim(),
       notificationStatus: checked.notificationStatus,
@@ -175,13 +175,13 @@ export class Server<
 
   /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
   accept(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#accept(transport, data, this.#settings);
+    const peer = this.#accept(transport, data, this.#config);
     if (this.#peers.has(peer)) this.#accepted.add(peer);
     return peer;
   }
 
-  #accept(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data, settings);
+  #accept(transport: Transport, data: D, config: Config): Peer<L, R, D> {
+    const peer = this.#makePeer(transport, data, config);
     if (peer.state === "open") this.#peers.add(peer);
     if (this.#closed !== undefined) endPeer(peer, 1001, CLOSING);
     return peer;
@@ -247,17 +247,17 @@ export class Server<
     return this.#gate.listen();
   }
 
-  #makePeer(transport: Transport, data: D, settings: Settings): Peer<L, R, D> {
-    // The settings stand for the options they were made of; a server's context has more than a peer's.
-    const peer = new Peer<L, R, D>(transport, settings as never);
+  #makePeer(transport: Transport, data: D, config: Config): Peer<L, R, D> {
+    const peer = createPeer<L, R, D>(transport, config, this.#hooks);
     peer.data = data;
     this.#tally.opened(peer);
+    startPeer(peer);
     return peer;
   }
 
   /** Makes the peer of one HTTP request: it is among no others, for nothing can be sent to it. */
   #receive(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data, this.#settings);
+    const peer = this.#makePeer(transport, data, this.#config);
     this.#callers.add(peer);
     return peer;
   }
@@ -271,11 +271,11 @@ export class Server<
 
   #welcome(webSocket: GatheringWebSocket, who: Admission | undefined, request: IncomingMessage, raw: Duplex): void {
     const { protocol } = webSocket;
-    const socket = new WsSocket(webSocket, this.#settings.limits.maxMessageBytes, raw);
+    const socket = new WsSocket(webSocket, this.#config.limits.maxMessageBytes, raw);
     if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
-    const settings = this.#settingsFor(request);
+    const config = this.#configFor(request);
     const accept = (link: Transport): void => {
-      const peer = this.#accept(link, who?.data as D, settings);
+      const peer = this.#accept(link, who?.data as D, config);
       tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
     };
     const sessions = this.#sessions;
@@ -324,9 +324,9 @@ export class Server<
   }
 
   /** By the first dialect that a client offers, also where it gets a link of ours and not that subprotocol. */
-  #settingsFor({ headers }: IncomingMessage): Settings {
+  #configFor({ headers }: IncomingMessage): Config {
     const offered = headers["sec-websocket-protocol"]?.split(",") ?? [];
-    const [chosen = this.#settings] = offered.flatMap((name) => this.#settingsBy.get(name.trim()) ?? []);
+    const [chosen = this.#config] = offered.flatMap((name) => this.#configBy.get(name.trim()) ?? []);
     return chosen;
   }
 
@@ -359,11 +359,9 @@ const CLOSING = "the server is closing";
 /** 132 random bits. */
 const TOKEN_LENGTH = 22;
 
-/** The `context` of a server's calls. */
-function contextOf(server: unknown): typeof CallContext {
-  return class extends CallContext {
-    get server(): unknown {
-      return server;
-    }
-  };
+/** The `context` of the calls to a server. */
+class ServerCallContext extends CallContext {
+  get server(): unknown {
+    return callOf(this)!.calls.connection.hooks.server;
+  }
 }

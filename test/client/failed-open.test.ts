@@ -2,11 +2,11 @@
 import { expect, it } from "vitest";
 import type { Dial } from "../../src/client/open.js";
 import { Reconnector } from "../../src/client/reconnect.js";
-import { NOBODY } from "../../src/core/settings.js";
-import { Peer, type AnyPeer } from "../../src/index.js";
+import { defaultHooks } from "../../src/core/hooks.js";
+import type { AnyPeer } from "../../src/index.js";
 import { ClientSession } from "../../src/link/client.js";
-import { openingOf } from "../../src/peer/peer.js";
-import { settingsOf } from "../../src/peer/settings.js";
+import { configOf } from "../../src/peer/config.js";
+import { createPeer, openingOf, startPeer } from "../../src/peer/peer.js";
 import { LIMITS, Rig } from "../link/session/rig.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
@@ -33,7 +33,8 @@ it("gives up the connection that it was to open, and begins on another", async (
   });
   const client = new ClientSession(rig.open(false).client, LIMITS, reconnector);
   client.hello({ session: true });
-  const peer: AnyPeer = new Peer(client.link, settingsOf({}, { ...NOBODY, opensFirst: true }) as never);
+  const peer: AnyPeer = createPeer(client.link, configOf({}, true), defaultHooks());
+  startPeer(peer);
   const told: unknown[] = [];
   for (const name of ["suspend", "lost", "resume"] as const) peer.on(name, () => told.push(name));
   peer.on("error", (error: unknown) => told.push(error));

@@ -1,11 +1,11 @@
-/** A transport that can carry answers only, such as that of an HTTP request. */
+/** A peer whose messages are answered but which cannot be called, such as that of an HTTP request. */
 import { describe, expect, it } from "vitest";
-import { inspect, Peer, type AnyPeer } from "../../src/peer/peer.js";
-import type { Receiver, Transport } from "../../src/core/transport.js";
+import { connectionOf, inspect, Peer, type AnyPeer } from "../../src/peer/peer.js";
+import type { Transport } from "../../src/core/transport.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
-/** A peer on such a transport, what it replied, and what was left to run whenever it was told to be idle. */
+/** Such a peer, what it replied, and how many handlers ran each time it was idle. */
 function mutePeer(methods: Record<string, (params: any, context: any) => unknown>): {
   peer: AnyPeer;
   sent: string[];
@@ -13,25 +13,29 @@ function mutePeer(methods: Record<string, (params: any, context: any) => unknown
   idle: number[];
   feed: (message: unknown) => void;
 } {
-  let receiver!: Receiver;
   const sent: string[] = [];
   const replies: unknown[] = [];
   const idle: number[] = [];
   const transport: Transport = {
-    answersOnly: new Error("nobody listens"),
-    start: (given) => (receiver = given),
+    start: () => {},
     send: (text) => (sent.push(text), false),
-    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
-    idle: () => idle.push(inspect(peer).running),
+    close: (code = 1000, reason = "") => connection.closed({ code, reason }),
   };
   const peer: AnyPeer = new Peer(transport, { methods, limits: { maxBatchEntries: 3 } });
-  const reply = (text: string | undefined): void => void replies.push(text && JSON.parse(text));
+  const connection = connectionOf(peer);
+  connection.outgoing.end(new Error("nobody listens"));
+  connection.incoming.onIdle = () => idle.push(inspect(peer).running);
+  const slot = {
+    fits: () => true,
+    put: (text: string, onSent?: () => void) => (replies.push(JSON.parse(text)), onSent?.(), true),
+    leaveOut: () => void replies.push(undefined),
+  };
   const feed = (message: unknown): void =>
-    typeof message === "string" ? receiver.receive(message, reply) : receiver.dispatch(message, reply);
+    typeof message === "string" ? connection.receive(message, slot) : connection.dispatch(message, slot);
   return { peer, sent, replies, idle, feed };
 }
 
-describe("a peer whose transport carries answers only", () => {
+describe("a peer that cannot be called", () => {
   it("refuses its own calls as not sent, says why, and sends nothing", async () => {
     const { peer, sent } = mutePeer({});
     const cause = { message: "nobody listens" };
@@ -88,7 +92,7 @@ describe("a peer whose transport carries answers only", () => {
     expect(await rejection(peer.request("m", {}, { onProgress: () => {} }))).toMatchObject({ outcome: "not-sent" });
   });
 
-  it("is told when the last handler has ended, its answer given", async () => {
+  it("reports that it is idle when the last handler has ended, its response given", async () => {
     const first = gate<string>();
     const second = gate();
     const { peer, replies, idle, feed } = mutePeer({

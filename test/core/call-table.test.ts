@@ -1,20 +1,14 @@
 import { array, assert, nat, property, record } from "fast-check";
 import { expect, it } from "vitest";
 import { CallTable } from "../../src/core/call-table.js";
-import { PendingCall, PendingCalls } from "../../src/core/pending.js";
 
-const nothing = (): void => {};
-const calls = new PendingCalls({ givenUp: nothing, withdraw: nothing });
-const wait = {
-  timeoutMs: Infinity,
-  maxTotalTimeoutMs: Infinity,
-  signal: undefined,
-  onProgress: undefined,
-  resetTimeoutOnProgress: false,
-};
+interface Call {
+  readonly id: number;
+  beside: Call | undefined;
+}
 
-function call(id: number): PendingCall {
-  return new PendingCall(calls, id, "m", wait, nothing, nothing);
+function call(id: number): Call {
+  return { id, beside: undefined };
 }
 
 it("holds what a Map would, whichever calls stay and however many there are", () => {
@@ -22,8 +16,8 @@ it("holds what a Map would, whichever calls stay and however many there are", ()
   const steps = array(record({ added: nat(40), answered: array(nat()) }), { maxLength: 30 });
   assert(
     property(steps, (rounds) => {
-      const table = new CallTable();
-      const map = new Map<number, PendingCall>();
+      const table = new CallTable<Call>();
+      const map = new Map<number, Call>();
       let id = 0;
       for (const { added, answered } of rounds) {
         for (let i = 0; i < added; i++) {
@@ -34,7 +28,7 @@ it("holds what a Map would, whichever calls stay and however many there are", ()
         for (const place of answered) {
           const one = [...map.values()].at(place % map.size);
           if (one === undefined) continue;
-          table.delete(one);
+          expect(table.take(one.id)).toBe(one);
           map.delete(one.id);
         }
         expect(table.size).toBe(map.size);
@@ -49,7 +43,7 @@ it("holds what a Map would, whichever calls stay and however many there are", ()
 it.each(["1", "__proto__", 1.5, -1, 17, NaN, Infinity, 2 ** 32 + 1, null, undefined, true, [1]])(
   "has no call for an id that is %j",
   (id) => {
-    const table = new CallTable();
+    const table = new CallTable<Call>();
     table.add(call(1));
     expect(table.get(id)).toBeUndefined();
     expect(table.get(1)?.id).toBe(1);

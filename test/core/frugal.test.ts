@@ -55,8 +55,8 @@ describe("a plain call", () => {
     expect(spies[0]).toHaveBeenCalled();
   });
 
-  it("makes no features", async () => {
-    const made = vi.spyOn(Connection.prototype, "conventions", "get");
+  it("makes no extensions", async () => {
+    const made = vi.spyOn(Connection.prototype, "extensions", "get");
     await using both = connectedPair({ methods: { plain: () => 1, slow: async () => turn() } });
     await both.b.request("plain");
     await both.b.request("slow", undefined, { timeoutMs: 5 });

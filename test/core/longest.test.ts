@@ -2,7 +2,8 @@
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TooLargeError } from "../../src/index.js";
 import { SharedMessage } from "../../src/core/transport.js";
-import { inspect, sendShared } from "../../src/peer/peer.js";
+import { inspect } from "../../src/peer/peer.js";
+import { sendShared } from "../../src/server/groups.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";

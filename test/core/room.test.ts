@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Peer, type AnyPeer, type Receiver, type Transport } from "../../src/index.js";
 import { SharedMessage } from "../../src/core/transport.js";
-import { sendShared } from "../../src/peer/peer.js";
+import { sendShared } from "../../src/server/groups.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { notification, request } from "../support/raw.js";
 import { rejection } from "../support/turns.js";

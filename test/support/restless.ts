@@ -1,10 +1,10 @@
 /** A peer whose transport outlives its connections: the test suspends it, lets it go on, and loses what was in it. */
 import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
-import { Peer } from "../../src/index.js";
 import { exceeds } from "../../src/core/codec.js";
-import { NOBODY } from "../../src/core/settings.js";
+import { defaultHooks } from "../../src/core/hooks.js";
 import type { Ticket } from "../../src/core/transport.js";
-import { settingsOf } from "../../src/peer/settings.js";
+import { configOf } from "../../src/peer/config.js";
+import { createPeer, startPeer } from "../../src/peer/peer.js";
 import type { AnyOptions } from "./pair.js";
 
 /** A transport that keeps what is sent while it is down, as a link with a session does. */
@@ -121,7 +121,8 @@ export function restless(
   { opensFirst = false, isOurs = false }: RestlessOptions = {},
 ): Restless {
   const transport = new RestlessTransport(isOurs);
-  const peer: AnyPeer = new Peer(transport, settingsOf(options, { ...NOBODY, opensFirst }) as never);
+  const peer: AnyPeer = createPeer(transport, configOf(options, opensFirst), defaultHooks());
+  startPeer(peer);
   const events: string[] = [];
   const errors: unknown[] = [];
   for (const name of ["suspend", "lost", "resume", "close"] as const) {

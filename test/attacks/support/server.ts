@@ -5,7 +5,7 @@ import { once } from "node:events";
 import type { Socket } from "node:net";
 import { fileURLToPath } from "node:url";
 import { serve, type AnyPeer, type Server } from "../../../src/node.js";
-import type { AnyOptions } from "../../../src/core/settings.js";
+import type { AnyOptions } from "../../../src/core/config.js";
 import type { GateOptions } from "../../../src/server/options.js";
 import type { Authenticate } from "../../../src/server/upgrade.js";
 import { portOf, sendUpgrade } from "../../support/network.js";

@@ -3,7 +3,8 @@ import ganache from "ganache";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, type AnyPeer } from "../../../src/node.js";
 import { SharedMessage } from "../../../src/core/transport.js";
-import { inspect, sendShared } from "../../../src/peer/peer.js";
+import { inspect } from "../../../src/peer/peer.js";
+import { sendShared } from "../../../src/server/groups.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 

@@ -1,55 +1,52 @@
-/** Cancelling, progress and streams of one connection, as its dialect spells them. */
+/** Cancelling and progress of one connection, as its dialect spells them; and its streams. */
+import type { Slot } from "../core/batch.js";
 import { encodeNotification, encodeRequest } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import { CallContext, type AbortCause } from "../core/context.js";
-import type { Conventions } from "../core/conventions.js";
+import type { CallOptions } from "../core/contract.js";
 import { isExempt, type Dialect, type ProgressToken } from "../core/dialect.js";
-import type { Slot } from "../core/batch.js";
 import { expected } from "../core/errors.js";
+import type { Extensions, ExtensionsFactory } from "../core/extensions.js";
+import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
-import type { PendingCall } from "../core/pending.js";
+import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { attempt } from "../core/tell.js";
-import type { Ticket } from "../core/transport.js";
-import { ABORT, abortError, NEXT, Streams, whenSettled } from "./streams.js";
+import type { Frame, Ticket } from "../core/transport.js";
+import { lsp } from "./dialects/lsp.js";
+import { ABORT, abortError, NEXT, Streams } from "./streams.js";
 
-/** The methods that these features take, in that dialect. */
-export function controlsOf({ cancel, progress }: Dialect): ReadonlySet<string> {
-  return new Set([cancel.method, progress.method, NEXT, ABORT]);
-}
-
-/** A progress token longer than this asks for nothing; in characters. */
+/** A longer progress token asks for no reports; in characters. */
 const LONGEST_TOKEN = 1024;
 
-/** The ticket of a held cancel that leaves only if the other side understands it. */
+/** The send handle of a queued cancel that leaves only if the other side understands it. */
 class OptionalCancel implements Ticket {
   sent = false;
 }
 
-/** What a connection has beyond JSON-RPC 2.0. */
-export class Features implements Conventions {
+/** The extensions of a connection. */
+class StandardExtensions implements Extensions {
   readonly #connection: Connection;
   readonly #dialect: Dialect;
-  /** Calls that asked for reports, by the token they are to come with. */
-  #asked: Map<ProgressToken, PendingCall> | undefined;
-  /** Held calls that ask for reports when they leave, if the other side understands that. */
-  #undecided: Map<unknown, PendingCall> | undefined;
+  /** Calls that asked for progress reports, by token. */
+  #asked: Map<ProgressToken, OutgoingCall> | undefined;
+  /** Queued calls that ask for reports when they leave, if the other side understands that. */
+  #undecided: Map<unknown, OutgoingCall> | undefined;
   #streams: Streams | undefined;
 
   constructor(connection: Connection) {
     this.#connection = connection;
-    this.#dialect = connection.settings.dialect;
+    this.#dialect = connection.config.dialect;
   }
 
-  cancel(call: PendingCall, reason: unknown): void {
+  cancel(call: OutgoingCall, reason: unknown): void {
     const { cancel } = this.#dialect;
     const { outgoing, speaksDialect } = this.#connection;
-    // Whoever serves a stream must be told that nobody will read it, whatever else it understands.
+    // A side that serves a stream must learn that the stream is no longer read, whatever else it understands.
     const isDue = speaksDialect || this.#streams?.opens(call) === true;
     if (!isDue && (call.sent || !outgoing.isHeld)) return;
     if (isExempt(this.#dialect, call.method)) return;
     try {
       const text = encodeNotification(cancel.method, cancel.params(call.id, reason));
-      // A call of a batch that waits to be let go is still to come: the cancel leaves behind it.
+      // A call of a batch is still queued: the cancel leaves behind it.
       if (call.sent) this.#send(text);
       else outgoing.deliver(text, isDue ? undefined : new OptionalCancel(), undefined);
     } catch (error) {
@@ -57,23 +54,23 @@ export class Features implements Conventions {
     }
   }
 
-  askProgress(call: PendingCall, params: unknown): unknown {
+  askProgress(call: OutgoingCall, params: unknown): unknown {
     const given = this.#dialect.progress.tokenIn(params);
     const { outgoing, speaksDialect } = this.#connection;
     if (given !== undefined || speaksDialect) return this.#ask(call, params, given);
     if (outgoing.isHeld) {
-      const undecided = (this.#undecided ??= new Map<unknown, PendingCall>());
+      const undecided = (this.#undecided ??= new Map<unknown, OutgoingCall>());
       undecided.set(call.id, call);
-      whenSettled(call, () => undecided.delete(call.id));
+      call.whenSettled(() => undecided.delete(call.id));
     }
     return params;
   }
 
-  decide(text: string, ticket: Ticket): string | undefined {
+  rewriteQueued(text: string, handle: Ticket): string | undefined {
     const undecided = this.#undecided;
-    if (!this.#connection.speaksDialect) return ticket instanceof OptionalCancel ? undefined : text;
-    // A ticket is a call, or the set of a batch's calls.
-    const mayAsk = ticket instanceof Set || undecided?.has((ticket as Partial<PendingCall>).id);
+    if (!this.#connection.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
+    // A handle is a call, or the set of the calls of a batch.
+    const mayAsk = handle instanceof Set || undecided?.has((handle as Partial<OutgoingCall>).id);
     if (undecided === undefined || mayAsk !== true) return text;
     const parsed = JSON.parse(text) as RequestMessage | RequestMessage[];
     const texts = [parsed].flat().flatMap((message) => {
@@ -84,38 +81,37 @@ export class Features implements Conventions {
     return Array.isArray(parsed) ? `[${texts.join(",")}]` : texts[0];
   }
 
-  #withToken(call: PendingCall, params: unknown): string | undefined {
+  #withToken(call: OutgoingCall, params: unknown): string | undefined {
     try {
       return encodeRequest(call.id, call.method, this.#ask(call, params) as object);
     } catch (error) {
-      this.#connection.outgoing.pending.fail(call.id, error);
+      this.#connection.outgoing.fail(call.id, error);
       return undefined;
     }
   }
 
   /** Returns params that ask for reports of this call, by the token that they hold already or by a new one. */
-  #ask(call: PendingCall, params: unknown, given?: ProgressToken): unknown {
-    const asked = (this.#asked ??= new Map<ProgressToken, PendingCall>());
+  #ask(call: OutgoingCall, params: unknown, given?: ProgressToken): unknown {
+    const asked = (this.#asked ??= new Map<ProgressToken, OutgoingCall>());
     let token = given ?? call.id;
     if (given !== undefined && asked.has(token))
       throw new Error(`a call with the progress token ${JSON.stringify(token)} waits already`);
-    // Another call was given a token of its own that equals this id.
+    // The application may have given another call a token that equals this id.
     while (asked.has(token)) token = `${token}'`;
     const asking = given === undefined ? this.#dialect.progress.withToken(byName(params), token) : params;
     asked.set(token, call);
-    whenSettled(call, () => asked.delete(token));
+    call.whenSettled(() => asked.delete(token));
     return asking;
   }
 
-  reporter(context: CallContext, params: unknown): (value: unknown) => void {
+  progressOf(call: IncomingCall): (value: unknown) => void {
     const { progress } = this.#dialect;
-    const token = progress.tokenIn(params);
-    // Each report repeats it: a long one would make a short call cost its length many times.
+    const token = progress.tokenIn(call.params);
+    // Each report repeats the token: a long one would make a short call cost its length many times.
     const isLong = typeof token === "string" && token.length > LONGEST_TOKEN;
-    if (token === undefined || isLong || context.id === undefined) return () => {};
+    if (token === undefined || isLong || call.id === undefined) return () => {};
     return (value) => {
-      if (!CallContext.isAwaited(context)) return;
-      this.#send(encodeNotification(progress.method, progress.params(token, value)));
+      if (call.isAwaited) this.#send(encodeNotification(progress.method, progress.params(token, value)));
     };
   }
 
@@ -123,23 +119,59 @@ export class Features implements Conventions {
     if (!this.#connection.send(text)) this.#connection.outgoing.reportTooLarge(text);
   }
 
-  control(message: RequestMessage | NotificationMessage, slot: Slot | undefined): boolean {
+  control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const { method, params } = message;
     if ("id" in message) {
       if (method !== NEXT) return false;
-      void this.streams.next(message.id, params, slot);
+      void this.#getStreams().next(message.id, params, slot);
     } else if (method === ABORT) this.#streams?.abort(params);
     else if (method === this.#dialect.cancel.method) this.#cancelled(params);
     else return method === this.#dialect.progress.method && this.#reported(params);
     return true;
   }
 
-  get streams(): Streams {
+  #getStreams(): Streams {
     return (this.#streams ??= new Streams(this.#connection));
   }
 
-  unsent(context: CallContext): void {
-    this.#streams?.unsent(context);
+  get isOffering(): boolean {
+    return this.#streams?.isOffering === true;
+  }
+
+  get isReading(): boolean {
+    return this.#streams?.isReading === true;
+  }
+
+  encodeRequest(call: OutgoingCall, params: unknown): string {
+    return this.#getStreams().encodeRequest(call, params);
+  }
+
+  encodeResult(call: IncomingCall, result: unknown): string {
+    return this.#getStreams().encodeResult(call, result);
+  }
+
+  serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string> {
+    return this.#getStreams().serve(source, call);
+  }
+
+  note(message: unknown, frame: Frame | undefined): void {
+    this.#getStreams().note(message, frame);
+  }
+
+  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
+    return this.#getStreams().call(method, params, options);
+  }
+
+  iterate(stream: unknown): AsyncIterable<unknown> {
+    return this.#getStreams().iterate(stream);
+  }
+
+  offer(source: unknown): object {
+    return this.#getStreams().offer(source);
+  }
+
+  responseNotSent(call: IncomingCall): void {
+    this.#streams?.responseNotSent(call);
   }
 
   resumed(): void {
@@ -154,7 +186,7 @@ export class Features implements Conventions {
     return { streams: this.#streams?.size ?? 0, progress: this.#asked?.size ?? 0 };
   }
 
-  /** The caller of a call here no longer waits. A cancel of an unknown id costs one lookup in each table, and stores nothing. */
+  /** The other side cancelled a call. For an unknown id, looks into each table once, and stores nothing. */
   #cancelled(params: unknown): void {
     const id = this.#dialect.cancel.idOf(params);
     if (id === undefined) return;
@@ -168,7 +200,7 @@ export class Features implements Conventions {
     if (report === undefined) return false;
     const call = this.#asked?.get(report.token);
     if (call === undefined) return false;
-    this.#connection.outgoing.pending.restart(call);
+    this.#connection.outgoing.restart(call);
     attempt(
       () => call.wait.onProgress!(report.value),
       (error) => this.#connection.report(error),
@@ -177,7 +209,7 @@ export class Features implements Conventions {
   }
 }
 
-/** Makes its error when a handler or a stream first reads it: an AbortError with its stack costs several microseconds. */
+/** Makes its error when a handler or a stream first reads it: an AbortError records its stack, which takes several microseconds. */
 class Cancellation implements AbortCause {
   #reason: Error | undefined;
 
@@ -186,7 +218,7 @@ class Cancellation implements AbortCause {
   }
 }
 
-/** The token travels among params by name; by position it has no place. */
+/** Returns params as an object: the token is a member of params by name, and has no place in params by position. */
 function byName(params: unknown): object | undefined {
   const given = hasJsonForm(params) ? params.toJSON() : params;
   if (params === undefined || isObject(given)) return given as object | undefined;
@@ -196,3 +228,10 @@ function byName(params: unknown): object | undefined {
 function hasJsonForm(value: unknown): value is { toJSON(): unknown } {
   return typeof (value as { toJSON?: unknown } | null)?.toJSON === "function";
 }
+
+/** Makes the extensions of a connection. */
+export const standardExtensions: ExtensionsFactory = {
+  defaultDialect: lsp,
+  controlMethodsOf: ({ cancel, progress }) => new Set([cancel.method, progress.method, NEXT, ABORT]),
+  create: (connection) => new StandardExtensions(connection),
+};

@@ -1,0 +1,178 @@
+/** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
+
+import type { CallOptions } from "./contract.js";
+import type { ExtensionsFactory } from "./extensions.js";
+import type { CallContext } from "./incoming-call.js";
+import type { Dialect } from "./dialect.js";
+import { expected } from "./errors.js";
+import { peerLimits, type PeerLimits } from "./limits.js";
+import type { Id } from "./message.js";
+import {
+  anyFunction,
+  anySignal,
+  checkKnown,
+  checkOptions,
+  must,
+  optional,
+  positive,
+  type Check,
+  type Checked,
+} from "./options.js";
+import { isSchema, type StandardSchema } from "./schema.js";
+
+/** A handler as the core sees it. */
+export type AnyHandler = (params: any, context: any) => unknown;
+
+/** One call as `around` sees it; `peer.ts` has its public type. */
+export interface CallRecord {
+  readonly direction: "incoming" | "outgoing";
+  readonly peer: unknown;
+  readonly method: string;
+  readonly id: Id | undefined;
+  params: unknown;
+  readonly context: CallContext | undefined;
+}
+
+type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
+
+/** The options as given: `peer.ts` has their public types. */
+export interface AnyOptions {
+  methods?: object | undefined;
+  schemas?: object | undefined;
+  timeoutMs?: number | undefined;
+  fallback?: AnyHandler | undefined;
+  around?: AnyAround | undefined;
+  limits?: Partial<PeerLimits> | undefined;
+  dialect?: Dialect | undefined;
+  compat?: "1.0" | undefined;
+  onForeignMessage?: AnyHandler | undefined;
+}
+
+/** The options of a peer. */
+export const PEER_OPTIONS = {
+  methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
+  schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
+  timeoutMs: optional(positive),
+  fallback: optional<AnyHandler>(anyFunction),
+  around: optional<AnyAround>(anyFunction),
+  limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
+  dialect: optional(checkDialect),
+  compat: optional(must<"1.0">('"1.0"', (value) => value === "1.0")),
+  onForeignMessage: optional<AnyHandler>(anyFunction),
+};
+
+/** The options of one call. */
+const CALL_OPTIONS = {
+  timeoutMs: optional(positive),
+  maxTotalTimeoutMs: optional(positive, Infinity),
+  signal: optional(anySignal),
+  onProgress: optional<(value: unknown) => void>(anyFunction),
+  resetTimeoutOnProgress: (value: unknown) => value === true,
+};
+
+const DEFAULT_TIMEOUT_MS = 60_000;
+
+/** How long a call waits, and for what besides its response. */
+export interface Wait {
+  readonly timeoutMs: number;
+  readonly maxTotalTimeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly onProgress: ((value: unknown) => void) | undefined;
+  readonly resetTimeoutOnProgress: boolean;
+}
+
+/** The options of a peer after checking. Peers may share one: it never changes. */
+export interface Config {
+  readonly methods: ReadonlyMap<string, AnyHandler>;
+  readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  readonly fallback: AnyHandler | undefined;
+  readonly around: AnyAround | undefined;
+  /** How long a call waits if its options do not say so. */
+  readonly wait: Wait;
+  readonly limits: PeerLimits;
+  readonly dialect: Dialect;
+  /** Whether the application chose the dialect. The default dialect is understood, and spoken only to a reciproc peer. */
+  readonly choseDialect: boolean;
+  /** Methods that the extensions take before any handler. */
+  readonly controlMethods: ReadonlySet<string>;
+  readonly extensions: ExtensionsFactory;
+  /** Whether messages are read that JSON-RPC 2.0 does not allow: `params: null`, or those of version 1.0. */
+  readonly isLenient: boolean;
+  /** Whether `params: null` is read as absent. */
+  readonly readsNullParams: boolean;
+  /** Whether messages of JSON-RPC 1.0 are understood. */
+  readonly readsVersion1: boolean;
+  /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
+  readonly onForeignMessage: AnyHandler | undefined;
+  /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
+  readonly opensFirst: boolean;
+}
+
+/** Makes a config of options that are checked. Throws a `TypeError` for the schema of a method that does not exist. */
+export function makeConfig(
+  checked: Checked<typeof PEER_OPTIONS>,
+  extensions: ExtensionsFactory,
+  opensFirst = false,
+): Config {
+  const { methods, schemas, fallback, around, limits, onForeignMessage, timeoutMs } = checked;
+  if (schemas !== undefined && fallback === undefined) {
+    checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
+  }
+  const dialect = checked.dialect ?? extensions.defaultDialect;
+  const readsNullParams = checked.dialect?.readsNullParams === true;
+  const readsVersion1 = checked.compat !== undefined;
+  return {
+    methods,
+    schemas,
+    fallback,
+    around,
+    wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs }, DEFAULT_TIMEOUT_MS),
+    limits,
+    dialect,
+    choseDialect: checked.dialect !== undefined,
+    controlMethods: extensions.controlMethodsOf(dialect),
+    extensions,
+    isLenient: readsNullParams || readsVersion1,
+    readsNullParams,
+    readsVersion1,
+    onForeignMessage,
+    opensFirst,
+  };
+}
+
+/** The functions of a dialect, which also names a `method` for each of the two. */
+const DIALECT_FUNCTIONS = { cancel: ["params", "idOf"], progress: ["tokenIn", "withToken", "params", "read"] };
+
+/** Checks a dialect, which an application may write. */
+export function checkDialect(dialect: unknown): Dialect {
+  const parts = (dialect ?? {}) as Record<string, Record<string, unknown> | undefined>;
+  for (const [part, names] of Object.entries(DIALECT_FUNCTIONS)) {
+    const given = parts[part] ?? {};
+    if (typeof given["method"] !== "string") throw expected(`dialect.${part}.method`, "a string", given["method"]);
+    for (const name of names) anyFunction(given[name], `dialect.${part}.${name}`);
+  }
+  return dialect as Dialect;
+}
+
+/** Returns how long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */
+export function waitOf(options: CallOptions, defaultTimeoutMs: number): Wait {
+  const { timeoutMs = defaultTimeoutMs, ...rest } = checkOptions("options", options, CALL_OPTIONS);
+  return { timeoutMs, ...rest };
+}
+
+/** Returns the own members of an object: a method called `constructor` or `__proto__` is found only if the object has it. */
+function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
+  if (!isPlain(given)) throw expected(name, "a plain object, not an instance of a class", given);
+  const entries = new Map<string, T>();
+  for (const [key, value] of Object.entries(given)) {
+    if (value !== undefined) entries.set(key, check(value, `${name}.${key}`));
+  }
+  return entries;
+}
+
+/** Handlers are called without `this`, and a class's methods are not its own members: an instance would serve nothing. */
+function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  const proto = Object.getPrototypeOf(value) as object | null;
+  return proto === null || Object.getPrototypeOf(proto) === null;
+}

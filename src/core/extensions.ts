@@ -1,0 +1,70 @@
+/**
+ * The seam between the core and its extensions: cancelling, progress and streams. The core calls an extension where a call
+ * begins, is given up, or is answered. It does not know how a dialect spells them.
+ */
+import type { Slot } from "./batch.js";
+import type { Connection } from "./connection.js";
+import type { CallOptions } from "./contract.js";
+import type { IncomingCall } from "./incoming-call.js";
+import type { NotificationMessage, RequestMessage } from "./message.js";
+import type { OutgoingCall } from "./outgoing-calls.js";
+import type { Dialect } from "./dialect.js";
+import type { Frame, Ticket } from "./transport.js";
+
+/** The extensions of one connection. Made when first needed, so an idle connection has none. */
+export interface Extensions {
+  /** Whether a stream was offered: then `encodeRequest` and `encodeResult` encode all messages of the connection. */
+  readonly isOffering: boolean;
+  /** Whether a stream was read: then `note` is called with all messages. */
+  readonly isReading: boolean;
+  /**
+   * Takes a message whose method is among `Config.controlMethods`. Returns false if the message is not about anything here.
+   * Control messages wait for no handler and count against no limit.
+   */
+  control(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
+  /** Cancels a call that was sent: its signal aborted, or its timeout passed. */
+  cancel(call: OutgoingCall, reason: unknown): void;
+  /** Returns params that ask for progress reports of a call. Throws for params that cannot. */
+  askProgress(call: OutgoingCall, params: unknown): unknown;
+  /**
+   * Returns the text of a queued message as it leaves, now that it is known what the other side understands; `undefined` if
+   * nothing leaves.
+   */
+  rewriteQueued(text: string, handle: Ticket): string | undefined;
+  /** Returns the function by which a handler reports progress. It does nothing if the caller did not ask for reports. */
+  progressOf(call: IncomingCall): (value: unknown) => void;
+  /** Encodes a request whose params may hold streams. They end with the call. */
+  encodeRequest(call: OutgoingCall, params: unknown): string;
+  /** Encodes a result that may hold streams. If the caller no longer waits, stops them and throws. */
+  encodeResult(call: IncomingCall, result: unknown): string;
+  /**
+   * Serves a stream that is the whole result of a call. The promise gives what makes, right before it is sent, the JSON that
+   * stands for the stream. If the caller no longer waits, stops the stream and rejects.
+   */
+  serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string>;
+  /** Notes the frame of a message before it is processed. */
+  note(message: unknown, frame: Frame | undefined): void;
+  /** Stops the streams of a call whose response could not be sent. */
+  responseNotSent(call: IncomingCall): void;
+  /** Calls a method, and reads its result as a stream. */
+  stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
+  /** Reads a stream that came in a message. */
+  iterate(stream: unknown): AsyncIterable<unknown>;
+  /** Makes a stream that can stand in a message. */
+  offer(source: unknown): object;
+  /** The connection has a socket again. */
+  resumed(): void;
+  /** The connection is over. */
+  end(reason: unknown): void;
+  /** How full the tables are. */
+  counts(): { streams: number; progress: number };
+}
+
+/** What makes the extensions of a connection. */
+export interface ExtensionsFactory {
+  /** The dialect of a peer that chooses none. */
+  readonly defaultDialect: Dialect;
+  /** Returns the methods that the extensions take before any handler. */
+  controlMethodsOf(dialect: Dialect): ReadonlySet<string>;
+  create(connection: Connection): Extensions;
+}

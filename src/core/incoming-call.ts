@@ -1,0 +1,180 @@
+/** One call that the other side made, and the context that its handler gets. */
+import type { Slot } from "./batch.js";
+import { encodeError, encodeRawResult, encodeResult } from "./codec.js";
+import * as ErrorCode from "./codes.js";
+import { isAbort } from "./errors.js";
+import type { IncomingCalls } from "./incoming-calls.js";
+import type { Linked } from "./list.js";
+import type { Id } from "./message.js";
+import { isAsyncIterable, observed } from "./promises.js";
+import type { Frame } from "./transport.js";
+
+/** Why a call is aborted. An error records a stack, which is expensive, so `reason` may make it when it is first read. */
+export interface AbortCause {
+  readonly reason: unknown;
+}
+
+/** One incoming request or notification, from the start of its handler to its response. */
+export class IncomingCall implements Linked {
+  /** The links of the list of calls that run. */
+  before: Linked | undefined;
+  after: Linked | undefined;
+  readonly calls: IncomingCalls;
+  /** `undefined` for a notification. */
+  readonly id: Id | undefined;
+  readonly method: string;
+  /** `undefined` once the call is answered: a stream that is its result may live much longer. */
+  params: unknown;
+  /** Where the response goes. */
+  readonly slot: Slot;
+  /** "answered" as soon as the response is encoded, or it is clear that there is none. */
+  state: "running" | "answered" = "running";
+  /** Set when the caller no longer waits: it cancelled, or the connection ended. */
+  abortCause: AbortCause | undefined;
+  /** The frame that the call came in. Set while its promise is awaited; before that, it is the frame that is received. */
+  frame: Frame | undefined;
+  /** Made when the handler first reads `signal`. */
+  #controller: AbortController | undefined;
+  #onReply: ((isResult: boolean) => void)[] | undefined;
+
+  constructor(calls: IncomingCalls, id: Id | undefined, method: string, params: unknown, slot: Slot) {
+    this.calls = calls;
+    this.id = id;
+    this.method = method;
+    this.params = params;
+    this.slot = slot;
+  }
+
+  /** Aborts when the caller no longer waits. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.abortCause !== undefined) this.#controller.abort(this.abortCause.reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Whether the caller waits for the response. */
+  get isAwaited(): boolean {
+    return this.state === "running" && this.abortCause === undefined;
+  }
+
+  /** Aborts the handler now, or when it first reads `signal`. Also aborts a stream that is the result of an answered call. */
+  abort(cause: AbortCause): void {
+    if (this.abortCause !== undefined) return;
+    this.abortCause = cause;
+    this.#controller?.abort(cause.reason);
+  }
+
+  /** Answers with what the handler returned. What a notification's handler returns is dropped. */
+  respond(result: unknown): void {
+    const { id } = this;
+    if (id === undefined) return this.#discard(result);
+    let text: string;
+    try {
+      if (isAsyncIterable(result)) return this.calls.stream(this, result);
+      const { madeExtensions } = this.calls.connection;
+      text = madeExtensions?.isOffering === true ? madeExtensions.encodeResult(this, result) : encodeResult(id, result);
+    } catch (error) {
+      return this.fail(error);
+    }
+    this.#send(text, true);
+  }
+
+  /** Answers with a result that is JSON already. */
+  respondJson(json: string): void {
+    this.#send(encodeRawResult(this.id!, json), true);
+  }
+
+  /** Answers with an error. What the handler of a notification fails with is reported. */
+  fail(error: unknown): void {
+    const { id, method, calls, abortCause } = this;
+    // That an aborted handler was stopped is what its caller asked for, and no failure.
+    const isFailure = abortCause === undefined || !isAbort(error, abortCause.reason);
+    if (id === undefined || abortCause !== undefined) {
+      if (isFailure) calls.reportFailure(method, error);
+      if (id !== undefined) this.#send(encodeError(id, CANCELLED), false);
+      return;
+    }
+    this.state = "answered";
+    this.params = undefined;
+    this.#onReply?.forEach((listener) => listener(false));
+    calls.refuse(id, method, error, this.slot);
+  }
+
+  /**
+   * Calls `listener` once: with true right after the handler's result was handed to the connection (in a batch, with the
+   * reply to all of it), with false when an error or nothing is answered, or the connection has ended. Never calls it for a
+   * notification. Throws if the call is answered already.
+   */
+  onReply(listener: (isResult: boolean) => void): void {
+    if (this.state === "answered") throw new Error(`"${this.method}" is answered already`);
+    (this.#onReply ??= []).push(listener);
+  }
+
+  /** Sends the response. In some dialects, a cancelled call gets none. */
+  #send(text: string, isResult: boolean): void {
+    const { connection } = this.calls;
+    const isUnwanted = this.abortCause !== undefined && !connection.config.dialect.cancel.isAnswered;
+    this.state = "answered";
+    this.params = undefined;
+    const listeners = this.#onReply;
+    if (isUnwanted || !isResult) listeners?.forEach((listener) => listener(false));
+    if (isUnwanted) return this.slot.leaveOut();
+    const onSent =
+      listeners === undefined || !isResult
+        ? undefined
+        : (isInReply: boolean): void => listeners.forEach((listener) => listener(isInReply));
+    if (!this.calls.reply(this.id!, text, this.slot, onSent)) connection.madeExtensions?.responseNotSent(this);
+  }
+
+  /** A stream in the result of a notification must not wait for a reader, nor hold what it reads from. */
+  #discard(result: unknown): void {
+    const { connection } = this.calls;
+    try {
+      if (isAsyncIterable(result)) void observed(connection.extensions.serve(result, this));
+      else if (connection.madeExtensions?.isOffering === true) connection.madeExtensions.encodeResult(this, result);
+    } catch {
+      // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
+    }
+  }
+}
+
+const CANCELLED = { code: ErrorCode.RequestCancelled, message: "Request cancelled" };
+
+let readCall: (context: object) => IncomingCall | undefined;
+
+/** The `context` that a handler gets. Its members survive destructuring. */
+export class CallContext {
+  readonly peer: unknown;
+  readonly method: string;
+  /** `undefined` for a notification. */
+  readonly id: Id | undefined;
+  readonly #call: IncomingCall;
+
+  constructor(call: IncomingCall) {
+    this.peer = call.calls.connection.peer;
+    this.method = call.method;
+    this.id = call.id;
+    this.#call = call;
+  }
+
+  /** Aborts when the caller no longer waits for the response, with the reason. */
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */
+  get progress(): (value: unknown) => void {
+    return this.#call.calls.connection.extensions.progressOf(this.#call);
+  }
+
+  static {
+    readCall = (context) => (#call in context ? context.#call : undefined);
+  }
+}
+
+/** Returns the call of a handler's context; `undefined` for any other value. */
+export function callOf(context: unknown): IncomingCall | undefined {
+  return typeof context === "object" && context !== null ? readCall(context) : undefined;
+}

@@ -1,0 +1,258 @@
+/**
+ * The calls that the other side makes: finds the handler, starts it, and ensures that a request gets exactly one response,
+ * whatever its handler does.
+ */
+import type { Slot } from "./batch.js";
+import { ById } from "./by-id.js";
+import { encodeError, encodeInternalError, encodeTooLarge, isNamelessError } from "./codec.js";
+import * as ErrorCode from "./codes.js";
+import type { AnyHandler, CallRecord } from "./config.js";
+import type { Connection } from "./connection.js";
+import { isExempt } from "./dialect.js";
+import { isReceived, RpcError } from "./errors.js";
+import { IncomingCall, type AbortCause, type CallContext } from "./incoming-call.js";
+import { List, unlink } from "./list.js";
+import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
+import { isThenable, observed } from "./promises.js";
+import { validate } from "./schema.js";
+
+/** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
+export class IncomingCalls {
+  readonly connection: Connection;
+  /** Called when the last handler that returned a promise has ended. */
+  onIdle: (() => void) | undefined;
+  /** Calls whose handler has not returned, or whose promise is not settled. */
+  #calls: List<IncomingCall> | undefined;
+  /**
+   * The requests in `#calls` that a cancel can still abort. Exists from the first cancel until no call runs: a Map for all
+   * calls would be expensive (`list.ts`), so a connection without cancels has none.
+   */
+  #byId: ById<IncomingCall> | undefined;
+  /** How many requests, and how many notifications, wait for the promise of their handler. */
+  #requests = 0;
+  #notifications = 0;
+  /** The handlers that this peer added to those of its config. */
+  #added: Map<string, AnyHandler> | undefined;
+
+  /** `before`: the calls of the connection that this one follows, whose added handlers stay. */
+  constructor(connection: Connection, before?: IncomingCalls) {
+    this.connection = connection;
+    if (before !== undefined) this.#added = before.#added;
+  }
+
+  /** How many calls wait for the promise of their handler. */
+  get running(): number {
+    return this.#requests + this.#notifications;
+  }
+
+  /** Adds a handler for this peer alone, over one in `methods`. Returns a function that removes the handler. */
+  handle(method: string, handler: AnyHandler): () => void {
+    const added = (this.#added ??= new Map());
+    if (added.has(method)) throw new Error(`\`${method}\` is handled already; undo that first`);
+    added.set(method, handler);
+    return () => {
+      if (added.get(method) === handler) added.delete(method);
+    };
+  }
+
+  /** Starts a request. The response goes into `slot`. */
+  request(message: RequestMessage, slot: Slot): void {
+    const { connection } = this;
+    const { config } = connection;
+    const { id, method } = message;
+    const handler = this.#handlerOf(method);
+    if (handler === undefined && config.controlMethods.has(method) && connection.extensions.control(message, slot))
+      return;
+    if (this.#requests >= config.limits.maxInFlight) {
+      connection.counts.refusedBusy++;
+      this.reply(id, encodeError(id, BUSY), slot);
+    } else if (handler === undefined && config.fallback === undefined && config.around === undefined) {
+      // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
+      this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
+    } else this.#start(new IncomingCall(this, id, method, message.params, slot), handler);
+  }
+
+  /** Starts a notification. It is never answered: what goes wrong is reported here (section 4.1). */
+  notification(message: NotificationMessage): void {
+    const { connection } = this;
+    const { method } = message;
+    const handler = this.#handlerOf(method);
+    if (this.#isTaken(message) && handler === undefined) return;
+    // Counted apart, so that a notification that some request waits for is not refused because of it.
+    if (this.#notifications >= connection.config.limits.maxInFlight) {
+      connection.counts.refusedBusy++;
+      connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
+    } else this.#start(new IncomingCall(this, undefined, method, message.params, connection), handler);
+  }
+
+  /** Returns whether the extensions took a notification. The dialect of an application may throw for any params. */
+  #isTaken(message: NotificationMessage): boolean {
+    const { connection } = this;
+    try {
+      return connection.config.controlMethods.has(message.method) && connection.extensions.control(message, connection);
+    } catch (error) {
+      connection.report(error);
+      return true;
+    }
+  }
+
+  #handlerOf(method: string): AnyHandler | undefined {
+    return this.#added?.get(method) ?? this.connection.config.methods.get(method);
+  }
+
+  /** Runs the handler, and answers at once unless it returns a promise. */
+  #start(call: IncomingCall, handler: AnyHandler | undefined): void {
+    const { config, hooks } = this.connection;
+    const context = new hooks.Context(call);
+    // In the table before the handler runs: a handler may close its own peer.
+    (this.#calls ??= new List()).add(call);
+    if (call.id !== undefined) this.#byId?.add(call.id, call);
+    let result: unknown;
+    try {
+      if (config.around !== undefined) result = this.#runAround(call, context);
+      else if (handler !== undefined && config.schemas === undefined) result = handler(call.params, context);
+      else result = this.#run(call, context, call.params);
+      if (isThenable(result)) return this.#await(call, result, respond);
+    } catch (error) {
+      this.#leave(call);
+      return call.fail(error);
+    }
+    if (this.#byId === undefined) unlink(call);
+    else this.#leave(call);
+    call.respond(result);
+  }
+
+  #runAround(call: IncomingCall, context: CallContext): unknown {
+    const { method, id, params } = call;
+    const record: CallRecord = { direction: "incoming", peer: context.peer, method, id, params, context };
+    const next = (): Promise<unknown> =>
+      observed(new Promise((resolve) => resolve(this.#run(call, context, record.params))));
+    return this.connection.config.around!(record, next);
+  }
+
+  #run(call: IncomingCall, context: CallContext, params: unknown): unknown {
+    const { method } = call;
+    const { fallback, schemas } = this.connection.config;
+    // Section 8: names that begin with `rpc.` belong to the protocol, so no fallback may answer them.
+    const handler = this.#handlerOf(method) ?? (isInternalMethod(method) ? undefined : fallback);
+    if (handler !== undefined) {
+      const schema = schemas?.get(method);
+      if (schema === undefined) return handler(params, context);
+      return validate(schema, params, (checked) => handler(checked, context));
+    }
+    if (call.id !== undefined) throw new RpcError(METHOD_NOT_FOUND.code, METHOD_NOT_FOUND.message);
+    this.connection.emit("notification", method, params);
+    return undefined;
+  }
+
+  /** Waits for what a handler, or its stream, promises; then gives that to `succeed`, or fails the call. */
+  #await<T>(call: IncomingCall, result: PromiseLike<T>, succeed: (call: IncomingCall, value: T) => void): void {
+    call.frame = this.connection.keepFrame(call.frame);
+    this.#count(call, 1);
+    try {
+      // An async function would make one more promise for each call.
+      Promise.resolve(result).then(
+        (value) => this.#settle(call, succeed, value),
+        (error: unknown) => this.#settle(call, fail, error),
+      );
+    } catch (error) {
+      // A promise with a `then` of its own that throws.
+      this.#settle(call, fail, error);
+    }
+  }
+
+  /** Ends a call whose promise is settled. A hostile promise may settle several times: the first outcome wins. */
+  #settle<T>(call: IncomingCall, finish: (call: IncomingCall, outcome: T) => void, outcome: T): void {
+    if (!this.#leave(call)) return;
+    this.#count(call, -1);
+    this.connection.dropFrame(call.frame);
+    finish(call, outcome);
+    if (this.onIdle !== undefined && this.running === 0) this.onIdle();
+  }
+
+  #count(call: IncomingCall, by: number): void {
+    if (call.id === undefined) this.#notifications += by;
+    else this.#requests += by;
+  }
+
+  /** Takes a call out of the table. Returns false if it was out already. */
+  #leave(call: IncomingCall): boolean {
+    if (!unlink(call)) return false;
+    if (this.#byId !== undefined) {
+      if (call.id !== undefined) this.#byId.delete(call.id, call);
+      if (this.#calls!.first === undefined) this.#byId = undefined;
+    }
+    return true;
+  }
+
+  /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
+  stream(call: IncomingCall, source: AsyncIterable<unknown>): void {
+    const json = this.connection.extensions.serve(source, call);
+    this.#calls!.add(call);
+    if (call.id !== undefined) this.#byId?.add(call.id, call);
+    this.#await(call, json, respondStream);
+  }
+
+  /** Aborts the calls that run under `id`: several if the caller has used an id twice. Ignores an unknown id. */
+  cancel(id: Id, cause: AbortCause): void {
+    if (this.#calls?.first === undefined) return;
+    if (this.#byId === undefined) {
+      // Each call is added once until the index is dropped, so building it costs O(1) for each call.
+      this.#byId = new ById();
+      for (const call of this.#calls.toArray()) if (call.id !== undefined) this.#byId.add(call.id, call);
+    }
+    const { dialect } = this.connection.config;
+    for (const call of this.#byId.take(id)) if (!isExempt(dialect, call.method)) call.abort(cause);
+  }
+
+  /** Aborts every call that runs: the connection is over. */
+  abortAll(reason: unknown): void {
+    for (const call of this.#calls?.toArray() ?? []) call.abort({ reason });
+  }
+
+  /**
+   * Sends a response, or -32008 in its place if it is too long. Returns whether the response was taken as it is. `onSent` is
+   * called once the response has left or cannot leave any more, with whether the caller gets it as it is.
+   */
+  reply(id: Id, text: string, slot: Slot, onSent?: (isWhole: boolean) => void): boolean {
+    const { connection } = this;
+    const fits = slot.fits(text);
+    const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
+    if (id === null && isNamelessError(reply)) connection.namelessErrors++;
+    // The reply goes nowhere if the connection has ended, although the peer may have another connection.
+    const isTaken = slot.put(reply, onSent && (() => onSent(fits && connection.ended === undefined)));
+    return isTaken && fits;
+  }
+
+  /**
+   * Answers a call to `method` with an error. Sends what an RpcError of this side says. Anything else may hold secrets, so
+   * it is reported here and answered with -32603.
+   */
+  refuse(id: Id, method: string, error: unknown, slot: Slot): void {
+    let text: string | undefined;
+    try {
+      if (error instanceof RpcError && !isReceived(error)) text = encodeError(id, error);
+      else this.reportFailure(method, error);
+    } catch (failure) {
+      // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
+      this.reportFailure(method, failure);
+    }
+    this.reply(id, text ?? encodeInternalError(id), slot);
+  }
+
+  /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
+  reportFailure(method: string, error: unknown): void {
+    const message = `a call that "${method}" made was answered with an error`;
+    const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
+    // The other side chooses the names of methods that are not served, so all of them are reported under one.
+    const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
+    this.connection.report(failure, isServed ? method : "fallback or around");
+  }
+}
+
+const respond = (call: IncomingCall, result: unknown): void => call.respond(result);
+const fail = (call: IncomingCall, error: unknown): void => call.fail(error);
+const respondStream = (call: IncomingCall, json: () => string): void => call.respondJson(json());
+
+const BUSY = { code: ErrorCode.Busy, message: "Server is busy" };
+const METHOD_NOT_FOUND = { code: ErrorCode.MethodNotFound, message: "Method not found" };

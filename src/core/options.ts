@@ -1,0 +1,73 @@
+/**
+ * Checking options. Each set of options has one table, which names the options, checks them and sets their defaults. The tables
+ * stand beside their owners.
+ */
+import { expected } from "./errors.js";
+import { isObject } from "./message.js";
+
+/** Checks the value of an option, and returns the value to use. Throws a `TypeError` that names the option, the rule and the value. */
+export type Check<T> = (value: unknown, name: string) => T;
+
+/** The options of one set, by name. */
+export type OptionTable = Readonly<Record<string, Check<any>>>;
+
+/** A set of options after checking. */
+export type Checked<T extends OptionTable> = { -readonly [K in keyof T]: ReturnType<T[K]> };
+
+/**
+ * Checks a set of options. Returns the values to use, defaults included. Throws a `TypeError` that names the option, the rule
+ * and the value. `what` names the set in errors.
+ */
+export function checkOptions<T extends OptionTable>(what: string, given: object = {}, table: T): Checked<T> {
+  checkKnown(what, given, table);
+  const prefix = what === "options" ? "" : `${what}.`;
+  const checked: Record<string, unknown> = {};
+  for (const name of Object.keys(table)) {
+    checked[name] = table[name]!((given as Record<string, unknown>)[name], prefix + name);
+  }
+  return checked as Checked<T>;
+}
+
+/** Throws a `TypeError` for an option that does not exist: a misspelt one must not be silently without effect. */
+export function checkKnown(what: string, given: object, known: object): void {
+  if (!isObject(given)) throw expected(what, "an object", given);
+  for (const name of Object.keys(given)) {
+    if (!Object.hasOwn(known, name)) {
+      throw new TypeError(`Unknown name \`${name}\` in \`${what}\`; known are ${Object.keys(known).join(", ")}`);
+    }
+  }
+}
+
+/** Returns the check of a value that must follow a rule. `rule` is what errors say of it. */
+export function must<T>(rule: string, isValid: (value: any) => boolean): Check<T> {
+  return (value, name) => {
+    if (isValid(value)) return value as T;
+    throw expected(name, rule, value);
+  };
+}
+
+/** Returns the check of an option that may be left out. */
+export function optional<T, D = undefined>(check: Check<T>, initial?: D): Check<T | D> {
+  return (value, name) => (value === undefined ? (initial as D) : check(value, name));
+}
+
+/** Accepts any value. */
+export const any: Check<any> = (value) => value;
+
+/** Accepts a number of milliseconds; `Infinity` counts. */
+export const positive = must<number>("a positive number", (value) => typeof value === "number" && value > 0);
+
+export const anyFunction = must<(...args: any[]) => any>("a function", (value) => typeof value === "function");
+
+export const anySignal = must<AbortSignal>("an AbortSignal", isSignal);
+
+/** Whether `value` is an AbortSignal. Decided by its shape: that of another realm is no instance of the class here. */
+export function isSignal(value: unknown): value is AbortSignal {
+  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
+  return typeof aborted === "boolean" && typeof addEventListener === "function";
+}
+
+/** Throws a `TypeError` unless `value` is a positive number of milliseconds; `Infinity` counts. */
+export function checkTimeout(name: string, value: unknown): number {
+  return positive(value, name);
+}

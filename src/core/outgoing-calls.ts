@@ -1,0 +1,403 @@
+/**
+ * The calls that this side makes: encodes them, registers them and sends them or queues them. The promise of a call settles
+ * here alone. A response, a timeout, an abort and the end of the connection all come through `#take`, so whichever is first
+ * wins and the others find nothing.
+ */
+import { CallTable } from "./call-table.js";
+import { encodeNotification, encodeRequest, exceeds, utf8Bytes } from "./codec.js";
+import { waitOf, type CallRecord, type Wait } from "./config.js";
+import type { Connection } from "./connection.js";
+import type { CallOptions } from "./contract.js";
+import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
+import { ConnectionLostError, ProtocolError, receivedError, TimeoutError, TooLargeError } from "./errors.js";
+import type { Linked } from "./list.js";
+import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
+import { BatchCalls } from "./outgoing-batch.js";
+import { observed } from "./promises.js";
+import type { Ticket } from "./transport.js";
+import { Waiting } from "./waiting.js";
+
+/** One call that waits for its response. It is the send handle of its message. */
+export class OutgoingCall implements Expiring, Ticket {
+  deadline = 0;
+  before: Linked | undefined;
+  after: Linked | undefined;
+  /** The next in the same place of the table. */
+  beside: OutgoingCall | undefined;
+  /** False until the message leaves. While it is false, the outcome of a lost connection is `"not-sent"`. */
+  sent = false;
+  /** The batch that the call left in. */
+  batch: BatchCalls | undefined;
+  onAbort: (() => void) | undefined;
+  /** The deadline of `maxTotalTimeoutMs`. */
+  total: Expiring | undefined;
+  readonly calls: OutgoingCalls;
+  readonly id: number;
+  readonly method: string;
+  readonly wait: Wait;
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (reason: unknown) => void;
+  /** Called when the call is settled, however. */
+  onSettled: (() => void) | undefined;
+
+  constructor(
+    calls: OutgoingCalls,
+    id: number,
+    method: string,
+    wait: Wait,
+    resolve: (result: unknown) => void,
+    reject: (reason: unknown) => void,
+  ) {
+    this.calls = calls;
+    this.id = id;
+    this.method = method;
+    this.wait = wait;
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+
+  /** Whether the message has not left, and can be kept from leaving. In a batch, it leaves with the others. */
+  get isUnsent(): boolean {
+    return !this.sent && this.batch === undefined;
+  }
+
+  expire(): void {
+    this.timeOut(this.wait.timeoutMs);
+  }
+
+  /** Rejects the call: its caller waits no longer than `afterMs`. */
+  timeOut(afterMs: number): void {
+    this.calls.giveUp(this, new TimeoutError(this.method, afterMs, this.isUnsent ? "not-sent" : "unknown"));
+  }
+
+  /** Also calls `listener` when the call is settled. */
+  whenSettled(listener: () => void): void {
+    const before = this.onSettled;
+    this.onSettled = () => {
+      before?.();
+      listener();
+    };
+  }
+}
+
+/** Takes messages that are not simply sent: a batch, or the way past the queue. */
+export interface Sink {
+  /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
+  add(text: string, handle: Ticket | undefined): boolean;
+}
+
+/** The outgoing calls of one connection. */
+export class OutgoingCalls {
+  /** Why no call can be made; `undefined` while calls can be made. */
+  ended: Error | undefined;
+  readonly #connection: Connection;
+  /** Made with the first call: most peers of a server never call. */
+  #table: CallTable<OutgoingCall> | undefined;
+  /** The batches that wait for their reply. */
+  #batches: Set<BatchCalls> | undefined;
+  #lastId = 0;
+  /** Messages that wait until `release`. */
+  #queue: Waiting | undefined;
+
+  /** `before`: the calls of the connection that this one follows. */
+  constructor(connection: Connection, before?: OutgoingCalls) {
+    this.#connection = connection;
+    // Ids never repeat within a peer.
+    if (before !== undefined) this.#lastId = before.#lastId;
+  }
+
+  /** How many calls wait for their response. */
+  get size(): number {
+    return this.#table?.size ?? 0;
+  }
+
+  /** How many batches wait for their reply. */
+  get openBatches(): number {
+    return this.#batches?.size ?? 0;
+  }
+
+  /** Whether messages are queued until `release`. */
+  get isHeld(): boolean {
+    return this.#queue !== undefined;
+  }
+
+  /** Queues messages from now on, except those given to `bypass`. */
+  hold(): void {
+    this.#queue = new Waiting();
+  }
+
+  /** Sends messages past the queue. */
+  get bypass(): Sink {
+    return { add: (text, handle) => this.#connection.send(text, handle) };
+  }
+
+  /** Sends what is queued, and queues no more. */
+  release(): void {
+    const connection = this.#connection;
+    // What is sent meanwhile is queued too, and leaves behind the rest.
+    for (const [handle, queued] of this.#queue ?? []) {
+      this.#queue!.remove(handle);
+      const { madeExtensions } = connection;
+      const text = madeExtensions === undefined ? queued : madeExtensions.rewriteQueued(queued, handle);
+      if (text !== undefined && !connection.send(text, handle)) this.failUnsent(handle, text);
+    }
+    this.#queue = undefined;
+  }
+
+  /** Calls a method, and promises its result. With `sink`, the call leaves through it. Never throws. */
+  request(method: string, params: unknown, options?: CallOptions, sink?: Sink): Promise<unknown> {
+    // Ids are integers from 1: some implementations take an id of 0 for none.
+    const id = ++this.#lastId;
+    if (this.#connection.config.around !== undefined) return this.#requestAround(id, method, params, options, sink);
+    return this.#call(id, method, params, options, sink);
+  }
+
+  #requestAround(
+    id: number,
+    method: string,
+    params: unknown,
+    options: CallOptions | undefined,
+    sink: Sink | undefined,
+  ): Promise<unknown> {
+    const record = this.#record(method, params, id);
+    let unused: number | undefined = id;
+    const next = (): Promise<unknown> => {
+      // A second `next()` is another call: under one id, only one of them could settle.
+      const own = unused ?? ++this.#lastId;
+      unused = undefined;
+      return observed(this.#call(own, method, record.params, options, sink));
+    };
+    return new Promise((resolve) => resolve(this.#connection.config.around!(record, next)));
+  }
+
+  /** Calls a control method of an extension, past `around` and the queue. */
+  control(method: string, params: object, options: CallOptions): Promise<unknown> {
+    return this.#call(++this.#lastId, method, params, options, this.bypass);
+  }
+
+  #call(
+    id: number,
+    method: string,
+    params: unknown,
+    options: CallOptions | undefined,
+    sink: Sink | undefined,
+  ): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const connection = this.#connection;
+      const { wait: defaults } = connection.config;
+      const wait = options === undefined ? defaults : waitOf(options, defaults.timeoutMs);
+      if (wait.signal?.aborted) throw wait.signal.reason;
+      const call = new OutgoingCall(this, id, method, wait, resolve, reject);
+      let text: string;
+      try {
+        const given = wait.onProgress === undefined ? params : connection.extensions.askProgress(call, params);
+        text =
+          connection.madeExtensions?.isOffering === true
+            ? connection.madeExtensions.encodeRequest(call, given)
+            : encodeRequest(id, method, given as object);
+        if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
+      } catch (error) {
+        call.onSettled?.();
+        throw error;
+      }
+      // Registered before it is sent: an in-memory peer may answer inside send().
+      (this.#table ??= new CallTable()).add(call);
+      setDeadline(call, wait.timeoutMs);
+      if (wait.signal !== undefined || wait.maxTotalTimeoutMs !== Infinity) this.#watch(call);
+      connection.counts.requestsSent++;
+      if (!this.deliver(text, call, sink)) this.failUnsent(call, text);
+    });
+  }
+
+  /** Watches the signal and the total timeout of a call. */
+  #watch(call: OutgoingCall): void {
+    const { maxTotalTimeoutMs, signal } = call.wait;
+    if (maxTotalTimeoutMs !== Infinity) {
+      call.total = { deadline: 0, expire: () => call.timeOut(maxTotalTimeoutMs) };
+      setDeadline(call.total, maxTotalTimeoutMs);
+    }
+    if (signal === undefined) return;
+    call.onAbort = () => this.giveUp(call, signal.reason);
+    signal.addEventListener("abort", call.onAbort);
+  }
+
+  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for a message that cannot be encoded. */
+  notify(method: string, params: unknown, sink?: Sink): boolean {
+    // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
+    const text = encodeNotification(method, params as object);
+    this.#connection.counts.notificationsSent++;
+    if (this.#connection.config.around === undefined) return this.#deliverNotification(method, text, sink);
+    return this.#notifyAround(method, params, sink);
+  }
+
+  #notifyAround(method: string, params: unknown, sink: Sink | undefined): boolean {
+    const record = this.#record(method, params, undefined);
+    let isTaken = this.ended === undefined;
+    const deliver = async (): Promise<void> => {
+      // Encoded again: `around` may have changed the params in place.
+      isTaken = this.#deliverNotification(method, encodeNotification(method, record.params as object), sink);
+    };
+    const next = (): Promise<void> => observed(deliver());
+    new Promise((resolve) => resolve(this.#connection.config.around!(record, next))).catch((error: unknown) =>
+      this.#connection.report(error),
+    );
+    return isTaken;
+  }
+
+  #deliverNotification(method: string, text: string, sink: Sink | undefined): boolean {
+    if (this.deliver(text, undefined, sink)) return true;
+    this.reportTooLarge(text, method);
+    return false;
+  }
+
+  #record(method: string, params: unknown, id: Id | undefined): CallRecord {
+    return { direction: "outgoing", peer: this.#connection.peer, method, id, params, context: undefined };
+  }
+
+  /** Sends an encoded message, queues it, or gives it to `sink`. Returns false if the message will not be sent. */
+  deliver(text: string, handle: Ticket | undefined, sink: Sink | undefined): boolean {
+    if (sink !== undefined) return sink.add(text, handle);
+    if (this.ended !== undefined) return false;
+    if (this.#queue === undefined) return this.#connection.send(text, handle);
+    // No more than may wait in a link: a full socket takes no more when the queue is released.
+    const most = this.#connection.config.limits.maxUnsentBytes / 2;
+    if (this.#queue.length + text.length > most) return false;
+    this.#queue.add(text, handle);
+    return true;
+  }
+
+  /** Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. */
+  failUnsent(handle: Ticket, text: string): void {
+    const calls = handle instanceof OutgoingCall ? [handle] : handle instanceof BatchCalls ? [...handle] : [];
+    if (calls.length === 0) return this.reportTooLarge(text);
+    const bytes = this.#excessOf(text);
+    const cause = this.#refusal;
+    for (const { id, method } of calls) {
+      const error =
+        bytes === undefined
+          ? new ConnectionLostError(method, "not-sent", cause)
+          : new TooLargeError(method, bytes, this.#connection.maxSentBytes);
+      this.fail(id, error);
+    }
+  }
+
+  /** Why the connection did not take a message that is not too long. */
+  get #refusal(): Error {
+    if (this.ended !== undefined) return this.ended;
+    const isWaiting = this.#connection.isSuspended || this.isHeld;
+    return new Error(isWaiting ? "too much waits for a connection already" : "the connection is closing");
+  }
+
+  /**
+   * Reports a message without a caller that was not taken, if it is longer than the other side takes. It is not thrown: the
+   * other side chooses that length, and must not make a loop over many peers fail.
+   */
+  reportTooLarge(text: string, method?: string): void {
+    const bytes = this.#excessOf(text);
+    if (bytes === undefined) return;
+    this.#connection.report(new TooLargeError(method ?? methodOf(text), bytes, this.#connection.maxSentBytes));
+  }
+
+  /** Returns the size in bytes of a text that is longer than the other side takes; `undefined` for any other. */
+  #excessOf(text: string): number | undefined {
+    return this.ended === undefined && exceeds(text, this.#connection.maxSentBytes) ? utf8Bytes(text) : undefined;
+  }
+
+  /** Returns the call of that id, while it waits. */
+  get(id: unknown): OutgoingCall | undefined {
+    return this.#table?.get(id);
+  }
+
+  /** Notes that these calls left in one batch. */
+  openBatch(calls: BatchCalls): void {
+    for (const call of calls) call.batch = calls;
+    (this.#batches ??= new Set()).add(calls);
+  }
+
+  /** Settles the call that a response names. Returns `undefined` if none waits: the response is late, repeated or unasked. */
+  answer(kind: Kind, response: Unchecked): OutgoingCall | undefined {
+    const call = this.#take(response.id);
+    if (call === undefined) return undefined;
+    if (kind === "broken") call.reject(brokenResponse(response));
+    else if (response.result !== undefined) call.resolve(response.result);
+    else call.reject(errorOf(call, response as ErrorMessage));
+    return call;
+  }
+
+  /** Rejects the calls that the reply to their batch left out: they will not be answered (section 6). */
+  endBatch(batch: BatchCalls, reply: unknown): void {
+    for (const call of batch) {
+      this.fail(call.id, new ProtocolError(`the batch's reply holds no answer to "${call.method}"`, reply));
+    }
+  }
+
+  /**
+   * Rejects the batch that waits, if only one does: a batch that is refused whole is answered by one error with id null. All
+   * ids that this side sends can be read, so such an error is about a batch (section 5).
+   */
+  refuseBatch(response: ErrorMessage): boolean {
+    if (this.openBatches !== 1) return false;
+    const [batch] = this.#batches!;
+    for (const call of batch!) this.fail(call.id, errorOf(call, response));
+    return true;
+  }
+
+  /** Rejects one call, if it still waits. */
+  fail(id: number, reason: unknown): void {
+    this.#take(id)?.reject(reason);
+  }
+
+  /** Rejects a call whose caller no longer waits, if it still waits. Cancels its message, or tells the other side. */
+  giveUp(call: OutgoingCall, reason: unknown): void {
+    if (this.#take(call.id) === undefined) return;
+    call.reject(reason);
+    if (call.isUnsent) this.#withdraw(call);
+    else this.#connection.extensions.cancel(call, reason);
+  }
+
+  /** Keeps a queued message from leaving, here or in the transport. */
+  #withdraw(call: OutgoingCall): void {
+    const handle = call.batch ?? call;
+    this.#queue?.remove(handle);
+    this.#connection.transport.withdraw?.(handle);
+  }
+
+  /** Starts the timeout of a call again after a progress report, if the call asks for that. */
+  restart(call: OutgoingCall): void {
+    const { resetTimeoutOnProgress, timeoutMs } = call.wait;
+    if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
+  }
+
+  /** Rejects every call, and all later ones: the connection is over, or cannot be called. */
+  end(cause: Error): void {
+    this.ended ??= cause;
+    for (const call of this.#table?.toArray() ?? []) {
+      this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
+      // Closing a connection sends what is queued, but not a call that was just rejected as not sent.
+      if (!call.sent) this.#withdraw(call);
+    }
+  }
+
+  /** The only way out of the table. The other side chooses the id. */
+  #take(id: unknown): OutgoingCall | undefined {
+    const call = this.#table?.take(id);
+    if (call === undefined) return undefined;
+    clearDeadline(call);
+    if (call.total !== undefined) clearDeadline(call.total);
+    if (call.onAbort !== undefined) call.wait.signal!.removeEventListener("abort", call.onAbort);
+    const { batch } = call;
+    if (batch?.delete(call) && batch.size === 0) this.#batches!.delete(batch);
+    call.onSettled?.();
+    return call;
+  }
+}
+
+/** Returns the method of an encoded message; the first, of a batch. */
+function methodOf(text: string): string {
+  const [message] = [JSON.parse(text) as unknown].flat();
+  return (message as { method: string }).method;
+}
+
+function errorOf({ method }: OutgoingCall, { error: { code, message, data } }: ErrorMessage): Error {
+  return receivedError(method, code, message, data);
+}
