@@ -1,18 +1,17 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
-import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
+import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
 import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
 import { checkKnown, checkTimeout } from "./core/limits.js";
 import { checkIfGiven, isSignal, NOBODY, PEER_OPTIONS, type AnyOptions, type Settings } from "./core/settings.js";
-import { Backoff } from "./link/backoff.js";
-import { ClientSession } from "./link/client.js";
-import { RESUME_OFFER } from "./link/frames.js";
-import { PROTOCOL } from "./link/packed.js";
+import { Backoff } from "./client/backoff.js";
 import { plain } from "./link/plain.js";
-import { ownLimits } from "./link/session.js";
+import { RESUME_OFFER } from "./session/frames.js";
+import { PROTOCOL } from "./session/link.js";
+import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { Peer, type AnyPeer, type Context, type Options } from "./peer/peer.js";
 import { settingsOf } from "./peer/settings.js";
@@ -104,7 +103,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   if (link !== "packed" && link !== "plain") throw expected("link", '"packed" or "plain"', link);
   const plan = {
     onOpen: checkIfGiven("onOpen", onOpen as OnOpen | undefined),
-    comesBack: checkReconnect(reconnect),
+    reconnects: checkReconnect(reconnect),
     heartbeat: checkHeartbeat(heartbeat),
     openTimeoutMs,
   };
@@ -118,10 +117,10 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
   };
   const admitted = await openFirst(dial, isPatient(reconnect), signal);
-  const mayComeBack = plan.comesBack ?? onOpen !== undefined;
+  const mayReconnect = plan.reconnects ?? onOpen !== undefined;
   const peer =
-    mayComeBack || admitted.protocol === PROTOCOL
-      ? watchedPeer<C, S>(admitted, settings, { ...plan, dial })
+    mayReconnect || admitted.protocol === PROTOCOL
+      ? drivenPeer<C, S>(admitted, settings, { ...plan, dial, limits: endpointLimits(settings.limits) })
       : plainPeer<C, S>(admitted, settings, plan.heartbeat);
   if (plan.onOpen !== undefined) await greetFirst(peer, plan.onOpen, signal);
   return peer;
@@ -149,7 +148,7 @@ async function openFirst(
       return admitted;
     } catch (error) {
       throwIfAborted(signal);
-      if (!waits || isForGood(error)) throw error;
+      if (!waits || isFinal(error)) throw error;
     } finally {
       ignoreAbort();
     }
@@ -192,18 +191,16 @@ function plainPeer<C extends Contract<C>, S extends Contract<S>>(
   return new Peer<C, S>(plain(socket), settings as never);
 }
 
-/** A peer that is asked for signs of life, and may be brought another socket when it has lost one. */
-function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
-  { socket, protocol, hello }: Admitted,
+/** Returns a peer whose driver sends pings, and brings it another socket when one is lost. */
+function drivenPeer<C extends Contract<C>, S extends Contract<S>>(
+  admitted: Admitted,
   settings: Settings,
-  plan: ReconnectPlan,
+  plan: ClientPlan,
 ): Peer<C, S> {
-  const reconnector = new Reconnector(plan);
-  const session = new ClientSession(socket, ownLimits(settings.limits), reconnector);
-  if (protocol !== PROTOCOL) session.flowPlainly();
-  else if (hello !== undefined) session.hello(hello);
-  const peer = new Peer<C, S>(session.link, settings as never);
-  reconnector.begin(session, peer);
+  const driver = new ClientDriver(plan, admitted);
+  driver.open();
+  const peer = new Peer<C, S>(driver.link, settings as never);
+  void driver.run(peer);
   return peer;
 }
 

@@ -10,7 +10,7 @@ import { ConnectError } from "./core/errors.js";
 import { checkKnown } from "./core/limits.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
 import type { AnyOptions } from "./core/settings.js";
-import { longestFrame } from "./link/sizes.js";
+import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
 /** How to connect from Node. */

@@ -29,7 +29,7 @@ import {
 export type WhenSlow = "drop" | "close";
 
 /** Makes the connection of a peer that goes on where `lost` is over. */
-export type Succeed = (lost: Connection) => Connection;
+export type Succeed = (lost: Connection, transport: Transport) => Connection;
 
 /** What a peer sits on. */
 export class Connection implements Receiver, Line, Host, Gate {
@@ -90,8 +90,8 @@ export class Connection implements Receiver, Line, Host, Gate {
   }
 
   /** The connection that goes on in place of this one, which is lost. */
-  successor(): Connection {
-    return new Connection(this.peer, this.#transport, this.settings, this.#succeed, this);
+  successor(transport: Transport): Connection {
+    return new Connection(this.peer, transport, this.settings, this.#succeed, this);
   }
 
   /** What stands on the core. Most connections never need it. */
@@ -171,9 +171,9 @@ export class Connection implements Receiver, Line, Host, Gate {
     this.checkRoom();
   }
 
-  lost(error: Error): void {
+  lost(error: Error, transport = this.#transport): void {
     // First: who hears of the loss, a handler that aborts for it too, has the peer as it goes on, and can close it.
-    const next = this.#succeed(this);
+    const next = this.#succeed(this, transport);
     this.#settle(error);
     if (next.ended === undefined) this.#tell("lost", error);
   }

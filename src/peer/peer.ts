@@ -243,8 +243,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     this.#connection = new Connection(this, transport, checked, Peer.#succeed);
   }
 
-  static #succeed(this: void, lost: Connection): Connection {
-    return ((lost.peer as Peer).#connection = lost.successor());
+  static #succeed(this: void, lost: Connection, transport: Transport): Connection {
+    return ((lost.peer as Peer).#connection = lost.successor(transport));
   }
 
   /** A random name for this peer; made when first read, never sent. */

@@ -4,7 +4,7 @@ import type { Dial } from "../../src/client/open.js";
 import { Reconnector } from "../../src/client/reconnect.js";
 import { NOBODY } from "../../src/core/settings.js";
 import { Peer, type AnyPeer } from "../../src/index.js";
-import { ClientSession } from "../../src/link/client.js";
+import { TestClient } from "../support/links.js";
 import { openingOf } from "../../src/peer/peer.js";
 import { settingsOf } from "../../src/peer/settings.js";
 import { LIMITS, Rig } from "../link/session/rig.js";
@@ -31,7 +31,7 @@ it("gives up the connection that it was to open, and begins on another", async (
       return { connect, abandon: () => {} } as unknown as Dial;
     },
   });
-  const client = new ClientSession(rig.open(false).client, LIMITS, reconnector);
+  const client = new TestClient(rig.open(false).client, LIMITS, reconnector);
   client.hello({ session: true });
   const peer: AnyPeer = new Peer(client.link, settingsOf({}, { ...NOBODY, opensFirst: true }) as never);
   const told: unknown[] = [];

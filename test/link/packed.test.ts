@@ -1,7 +1,8 @@
+import { clientLink, serverLink } from "../support/links.js";
 import { describe, expect, it } from "vitest";
 import type { Socket } from "../../src/core/transport.js";
-import { PACK_LENGTH } from "../../src/link/sizes.js";
-import { PackedLink } from "../../src/link/packed.js";
+import { PACK_LENGTH } from "../../src/session/sizes.js";
+import { PackedLink } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { carried, describeLink, Heard } from "./behaviour.js";
@@ -10,12 +11,12 @@ const HELLO = '{"hello":{}}';
 
 describeLink("packed", () => {
   const [a, b] = memorySockets(2 ** 20, 2 ** 20);
-  return [new PackedLink(a, "server"), new PackedLink(b, "client")];
+  return [serverLink(a), clientLink(b)];
 });
 
 describeLink("packed, to a server that only agreed to the subprotocol", () => {
   const [a, b] = memorySockets(2 ** 20, 2 ** 20);
-  const [server, client] = [plain(a), new PackedLink(b, "client")];
+  const [server, client] = [plain(a), clientLink(b)];
   server.send('{"first":"frame"}');
   const { start } = client;
   // The first frame only settles what the link is; the suite is about those that follow.

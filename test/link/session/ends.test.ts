@@ -198,7 +198,7 @@ describe("a message that is longer than the other side takes (rule 6)", () => {
     const tooLong = JSON.stringify("x".repeat(4999));
     const multibyte = JSON.stringify("é".repeat(2500));
     for (const text of [tooLong, multibyte]) expect(link.send(text)).toBe(false);
-    expect(link.held).toBe(0);
+    expect(link.heldLength).toBe(0);
     expect(link.send(longest)).toBe(true);
     rig.cut();
     for (const text of [tooLong, multibyte]) expect(link.send(text)).toBe(false);
@@ -225,7 +225,7 @@ describe("close() while suspended (rule 8)", () => {
     expect(rig.told.notices).toEqual(["suspended", { closed: { code: 4002, reason: "done" } }]);
     expect(rig.client.isResumable).toBe(false);
     expect(rig.client.link.send(message(1))).toBe(false);
-    expect(rig.client.link.held).toBe(0);
+    expect(rig.client.link.heldLength).toBe(0);
     rig.client.link.close();
     expect(rig.told.notices).toHaveLength(2);
     await rig.close();
@@ -305,7 +305,7 @@ describe("a session without a socket (rule 8)", () => {
     expect(rig.told.notices.at(-1)).toEqual({ lost: `the session ended with 1006 (${why})` });
     expect(rig.server.told.notices.at(-1)).toEqual({ closed: { code: 1006, reason: why } });
     expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
-    expect([rig.client.link.held, rig.server.link.held]).toEqual([0, 0]);
+    expect([rig.client.link.heldLength, rig.server.link.heldLength]).toEqual([0, 0]);
     expect(rig.server.link.send(message(2))).toBe(false);
     await rig.close();
   });
@@ -460,7 +460,7 @@ describe("a fresh connection on the same link", () => {
       { lost: expect.stringContaining("1008") },
       { lost: expect.stringContaining("1006") },
     ]);
-    expect(rig.client.link.held).toBe(0);
+    expect(rig.client.link.heldLength).toBe(0);
     rig.reconnect();
     await rig.settle();
     expect(rig.server.told.messages).toEqual([]);

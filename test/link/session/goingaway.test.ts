@@ -1,6 +1,7 @@
 /** A server that goes away: `bye` with `retryMs`, and those who have not said yet whether they return. */
+import { clientLink, serverLink } from "../../support/links.js";
 import { describe, expect, it } from "vitest";
-import { PackedLink } from "../../../src/link/packed.js";
+import { PackedLink } from "../../../src/session/link.js";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
 import { controls, message, numbers, Rig, Told } from "./rig.js";
@@ -55,7 +56,7 @@ describe("a close with `retryMs`", () => {
 
   it("ends a link that takes no session with its close, whose bye is one frame more to be ignored", async () => {
     const wire = new Wire();
-    const [server, client] = [new PackedLink(wire.server, "server"), new PackedLink(wire.client, "client")];
+    const [server, client] = [serverLink(wire.server), clientLink(wire.client)];
     const told = new Told();
     server.start(new Told());
     client.start(told);
@@ -71,7 +72,7 @@ describe("a close with `retryMs`", () => {
     rig.server.link.close(1001, "going away");
     expect(rig.wire.server.sent).toHaveLength(1);
     const wire = new Wire();
-    const client = new PackedLink(wire.client, "client");
+    const client = clientLink(wire.client);
     client.start(new Told());
     plain(wire.server).start(new Told());
     client.close(1001, "going away", 5000);

@@ -507,7 +507,7 @@ describe("replay (rule 5)", () => {
       rig.client.link.send(message(i));
       await rig.settle();
     }
-    const { log } = rig.client.link.session!;
+    const { log } = rig.client.link.endpoint.state.session!;
     expect(log.acked).toBe(8);
     rig.wire.client.inject('{"ack":3}');
     expect(log.acked).toBe(8);
@@ -588,7 +588,7 @@ describe("replay (rule 5)", () => {
     const rig = await Rig.live();
     rig.server.link.send(message(1));
     rig.cut();
-    expect(rig.server.link.session!.log.last).toBe(1);
+    expect(rig.server.link.endpoint.state.session!.log.last).toBe(1);
     const server = arrival(rig);
     server.inject(resume("secret-1", 1));
     expect(server.sent.at(-1)).toBe(REFUSED);
@@ -608,7 +608,7 @@ describe("replay (rule 5)", () => {
     "breaks off for a `resumed` with %j, where 1 or 2 can be",
     async (received) => {
       const rig = await suspended();
-      rig.client.link.session!.log.ackTo(1);
+      rig.client.link.endpoint.state.session!.log.ackTo(1);
       const { client } = rig.reconnect();
       client.deliver();
       client.inject(JSON.stringify({ resumed: { token: "new", received } }));

@@ -1,7 +1,7 @@
 /** What a link knows of its sockets: what went over them, when they were heard, and how they are asked for a sign of life. */
 import { describe, expect, it, vi } from "vitest";
-import { PackedLink } from "../../../src/link/packed.js";
-import { ClientSession } from "../../../src/link/client.js";
+import { PackedLink } from "../../../src/session/link.js";
+import { TestClient } from "../../support/links.js";
 import { useFakeClock } from "../../support/clock.js";
 import { LIMITS, Rig, Told, ToldLost } from "./rig.js";
 import { Wire } from "./wire.js";
@@ -77,7 +77,7 @@ describe("a sign of life", () => {
     const wire = new Wire();
     wire.server.start({ frame() {}, closed() {} });
     const owner = { suspended: () => {}, flows: vi.fn<(isFresh: boolean) => void>(), over: () => false };
-    const client = new ClientSession(wire.client, LIMITS, owner);
+    const client = new TestClient(wire.client, LIMITS, owner);
     client.flowPlainly();
     client.link.start(new ToldLost());
     expect(owner.flows).toHaveBeenCalledExactlyOnceWith(true);
@@ -109,7 +109,7 @@ describe("a sign of life", () => {
 
   it("can be asked for by a server as soon as it has said hello", () => {
     const { server } = new Wire();
-    const link = new PackedLink(server, "server");
+    const link = serverLink(server);
     link.start(new Told());
     expect(link.canPing).toBe(true);
   });
