@@ -19,16 +19,13 @@ import {
 import { PackedLink, type LinkOwner } from "../session/link.js";
 import { Session } from "../session/session.js";
 import { longestFrame } from "../session/sizes.js";
+import { TokenRegistry, type TokenEntry, type TokenOptions } from "./tokens.js";
 
 /** How a server keeps sessions. */
-export interface SessionsOptions {
+export interface SessionsOptions extends TokenOptions {
   readonly limits: EndpointLimits;
   /** How long a session lasts without a socket, in milliseconds. */
   readonly ttlMs: number;
-  /** Returns a token: at least 128 random bits, at most 256 characters (rule 10). */
-  makeToken(): string;
-  /** A one-way hash. Only hashes are kept, so that what leaks from here resumes nothing (rule 10). */
-  hash(token: string): string;
   /** Most suspended sessions of one principal. Beyond them its oldest one ends. */
   readonly maxSuspendedPerPrincipal: number;
   /** Most that all suspended sessions hold together, in UTF-16 code units. Beyond it the one that holds most ends. */
@@ -54,8 +51,7 @@ const IGNORE: SocketHandler = { frame() {}, closed() {} };
 /** All sessions of one server. */
 export class Sessions {
   readonly options: SessionsOptions;
-  /** By the hash of each token that is accepted. */
-  readonly #byHash = new Map<string, ServerSession>();
+  readonly tokens: TokenRegistry<ServerSession>;
   /**
    * The suspended sessions without a principal, and those with one, each in the order of suspension. Not Sets: the first
    * member of a Set is found behind the places of all that were deleted before it.
@@ -66,14 +62,13 @@ export class Sessions {
   /** Sockets whose clients have said that they return, and not yet whose session they resume. */
   readonly #arrivals = new Set<Arrival>();
   #suspended = 0;
-  /** How many sessions have a token that their client has confirmed. */
-  #resumable = 0;
   #held = 0;
   /** The length of the broadcasts that are queued in suspended sessions. It ends none of them, and has a bound of its own. */
   #heldBroadcasts = 0;
 
   constructor(options: SessionsOptions) {
     this.options = options;
+    this.tokens = new TokenRegistry(options);
   }
 
   /** How many sessions have no socket. They count as connections. */
@@ -83,7 +78,7 @@ export class Sessions {
 
   /** How many sessions have a socket and can be resumed over another. */
   get live(): number {
-    return this.#resumable - this.#suspended;
+    return this.tokens.resumable - this.#suspended;
   }
 
   /** What the suspended sessions hold, in UTF-16 code units. */
@@ -91,17 +86,12 @@ export class Sessions {
     return this.#held + this.#heldBroadcasts;
   }
 
-  /** How many tokens are accepted. For tests. */
-  get tokens(): number {
-    return this.#byHash.size;
-  }
-
   /**
    * Returns the link of a new client. `principal` names the user: only the same one may resume the session. If it is `undefined`,
    * the token alone decides, and no bound for each principal applies.
    */
   link(socket: Socket, principal: string | undefined): PackedLink {
-    const token = this.options.makeToken();
+    const token = this.tokens.makeToken();
     this.#greet(socket, token);
     return this.#begin(socket, principal, token).link;
   }
@@ -119,7 +109,7 @@ export class Sessions {
     claim: Claim = () => undefined,
   ): void {
     // The token is for a session that begins anew. A client that resumes one ignores it.
-    const token = this.options.makeToken();
+    const token = this.tokens.makeToken();
     this.#greet(socket, token);
     // `resume` may be longer than any message.
     socket.maxFrameBytes = longestFrame(this.options.limits.maxMessageBytes);
@@ -138,7 +128,7 @@ export class Sessions {
   }
 
   #begin(socket: Socket, principal: string | undefined, token: string): ServerSession {
-    return new ServerSession(this, principal, socket, this.options.hash(token));
+    return new ServerSession(this, principal, socket, token);
   }
 
   /** An arrival has said whose session it resumes, or is closed. */
@@ -151,32 +141,9 @@ export class Sessions {
     for (const arrival of this.#arrivals) arrival.close(code, reason);
   }
 
-  /** Returns the session that a token resumes, for that principal. */
-  find(hash: string, principal: string | undefined): ServerSession | undefined {
-    const session = this.#byHash.get(hash);
-    // Rule 10: another principal leaves the session alone.
-    if (session === undefined || session.principal !== principal) return undefined;
-    return session.link.checkExpiry() ? undefined : session;
-  }
-
   /** Ends the oldest suspended session with 1013 and this reason: one without a principal, if there is any. */
   evict(reason: string): void {
     (this.#unnamed.first ?? this.#named.first)?.session.end(reason);
-  }
-
-  /** Counts a session that can be resumed from now on, or no more. */
-  countResumable(by: 1 | -1): void {
-    this.#resumable += by;
-  }
-
-  /** Accepts a token. */
-  accept(hash: string, session: ServerSession): void {
-    this.#byHash.set(hash, session);
-  }
-
-  /** Accepts it no more. */
-  reject(hash: string | undefined): void {
-    if (hash !== undefined) this.#byHash.delete(hash);
   }
 
   /** A session has lost its socket. */
@@ -246,16 +213,12 @@ class ServerSession implements LinkOwner {
   readonly principal: string | undefined;
   readonly link: PackedLink;
   readonly #sessions: Sessions;
-  /** Hashes of the token that the client is known to have, and of the newest that it was given since (rule 4). */
-  #confirmed: string | undefined;
-  #next: string | undefined;
-  /** The highest attempt that came (rule 3). */
-  #attempt = 0;
+  readonly tokens: TokenEntry<ServerSession>;
 
-  constructor(sessions: Sessions, principal: string | undefined, socket: Socket, hash: string) {
+  constructor(sessions: Sessions, principal: string | undefined, socket: Socket, token: string) {
     this.principal = principal;
     this.#sessions = sessions;
-    this.#next = hash;
+    this.tokens = sessions.tokens.open(this, principal, token);
     const { limits } = sessions.options;
     this.link = new PackedLink("server", limits, true, this);
     const session = new Session(limits);
@@ -263,17 +226,8 @@ class ServerSession implements LinkOwner {
     this.link.accept(socket, session);
   }
 
-  /** Rule 4: the client has the newest token, so the one before it is not accepted any more. */
   confirmed(): void {
-    if (this.#next === undefined) return;
-    if (this.#confirmed === undefined) {
-      // The first token resumes nothing before it is confirmed (rule 9).
-      this.#sessions.countResumable(1);
-      this.#sessions.accept(this.#next, this);
-    }
-    this.#sessions.reject(this.#confirmed);
-    this.#confirmed = this.#next;
-    this.#next = undefined;
+    this.#sessions.tokens.confirm(this.tokens);
   }
 
   suspended(): void {
@@ -290,10 +244,7 @@ class ServerSession implements LinkOwner {
 
   dropped(): void {
     this.#sessions.release(this);
-    if (this.#confirmed !== undefined) this.#sessions.countResumable(-1);
-    this.#sessions.reject(this.#confirmed);
-    this.#sessions.reject(this.#next);
-    this.#confirmed = this.#next = undefined;
+    this.#sessions.tokens.drop(this.tokens);
   }
 
   flows(): void {}
@@ -305,31 +256,17 @@ class ServerSession implements LinkOwner {
     this.link.endpoint.end(CloseCode.TryAgainLater, reason);
   }
 
-  /** Takes a `resume`. Returns whether the session goes on over that socket, or why it does not. */
-  resume(socket: Socket, hash: string, { received, attempt }: ResumeFrame): "resumed" | "stale" | "untrue" {
-    // Rule 3: an attempt that is overtaken by a later one leaves the session alone.
-    if (attempt <= this.#attempt) return "stale";
-    this.#attempt = attempt;
+  /** Goes on over `socket`. Returns false if `received` cannot be true, and ends the session then. */
+  resume(socket: Socket, { token, received }: ResumeFrame): boolean {
     const { link } = this;
     if (!link.endpoint.state.session!.covers(received)) {
       link.endpoint.fail("`received` is no count of the frames sent");
-      return "untrue";
+      return false;
     }
     this.#sessions.release(this);
-    if (hash === this.#next) this.confirmed();
-    link.resume(socket, received, () => this.#nextToken());
+    link.resume(socket, received, () => this.#sessions.tokens.renew(this.tokens, token));
     this.#sessions.options.resumed?.();
-    return "resumed";
-  }
-
-  /** Returns a new token, in place of the one that was given last and not confirmed. */
-  #nextToken(): string {
-    const { options } = this.#sessions;
-    const token = options.makeToken();
-    this.#sessions.reject(this.#next);
-    this.#next = options.hash(token);
-    this.#sessions.accept(this.#next, this);
-    return token;
+    return true;
   }
 }
 
@@ -387,10 +324,11 @@ class Arrival implements SocketHandler, Expiring {
     // Rule 1: a client that was refused says hello, and nothing else.
     if (resume === undefined || this.#isRefused)
       return this.close(CloseCode.ProtocolError, "neither `resume` nor a hello");
-    const hash = this.#sessions.options.hash(resume.token);
-    const outcome = this.#sessions.find(hash, this.#principal)?.resume(this.#socket, hash, resume) ?? "unknown";
-    if (outcome === "stale") this.close(CloseCode.Superseded, "a later attempt came before this one");
-    else if (outcome === "resumed") this.#settle();
+    const found = this.#sessions.tokens.find(resume, this.#principal);
+    if (found === "stale") return this.close(CloseCode.Superseded, "a later attempt came before this one");
+    const isResumed =
+      found !== "unknown" && !found.session.link.checkExpiry() && found.session.resume(this.#socket, resume);
+    if (isResumed) this.#settle();
     else this.#refuse();
   }
 

@@ -55,7 +55,7 @@ describe("what cannot be read", () => {
     const rig = await Rig.live();
     rig.wire.server.inject(frame);
     expect(rig.wire.server.closedWith).toMatchObject({ code: 1002 });
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
     // Nothing after it is read.
     rig.wire.server.inject('[{"n":1}]');
     rig.wire.server.inject('{"ping":1}');
@@ -112,7 +112,7 @@ describe("bye (rule 6)", () => {
     expect(numbers(rig.server.told)).toEqual([1]);
     expect(rig.server.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
     expect(rig.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
   });
 
   it("is said behind what still waited for the socket and for acks", async () => {
@@ -473,7 +473,7 @@ describe("a session whose token was never acked (rule 9)", () => {
     const rig = new Rig();
     rig.wire.client.deliver();
     rig.wire.server.deliver();
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     rig.wire.server.cut();
     expect(rig.server.told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
     expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });

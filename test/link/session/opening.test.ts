@@ -168,7 +168,7 @@ describe("the limits in a hello", () => {
     rig.sessions.link(wire.server, undefined).start(told);
     wire.server.inject(JSON.stringify({ hello: { session: true, limits } }));
     expect(wire.server.closedWith).toMatchObject({ code: 1002 });
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     await rig.close();
   });
 
@@ -193,7 +193,7 @@ describe("the limits in a hello", () => {
     const limits = { maxMessageBytes: 2 ** 53 - 1, logFrames: 1, logLength: 1 };
     wire.server.inject(JSON.stringify({ hello: { session: true, limits } }));
     expect(wire.server.open).toBe(true);
-    expect(rig.sessions.tokens).toBe(2);
+    expect(rig.sessions.tokens.size).toBe(2);
     wire.server.cut();
     await rig.close();
   });

@@ -58,7 +58,7 @@ describe("a client that comes back", () => {
       await rig.cutAndResume();
     }
     expect(numbers(rig.server.told)).toEqual(Array.from({ length: 20 }, (_, i) => i));
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     await rig.close();
   });
 
@@ -312,7 +312,7 @@ describe("an attempt (rule 3)", () => {
     await rig.settle();
     server.inject(resume("secret-2", 2, 2));
     expect(server.closedWith).toMatchObject({ code: 1002 });
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
     await rig.settle();
     expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1002 } });
     await rig.close();
@@ -394,7 +394,7 @@ describe("a token (rule 4)", () => {
     const server = arrival(rig);
     server.inject(resume("secret-2", 0, 99));
     expect(server.sent.at(-1)).toBe(REFUSED);
-    expect(rig.sessions.tokens).toBe(2);
+    expect(rig.sessions.tokens.size).toBe(2);
     await rig.close();
   });
 
@@ -404,9 +404,9 @@ describe("a token (rule 4)", () => {
     server.inject(resume("secret-1", 1));
     server.inject('[{"n":"c2"}]');
     server.inject('{"ping":1}');
-    expect(rig.sessions.tokens).toBe(2);
+    expect(rig.sessions.tokens.size).toBe(2);
     server.inject('{"ack":2}');
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     await rig.close();
   });
 
@@ -559,7 +559,7 @@ describe("replay (rule 5)", () => {
     const server = arrival(rig);
     server.inject(resume("secret-1", received));
     expect(server.sent.at(-1)).toBe(REFUSED);
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
     await microtasks();
     expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1002 } }]);
     server.inject('{"hello":{}}');

@@ -204,7 +204,7 @@ export class Rig {
     for (const { link } of this.servers) link.close();
     for (const { server } of this.wires) server.cut();
     await this.settle();
-    const { suspended, held, tokens } = this.sessions;
+    const { suspended, held, tokens: { size: tokens } } = this.sessions;
     const { waiting } = countDeadlines();
     if (suspended + held + tokens + waiting > 0) {
       throw new Error(`left: ${suspended} sessions, ${held} held, ${tokens} tokens, ${waiting} deadlines`);
