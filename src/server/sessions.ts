@@ -257,14 +257,14 @@ class ServerSession implements LinkOwner {
   }
 
   /** Goes on over `socket`. Returns false if `received` cannot be true, and ends the session then. */
-  resume(socket: Socket, { token, received }: ResumeFrame): boolean {
+  resume(socket: Socket, resume: ResumeFrame): boolean {
     const { link } = this;
-    if (!link.endpoint.state.session!.covers(received)) {
+    if (!link.endpoint.state.session!.covers(resume.received)) {
       link.endpoint.fail("`received` is no count of the frames sent");
       return false;
     }
     this.#sessions.release(this);
-    link.resume(socket, received, () => this.#sessions.tokens.renew(this.tokens, token));
+    link.resume(socket, resume, () => this.#sessions.tokens.renew(this.tokens, resume.token));
     this.#sessions.options.resumed?.();
     return true;
   }

@@ -49,9 +49,12 @@ export class TokenRegistry<S> {
     return this.#options.makeToken();
   }
 
-  /** Begins the tokens of a session whose client was offered `token`. It resumes nothing before it is confirmed (rule 9). */
+  /** Begins the tokens of a session whose client was offered `token`, and accepts it from now on (rule 9). */
   open(session: S, principal: string | undefined, token: string): TokenEntry<S> {
-    return { session, principal, confirmed: undefined, next: this.#options.hash(token), attempt: 0 };
+    const next = this.#options.hash(token);
+    const entry: TokenEntry<S> = { session, principal, confirmed: undefined, next, attempt: 0 };
+    this.#byHash.set(next, entry);
+    return entry;
   }
 
   /** The client has the newest token, so the one before it is not accepted any more (rule 4). */
@@ -60,7 +63,6 @@ export class TokenRegistry<S> {
     if (next === undefined) return;
     if (confirmed === undefined) this.#resumable++;
     else this.#byHash.delete(confirmed);
-    this.#byHash.set(next, entry);
     entry.confirmed = next;
     entry.next = undefined;
   }

@@ -17,10 +17,12 @@ import {
   isCount,
   limitsOf,
   parse,
+  pickLimits,
   resumedOf,
   sessionOf,
   wantsSession,
   type Bye,
+  type ResumeFrame,
   type SessionLimits,
 } from "./frames.js";
 import { Session } from "./session.js";
@@ -202,13 +204,15 @@ export class Endpoint {
   }
 
   /**
-   * Server: goes on over another socket. `received`: how many data frames the client has, which `session.covers`. `token`: the
-   * session's next one.
+   * Server: goes on over another socket. `resume.received`, how many data frames the client has, is one that `session.covers`.
+   * `token`: the session's next one.
    */
-  resume(wire: Wire, received: number, token: string): void {
+  resume(wire: Wire, { received, limits }: ResumeFrame, token: string): void {
     // Rule 2: the caller has left the old socket before the count of received frames is read here.
     const session = this.state.session!;
     this.#wire = wire;
+    // Rule 9: the hello that confirmed the session may never have come.
+    session.theirs ??= limits;
     wire.send(JSON.stringify({ resumed: { token, received: session.ack() } }));
     this.#goLive(session, received);
   }
@@ -218,14 +222,15 @@ export class Endpoint {
     const { session, kind } = this.state;
     if (kind === "ended") return;
     this.#wire = undefined;
-    // Rule 9: the client of an offered session has not confirmed its token. Rule 6: some closes are final.
-    if (session === undefined || kind === "opening" || CloseCode.endsSession(end.code)) return this.#forget(end);
+    // Rule 6: some closes are final. Rule 9: any other suspends also a session that the client has not confirmed yet.
+    if (session === undefined || CloseCode.endsSession(end.code)) return this.#forget(end);
     if (kind === "suspended") return;
     // What is in the buffer has left for its senders. It gets its numbers, and is replayed.
     this.#flushMessages();
     this.#controls = NONE;
     this.#isAckDue = this.#isFull = false;
-    this.#carriedLength = this.#ordinaryLength;
+    // A burst that was under way ends no session. Queued since then counts, also if an attempt to resume fails.
+    if (kind === "live") this.#carriedLength = this.#ordinaryLength;
     this.state = { kind: "suspended", session };
   }
 
@@ -299,7 +304,8 @@ export class Endpoint {
     // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
     this.state = { kind: "resuming", session };
     // Rule 3: attempts grow.
-    const resume = { token: session.token, received: session.ack(), attempt: ++session.attempt };
+    const attempt = ++session.attempt;
+    const resume = { token: session.token, received: session.ack(), attempt, limits: pickLimits(this.#limits) };
     this.#wire!.send(JSON.stringify({ resume }));
   }
 
@@ -326,6 +332,7 @@ export class Endpoint {
   #receiveClientHello(hello: unknown): void {
     const { session } = this.state;
     if (session === undefined || !wantsSession(hello)) {
+      if (session !== undefined) this.#writeRest(session);
       this.state = { kind: "packed", session: undefined };
       return this.#flow();
     }
@@ -384,6 +391,7 @@ export class Endpoint {
     const { session } = this.state;
     // Rule 6: what the other side does not accept is not logged.
     if (session !== undefined && exceeds(text, session.maxMessageBytes)) return false;
+    this.#makeRoom(text);
     const wire = this.#wire;
     if (this.#isFull || !this.isFlowing || this.queuedLength > 0) return this.#enqueue(text, ticket, message);
     if (!wire!.open) {
@@ -432,7 +440,7 @@ export class Endpoint {
       this.flush();
       const wire = this.#wire!;
       if (session !== undefined) {
-        while (session.next <= session.log.last) wire.send(session.log.at(session.next++));
+        this.#writeRest(session);
         for (const [ticket, text] of this.#queue ?? []) ticket.sent = wire.send(`[${text}]`);
       }
       // A client that has no session comes back when it is told to.
@@ -504,6 +512,7 @@ export class Endpoint {
     const { session } = this.state;
     if (session !== undefined) this.#writeLog(session);
     for (const [ticket, text] of this.#queue ?? []) {
+      this.#makeRoom(text);
       if (this.#isFull || !this.#wire!.open) return;
       this.#queue!.remove(ticket);
       this.#add(text, ticket);
@@ -539,10 +548,14 @@ export class Endpoint {
     return true;
   }
 
-  /** Adds a message to those of this tick. A long message travels alone, behind what was added before it. */
+  /** A long message travels alone, behind what was added before it, which may fill the log or the wire. */
+  #makeRoom(text: string): void {
+    if (this.#length > 0 && this.#length + text.length > PACK_LENGTH) this.#flushMessages();
+  }
+
+  /** Adds a message to those of this tick. */
   #add(text: string, ticket: Ticket | undefined): void {
     if (ticket !== undefined) ticket.sent = true;
-    if (this.#length > 0 && this.#length + text.length > PACK_LENGTH) this.#flushMessages();
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.#length += text.length + 1;
@@ -601,6 +614,11 @@ export class Endpoint {
       wire.send(session.log.at(session.next++));
     }
     this.#checkRoom(session);
+  }
+
+  /** Sends what is logged and was not given to this wire, however full it is. */
+  #writeRest(session: Session): void {
+    while (session.next <= session.log.last) this.#wire!.send(session.log.at(session.next++));
   }
 
   /** Rule 7: no message gets a number while the log or the wire is full. */

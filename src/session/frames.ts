@@ -29,6 +29,7 @@ export interface ResumeFrame {
   readonly token: string;
   readonly received: number;
   readonly attempt: number;
+  readonly limits: SessionLimits;
 }
 
 /** A server's word that it goes on. */
@@ -54,7 +55,12 @@ const SESSION: Checks<SessionFrame> = {
   ttlMs: isPositive,
   limits: (value) => limitsOf(value) !== undefined,
 };
-const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive };
+const RESUME: Checks<ResumeFrame> = {
+  token: isToken,
+  received: isCount,
+  attempt: isPositive,
+  limits: (value) => limitsOf(value) !== undefined,
+};
 const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
 const BYE: Checks<Bye> = {
   code: (value) => isPositive(value) && value >= 1000 && value <= 4999,
