@@ -109,7 +109,7 @@ export class ClientDriver implements LinkOwner {
     });
     while (!this.#isOver) {
       await this.#untilDown();
-      await this.#backOff();
+      if (!this.#isOver) await this.#backOff();
       if (!this.#isOver) await this.#connect();
     }
   }
@@ -189,7 +189,7 @@ export class ClientDriver implements LinkOwner {
     const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
     if (this.#isOver || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
-    this.link = this.#makeLink();
+    this.link = this.#makeLink(this.link);
     this.#down();
     return this.link;
   }
@@ -197,7 +197,7 @@ export class ClientDriver implements LinkOwner {
   discarded(reason: string): void {
     const before = this.link;
     this.#isFirst = false;
-    this.link = this.#makeLink();
+    this.link = this.#makeLink(before);
     before.handOver(this.link, reason, this.#isAgreed, this.#opened.hello);
   }
 
@@ -207,10 +207,10 @@ export class ClientDriver implements LinkOwner {
     return true;
   }
 
-  #makeLink(): PackedLink {
+  #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
     this.#isFresh = true;
-    return new PackedLink("client", limits, reconnects !== false, this, !this.#isFirst);
+    return new PackedLink("client", limits, reconnects !== false, this, lost);
   }
 
   /** The socket is lost. */

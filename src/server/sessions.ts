@@ -248,7 +248,11 @@ class ServerSession implements LinkOwner {
   }
 
   flows(): void {}
-  discarded(): void {}
+
+  discarded(): void {
+    this.dropped();
+  }
+
   succeed(_end: CloseInfo): undefined {}
 
   /** Ends the session for what this server must bound. */

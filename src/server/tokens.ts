@@ -39,7 +39,7 @@ export class TokenRegistry<S> {
     return this.#byHash.size;
   }
 
-  /** How many sessions can be resumed: their clients have confirmed a token. */
+  /** How many sessions can be resumed. */
   get resumable(): number {
     return this.#resumable;
   }
@@ -54,6 +54,7 @@ export class TokenRegistry<S> {
     const next = this.#options.hash(token);
     const entry: TokenEntry<S> = { session, principal, confirmed: undefined, next, attempt: 0 };
     this.#byHash.set(next, entry);
+    this.#resumable++;
     return entry;
   }
 
@@ -61,8 +62,7 @@ export class TokenRegistry<S> {
   confirm(entry: TokenEntry<S>): void {
     const { confirmed, next } = entry;
     if (next === undefined) return;
-    if (confirmed === undefined) this.#resumable++;
-    else this.#byHash.delete(confirmed);
+    if (confirmed !== undefined) this.#byHash.delete(confirmed);
     entry.confirmed = next;
     entry.next = undefined;
   }
@@ -93,10 +93,9 @@ export class TokenRegistry<S> {
   /** The session can be resumed no more. May be called twice. */
   drop(entry: TokenEntry<S>): void {
     const { confirmed, next } = entry;
-    if (confirmed !== undefined) {
-      this.#byHash.delete(confirmed);
-      this.#resumable--;
-    }
+    if (confirmed === undefined && next === undefined) return;
+    this.#resumable--;
+    if (confirmed !== undefined) this.#byHash.delete(confirmed);
     if (next !== undefined) this.#byHash.delete(next);
     entry.confirmed = entry.next = undefined;
   }

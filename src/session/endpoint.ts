@@ -62,7 +62,7 @@ export interface EndpointHooks {
   flows(): void;
   /** The endpoint has ended the connection. `isRemote`: the other side did, and closes the socket. */
   ended(end: CloseInfo, isRemote: boolean): void;
-  /** Client: the server does not know the session. A new one can begin on the same socket. */
+  /** The other side does not have the session, and the socket goes on without it. On a client, a new one can begin there. */
   discarded(reason: string): void;
   /** Server: the client has the newest token (rule 4). */
   confirmed(): void;
@@ -332,7 +332,10 @@ export class Endpoint {
   #receiveClientHello(hello: unknown): void {
     const { session } = this.state;
     if (session === undefined || !wantsSession(hello)) {
-      if (session !== undefined) this.#writeRest(session);
+      if (session !== undefined) {
+        this.#writeRest(session);
+        this.#hooks.discarded("the client takes no session");
+      }
       this.state = { kind: "packed", session: undefined };
       return this.#flow();
     }

@@ -20,7 +20,7 @@ import {
 } from "../core/transport.js";
 import { Coalescer } from "../link/coalescer.js";
 import { Endpoint, type EndpointHooks, type EndpointLimits } from "./endpoint.js";
-import type { Bye } from "./frames.js";
+import type { Bye, ResumeFrame } from "./frames.js";
 import type { Session } from "./session.js";
 import { longestFrame } from "./sizes.js";
 
@@ -46,7 +46,7 @@ export interface LinkOwner {
   dropped(): void;
   /** The connection is over. Returns the link on which the peer goes on, if there is one. */
   succeed(end: CloseInfo): Transport | undefined;
-  /** Client: the server does not have the session. The owner calls `handOver`. */
+  /** The other side does not have the session. On a client, the owner calls `handOver`. */
   discarded(reason: string): void;
   /** Server: the client has the newest token. */
   confirmed(): void;
@@ -89,18 +89,19 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** What went over the sockets before the present one. */
   #past: Traffic | undefined;
 
-  /** `isSuspended`: whether the receiver begins suspended, because it goes on where a connection was lost. */
+  /** `lost`: the link in whose place this one goes on. Its receiver is suspended, and counts what went over both. */
   constructor(
     role: "client" | "server",
     limits: EndpointLimits,
     wantsSession: boolean,
     owner: LinkOwner | undefined,
-    isSuspended = false,
+    lost?: PackedLink,
   ) {
     this.#role = role;
     this.#limits = limits;
     this.#owner = owner;
-    this.#isSuspended = isSuspended;
+    this.#isSuspended = lost !== undefined;
+    this.#past = lost?.#past;
     this.endpoint = new Endpoint(role, limits, wantsSession, this);
     this.#coalescer = new Coalescer(this.endpoint, PACK_MESSAGES);
   }
@@ -223,17 +224,18 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   /** Server: goes on over another socket. As `Endpoint.resume`. */
-  resume(socket: Socket, received: number, makeToken: () => string): void {
+  resume(socket: Socket, resume: ResumeFrame, makeToken: () => string): void {
     // Rule 2: the old socket is left before the count of received frames is read.
     this.leave("a newer socket took over");
     this.#take(socket);
-    this.endpoint.resume(socket, received, makeToken());
+    this.endpoint.resume(socket, resume, makeToken());
     this.#settleOutput();
     socket.start(this);
   }
 
   /** Client: takes the first or the next socket. As `Endpoint.attach`. */
   attach(socket: Socket, isAgreed: boolean, hello: unknown): void {
+    if (this.endpoint.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
     this.#take(socket);
     this.endpoint.attach(socket, isAgreed, hello);
     this.#settleOutput();
@@ -247,8 +249,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#receiver.lost!(new Error(reason), next);
     const socket = this.#detach()!;
     // A listener of `lost` may have closed the peer.
-    if (next.#isOver) socket.discard(CloseCode.Superseded, "the peer is closed");
-    else next.attach(socket, isAgreed, hello);
+    next.attach(socket, isAgreed, hello);
   }
 
   #take(socket: Socket): void {
@@ -298,8 +299,8 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     endpoint.detach(told);
     const { state } = endpoint;
     if (state.kind === "ended") return this.#finish(reported(state.end, told));
-    if (this.#isOverdue) endpoint.end(CloseCode.Abnormal, this.#notInTime);
-    else if (this.#expiry.deadline === Infinity) setDeadline(this.#expiry, state.session!.ttlMs);
+    if (this.#isOverdue) return endpoint.end(CloseCode.Abnormal, this.#notInTime);
+    if (this.#expiry.deadline === Infinity) setDeadline(this.#expiry, state.session!.ttlMs);
     this.#suspend();
     if (!this.#isOver) this.#owner!.suspended();
   }

@@ -1,10 +1,10 @@
-import { clientLink, serverLink } from "../support/links.js";
 import { describe, expect, it } from "vitest";
 import type { Socket } from "../../src/core/transport.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
-import { PackedLink } from "../../src/session/link.js";
+import type { PackedLink } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
+import { clientLink, PEER_LIMITS, serverLink } from "../support/links.js";
 import { carried, describeLink, Heard } from "./behaviour.js";
 
 const HELLO = '{"hello":{}}';
@@ -41,7 +41,8 @@ function framed(role: "client" | "server"): {
   const frames: string[] = [];
   const ends: number[] = [];
   far.start({ frame: (text) => frames.push(text), closed: ({ code }) => ends.push(code) });
-  const link = new PackedLink(near, role);
+  const limits = { ...PEER_LIMITS, maxMessageBytes: 10_000 };
+  const link = role === "server" ? serverLink(near, limits) : clientLink(near, limits);
   const heard = new Heard();
   link.start(heard);
   return { link, heard, far, frames, ends };

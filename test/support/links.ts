@@ -3,7 +3,7 @@ import { endpointLimits, longestFrame } from "../../src/session/sizes.js";
 import { peerLimits } from "../../src/core/limits.js";
 import type { CloseInfo, Socket } from "../../src/core/transport.js";
 import type { EndpointLimits } from "../../src/session/endpoint.js";
-import { HELLO } from "../../src/session/frames.js";
+import { HELLO, helloOf } from "../../src/session/frames.js";
 import { PackedLink, type LinkOwner } from "../../src/session/link.js";
 
 /** The limits of a peer that sets none. */
@@ -46,8 +46,8 @@ export class TestClient implements LinkOwner {
   constructor(socket: Socket, limits: EndpointLimits, notes: ClientNotes = {}, hello?: unknown) {
     this.#limits = limits;
     this.#notes = notes;
-    this.link = this.#makeLink(false);
-    this.#attach(socket, hello);
+    this.link = this.#makeLink();
+    this.attach(socket, hello);
   }
 
   /** Whether there is a session to resume. */
@@ -57,13 +57,18 @@ export class TestClient implements LinkOwner {
 
   /** Takes the next socket. `hello`: as in the constructor. */
   attach(socket: Socket, hello?: unknown): void {
-    this.#attach(socket, hello);
-  }
-
-  #attach(socket: Socket, hello: unknown): void {
     this.#isAgreed = hello !== "plain";
     this.#hello = this.#isAgreed ? hello : undefined;
     this.link.attach(socket, this.#isAgreed, this.#hello);
+  }
+
+  /** Takes the next socket as the driver does: when the server's first frame has come, which the socket keeps for the link. */
+  dial(socket: Socket): void {
+    const frame = (text: string): void => {
+      this.attach(socket, helloOf(text) ?? "plain");
+      if (this.link.hasSocket) this.link.frame(text);
+    };
+    socket.start({ frame, closed() {} });
   }
 
   flows(): void {
@@ -77,12 +82,12 @@ export class TestClient implements LinkOwner {
 
   succeed(end: CloseInfo): PackedLink | undefined {
     if (this.#notes.over?.(end) === false) return undefined;
-    return (this.link = this.#makeLink(true));
+    return (this.link = this.#makeLink(this.link));
   }
 
   discarded(reason: string): void {
     const before = this.link;
-    this.link = this.#makeLink(true);
+    this.link = this.#makeLink(before);
     before.handOver(this.link, reason, this.#isAgreed, this.#hello);
   }
 
@@ -93,8 +98,8 @@ export class TestClient implements LinkOwner {
     return true;
   }
 
-  #makeLink(isSuspended: boolean): PackedLink {
+  #makeLink(lost?: PackedLink): PackedLink {
     this.#isFresh = true;
-    return new PackedLink("client", this.#limits, true, this, isSuspended);
+    return new PackedLink("client", this.#limits, true, this, lost);
   }
 }

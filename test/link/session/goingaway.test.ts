@@ -1,10 +1,9 @@
 /** A server that goes away: `bye` with `retryMs`, and those who have not said yet whether they return. */
-import { clientLink, serverLink } from "../../support/links.js";
 import { describe, expect, it } from "vitest";
-import { PackedLink } from "../../../src/session/link.js";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, message, numbers, Rig, Told } from "./rig.js";
+import { clientLink, serverLink } from "../../support/links.js";
+import { controls, message, numbers, resume, Rig, Told } from "./rig.js";
 import { Wire } from "./wire.js";
 
 useFakeClock();
@@ -122,7 +121,7 @@ describe("sessions that are shut", () => {
     rig.sessions.shut(1001, "the server is closing");
     for (const { server } of [first, second]) {
       expect(server.closedWith).toEqual({ code: 1001, reason: "the server is closing" });
-      server.inject('{"resume":{"token":"secret-1","received":0,"attempt":1}}');
+      server.inject(resume("secret-1"));
       server.inject('{"hello":{}}');
       expect(server.sent).toHaveLength(1);
     }
@@ -135,7 +134,7 @@ describe("sessions that are shut", () => {
     const rig = await Rig.live();
     const { client, server } = rig.open(true);
     client.start({ frame() {}, closed() {} });
-    server.inject('{"resume":{"token":"wrong","received":0,"attempt":1}}');
+    server.inject(resume("wrong"));
     rig.sessions.shut(1001, "");
     expect(server.closedWith).toMatchObject({ code: 1001 });
     await rig.close();

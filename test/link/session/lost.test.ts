@@ -137,7 +137,7 @@ describe("a receiver that is told of its loss", () => {
     rig.cut();
     Object.assign(rig.told, { lost: () => rig.client.link.close(4003, "no more") });
     const wire = rig.openBare();
-    rig.client.attach(wire.client, false);
+    rig.client.attach(wire.client, "plain");
     wire.server.send(message("late"));
     await wire.settle();
     expect(rig.told.messages).toEqual([]);
@@ -150,7 +150,7 @@ describe("a receiver that is told of its loss", () => {
     const rig = await Rig.live({ goesOn: false });
     rig.cut();
     const wire = rig.openBare();
-    rig.client.attach(wire.client, false);
+    rig.client.attach(wire.client, "plain");
     wire.server.send(message("late"));
     await wire.settle();
     expect(rig.told.messages).toEqual([]);

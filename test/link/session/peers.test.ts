@@ -72,7 +72,7 @@ function joined(
     comeBack: () => {
       const [a, b] = open();
       sessions.admit(a, undefined, 1000, () => {});
-      half.attach(b, true);
+      half.dial(b);
     },
   };
 }

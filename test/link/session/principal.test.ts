@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { TestClient } from "../../support/links.js";
 import { SharedMessage } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
-import { LIMITS, message, Rig, ToldLost, type RigOptions } from "./rig.js";
+import { LIMITS, message, resume, Rig, ToldLost, type RigOptions } from "./rig.js";
 import { microtasks, type Wire } from "./wire.js";
 
 useFakeClock();
@@ -23,7 +23,7 @@ describe("a principal (rule 10)", () => {
     rig.cut();
     const wire = rig.openAs(other);
     wire.client.start({ frame() {}, closed() {} });
-    wire.server.inject(JSON.stringify({ resume: { token: "secret-1", received: 0, attempt: 99 } }));
+    wire.server.inject(resume("secret-1", 0, 99));
     expect(wire.server.sent.at(-1)).toBe(REFUSED);
     expect(rig.sessions.suspended).toBe(1);
     // Its attempt does not count either.

@@ -177,10 +177,10 @@ export class Rig {
     return wire;
   }
 
-  /** The client opens another connection, as its owner would. Nothing has arrived on it yet. */
+  /** The client opens another connection, as its driver would. Nothing has arrived on it yet, not even the server's hello. */
   reconnect(): Wire {
     const wire = this.open(this.client.isResumable);
-    this.client.attach(wire.client);
+    this.client.dial(wire.client);
     return wire;
   }
 
@@ -222,6 +222,11 @@ export class Rig {
 /** A message that says what it is. */
 export function message(n: number | string, padding = 0): string {
   return JSON.stringify({ n, ...(padding > 0 && { padding: "x".repeat(padding) }) });
+}
+
+/** A client's `resume`. */
+export function resume(token: unknown, received: unknown = 0, attempt: unknown = 1, limits: unknown = WIRE_LIMITS): string {
+  return JSON.stringify({ resume: { token, received, attempt, limits } });
 }
 
 /** The numbers of messages, as they came. */

@@ -48,7 +48,7 @@ describe("a message", () => {
       rig.client.link.send(message(n), ticket);
       return ticket;
     });
-    const { held } = rig.client.link;
+    const held = rig.client.link.heldLength;
     expect(rig.client.link.withdraw(tickets[1]!)).toBe(true);
     expect(rig.client.link.withdraw(tickets[1]!)).toBe(false);
     expect(rig.client.link.heldLength).toBe((held * 3) / 4);
@@ -180,7 +180,7 @@ describe("too much that waits", () => {
     while (rig.server.link.send(message(taken, 4000))) taken++;
     expect(taken).toBe(9);
     expect(rig.server.told.notices).toEqual(["suspended"]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
     await microtasks();
     expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
     expect(rig.server.link.heldLength).toBe(0);
