@@ -114,6 +114,8 @@ export class Line {
   readonly principal: string;
   /** Whether the client of this world has it. */
   readonly isOurs: boolean;
+  /** The connection whose hello was said on it. */
+  pair: Pair | undefined;
   /** Server: the end that has it, once that is known. */
   end: ServerEnd | undefined;
   /** Server: the token of its hello, and whether a `resume` was refused on it. */
@@ -363,7 +365,7 @@ export class World {
     this.#parts = parts;
     this.registry = parts.makeRegistry({
       makeToken: () => `secret-${this.#tokens.push("")}`,
-      hash: (token) => `#${token}`,
+      hash: hashOf,
     });
     this.client = this.#makeClient();
     this.reconnect();
@@ -434,7 +436,7 @@ export class World {
 
   cancel(side: Side, which: number): void {
     const end = this.end(side);
-    if (end === undefined) return;
+    if (end === undefined || end.hasEnded) return;
     const { sent } = end.pair.flows[side];
     const queued = sent.filter(({ ticket }) => !ticket.sent);
     const message = queued[which % (queued.length || 1)];
@@ -551,6 +553,148 @@ export class World {
     return line.server;
   }
 
+  /** What cannot be read arrives. */
+  poison(side: Side): void {
+    const end = this.end(side);
+    if (
+      end?.session === undefined ||
+      end.line === undefined ||
+      (side === "client" && end.endpoint.state.kind !== "live")
+    )
+      return;
+    if (side === "server" && end.endpoint.state.kind !== "live") return;
+    end.pair.reason ??= "poisoned";
+    this.inject(side, "[1,");
+    this.check(end.hasEnded, "a frame that cannot be read ended no session");
+    this.check(side === "client" || !this.#isAccepted(end as ServerEnd), "a poisoned session can be resumed");
+  }
+
+  /** An ack that cannot be true. */
+  lie(side: Side, which: number): void {
+    const end = this.end(side);
+    if (end?.endpoint.state.kind !== "live") return;
+    const { next } = end.session!;
+    const ack = [next, next + 5, -1, 0.5, "1", null, 2 ** 53][which % 7];
+    end.pair.reason ??= "lied to";
+    this.inject(side, JSON.stringify({ ack }));
+    this.check(end.hasEnded, `an ack of ${ack} is taken where ${next - 1} frames were sent`);
+  }
+
+  /** An ack that a later one has overtaken. */
+  ackLate(side: Side): void {
+    const end = this.end(side);
+    const { log } = end?.session ?? {};
+    if (end?.endpoint.state.kind !== "live" || log === undefined || log.acked === 0) return;
+    const { acked } = log;
+    this.inject(side, JSON.stringify({ ack: acked - 1 }));
+    this.check(!end.hasEnded && log.acked === acked, "a late ack is not ignored");
+  }
+
+  /** The other side ends the connection. */
+  bye(side: Side): void {
+    const end = this.end(side);
+    if (end?.session === undefined || end.line === undefined || end.endpoint.state.kind === "suspended") return;
+    if (side === "server" && end.endpoint.state.kind !== "live") return;
+    end.pair.reason ??= "told bye";
+    this.inject(side, '{"bye":{"code":4001,"reason":"enough"}}');
+    this.check(end.hasEnded, "a bye ends no session");
+  }
+
+  /** Data, or a count that cannot be true, where `resumed` must come. */
+  answerWrongly(which: number): void {
+    this.reconnectToHello();
+    const { client } = this;
+    if (client.endpoint.state.kind !== "resuming") return;
+    const { next, log } = client.session!;
+    const counts = [next + 99, log.acked - 1].filter((count) => count >= 0);
+    const lies = [
+      '[{"label":"before"}]',
+      ...counts.map((received) => JSON.stringify({ resumed: { token: "x", received } })),
+    ];
+    client.pair.reason ??= "answered wrongly";
+    const { line } = client;
+    line!.owesAck = false;
+    client.receive(lies[which % lies.length]!);
+    this.check(
+      client.hasEnded && this.client !== client,
+      `${lies[which % lies.length]} is taken where \`resumed\` must come`,
+    );
+  }
+
+  /** A `resume` that was sent before comes again on a line of its own, be it late or from a thief. */
+  repeatResume(which: number): void {
+    const resumes = this.lines
+      .filter(({ isOurs }) => isOurs)
+      .flatMap(({ client }) => client.sent.filter((frame) => frame.startsWith('{"resume"')));
+    const frame = resumes[which % (resumes.length || 1)];
+    if (frame !== undefined) this.intrude("alice", [frame]);
+  }
+
+  /** The same `resume` comes again on the line that it has resumed. */
+  resumeTwice(): void {
+    const end = this.server;
+    if (end?.endpoint.state.kind !== "live") return;
+    end.pair.reason ??= "resumed twice";
+    this.inject("server", resumeFrame(this.newestToken ?? "x"));
+    this.check(end.hasEnded, "a second `resume` is taken on one line");
+  }
+
+  /** Another client shows the newest token. */
+  steal(): void {
+    if (this.newestToken === undefined) return;
+    const { server } = this;
+    const before = server?.line;
+    const hadEnded = server?.hasEnded;
+    const wire = this.intrude("mallory", [resumeFrame(this.newestToken)]);
+    this.check(wire.sent.includes(REFUSED), "another principal resumes a session");
+    this.check(server?.line === before && server?.hasEnded === hadEnded, "another principal ends a session");
+  }
+
+  /** A client shows a token in whose place a newer one has come. */
+  reuse(which: number): void {
+    const accepted = this.servers.flatMap(({ tokens }) => [tokens.confirmed, tokens.next]);
+    const old = this.given.filter((token) => !accepted.includes(hashOf(token)));
+    const token = old[which % (old.length || 1)];
+    if (token === undefined) return;
+    const wire = this.intrude("alice", [resumeFrame(token)]);
+    this.check(wire.sent.includes(REFUSED), "an old token resumes a session");
+  }
+
+  /** A client that says it returns says neither `resume` nor a hello, or after a refusal anything but a hello. */
+  breakIn(which: number, isRefused: boolean): void {
+    const frames = ['[{"label":"in"}]', '{"ack":0}', '{"ping":1}', "x", resumeFrame("wrong")];
+    const frame = frames[which % (isRefused ? frames.length : frames.length - 1)]!;
+    const wire = this.intrude("alice", isRefused ? [resumeFrame("wrong"), frame] : [frame]);
+    this.check(!wire.open && wire.line.end === undefined, `${frame} is taken from a client that says it returns`);
+  }
+
+  /** A `resume` with the right token and a count that cannot be true. */
+  lieInResume(which: number): void {
+    const token = this.newestToken;
+    const { server } = this;
+    if (token === undefined || server?.session === undefined || server.tokens.confirmed === undefined) return;
+    const { next, log } = server.session;
+    const counts = [next + 99, log.acked - 1].filter((count) => count >= 0);
+    const received = counts[which % counts.length]!;
+    server.pair.reason ??= "lied to";
+    const wire = this.intrude("alice", [resumeFrame(token, received)]);
+    this.check(wire.sent.includes(REFUSED) && server.hasEnded, `${received} is taken for a count of frames`);
+  }
+
+  /** The newest token that the client has. */
+  get newestToken(): string | undefined {
+    return this.client.session?.token;
+  }
+
+  /** The tokens that were given so far. */
+  get given(): readonly string[] {
+    return this.#tokens.map((_, i) => `secret-${i + 1}`);
+  }
+
+  #isAccepted({ tokens }: ServerEnd): boolean {
+    return tokens.confirmed !== undefined || tokens.next !== undefined;
+  }
+
   // The server of a line.
 
   #open(returns: boolean, principal: string, isOurs: boolean): Line {
@@ -563,7 +707,7 @@ export class World {
   }
 
   #accept(line: Line): ServerEnd {
-    const pair = line.isOurs ? this.client.pair : new Pair();
+    const pair = line.isOurs ? (line.pair ?? this.client.pair) : new Pair();
     this.check(pair.server === undefined, "two connections are mixed up");
     const end = new this.#parts.ServerEnd(this, line, pair);
     this.servers.push(end);
@@ -586,6 +730,9 @@ export class World {
     const resume = resumeOf(member(parse(frame), "resume"));
     if (resume === undefined) return this.#accept(line).receive(frame);
     const found = this.registry.find(resume, line.principal);
+    // Rule 9: on the line of a client that returns, a session begins with the client's hello.
+    if (found === "unknown" && this.lines.some(({ token, end }) => token === resume.token && end === undefined))
+      this.client.pair.reason ??= "the hello of a session that begins anew has not come";
     if (found === "stale") return line.server.close(4000);
     if (found !== "unknown" && found.session.session!.covers(resume.received))
       return found.session.resume(line, resume);
@@ -625,7 +772,9 @@ export class World {
     const isFirst = !line.hasSpoken && /^\{"(resume|hello)"/.test(frame);
     line.hasSpoken = true;
     this.check(line.isAnswered || isFirst, `the client says ${frame} before \`resumed\``);
-    if (frame.startsWith('{"hello"')) line.isAnswered = true;
+    if (!frame.startsWith('{"hello"')) return;
+    line.isAnswered = true;
+    if (line.isOurs) line.pair = this.client.pair;
   }
 
   #sentByServer(line: Line, frame: string): void {
@@ -742,6 +891,19 @@ export class World {
       this.check(from.log.length < this.limits.logLength / 4, "an ack is due for the length");
     }
   }
+}
+
+function hashOf(token: string): string {
+  return `#${token}`;
+}
+
+/** A `resume` that is no late one. */
+function parsed(token: string, received = 0): ResumeFrame {
+  return { token, received, attempt: 2 ** 40, limits: pickLimits(LIMITS[0]!) };
+}
+
+function resumeFrame(token: string, received?: number): string {
+  return JSON.stringify({ resume: parsed(token, received) });
 }
 
 /** Whether the client has taken the session of a pair. */
