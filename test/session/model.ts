@@ -105,21 +105,22 @@ const run = fc.record({
     .tuple(fc.nat(9), fc.array(step, { maxLength: 40 }))
     .map(([n, steps]): Step[] => (n === 0 ? steps : [{ kind: "settle", a: 0, b: 1 }, ...steps])),
   limits: fc.nat(LIMITS.length - 1),
+  closes: fc.constantFrom<Side>("client", "server"),
 });
 
 /** Plays runs until one fails or there have been enough. Returns what is wrong, `undefined` if nothing is. */
 export function explore(options: { runs: number; seed: number; shrinks: boolean }, parts?: Parts): string | undefined {
-  const property = fc.property(run, ({ steps, limits }) => {
+  const property = fc.property(run, ({ steps, limits, closes }) => {
     const world = new World(limits, parts);
     for (const { kind, a, b } of steps) world.perform(() => void STEPS[kind](world, a, b));
-    world.finish();
+    world.finish(closes);
   });
   const { runs, seed, shrinks } = options;
   const result = fc.check(property, { numRuns: runs, seed, endOnFailure: !shrinks });
   if (!result.failed) return undefined;
-  const { steps = [], limits } = result.counterexample?.[0] ?? {};
+  const { steps = [], limits, closes } = result.counterexample?.[0] ?? {};
   const rows = steps.map(({ kind, a, b }) => `${kind}(${a}, ${b})`);
   const error = result.errorInstance as Error | undefined;
   const what = error instanceof Breach ? "breach" : "crash";
-  return `${what}: ${error?.stack ?? "?"}\nafter ${result.numRuns} runs of seed ${result.seed}: ${rows.join(", ")}; limits ${limits}`;
+  return `${what}: ${error?.stack ?? "?"}\nafter ${result.numRuns} runs of seed ${result.seed}: ${rows.join(", ")}; limits ${limits}, closed by the ${closes}`;
 }

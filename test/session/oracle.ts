@@ -99,7 +99,6 @@ export class LineEnd implements Wire {
   close(code: number): void {
     if (!this.open) return;
     this.open = false;
-    this.underWay.length = 0;
     this.other.underWay.push({ code });
   }
 }
@@ -176,6 +175,7 @@ export abstract class End implements EndpointHooks {
 
   /** Loses its line. */
   lose(code: number): void {
+    if (this.wire !== undefined) this.wire.underWay.length = 0;
     this.wire?.close(code);
     this.line = undefined;
     this.endpoint.detach({ code, reason: "" });
@@ -203,7 +203,9 @@ export abstract class End implements EndpointHooks {
   abstract startAnew(reason: string): void;
 
   receiveText(text: string): void {
-    this.receivePack([JSON.parse(text)]);
+    const message = parse(text);
+    if (message === undefined) this.world.check(false, `${text} is taken for a message`);
+    else this.receivePack([message]);
   }
 
   receivePack(messages: unknown[]): void {
@@ -720,7 +722,7 @@ export class World {
       if (end?.line === line) end.lose(item.code);
       server.open = false;
     } else if (end !== undefined) {
-      if (end.line === line || (this.#parts.readsOldLines && !end.hasEnded)) end.receive(item);
+      if (end.line === line || (this.#parts.readsOldLines && end.line !== undefined)) end.receive(item);
     } else if (server.open) this.#first(line, item);
   }
 
@@ -822,7 +824,11 @@ export class World {
   }
 
   #checkBounds(): void {
-    for (const { session } of [this.client, ...this.servers]) {
+    const { queueLength, burstLength, maxMessageBytes } = this.limits;
+    for (const { session, endpoint } of [this.client, ...this.servers]) {
+      // As much as may be queued for a socket, and as much again when it is lost.
+      const mostQueued = queueLength + burstLength + maxMessageBytes;
+      this.check(endpoint.queuedLength <= mostQueued, `${endpoint.queuedLength} is queued, and ${mostQueued} may be`);
       if (session === undefined) continue;
       const { log } = session;
       this.check(log.last - log.acked <= this.limits.logFrames, `${log.last - log.acked} frames are logged`);
@@ -837,7 +843,7 @@ export class World {
   // The end of a run.
 
   /** Mends everything: then nothing may be missing, and closing must leave nothing behind. */
-  finish(): void {
+  finish(closes: Side = "client"): void {
     this.stall("client", false);
     this.stall("server", false);
     this.#settleWell();
@@ -851,8 +857,14 @@ export class World {
     for (const side of ["client", "server"] as const) for (let i = 0; i < 3; i++) this.send(side, 10);
     this.#settleWell();
     this.#checkComplete();
-    this.close("client");
+    const { server } = this;
+    const { client } = this;
+    this.close(closes);
     this.settle();
+    this.check(
+      server!.isOver && client.hasEnded,
+      `the close by the application of the ${closes} did not end the session`,
+    );
     this.expire();
     for (const end of this.servers) if (!end.isOver) end.lose(1006);
     this.expire();

@@ -61,7 +61,7 @@ export function survey(bounds: Bounds, parts?: Parts): Survey {
         if (seen.has(key)) continue;
         seen.add(key);
         for (const next of nextOf(path, world, bounds)) further.push(next);
-        world.finish();
+        world.finish(seen.size % 2 === 0 ? "client" : "server");
       } catch (error) {
         throw new Error(`${String(error)} after ${path.steps.map((step) => step.join(" ")).join(", ") || "nothing"}`, {
           cause: error,
