@@ -1,6 +1,7 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
 import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
-import { greet, isForGood, Reconnector, type OnOpen, type ReconnectPlan } from "./client/reconnect.js";
+import { Backoff } from "./client/backoff.js";
+import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
 import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
@@ -8,12 +9,10 @@ import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./co
 import { PEER_OPTIONS, type Config } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
 import { anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
-import { Backoff } from "./link/backoff.js";
-import { ClientSession } from "./link/client.js";
-import { RESUME_OFFER } from "./link/frames.js";
-import { PROTOCOL } from "./link/packed.js";
 import { plain } from "./link/plain.js";
-import { ownLimits } from "./link/session.js";
+import { RESUME_OFFER } from "./session/frames.js";
+import { PROTOCOL } from "./session/link.js";
+import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { configFrom } from "./peer/config.js";
 import { createPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
@@ -51,14 +50,14 @@ export interface ConnectOptions<S extends Contract<S> = any> {
 }
 
 /** Whether another socket is tried wherever one is lost; `undefined` where that depends on the server and `onOpen`. */
-function checkReconnect(reconnect: unknown, name: string): { comesBack: boolean | undefined; isPatient: boolean } {
+function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean | undefined; isPatient: boolean } {
   if (typeof reconnect === "object") {
     const { initial } = checkOptions(name, reconnect as object, RECONNECT_OPTIONS);
-    return { comesBack: true, isPatient: initial };
+    return { reconnects: true, isPatient: initial };
   }
   if (reconnect !== undefined && typeof reconnect !== "boolean")
     throw expected(name, "a boolean, or an object with `initial`", reconnect);
-  return { comesBack: reconnect, isPatient: false };
+  return { reconnects: reconnect, isPatient: false };
 }
 
 const isBoolean = (value: unknown): boolean => typeof value === "boolean";
@@ -104,8 +103,8 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   open: Open,
 ): Promise<Peer<C, S>> {
   const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
-  const { comesBack, isPatient } = options.reconnect;
-  const plan = { onOpen, comesBack, heartbeat, openTimeoutMs };
+  const { reconnects, isPatient } = options.reconnect;
+  const plan = { onOpen, reconnects, heartbeat, openTimeoutMs };
   const config = configFrom(options, onOpen !== undefined);
   const target = webSocketUrl(url);
   const { maxMessageBytes } = config.limits;
@@ -116,10 +115,10 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
   };
   const admitted = await openFirst(dial, isPatient, signal);
-  const mayComeBack = comesBack ?? onOpen !== undefined;
+  const mayReconnect = reconnects ?? onOpen !== undefined;
   const peer =
-    mayComeBack || admitted.protocol === PROTOCOL
-      ? watchedPeer<C, S>(admitted, config, { ...plan, dial })
+    mayReconnect || admitted.protocol === PROTOCOL
+      ? drivenPeer<C, S>(admitted, config, { ...plan, dial, limits: endpointLimits(config.limits) })
       : plainPeer<C, S>(admitted, config, plan.heartbeat);
   // Listeners that the application adds right after `await connect()` must miss nothing.
   nextTurn(() => startPeer(peer));
@@ -149,7 +148,7 @@ async function openFirst(
       return admitted;
     } catch (error) {
       throwIfAborted(signal);
-      if (!waits || isForGood(error)) throw error;
+      if (!waits || isFinal(error)) throw error;
     } finally {
       ignoreAbort();
     }
@@ -192,18 +191,16 @@ function plainPeer<C extends Contract<C>, S extends Contract<S>>(
   return createPeer<C, S>(plain(socket), config, defaultHooks());
 }
 
-/** A peer that is asked for signs of life, and may be brought another socket when it has lost one. */
-function watchedPeer<C extends Contract<C>, S extends Contract<S>>(
-  { socket, protocol, hello }: Admitted,
+/** Returns a peer whose driver sends pings, and brings it another socket when one is lost. */
+function drivenPeer<C extends Contract<C>, S extends Contract<S>>(
+  admitted: Admitted,
   config: Config,
-  plan: ReconnectPlan,
+  plan: ClientPlan,
 ): Peer<C, S> {
-  const reconnector = new Reconnector(plan);
-  const session = new ClientSession(socket, ownLimits(config.limits), reconnector);
-  if (protocol !== PROTOCOL) session.flowPlainly();
-  else if (hello !== undefined) session.hello(hello);
-  const peer = createPeer<C, S>(session.link, config, defaultHooks());
-  reconnector.begin(session, peer);
+  const driver = new ClientDriver(plan, admitted);
+  driver.open();
+  const peer = createPeer<C, S>(driver.link, config, defaultHooks());
+  void driver.run(peer);
   return peer;
 }
 

@@ -9,7 +9,7 @@ import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { any, checkOptions } from "./core/options.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
-import { longestFrame } from "./link/sizes.js";
+import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
 /** How to connect from Node. */

@@ -1,10 +1,11 @@
 /** Opening a connection: the offer, the time it may take, and the server's first frame, which says whether it lets us in. */
+import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 import type { Socket } from "../core/transport.js";
-import { helloOf, readBye } from "../link/frames.js";
-import { PROTOCOL } from "../link/packed.js";
+import { helloOf, readBye } from "../session/frames.js";
+import { PROTOCOL } from "../session/link.js";
 import { textOf } from "../sockets/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
 
@@ -112,8 +113,7 @@ export class Dial implements Expiring {
     const bye = readBye(frame);
     if (bye === undefined) return { ...opened, hello: helloOf(frame) };
     const cause = new Error(`the server said ${frame}`);
-    // 4401 is HTTP's 401, told to a browser that cannot see it.
-    const status = bye.code > 4000 ? bye.code - 4000 : undefined;
+    const status = toHttpStatus(bye.code);
     throw new ConnectError(publicUrl(this.url), bye.reason, { status, cause });
   }
 

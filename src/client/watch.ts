@@ -1,7 +1,7 @@
 /** Whether a client's connection still lives: by its heartbeat, and at once when the machine or the page wakes up. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
-import type { PackedLink } from "../link/packed.js";
+import type { PackedLink } from "../session/link.js";
 
 /** How long a connection that is doubted has to show that it lives. */
 const DOUBT_MS = 5_000;
@@ -9,22 +9,23 @@ const DOUBT_MS = 5_000;
 /** Looks after the link of one client, while it has a socket on which messages flow. */
 export class Watch implements Expiring {
   deadline = 0;
-  readonly #link: PackedLink;
+  readonly #client: { readonly link: PackedLink };
   readonly #times: HeartbeatTimes;
   #heartbeat: Heartbeat | undefined;
   /** When the doubt began that is to be answered, and how many frames had come by then. */
   #doubtedAt = 0;
   #heardBefore = 0;
 
-  constructor(link: PackedLink, times: HeartbeatTimes) {
-    this.#link = link;
+  constructor(client: { readonly link: PackedLink }, times: HeartbeatTimes) {
+    this.#client = client;
     this.#times = times;
   }
 
   /** Messages flow. */
   start(): void {
     this.stop();
-    if (this.#link.canPing) this.#heartbeat = new Heartbeat(this.#link, this.#times);
+    const { link } = this.#client;
+    if (link.canPing) this.#heartbeat = new Heartbeat(link, this.#times);
   }
 
   /** The socket is lost, or left. */
@@ -38,17 +39,17 @@ export class Watch implements Expiring {
   doubt(): void {
     if (this.#heartbeat === undefined) return;
     this.#doubtedAt = performance.now();
-    this.#heardBefore = this.#link.heard;
-    this.#link.ping();
+    this.#heardBefore = this.#client.link.heard;
+    this.#client.link.ping();
     setDeadline(this, DOUBT_MS);
   }
 
   /** The doubt is over. */
   expire(): void {
     // A pong of a WebSocket is no frame, and a clock may be coarse: either will do.
-    const { heard, heardAt } = this.#link;
+    const { heard, heardAt } = this.#client.link;
     if (heard > this.#heardBefore || (heardAt ?? Infinity) > this.#doubtedAt) return;
-    this.#link.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
+    this.#client.link.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
   }
 }
 

@@ -254,9 +254,9 @@ export class Connection implements Receiver, Slot {
     this.#checkUnsent(this.unsentBytes);
   }
 
-  lost(error: Error): void {
+  lost(error: Error, transport = this.transport): void {
     // The next connection is made first: code that reacts to the loss, such as an aborted handler, must be able to close it.
-    const next = new Connection(this.peer, this.transport, this.config, this.hooks, this.#replace, this);
+    const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
     this.#replace(this.peer, next);
     next.start();
     this.#settleAll(error);

@@ -33,11 +33,10 @@ export interface Receiver {
   /** Messages flow again, with nothing lost and nothing repeated since `suspended` or `lost`. */
   resumed?(): void;
   /**
-   * The session is over and what was in it is lost, calls that wait and answers that are owed included; but the transport goes
-   * on, as if it were new and suspended: inside this call it is started once more, by the receiver that goes on, and tells
-   * that one `resumed` when messages flow. One that cannot tell this tells `closed`.
+   * The connection is lost, with the calls that wait and the answers that are owed, and another one follows on `next`, by
+   * default on the same transport, which is suspended: the receiver that goes on starts it inside this call. A transport without a successor reports `closed`.
    */
-  lost?(error: Error): void;
+  lost?(error: Error, next?: Transport): void;
 }
 
 /** What a small value costs in memory besides its text, in UTF-16 code units: many of them must not count for nothing. */
@@ -99,7 +98,7 @@ export function addTraffic(a: Traffic | undefined, b: Traffic | undefined): Traf
  *
  * A peer may assume that nothing is received inside `start`, that `closed` is told exactly once, also after the peer's own
  * `close`, and that messages arrive in the order they were sent. A transport may assume that `start` is called
- * first, and once unless it tells `lost`, and that nothing is sent after `close`.
+ * first, and once unless it reports `lost` without a successor, and that nothing is sent after `close`.
  */
 export interface Transport {
   /** Hands over the receiver. What came in earlier is kept and told afterwards, never inside this call. */
@@ -190,6 +189,8 @@ export class SharedMessage {
 
 /** What a socket tells its link. */
 export interface SocketHandler {
+  /** The socket is about to close for what the other side did: what was coalesced leaves before that. */
+  flush?(): void;
   /** One text frame, or the UTF-8 text of a binary one. */
   frame(text: string): void;
   /** The end, told once; nothing after it. */
@@ -198,9 +199,12 @@ export interface SocketHandler {
 
 /** Carries text frames: a WebSocket, or a queue in memory. Its promises are those of `Transport`, for frames. */
 export interface Socket {
+  /** As `Transport.start`. A later call hands what comes from then on to another handler. */
   start(handler: SocketHandler): void;
-  /** Takes one frame; false when the socket takes none any more. It leaves now, or where it `mayWait` by the end of the turn, with others. */
-  send(frame: string, mayWait?: boolean): boolean;
+  /** Sends one frame. Returns false if the socket takes none any more. */
+  send(frame: string): boolean;
+  /** Sends several frames in one write. Where it is missing, nothing is gained by sending frames together. */
+  sendAll?(frames: readonly string[]): void;
   /** Takes one frame that goes to many sockets; writes its shared bytes where it can. */
   sendShared(frame: SharedFrame): boolean;
   close(code?: number, reason?: string): void;
@@ -210,7 +214,7 @@ export interface Socket {
   maxFrameBytes: number;
   /** Whether frames are taken. */
   readonly open: boolean;
-  /** Bytes taken by `send` that could not leave yet; not those that wait for the end of the turn. */
+  /** Bytes that were sent and could not leave yet. */
   readonly unsentBytes: number;
   /** How long what comes in is processed in one tick. Where it is missing, each frame is processed at once. */
   readonly budget?: SocketBudget | undefined;

@@ -1,5 +1,4 @@
-/** The plain link: one JSON-RPC message or batch a text frame, which is what every stranger speaks. */
-import { Paced } from "../core/turns.js";
+/** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
 import type {
   CloseInfo,
   Receiver,
@@ -10,16 +9,22 @@ import type {
   Traffic,
   Transport,
 } from "../core/transport.js";
+import { Coalescer } from "./coalescer.js";
+
+const NONE: string[] = [];
 
 /** A transport whose messages are the socket's frames. */
-export class PlainLink extends Paced implements Transport, SocketHandler {
+export class PlainLink implements Transport, SocketHandler {
   readonly isOurs: boolean;
   readonly #socket: Socket;
+  readonly #coalescer = new Coalescer(this, Infinity);
   #receiver!: Receiver;
+  /** The messages of this tick. */
+  #messages = NONE;
+  #length = 0;
 
-  /** `isOurs`: this package is on the other side too, and nobody else. */
+  /** `isOurs`: the other side is a reciproc peer. */
   constructor(socket: Socket, isOurs = false) {
-    super();
     this.#socket = socket;
     this.isOurs = isOurs;
   }
@@ -42,22 +47,38 @@ export class PlainLink extends Paced implements Transport, SocketHandler {
   }
 
   send(text: string): boolean {
-    return this.#socket.send(text, !this.isAlone());
+    const socket = this.#socket;
+    if (socket.sendAll === undefined || !socket.open) return socket.send(text);
+    if (this.#messages === NONE) this.#messages = [text];
+    else this.#messages.push(text);
+    this.#length += text.length;
+    this.#coalescer.added(this.#length);
+    return true;
   }
 
   sendShared(message: SharedMessage): boolean {
+    this.flush();
     return this.#socket.sendShared(message.plain);
   }
 
+  flush(): void {
+    if (this.#messages === NONE) return;
+    const messages = this.#messages;
+    this.#messages = NONE;
+    this.#length = 0;
+    this.#socket.sendAll!(messages);
+  }
+
   afterRead(then: () => void): boolean {
+    this.flush();
     return this.#socket.afterRead?.(then) ?? false;
   }
 
   close(code?: number, reason?: string): void {
+    this.flush();
     this.#socket.close(code, reason);
   }
 
-  /** What the socket tells. */
   frame(text: string): void {
     this.#receiver.receive(text);
   }
@@ -67,7 +88,7 @@ export class PlainLink extends Paced implements Transport, SocketHandler {
   }
 }
 
-/** The plain link of a socket. */
+/** Returns the plain link of a socket. */
 export function plain(socket: Socket, isOurs?: boolean): Transport {
   return new PlainLink(socket, isOurs);
 }

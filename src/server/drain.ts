@@ -1,7 +1,8 @@
 /** Going away without hurting anybody: who is idle leaves first, who is busy may finish, and all are told when to come back. */
+import { GoingAway } from "../close-codes.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { checkOptions, must, positive, type Checked } from "../core/options.js";
-import { MAX_RETRY_MS } from "../link/frames.js";
+import { MAX_RETRY_MS } from "../session/frames.js";
 import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
 
 /** How a server goes away. */
@@ -55,7 +56,7 @@ export async function drainPeers(
       if (left === 0) break;
       if (!isLate && (working.has(peer) || peer.stats().running > 0)) continue;
       left--;
-      endPeer(peer, 1001, reason, retryMs);
+      endPeer(peer, GoingAway, reason, retryMs);
     }
     if (peers.size > 0) await new Promise((resolve) => setTimeout(resolve, STEP_MS));
   }

@@ -6,10 +6,11 @@ import { createServer, type IncomingMessage, type Server as HttpServer, type Ser
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type Server, type ServerOptions } from "ws";
+import { fromHttpStatus } from "../close-codes.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { cutReason } from "../core/transport.js";
-import { sayBye } from "../link/frames.js";
-import { PROTOCOL } from "../link/packed.js";
+import { byeFrame } from "../session/frames.js";
+import { PROTOCOL } from "../session/link.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../sockets/ws.js";
 import type { GateSettings } from "./options.js";
 import {
@@ -363,8 +364,9 @@ function dismiss(webSocket: GatheringWebSocket, { status, reason }: Refusal): vo
     if (++frames === DISMISS_FRAMES) webSocket.pause();
   };
   webSocket.on("message", count).on("ping", count).on("pong", count);
-  webSocket.send(sayBye({ code: 4000 + status, reason }));
-  webSocket.close(4000 + status, cutReason(reason));
+  const code = fromHttpStatus(status);
+  webSocket.send(byeFrame({ code, reason }));
+  webSocket.close(code, cutReason(reason));
   setTimeout(() => webSocket.terminate(), DISMISS_MS).unref();
 }
 

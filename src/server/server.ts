@@ -12,11 +12,12 @@ import type { HeartbeatTimes } from "../core/heartbeat.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
-import { RESUME_OFFER, type Bye } from "../link/frames.js";
-import { PackedLink, PROTOCOL } from "../link/packed.js";
-import { ownLimits } from "../link/session.js";
-import { longestFrame } from "../link/sizes.js";
-import { Sessions } from "../link/sessions.js";
+import { fromHttpStatus, GoingAway } from "../close-codes.js";
+import type { PeerLimits } from "../core/limits.js";
+import { HELLO, RESUME_OFFER, type Bye } from "../session/frames.js";
+import { PackedLink, PROTOCOL } from "../session/link.js";
+import { endpointLimits, longestFrame } from "../session/sizes.js";
+import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import { configFrom } from "../peer/config.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
@@ -127,7 +128,7 @@ export class Server<
     this.#maxConnections = limits.maxConnections;
     if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
-        limits: ownLimits(this.#config.limits),
+        limits: endpointLimits(this.#config.limits),
         ttlMs: checked.sessionTtlMs,
         makeToken: () => nanoid(TOKEN_LENGTH),
         hash: (token) => createHash("sha256").update(token).digest("base64"),
@@ -183,7 +184,7 @@ export class Server<
   #accept(transport: Transport, data: D, config: Config): Peer<L, R, D> {
     const peer = this.#makePeer(transport, data, config);
     if (peer.state === "open") this.#peers.add(peer);
-    if (this.#closed !== undefined) endPeer(peer, 1001, CLOSING);
+    if (this.#closed !== undefined) endPeer(peer, GoingAway, CLOSING);
     return peer;
   }
 
@@ -224,7 +225,7 @@ export class Server<
 
   async #drain(options: ReturnType<typeof checkDrain>): Promise<void> {
     this.#gate.shut();
-    this.#sessions?.shut(1001, CLOSING);
+    this.#sessions?.shut(GoingAway, CLOSING);
     await Promise.all([drainPeers(this.#peers, CLOSING, options), this.#posts.drain(options.timeoutMs)]);
     await this.close();
   }
@@ -280,7 +281,7 @@ export class Server<
     };
     const sessions = this.#sessions;
     if (protocol !== PROTOCOL) accept(plain(socket));
-    else if (sessions === undefined) accept(new PackedLink(socket, "server"));
+    else if (sessions === undefined) accept(linkWithoutSession(socket, config.limits));
     else if (this.#returns(request))
       sessions.admit(socket, who?.principal, this.#patienceMs, accept, (isAhead) => this.#claimAnew(isAhead, request));
     else accept(sessions.link(socket, who?.principal));
@@ -305,7 +306,7 @@ export class Server<
     const refusal = this.#claim(isAhead);
     if (refusal === undefined) return undefined;
     this.#refused(refusal, request);
-    return { code: 4000 + refusal.status, reason: refusal.reason };
+    return { code: fromHttpStatus(refusal.status), reason: refusal.reason };
   }
 
   #refused(refusal: Refusal, request: IncomingMessage): void {
@@ -346,13 +347,21 @@ export class Server<
 
   async #shutDown(): Promise<void> {
     this.#gate.shut();
-    this.#sessions?.shut(1001, CLOSING);
-    this.#posts.shut(1001, CLOSING);
+    this.#sessions?.shut(GoingAway, CLOSING);
+    this.#posts.shut(GoingAway, CLOSING);
     const peers = [...this.#peers];
-    for (const peer of peers) endPeer(peer, 1001, CLOSING);
+    for (const peer of peers) endPeer(peer, GoingAway, CLOSING);
     await Promise.all([this.#posts.close(), ...peers.map((peer) => peer.closed)]);
     await this.#gate.close();
   }
+}
+
+/** Returns the link of a client on a server that keeps no sessions. */
+function linkWithoutSession(socket: WsSocket, limits: PeerLimits): PackedLink {
+  socket.send(HELLO);
+  const link = new PackedLink("server", endpointLimits(limits), false, undefined);
+  link.accept(socket, undefined);
+  return link;
 }
 
 const CLOSING = "the server is closing";

@@ -27,9 +27,11 @@ export abstract class Inbox {
 
   abstract close(code?: number, reason?: string): void;
 
-  /** Hands over what was held, in a microtask, and from then on what comes. */
+  /** Hands over to `handler` what was held, in a microtask, and from then on what comes. A later call changes the handler. */
   start(handler: SocketHandler): void {
+    const isFirst = this.#handler === undefined;
     this.#handler = handler;
+    if (!isFirst) return;
     if (this.#held!.length === 0) this.#held = undefined;
     else queueMicrotask(() => this.#release());
   }
@@ -54,6 +56,11 @@ export abstract class Inbox {
   discard(code: number, reason: string): void {
     this.#finish();
     this.close(code, reason);
+  }
+
+  /** Lets what the handler has coalesced leave before a close. */
+  flushHandler(): void {
+    this.#handler?.flush?.();
   }
 
   #finish(): void {

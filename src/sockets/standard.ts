@@ -1,4 +1,5 @@
 /** A socket over the standard WebSocket of browsers, workers, Deno, Bun and Node 22. */
+import { Abnormal, Normal, toStandard } from "../close-codes.js";
 import type { SharedFrame, Socket } from "../core/transport.js";
 import { Inbox, textOf } from "./inbox.js";
 
@@ -14,7 +15,6 @@ export interface StandardWebSocket {
 }
 
 const OPEN = 1;
-const STAND_INS: Readonly<Record<number, number>> = { 1001: 1000, 1002: 4400, 1008: 4400, 1009: 4413, 1013: 4429 };
 
 /** Wraps a WebSocket that is open or opening. It listens at once: what comes before `start` is kept. */
 export class StandardSocket extends Inbox implements Socket {
@@ -55,21 +55,13 @@ export class StandardSocket extends Inbox implements Socket {
     return this.send(text);
   }
 
-  close(code?: number, reason?: string): void {
-    this.#webSocket.close(sendable(code), reason);
+  close(code: number = Normal, reason?: string): void {
+    this.#webSocket.close(toStandard(code), reason);
     this.limitClose();
   }
 }
 
 /** Returns the code of a `close` event, or 1006 if that is no close code: Deno gives 0 for a lost connection. */
 export function closeCode(code: number | undefined): number {
-  return code! >= 1000 ? code! : 1006;
-}
-
-/**
- * A standard WebSocket sends 1000 and 3000 to 4999 only, and throws for the rest (RFC 6455, section 7.4.2). What a peer ends
- * with besides goes out as the HTTP status that says the same, above 4000.
- */
-function sendable(code = 1000): number {
-  return STAND_INS[code] ?? code;
+  return code! >= 1000 ? code! : Abnormal;
 }

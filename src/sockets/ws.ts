@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
 import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
-import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
+import { atEndOfTurn } from "../core/turns.js";
 import { Heartbeat, ROOM_FOR_PONGS, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
 import { Rate } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
@@ -28,9 +28,6 @@ const FLOODED_MS = 1000;
 const PART_BYTES = 16 * 1024;
 const PART_FRAMES = 64;
 
-/** So many characters leave at once: the other side starts on them while this one goes on. */
-const MOST_GATHERED = 8 * 1024;
-
 /**
  * Whether the WebSockets of `ws` write their frames to a socket of Node's, so that other frames can be written there too. Bun
  * replaces `ws` with an implementation of its own, whose `Sender` makes no frames. On a client it hands out no socket. On a
@@ -52,14 +49,14 @@ function pieces(bytes: number, size: number): number {
   return 128 + Math.ceil(bytes / size);
 }
 
-/** A WebSocket whose frames a `WsSocket` writes; nothing that `ws` says at the end overtakes them. */
+/** A WebSocket whose frames a `WsSocket` writes. The close of `ws` overtakes none of them. */
 export class GatheringWebSocket extends WebSocket {
   owner: WsSocket | undefined;
 
   /** Called by `ws` too, when the other side closes or breaks the protocol. */
   override close(code?: number, data?: string | Buffer): void {
     const close = (): void => {
-      this.owner?.flush();
+      this.owner?.flushHandler();
       super.close(code, data);
     };
     if (this.owner === undefined) close();
@@ -68,15 +65,14 @@ export class GatheringWebSocket extends WebSocket {
 }
 
 /**
- * A `ws` WebSocket that gathers the frames of one turn which may wait, and writes them in one system call. It listens at once:
- * what comes before `start` is kept.
+ * A `ws` WebSocket that writes several frames in one system call. It listens at once: what comes before `start` is kept.
  *
  * For that it writes text frames itself, to the connection's own socket, which the public `upgrade` events of Node and of
  * `ws` hand out. `ws` never has a fragmented or asynchronous send under way, because none is made here.
  *
  * Where the runtime replaces `ws`, the WebSocket itself sends each frame (`writesToSockets`).
  */
-export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable {
+export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** When a frame of any kind last came. */
   heardAt = performance.now();
   override readonly budget = new ReadBudget(this);
@@ -86,9 +82,6 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
   /** Where frames are written; `undefined` where the WebSocket must send them, and before a client is connected. */
   #raw: Duplex | undefined;
   #error: NodeJS.ErrnoException | undefined;
-  /** What waits for the end of the turn. */
-  #gathered: string[] | undefined;
-  #gatheredLength = 0;
   /** Whether this side has closed it: then what still comes is for no one. */
   #isClosing = false;
   /** Length of the newest frame. */
@@ -122,7 +115,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
   afterRead(then: () => void): boolean {
     if (!this.open) return false;
     this.#readMarks ??= new ReadMarks((payload) => {
-      this.flush();
+      this.flushHandler();
       if (this.open) this.#webSocket.ping(payload);
     });
     return this.#readMarks.set(then);
@@ -234,39 +227,23 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
     return this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string, mayWait = false): boolean {
+  send(frame: string): boolean {
     if (!this.open) return false;
-    if (this.#gathered !== undefined) this.#gathered.push(frame);
-    else {
-      this.#gathered = [frame];
-      if (mayWait) atEndOfTurn(this);
-    }
-    this.#gatheredLength += frame.length;
-    if (!mayWait || this.#gatheredLength >= MOST_GATHERED) this.flush();
+    this.sendAll([frame]);
     return true;
   }
 
   sendShared(frame: SharedFrame): boolean {
     if (!this.#isServer) return this.send(frame.text);
     if (!this.open) return false;
-    this.flush();
     frame.bytes ??= unmaskedFrame(frame.text);
     this.#raw!.write(frame.bytes);
     return true;
   }
 
-  endTurn(): void {
-    this.flush();
-  }
-
-  /** Writes what was gathered. */
-  flush(): void {
-    const frames = this.#gathered;
-    if (frames === undefined) return;
-    this.#gathered = undefined;
-    this.#gatheredLength = 0;
+  sendAll(frames: readonly string[]): void {
     const raw = this.#raw;
-    if (raw === undefined) return this.#sendEach(frames);
+    if (raw === undefined || !this.open) return this.#sendEach(frames);
     // Another kind of stream may keep what was written for as long as it likes, and a full socket for very long.
     const isTaken = Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
     const allocate = isTaken ? borrow : undefined;
@@ -276,7 +253,7 @@ export class WsSocket extends Inbox implements Socket, TurnEnd, Pulse, Pausable 
     else raw.write(bytes, (error) => error || giveBack(bytes));
   }
 
-  /** Sends frames where nothing can be written past the WebSocket. The end may have come before the end of the turn. */
+  /** Sends frames where nothing can be written past the WebSocket, or nothing at all. */
   #sendEach(frames: readonly string[]): void {
     for (const frame of frames) if (this.open) this.#webSocket.send(frame);
   }

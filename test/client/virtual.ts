@@ -2,10 +2,10 @@
 import { afterEach, beforeEach, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, SharedFrame, Socket, Transport } from "../../src/core/transport.js";
-import { RESUME_OFFER } from "../../src/link/frames.js";
-import { PROTOCOL } from "../../src/link/packed.js";
+import { RESUME_OFFER } from "../../src/session/frames.js";
+import { PROTOCOL } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
-import { Sessions } from "../../src/link/sessions.js";
+import { Sessions } from "../../src/server/sessions.js";
 import { Inbox } from "../../src/sockets/inbox.js";
 import { pass } from "../support/clock.js";
 
@@ -13,7 +13,7 @@ export const LIMITS = {
   maxMessageBytes: 2 ** 20,
   logFrames: 4096,
   logLength: 2 ** 22,
-  waitingLength: 2 ** 20,
+  queueLength: 2 ** 20,
   burstLength: 2 ** 23,
   highWaterBytes: 2 ** 20,
 };

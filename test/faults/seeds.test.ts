@@ -11,7 +11,7 @@ import { explore, sumOf } from "./explore.js";
 
 /** A client that is cut fifty times within seconds would mostly wait. */
 const LONGEST_WAIT_MS = 8;
-vi.mock(import("../../src/link/backoff.js"), async (original) => {
+vi.mock(import("../../src/client/backoff.js"), async (original) => {
   const { Backoff } = await original();
   return {
     Backoff: class extends Backoff {

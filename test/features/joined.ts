@@ -1,8 +1,9 @@
 /** Two peers joined in every way that matters to the features, with all that either of them sent. */
+import { clientLink, serverLink } from "../support/links.js";
 import { afterEach, expect } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { connect, ErrorCode, Peer, serve, type AnyPeer, type Transport } from "../../src/node.js";
-import { PackedLink } from "../../src/link/packed.js";
+import { PackedLink } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
 import { inspect } from "../../src/peer/peer.js";
 import { memorySockets } from "../../src/sockets/memory.js";
@@ -50,7 +51,7 @@ export const asStrangers: Join = async (ofA = {}, ofB = {}) => {
 /** Joined in memory by `reciproc.v1`. */
 export const overPacks: Join = async (ofA = {}, ofB = {}) => {
   const [left, right] = memorySockets(MAX, MAX);
-  const both = joined(new PackedLink(left, "server"), new PackedLink(right, "client"), ofA, ofB);
+  const both = joined(serverLink(left), clientLink(right), ofA, ofB);
   await turn();
   return both;
 };

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { Backoff } from "../../src/link/backoff.js";
+import { Backoff } from "../../src/client/backoff.js";
 import { pass, useFakeClock } from "../support/clock.js";
 
 useFakeClock();

@@ -1,21 +1,22 @@
 import { describe, expect, it } from "vitest";
 import type { Socket } from "../../src/core/transport.js";
-import { PACK_LENGTH } from "../../src/link/sizes.js";
-import { PackedLink } from "../../src/link/packed.js";
+import { PACK_LENGTH } from "../../src/session/sizes.js";
+import type { PackedLink } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
+import { clientLink, PEER_LIMITS, serverLink } from "../support/links.js";
 import { carried, describeLink, Heard } from "./behaviour.js";
 
 const HELLO = '{"hello":{}}';
 
 describeLink("packed", () => {
   const [a, b] = memorySockets(2 ** 20, 2 ** 20);
-  return [new PackedLink(a, "server"), new PackedLink(b, "client")];
+  return [serverLink(a), clientLink(b)];
 });
 
 describeLink("packed, to a server that only agreed to the subprotocol", () => {
   const [a, b] = memorySockets(2 ** 20, 2 ** 20);
-  const [server, client] = [plain(a), new PackedLink(b, "client")];
+  const [server, client] = [plain(a), clientLink(b)];
   server.send('{"first":"frame"}');
   const { start } = client;
   // The first frame only settles what the link is; the suite is about those that follow.
@@ -40,7 +41,8 @@ function framed(role: "client" | "server"): {
   const frames: string[] = [];
   const ends: number[] = [];
   far.start({ frame: (text) => frames.push(text), closed: ({ code }) => ends.push(code) });
-  const link = new PackedLink(near, role);
+  const limits = { ...PEER_LIMITS, maxMessageBytes: 10_000 };
+  const link = role === "server" ? serverLink(near, limits) : clientLink(near, limits);
   const heard = new Heard();
   link.start(heard);
   return { link, heard, far, frames, ends };

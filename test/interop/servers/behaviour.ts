@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { expect, it } from "vitest";
 import WebSocket from "ws";
-import { PROTOCOL } from "../../../src/link/packed.js";
+import { PROTOCOL } from "../../../src/session/link.js";
 import { connect, type AnyPeer } from "../../../src/node.js";
 import { gate, rejection, type Gate } from "../../support/turns.js";
 import { ATTIC } from "../support/service.js";

@@ -1,7 +1,7 @@
 /** Rules 6, 8 and 9: what ends a session, and what only suspends it. */
 import { describe, expect, it, vi } from "vitest";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, message, numbers, packs, Rig } from "./rig.js";
+import { controls, message, numbers, packs, resume, Rig } from "./rig.js";
 import { microtasks } from "./wire.js";
 
 useFakeClock();
@@ -20,7 +20,7 @@ describe("a close (rule 6)", () => {
     expect(rig.told.notices).toEqual(lost);
     expect(rig.owner).toEqual(["over"]);
     expect(rig.server.told.notices).toEqual([{ closed: { code, reason: "why" } }]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
     rig.reconnect();
     await rig.settle();
     expect(rig.told.notices).toEqual([...lost, "resumed"]);
@@ -55,7 +55,7 @@ describe("what cannot be read", () => {
     const rig = await Rig.live();
     rig.wire.server.inject(frame);
     expect(rig.wire.server.closedWith).toMatchObject({ code: 1002 });
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
     // Nothing after it is read.
     rig.wire.server.inject('[{"n":1}]');
     rig.wire.server.inject('{"ping":1}');
@@ -83,7 +83,7 @@ describe("a message that is longer than this side takes (rule 6)", () => {
     rig.wire.server.cut({ code: 1006, reason: "" });
     expect(rig.server.told.messages).toEqual([]);
     expect(rig.server.told.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
     await rig.close();
   });
 
@@ -112,7 +112,7 @@ describe("bye (rule 6)", () => {
     expect(numbers(rig.server.told)).toEqual([1]);
     expect(rig.server.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
     expect(rig.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
   });
 
   it("is said behind what still waited for the socket and for acks", async () => {
@@ -198,7 +198,7 @@ describe("a message that is longer than the other side takes (rule 6)", () => {
     const tooLong = JSON.stringify("x".repeat(4999));
     const multibyte = JSON.stringify("é".repeat(2500));
     for (const text of [tooLong, multibyte]) expect(link.send(text)).toBe(false);
-    expect(link.held).toBe(0);
+    expect(link.heldLength).toBe(0);
     expect(link.send(longest)).toBe(true);
     rig.cut();
     for (const text of [tooLong, multibyte]) expect(link.send(text)).toBe(false);
@@ -225,7 +225,7 @@ describe("close() while suspended (rule 8)", () => {
     expect(rig.told.notices).toEqual(["suspended", { closed: { code: 4002, reason: "done" } }]);
     expect(rig.client.isResumable).toBe(false);
     expect(rig.client.link.send(message(1))).toBe(false);
-    expect(rig.client.link.held).toBe(0);
+    expect(rig.client.link.heldLength).toBe(0);
     rig.client.link.close();
     expect(rig.told.notices).toHaveLength(2);
     await rig.close();
@@ -236,7 +236,7 @@ describe("close() while suspended (rule 8)", () => {
     rig.cut();
     rig.server.link.close(1001, "the server is closing");
     expect(rig.server.told.notices).toEqual(["suspended", { closed: { code: 1001, reason: "the server is closing" } }]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
     rig.reconnect();
     await rig.settle();
     expect(rig.wire.server.sent).toContain(REFUSED);
@@ -261,7 +261,7 @@ describe("close() while suspended (rule 8)", () => {
     rig.cut();
     rig.client.link.close();
     const wire = rig.openBare();
-    rig.client.attach(wire.client, true);
+    rig.client.attach(wire.client);
     expect(wire.client.closedWith).toMatchObject({ code: 4000 });
     wire.client.inject('{"hello":{"session":true}}');
     expect(wire.client.sent).toEqual([]);
@@ -285,7 +285,7 @@ describe("close() while suspended (rule 8)", () => {
     vi.spyOn(rig.server.told, "suspended").mockImplementation(() => rig.server.link.close(4003, "no more"));
     rig.cut();
     expect(rig.server.told.notices).toEqual([{ closed: { code: 4003, reason: "no more" } }]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
     await rig.close();
   });
 });
@@ -304,8 +304,8 @@ describe("a session without a socket (rule 8)", () => {
     const why = "the session was not resumed within 60000 ms";
     expect(rig.told.notices.at(-1)).toEqual({ lost: `the session ended with 1006 (${why})` });
     expect(rig.server.told.notices.at(-1)).toEqual({ closed: { code: 1006, reason: why } });
-    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
-    expect([rig.client.link.held, rig.server.link.held]).toEqual([0, 0]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
+    expect([rig.client.link.heldLength, rig.server.link.heldLength]).toEqual([0, 0]);
     expect(rig.server.link.send(message(2))).toBe(false);
     await rig.close();
   });
@@ -377,7 +377,7 @@ describe("a client that is told unknown-session (rule 8)", () => {
     rig.server.link.close();
     rig.reconnect();
     await rig.settle();
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the server has no such session any more" }, "resumed"]);
+    expect(rig.told.notices).toEqual(["suspended", { lost: "the server does not have the session any more" }, "resumed"]);
     expect(rig.owner).toEqual(["suspended", "fresh"]);
     rig.client.link.send(message("fresh"));
     rig.server.link.send(message("answer"));
@@ -401,7 +401,7 @@ describe("a client that is told unknown-session (rule 8)", () => {
     rig.server.link.close();
     rig.reconnect();
     await rig.settle();
-    const closed = { code: 1000, reason: "the server has no such session any more" };
+    const closed = { code: 1000, reason: "the server does not have the session any more" };
     expect(rig.told.notices).toEqual(["suspended", { closed }]);
     expect(rig.owner).toEqual(["suspended"]);
     expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual(["resume"]);
@@ -413,7 +413,7 @@ describe("a client that is told unknown-session (rule 8)", () => {
     async (frame) => {
       const rig = await Rig.live();
       const wire = rig.open(true);
-      wire.server.inject('{"resume":{"token":"x","received":0,"attempt":1}}');
+      wire.server.inject(resume("x"));
       expect(wire.server.sent.at(-1)).toBe(REFUSED);
       wire.server.inject(frame);
       expect(wire.server.closedWith).toMatchObject({ code: 1002 });
@@ -460,7 +460,7 @@ describe("a fresh connection on the same link", () => {
       { lost: expect.stringContaining("1008") },
       { lost: expect.stringContaining("1006") },
     ]);
-    expect(rig.client.link.held).toBe(0);
+    expect(rig.client.link.heldLength).toBe(0);
     rig.reconnect();
     await rig.settle();
     expect(rig.server.told.messages).toEqual([]);
@@ -473,10 +473,10 @@ describe("a session whose token was never acked (rule 9)", () => {
     const rig = new Rig();
     rig.wire.client.deliver();
     rig.wire.server.deliver();
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     rig.wire.server.cut();
     expect(rig.server.told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: 0 });
+    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
     await rig.close();
   });
 

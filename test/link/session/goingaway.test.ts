@@ -1,9 +1,9 @@
 /** A server that goes away: `bye` with `retryMs`, and those who have not said yet whether they return. */
 import { describe, expect, it } from "vitest";
-import { PackedLink } from "../../../src/link/packed.js";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, message, numbers, Rig, Told } from "./rig.js";
+import { clientLink, serverLink } from "../../support/links.js";
+import { controls, message, numbers, resume, Rig, Told } from "./rig.js";
 import { Wire } from "./wire.js";
 
 useFakeClock();
@@ -55,7 +55,7 @@ describe("a close with `retryMs`", () => {
 
   it("ends a link that takes no session with its close, whose bye is one frame more to be ignored", async () => {
     const wire = new Wire();
-    const [server, client] = [new PackedLink(wire.server, "server"), new PackedLink(wire.client, "client")];
+    const [server, client] = [serverLink(wire.server), clientLink(wire.client)];
     const told = new Told();
     server.start(new Told());
     client.start(told);
@@ -71,7 +71,7 @@ describe("a close with `retryMs`", () => {
     rig.server.link.close(1001, "going away");
     expect(rig.wire.server.sent).toHaveLength(1);
     const wire = new Wire();
-    const client = new PackedLink(wire.client, "client");
+    const client = clientLink(wire.client);
     client.start(new Told());
     plain(wire.server).start(new Told());
     client.close(1001, "going away", 5000);
@@ -121,7 +121,7 @@ describe("sessions that are shut", () => {
     rig.sessions.shut(1001, "the server is closing");
     for (const { server } of [first, second]) {
       expect(server.closedWith).toEqual({ code: 1001, reason: "the server is closing" });
-      server.inject('{"resume":{"token":"secret-1","received":0,"attempt":1}}');
+      server.inject(resume("secret-1"));
       server.inject('{"hello":{}}');
       expect(server.sent).toHaveLength(1);
     }
@@ -134,7 +134,7 @@ describe("sessions that are shut", () => {
     const rig = await Rig.live();
     const { client, server } = rig.open(true);
     client.start({ frame() {}, closed() {} });
-    server.inject('{"resume":{"token":"wrong","received":0,"attempt":1}}');
+    server.inject(resume("wrong"));
     rig.sessions.shut(1001, "");
     expect(server.closedWith).toMatchObject({ code: 1001 });
     await rig.close();

@@ -92,7 +92,7 @@ describe("a receiver that is told of its loss", () => {
     Object.assign(rig.told, { suspended: () => rig.client.link.send(message("of the old"), ticket) });
     rig.cut({ code: 1008, reason: "" });
     expect(ticket.sent).toBe(false);
-    expect(rig.client.link.held).toBe(0);
+    expect(rig.client.link.heldLength).toBe(0);
     rig.client.link.send(message("of the new"));
     rig.reconnect();
     await rig.settle();
@@ -127,7 +127,7 @@ describe("a receiver that is told of its loss", () => {
     await rig.settle();
     expect(rig.told.notices).toEqual(["suspended", { closed: { code: 4003, reason: "no more" } }]);
     expect(rig.owner).toEqual(["suspended"]);
-    expect(rig.client.link.session).toBeUndefined();
+    expect(rig.client.link.endpoint.state.session).toBeUndefined();
     expect(controls(client.sent).filter((frame) => "hello" in (frame as object))).toEqual([]);
     await rig.close();
   });
@@ -137,7 +137,7 @@ describe("a receiver that is told of its loss", () => {
     rig.cut();
     Object.assign(rig.told, { lost: () => rig.client.link.close(4003, "no more") });
     const wire = rig.openBare();
-    rig.client.attach(wire.client, false);
+    rig.client.attach(wire.client, "plain");
     wire.server.send(message("late"));
     await wire.settle();
     expect(rig.told.messages).toEqual([]);
@@ -150,7 +150,7 @@ describe("a receiver that is told of its loss", () => {
     const rig = await Rig.live({ goesOn: false });
     rig.cut();
     const wire = rig.openBare();
-    rig.client.attach(wire.client, false);
+    rig.client.attach(wire.client, "plain");
     wire.server.send(message("late"));
     await wire.settle();
     expect(rig.told.messages).toEqual([]);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { ClientSession } from "../../../src/link/client.js";
-import { PackedLink } from "../../../src/link/packed.js";
+import { TestClient } from "../../support/links.js";
+import { PackedLink } from "../../../src/session/link.js";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
 import { controls, LIMITS, message, numbers, packs, Rig, Told, ToldLost, WIRE_LIMITS } from "./rig.js";
@@ -11,10 +11,10 @@ useFakeClock();
 const owner = { suspended: () => {}, flows: () => {}, over: () => false };
 
 /** A client whose server is the test. */
-function clientAlone(first?: { hello: unknown } | "plain"): { wire: Wire; client: ClientSession; told: Told } {
+function clientAlone(first?: { hello: unknown } | "plain"): { wire: Wire; client: TestClient; told: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
-  const client = new ClientSession(wire.client, LIMITS, owner);
+  const client = new TestClient(wire.client, LIMITS, owner);
   if (first === "plain") client.flowPlainly();
   else if (first !== undefined) client.hello(first.hello);
   const told = new ToldLost();
@@ -64,8 +64,8 @@ describe("a session", () => {
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual(["plain"]);
     expect(numbers(rig.told)).toEqual(["packed"]);
-    expect(rig.client.link.session).toMatchObject({ received: 0, next: 1 });
-    expect(rig.server.link.session).toMatchObject({ received: 0, next: 1 });
+    expect(rig.client.link.endpoint.state.session).toMatchObject({ received: 0, next: 1 });
+    expect(rig.server.link.endpoint.state.session).toMatchObject({ received: 0, next: 1 });
     await rig.close();
   });
 
@@ -76,7 +76,7 @@ describe("a session", () => {
     rig.wire.server.deliver();
     expect(rig.wire.server.sent.map((frame) => frame.slice(0, 10))).toEqual(['{"hello":{', '[{"n":1}]', '{"session"']);
     await rig.settle();
-    expect(rig.client.link.session!.received).toBe(0);
+    expect(rig.client.link.endpoint.state.session!.received).toBe(0);
     await rig.close();
   });
 
@@ -85,7 +85,7 @@ describe("a session", () => {
     rig.wire.client.deliver();
     rig.client.link.send(message(1));
     await rig.settle();
-    expect(rig.server.link.session!.received).toBe(1);
+    expect(rig.server.link.endpoint.state.session!.received).toBe(1);
     await rig.cutAndResume();
     expect(numbers(rig.server.told)).toEqual([1]);
     await rig.close();
@@ -97,7 +97,7 @@ describe("a session", () => {
     const link = rig.sessions.link(wire.server, undefined);
     const [near, far] = [new Told(), new Told()];
     link.start(near);
-    const client = new PackedLink(wire.client, "client");
+    const client = clientLink(wire.client);
     client.start(far);
     await wire.settle();
     client.send(message(1));
@@ -107,7 +107,7 @@ describe("a session", () => {
     expect(numbers(far)).toEqual([2]);
     expect(controls(wire.client.sent)).toEqual([{ hello: {} }]);
     expect(controls(wire.server.sent)).toEqual([{ hello: { session: true } }]);
-    expect(link.session).toBeUndefined();
+    expect(link.endpoint.state.session).toBeUndefined();
     wire.client.cut();
     wire.server.cut();
     expect(near.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
@@ -168,7 +168,7 @@ describe("the limits in a hello", () => {
     rig.sessions.link(wire.server, undefined).start(told);
     wire.server.inject(JSON.stringify({ hello: { session: true, limits } }));
     expect(wire.server.closedWith).toMatchObject({ code: 1002 });
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     await rig.close();
   });
 
@@ -193,7 +193,7 @@ describe("the limits in a hello", () => {
     const limits = { maxMessageBytes: 2 ** 53 - 1, logFrames: 1, logLength: 1 };
     wire.server.inject(JSON.stringify({ hello: { session: true, limits } }));
     expect(wire.server.open).toBe(true);
-    expect(rig.sessions.tokens).toBe(2);
+    expect(rig.sessions.tokens.size).toBe(2);
     wire.server.cut();
     await rig.close();
   });

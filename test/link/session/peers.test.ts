@@ -1,8 +1,8 @@
 /** Peers above a session know nothing of it: what they call and answer is the same, whatever becomes of the sockets. */
 import { afterEach, describe, expect, it } from "vitest";
 import { ConnectionLostError, Peer } from "../../../src/index.js";
-import { ClientSession } from "../../../src/link/client.js";
-import { Sessions } from "../../../src/link/sessions.js";
+import { TestClient } from "../../support/links.js";
+import { Sessions } from "../../../src/server/sessions.js";
 import type { Socket, SocketHandler } from "../../../src/core/transport.js";
 import { memorySockets } from "../../../src/sockets/memory.js";
 import { expectEmpty } from "../../support/pair.js";
@@ -61,7 +61,7 @@ function joined(
   };
   const [near, far] = open();
   const server: Peer = new Peer(sessions.link(near, undefined), { methods: serverMethods as never });
-  const half = new ClientSession(far, PEER_LIMITS, { suspended() {}, flows() {}, over: () => false });
+  const half = new TestClient(far, PEER_LIMITS, { over: () => false });
   const client: Peer = new Peer(half.link, { methods: clientMethods as never });
   return {
     client,
@@ -72,7 +72,7 @@ function joined(
     comeBack: () => {
       const [a, b] = open();
       sessions.admit(a, undefined, 1000, () => {});
-      half.attach(b, true);
+      half.dial(b);
     },
   };
 }

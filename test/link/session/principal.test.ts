@@ -1,9 +1,9 @@
 /** Rule 10, and what bounds the sessions that wait. */
 import { describe, expect, it } from "vitest";
-import { ClientSession } from "../../../src/link/client.js";
+import { TestClient } from "../../support/links.js";
 import { SharedMessage } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
-import { LIMITS, message, Rig, ToldLost, type RigOptions } from "./rig.js";
+import { LIMITS, message, resume, Rig, ToldLost, type RigOptions } from "./rig.js";
 import { microtasks, type Wire } from "./wire.js";
 
 useFakeClock();
@@ -23,7 +23,7 @@ describe("a principal (rule 10)", () => {
     rig.cut();
     const wire = rig.openAs(other);
     wire.client.start({ frame() {}, closed() {} });
-    wire.server.inject(JSON.stringify({ resume: { token: "secret-1", received: 0, attempt: 99 } }));
+    wire.server.inject(resume("secret-1", 0, 99));
     expect(wire.server.sent.at(-1)).toBe(REFUSED);
     expect(rig.sessions.suspended).toBe(1);
     // Its attempt does not count either.
@@ -47,7 +47,7 @@ async function many(
   const wires: Wire[] = [];
   for (let i = 0; i < count; i++) {
     const wire = rig.openFresh(options.principals?.(i));
-    const client = new ClientSession(wire.client, LIMITS, { suspended() {}, flows() {}, over: () => false });
+    const client = new TestClient(wire.client, LIMITS, { over: () => false });
     client.link.start(new ToldLost());
     rig.others.push(client);
     await wire.settle();
@@ -198,9 +198,9 @@ describe("suspended sessions", () => {
       rig.server.link.sendShared(new SharedMessage(message(i, 50)));
       // What the peer keeps, such as values that a stream has read ahead.
       rig.server.link.keeps(1000 * i);
-      expect(rig.sessions.held).toBe(rig.server.link.held + rig.server.link.heldBroadcasts);
+      expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.endpoint.queuedBroadcastLength);
       rig.server.link.keeps(-300 * i);
-      expect(rig.sessions.held).toBe(rig.server.link.held + rig.server.link.heldBroadcasts);
+      expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.endpoint.queuedBroadcastLength);
       expect(rig.sessions.held).toBeGreaterThanOrEqual(700 * i + 200 * i);
       rig.reconnect();
       await rig.settle();

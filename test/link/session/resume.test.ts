@@ -1,7 +1,7 @@
 /** Rules 1 to 5: a client comes back. */
 import { describe, expect, it } from "vitest";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, message, numbers, packs, Rig } from "./rig.js";
+import { controls, message, numbers, packs, resume, Rig, WIRE_LIMITS } from "./rig.js";
 import { microtasks } from "./wire.js";
 
 useFakeClock();
@@ -19,11 +19,6 @@ async function suspended(): Promise<Rig> {
   await microtasks();
   rig.cut();
   return rig;
-}
-
-/** The text of a `resume`. */
-function resume(token: unknown, received: unknown = 0, attempt: unknown = 1): string {
-  return JSON.stringify({ resume: { token, received, attempt } });
 }
 
 /** The server's end of a new connection that says it returns. */
@@ -58,7 +53,7 @@ describe("a client that comes back", () => {
       await rig.cutAndResume();
     }
     expect(numbers(rig.server.told)).toEqual(Array.from({ length: 20 }, (_, i) => i));
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     await rig.close();
   });
 
@@ -137,7 +132,7 @@ describe("a client that comes back", () => {
     const rig = await suspended();
     const wire = rig.open(false);
     wire.server.inject(resume("secret-1"));
-    expect(rig.server.told.messages).toEqual([{ resume: { token: "secret-1", received: 0, attempt: 1 } }]);
+    expect(rig.server.told.messages).toEqual([{ resume: { token: "secret-1", received: 0, attempt: 1, limits: WIRE_LIMITS } }]);
     expect(wire.server.open).toBe(true);
     expect(rig.sessions.suspended).toBe(1);
     await rig.close();
@@ -266,7 +261,7 @@ describe("an attempt (rule 3)", () => {
     for (const attempt of [1, 2, 3]) {
       const { client } = rig.reconnect();
       client.deliver();
-      expect(controls(client.sent)).toEqual([{ resume: { token: "secret-1", received: 1, attempt } }]);
+      expect(controls(client.sent)).toEqual([{ resume: { token: "secret-1", received: 1, attempt, limits: WIRE_LIMITS } }]);
       rig.cut();
     }
     expect(rig.told.notices).toEqual(["suspended"]);
@@ -282,7 +277,7 @@ describe("an attempt (rule 3)", () => {
     await rig.settle();
     await rig.cutAndResume();
     expect(controls(rig.wire.client.sent)[0]).toEqual({
-      resume: { token: rig.tokens.at(-2), received: 0, attempt: 1 },
+      resume: { token: rig.tokens.at(-2), received: 0, attempt: 1, limits: WIRE_LIMITS },
     });
     await rig.close();
   });
@@ -312,7 +307,7 @@ describe("an attempt (rule 3)", () => {
     await rig.settle();
     server.inject(resume("secret-2", 2, 2));
     expect(server.closedWith).toMatchObject({ code: 1002 });
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
     await rig.settle();
     expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1002 } });
     await rig.close();
@@ -332,7 +327,7 @@ describe("an attempt (rule 3)", () => {
   it.each([0, -1, 1.5, "2", null, undefined, 2 ** 53])("is a positive whole number, and not %j", async (attempt) => {
     const rig = await suspended();
     const server = arrival(rig);
-    server.inject(JSON.stringify({ resume: { token: "secret-1", received: 0, attempt } }));
+    server.inject(JSON.stringify({ resume: { token: "secret-1", received: 0, attempt, limits: WIRE_LIMITS } }));
     expect(server.closedWith).toMatchObject({ code: 1002 });
     expect(rig.sessions.suspended).toBe(1);
     await rig.close();
@@ -394,7 +389,7 @@ describe("a token (rule 4)", () => {
     const server = arrival(rig);
     server.inject(resume("secret-2", 0, 99));
     expect(server.sent.at(-1)).toBe(REFUSED);
-    expect(rig.sessions.tokens).toBe(2);
+    expect(rig.sessions.tokens.size).toBe(2);
     await rig.close();
   });
 
@@ -404,9 +399,9 @@ describe("a token (rule 4)", () => {
     server.inject(resume("secret-1", 1));
     server.inject('[{"n":"c2"}]');
     server.inject('{"ping":1}');
-    expect(rig.sessions.tokens).toBe(2);
+    expect(rig.sessions.tokens.size).toBe(2);
     server.inject('{"ack":2}');
-    expect(rig.sessions.tokens).toBe(1);
+    expect(rig.sessions.tokens.size).toBe(1);
     await rig.close();
   });
 
@@ -424,7 +419,7 @@ describe("a token (rule 4)", () => {
     async (token) => {
       const rig = await suspended();
       const server = arrival(rig);
-      server.inject(JSON.stringify({ resume: { token, received: 0, attempt: 1 } }));
+      server.inject(JSON.stringify({ resume: { token, received: 0, attempt: 1, limits: WIRE_LIMITS } }));
       expect(server.closedWith).toMatchObject({ code: 1002 });
       await rig.close();
     },
@@ -507,7 +502,7 @@ describe("replay (rule 5)", () => {
       rig.client.link.send(message(i));
       await rig.settle();
     }
-    const { log } = rig.client.link.session!;
+    const { log } = rig.client.link.endpoint.state.session!;
     expect(log.acked).toBe(8);
     rig.wire.client.inject('{"ack":3}');
     expect(log.acked).toBe(8);
@@ -559,7 +554,7 @@ describe("replay (rule 5)", () => {
     const server = arrival(rig);
     server.inject(resume("secret-1", received));
     expect(server.sent.at(-1)).toBe(REFUSED);
-    expect(rig.sessions.tokens).toBe(0);
+    expect(rig.sessions.tokens.size).toBe(0);
     await microtasks();
     expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1002 } }]);
     server.inject('{"hello":{}}');
@@ -588,7 +583,7 @@ describe("replay (rule 5)", () => {
     const rig = await Rig.live();
     rig.server.link.send(message(1));
     rig.cut();
-    expect(rig.server.link.session!.log.last).toBe(1);
+    expect(rig.server.link.endpoint.state.session!.log.last).toBe(1);
     const server = arrival(rig);
     server.inject(resume("secret-1", 1));
     expect(server.sent.at(-1)).toBe(REFUSED);
@@ -598,7 +593,7 @@ describe("replay (rule 5)", () => {
   it.each([-1, 0.5, "0", null, undefined, 2 ** 53])("takes no `received` that is no count: %j", async (received) => {
     const rig = await suspended();
     const server = arrival(rig);
-    server.inject(JSON.stringify({ resume: { token: "secret-1", received, attempt: 1 } }));
+    server.inject(JSON.stringify({ resume: { token: "secret-1", received, attempt: 1, limits: WIRE_LIMITS } }));
     expect(server.closedWith).toMatchObject({ code: 1002 });
     expect(rig.sessions.suspended).toBe(1);
     await rig.close();
@@ -608,7 +603,7 @@ describe("replay (rule 5)", () => {
     "breaks off for a `resumed` with %j, where 1 or 2 can be",
     async (received) => {
       const rig = await suspended();
-      rig.client.link.session!.log.ackTo(1);
+      rig.client.link.endpoint.state.session!.log.ackTo(1);
       const { client } = rig.reconnect();
       client.deliver();
       client.inject(JSON.stringify({ resumed: { token: "new", received } }));

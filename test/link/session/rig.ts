@@ -1,19 +1,12 @@
 /** A client and a server with sessions, over wires that the test works by hand. */
 import { vi } from "vitest";
-import { ClientSession } from "../../../src/link/client.js";
 import { countDeadlines } from "../../../src/core/deadlines.js";
-import type { PackedLink } from "../../../src/link/packed.js";
-import { Sessions, type SessionsOptions } from "../../../src/link/sessions.js";
-import { ownLimits, type OwnLimits } from "../../../src/link/session.js";
-import { peerLimits } from "../../../src/core/limits.js";
-import type { CloseInfo, Receiver } from "../../../src/core/transport.js";
+import type { EndpointLimits } from "../../../src/session/endpoint.js";
+import type { PackedLink } from "../../../src/session/link.js";
+import { Sessions, type SessionsOptions } from "../../../src/server/sessions.js";
+import { TestClient } from "../../support/links.js";
+import type { CloseInfo, Receiver, Transport } from "../../../src/core/transport.js";
 import { microtasks, Wire } from "./wire.js";
-
-/** The classes under test: the sources', or those of a mutant. */
-export interface Modules {
-  ClientSession: typeof ClientSession;
-  Sessions: typeof Sessions;
-}
 
 /** What a receiver was told, in order: messages as they came, the rest by name. */
 export class Told implements Receiver {
@@ -43,8 +36,9 @@ export class Told implements Receiver {
 
 /** A receiver that goes on after its session is lost. */
 export class ToldLost extends Told {
-  lost(error: Error): void {
+  lost(error: Error, next: Transport): void {
     this.notices.push({ lost: error.message });
+    next.start(this);
   }
 }
 
@@ -56,26 +50,24 @@ export interface ServerSide {
 
 /** How a rig is made. */
 export interface RigOptions {
-  limits?: Partial<OwnLimits>;
+  limits?: Partial<EndpointLimits>;
   sessions?: Partial<SessionsOptions>;
   principal?: string;
   /** Whether the client's receiver can be told `lost`. Default true. */
   goesOn?: boolean;
   /** Whether the client's owner brings another socket when a connection is over. Default true. */
   comesBack?: boolean;
-  modules?: Modules;
 }
 
-export const LIMITS: OwnLimits = {
+export const LIMITS: EndpointLimits = {
   maxMessageBytes: 5000,
   logFrames: 16,
   logLength: 20_000,
-  waitingLength: 40_000,
+  queueLength: 40_000,
   burstLength: 80_000,
   highWaterBytes: 2 ** 20,
 };
-/** Those of a peer that sets none. */
-export const PEER_LIMITS = ownLimits(peerLimits(undefined));
+export { PEER_LIMITS } from "../../support/links.js";
 /** How a server keeps sessions, where the test does not care. */
 export const KEPT = { ttlMs: 60_000, maxSuspendedPerPrincipal: 16, maxHeldLength: 2 ** 26 };
 /** What of them is said on the wire. */
@@ -86,10 +78,10 @@ export class Rig {
   readonly sessions: Sessions;
   readonly servers: ServerSide[] = [];
   readonly wires: Wire[] = [];
-  readonly client: ClientSession;
+  readonly client: TestClient;
   readonly told: Told;
   /** Other clients, which are closed with this one. */
-  readonly others: ClientSession[] = [];
+  readonly others: TestClient[] = [];
   /** What the owner of the client's sockets was told. */
   readonly owner: string[] = [];
   /** How each connection ended of which it was told. */
@@ -99,10 +91,10 @@ export class Rig {
   readonly #options: RigOptions;
 
   constructor(options: RigOptions = {}) {
-    const { modules = { ClientSession, Sessions }, sessions } = options;
+    const { sessions } = options;
     const limits = { ...LIMITS, ...options.limits };
     this.#options = options;
-    this.sessions = new modules.Sessions({
+    this.sessions = new Sessions({
       limits,
       ...KEPT,
       makeToken: () => {
@@ -114,7 +106,7 @@ export class Rig {
       ...sessions,
     });
     const wire = this.open(false);
-    this.client = new modules.ClientSession(wire.client, limits, {
+    this.client = new TestClient(wire.client, limits, {
       suspended: () => this.owner.push("suspended"),
       flows: (isFresh) => this.owner.push(isFresh ? "fresh" : "resumed"),
       over: (info) => {
@@ -185,10 +177,10 @@ export class Rig {
     return wire;
   }
 
-  /** The client opens another connection, as its owner would. Nothing has arrived on it yet. */
+  /** The client opens another connection, as its driver would. Nothing has arrived on it yet, not even the server's hello. */
   reconnect(): Wire {
     const wire = this.open(this.client.isResumable);
-    this.client.attach(wire.client, true);
+    this.client.dial(wire.client);
     return wire;
   }
 
@@ -212,7 +204,7 @@ export class Rig {
     for (const { link } of this.servers) link.close();
     for (const { server } of this.wires) server.cut();
     await this.settle();
-    const { suspended, held, tokens } = this.sessions;
+    const { suspended, held, tokens: { size: tokens } } = this.sessions;
     const { waiting } = countDeadlines();
     if (suspended + held + tokens + waiting > 0) {
       throw new Error(`left: ${suspended} sessions, ${held} held, ${tokens} tokens, ${waiting} deadlines`);
@@ -230,6 +222,11 @@ export class Rig {
 /** A message that says what it is. */
 export function message(n: number | string, padding = 0): string {
   return JSON.stringify({ n, ...(padding > 0 && { padding: "x".repeat(padding) }) });
+}
+
+/** A client's `resume`. */
+export function resume(token: unknown, received: unknown = 0, attempt: unknown = 1, limits: unknown = WIRE_LIMITS): string {
+  return JSON.stringify({ resume: { token, received, attempt, limits } });
 }
 
 /** The numbers of messages, as they came. */

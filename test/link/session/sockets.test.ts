@@ -1,7 +1,6 @@
 /** What a link knows of its sockets: what went over them, when they were heard, and how they are asked for a sign of life. */
 import { describe, expect, it, vi } from "vitest";
-import { PackedLink } from "../../../src/link/packed.js";
-import { ClientSession } from "../../../src/link/client.js";
+import { serverLink, TestClient } from "../../support/links.js";
 import { useFakeClock } from "../../support/clock.js";
 import { LIMITS, Rig, Told, ToldLost } from "./rig.js";
 import { Wire } from "./wire.js";
@@ -76,11 +75,10 @@ describe("a sign of life", () => {
   it("is asked for by the socket where the link is plain, if that has a way", async () => {
     const wire = new Wire();
     wire.server.start({ frame() {}, closed() {} });
-    const owner = { suspended: () => {}, flows: vi.fn<(isFresh: boolean) => void>(), over: () => false };
-    const client = new ClientSession(wire.client, LIMITS, owner);
-    client.flowPlainly();
+    const flows = vi.fn<(isFresh: boolean) => void>();
+    const client = new TestClient(wire.client, LIMITS, { flows, over: () => false }, "plain");
     client.link.start(new ToldLost());
-    expect(owner.flows).toHaveBeenCalledExactlyOnceWith(true);
+    expect(flows).toHaveBeenCalledExactlyOnceWith(true);
     expect(client.link.canPing).toBe(false);
     client.link.ping();
     const ping = (wire.client.ping = vi.fn<() => void>());
@@ -109,7 +107,7 @@ describe("a sign of life", () => {
 
   it("can be asked for by a server as soon as it has said hello", () => {
     const { server } = new Wire();
-    const link = new PackedLink(server, "server");
+    const link = serverLink(server);
     link.start(new Told());
     expect(link.canPing).toBe(true);
   });

@@ -48,10 +48,10 @@ describe("a message", () => {
       rig.client.link.send(message(n), ticket);
       return ticket;
     });
-    const { held } = rig.client.link;
+    const held = rig.client.link.heldLength;
     expect(rig.client.link.withdraw(tickets[1]!)).toBe(true);
     expect(rig.client.link.withdraw(tickets[1]!)).toBe(false);
-    expect(rig.client.link.held).toBe((held * 3) / 4);
+    expect(rig.client.link.heldLength).toBe((held * 3) / 4);
     rig.reconnect();
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual([1, 3, 4]);
@@ -102,7 +102,7 @@ describe("above high water", () => {
     rig.client.link.sendShared(new SharedMessage(message(3)));
     await microtasks();
     expect(ticket.sent).toBe(false);
-    expect(rig.client.link.session!.log.last).toBe(1);
+    expect(rig.client.link.endpoint.state.session!.log.last).toBe(1);
     rig.pass(100);
     expect(ticket.sent).toBe(false);
     client.unsentBytes = HIGH_WATER - 1;
@@ -144,7 +144,7 @@ describe("the log", () => {
       await microtasks();
     }
     expect(packs(rig.wire.client.sent)).toHaveLength(16);
-    expect(rig.client.link.session!.log.last).toBe(16);
+    expect(rig.client.link.endpoint.state.session!.log.last).toBe(16);
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual(Array.from({ length: 40 }, (_, i) => i + 1));
     await rig.close();
@@ -156,8 +156,8 @@ describe("the log", () => {
       rig.client.link.send(message(i, 4900));
       await microtasks();
     }
-    expect(rig.client.link.session!.log.last).toBe(2);
-    expect(rig.client.link.session!.log.length).toBeLessThan(6000 + 5000);
+    expect(rig.client.link.endpoint.state.session!.log.last).toBe(2);
+    expect(rig.client.link.endpoint.state.session!.log.length).toBeLessThan(6000 + 5000);
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual([1, 2, 3, 4, 5, 6]);
     await rig.close();
@@ -180,10 +180,10 @@ describe("too much that waits", () => {
     while (rig.server.link.send(message(taken, 4000))) taken++;
     expect(taken).toBe(9);
     expect(rig.server.told.notices).toEqual(["suspended"]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: 0 });
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
     await microtasks();
     expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
-    expect(rig.server.link.held).toBe(0);
+    expect(rig.server.link.heldLength).toBe(0);
     await rig.close();
   });
 
@@ -206,8 +206,8 @@ describe("too much that waits", () => {
     server.unsentBytes = HIGH_WATER;
     for (let i = 0; i < 18; i++) expect(rig.server.link.send(message(i, 4000))).toBe(true);
     await microtasks();
-    expect(rig.server.link.held).toBeGreaterThan(LIMITS.waitingLength + 4000);
-    expect(rig.server.link.unsentBytes).toBeGreaterThan(HIGH_WATER + LIMITS.waitingLength);
+    expect(rig.server.link.heldLength).toBeGreaterThan(LIMITS.queueLength + 4000);
+    expect(rig.server.link.unsentBytes).toBeGreaterThan(HIGH_WATER + LIMITS.queueLength);
     server.unsentBytes = 0;
     rig.pass(20);
     await rig.settle();
@@ -272,7 +272,7 @@ describe("too much that waits", () => {
     let taken = 0;
     for (let i = 0; i < 1000; i++) if (link.sendShared(broadcast)) taken++;
     expect(taken).toBeGreaterThan(10);
-    expect(taken * 1000).toBeLessThan(LIMITS.waitingLength / 2);
+    expect(taken * 1000).toBeLessThan(LIMITS.queueLength / 2);
     // The first that was dropped fits no more when others are sent.
     expect(link.sendShared(broadcast)).toBe(false);
     await microtasks();
@@ -447,7 +447,7 @@ describe("an ack", () => {
     await rig.settle();
     expect(numbers(rig.server.told)).toHaveLength(500);
     expect(numbers(rig.told)).toHaveLength(500);
-    expect(rig.client.link.session!.log.length).toBeLessThan(5000);
+    expect(rig.client.link.endpoint.state.session!.log.length).toBeLessThan(5000);
     await rig.close();
   });
 });

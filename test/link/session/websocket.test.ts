@@ -3,10 +3,10 @@ import type { Socket as TcpSocket } from "node:net";
 import { afterEach, expect, it } from "vitest";
 import { nanoid } from "nanoid";
 import { WebSocketServer } from "ws";
-import { ClientSession } from "../../../src/link/client.js";
-import { RESUME_OFFER } from "../../../src/link/frames.js";
-import { PROTOCOL } from "../../../src/link/packed.js";
-import { Sessions } from "../../../src/link/sessions.js";
+import { TestClient } from "../../support/links.js";
+import { RESUME_OFFER } from "../../../src/session/frames.js";
+import { PROTOCOL } from "../../../src/session/link.js";
+import { Sessions } from "../../../src/server/sessions.js";
 import { GatheringWebSocket, WsSocket } from "../../../src/sockets/ws.js";
 import { bareHttp, type Listening } from "../../support/network.js";
 import { KEPT, numbers, PEER_LIMITS, Told, ToldLost, type ServerSide } from "./rig.js";
@@ -63,14 +63,14 @@ function open(url: string, protocols: string[]): Promise<WsSocket> {
 it("carries everything both ways, in order and once, through cuts at any moment", async () => {
   const { url, servers, connections } = await listen();
   const told = new ToldLost();
-  let client: ClientSession;
+  let client: TestClient;
   const comeBack = (): void =>
     void open(url, [PROTOCOL, RESUME_OFFER]).then(
       (socket) => client.attach(socket, true),
       () => setTimeout(comeBack, 5),
     );
   const owner = { suspended: comeBack, flows: () => {}, over: () => false };
-  client = new ClientSession(await open(url, [PROTOCOL]), PEER_LIMITS, owner);
+  client = new TestClient(await open(url, [PROTOCOL]), PEER_LIMITS, owner);
   client.link.start(told);
   const server = (): ServerSide => servers[0]!;
   let cuts = 0;

@@ -33,7 +33,6 @@ export class WireSocket implements Socket {
   isOver = false;
 
   start(handler: SocketHandler): void {
-    if (this.handler !== undefined) throw new Error("a socket is started once");
     this.handler = handler;
   }
 
@@ -56,9 +55,10 @@ export class WireSocket implements Socket {
     this.other.underWay.push({ code, reason });
   }
 
-  /** What arrives later is still handed over: a link must ignore it. */
+  /** Nothing that arrives later is handed over. */
   discard(code: number, reason: string): void {
     this.close(code, reason);
+    this.isOver = true;
   }
 
   /** Whether there is something that can arrive at this end. */

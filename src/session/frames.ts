@@ -1,9 +1,6 @@
 /** The frames of `reciproc.v1` as they are read: what comes from outside is checked here, once. `docs/PROTOCOL.md` has their meaning. */
 import { member } from "../core/message.js";
 
-/** What a socket is closed with that is left for another: no end of the session. */
-export const LEFT = 4000;
-
 /** The longest `retryMs` that a client obeys, and that a server may ask for: 10 minutes. A longer one could keep a client away for good. */
 export const MAX_RETRY_MS = 600_000;
 
@@ -32,6 +29,7 @@ export interface ResumeFrame {
   readonly token: string;
   readonly received: number;
   readonly attempt: number;
+  readonly limits: SessionLimits;
 }
 
 /** A server's word that it goes on. */
@@ -57,7 +55,12 @@ const SESSION: Checks<SessionFrame> = {
   ttlMs: isPositive,
   limits: (value) => limitsOf(value) !== undefined,
 };
-const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive };
+const RESUME: Checks<ResumeFrame> = {
+  token: isToken,
+  received: isCount,
+  attempt: isPositive,
+  limits: (value) => limitsOf(value) !== undefined,
+};
 const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
 const BYE: Checks<Bye> = {
   code: (value) => isPositive(value) && value >= 1000 && value <= 4999,
@@ -72,19 +75,36 @@ export const resumeOf = (value: unknown): ResumeFrame | undefined => read(value,
 export const resumedOf = (value: unknown): ResumedFrame | undefined => read(value, RESUMED);
 export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
 
-/** A hello that asks for nothing more. */
+/** A hello without a session. */
 export const HELLO = '{"hello":{}}';
-/** How a hello begins, whatever members a later version gives it. No JSON-RPC message of ours begins so. */
+/** The answer to a `resume` of a session that the server does not have, or not for this client. */
+export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
+/** How a hello begins, whatever members a later version gives it. No JSON-RPC message of reciproc begins so. */
 const HELLO_START = '{"hello":';
 const BYE_START = '{"bye":';
+
+/** Returns a server's hello, which offers a session. */
+export function serverHello(session: SessionFrame): string {
+  return JSON.stringify({ hello: { session } });
+}
+
+/** Returns a client's hello, which takes the session that the server offers. */
+export function clientHello(limits: SessionLimits): string {
+  return JSON.stringify({ hello: { session: true, limits: pickLimits(limits) } });
+}
+
+/** Returns the limits as they stand in a frame. */
+export function pickLimits({ maxMessageBytes, logFrames, logLength }: SessionLimits): SessionLimits {
+  return { maxMessageBytes, logFrames, logLength };
+}
 
 /** Returns what a hello holds. Returns `undefined` for any other frame, and for one that begins like a hello but is not JSON. */
 export function helloOf(frame: string): unknown {
   return frame.startsWith(HELLO_START) ? member(parse(frame), "hello") : undefined;
 }
 
-/** The frame that says why a server lets nobody in. */
-export function sayBye(bye: Bye): string {
+/** Returns the frame that ends a connection by will. */
+export function byeFrame(bye: Bye): string {
   return JSON.stringify({ bye });
 }
 
@@ -93,7 +113,7 @@ export function readBye(frame: string): Bye | undefined {
   return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
 }
 
-/** Whether a hello wants or offers a session. */
+/** Whether a client's hello takes the offered session. */
 export function wantsSession(hello: unknown): boolean {
   return member(hello, "session") === true;
 }

@@ -1,13 +1,27 @@
-/** How long the frames of `reciproc.v1` are. */
+/** How long the frames of `reciproc.v1` are, and how much an end keeps. */
 import { exceeds } from "../core/codec.js";
+import { burstBytes, type PeerLimits } from "../core/limits.js";
+import { MOST_COALESCED } from "../link/coalescer.js";
+import type { EndpointLimits } from "./endpoint.js";
 
-/**
- * A pack of this many messages of a turn leaves at once, and so does one whenever their number has doubled. Without a bound the
- * two sides work one after the other instead of side by side (docs/PERFORMANCE.md).
- */
-export const PACK_MESSAGES = 16;
-/** A pack this long leaves at once, however few they are. */
-export const PACK_LENGTH = 8192;
+/** Longest pack of several messages, in UTF-16 code units. */
+export const PACK_LENGTH = MOST_COALESCED;
+
+const LOG_FRAMES = 4096;
+const MOST_HIGH_WATER_BYTES = 2 ** 20;
+
+/** Returns what an end of a session keeps and accepts, by the limits of its peer. */
+export function endpointLimits(limits: PeerLimits): EndpointLimits {
+  const { maxMessageBytes, maxUnsentBytes } = limits;
+  return {
+    maxMessageBytes,
+    logFrames: LOG_FRAMES,
+    logLength: maxUnsentBytes,
+    queueLength: Math.ceil(maxUnsentBytes / 2),
+    burstLength: burstBytes(limits),
+    highWaterBytes: Math.min(Math.ceil(maxUnsentBytes / 4), MOST_HIGH_WATER_BYTES),
+  };
+}
 
 /** What a pack adds to a message that travels alone: its brackets. */
 const OVERHEAD_BYTES = 2;

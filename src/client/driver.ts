@@ -1,0 +1,256 @@
+/**
+ * The life of a client: connect, run until the socket is lost, back off, and connect again, until its peer is closed. Which close
+ * does what is listed in `close-codes.ts`.
+ */
+import * as CloseCode from "../close-codes.js";
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { ConnectError } from "../core/errors.js";
+import type { HeartbeatTimes } from "../core/heartbeat.js";
+import { tell } from "../core/tell.js";
+import type { CloseInfo, Transport } from "../core/transport.js";
+import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
+import type { Caller } from "../peer/caller.js";
+import type { EndpointLimits } from "../session/endpoint.js";
+import { MAX_RETRY_MS } from "../session/frames.js";
+import { PackedLink, PROTOCOL, type LinkOwner } from "../session/link.js";
+import { Backoff } from "./backoff.js";
+import type { Admitted, Dial } from "./open.js";
+import { onLeave, onWake, Watch } from "./watch.js";
+
+/** Says how to begin again: what the other side must hear before anything else. */
+export type OnOpen = (server: Caller<any>) => unknown;
+
+/** How a client connects, and connects again. */
+export interface ClientPlan {
+  readonly limits: EndpointLimits;
+  readonly onOpen: OnOpen | undefined;
+  /** Whether it reconnects. `undefined`: if there was a session, or `onOpen` says how to begin again. */
+  readonly reconnects: boolean | undefined;
+  readonly heartbeat: HeartbeatTimes | undefined;
+  /** How long a connection that has opened may take until messages flow on it, in milliseconds. */
+  readonly openTimeoutMs: number;
+  /** Returns a connection attempt. `isResumable`: whether it is made for a session. */
+  dial(isResumable: boolean): Dial;
+}
+
+/** Delays are multiples of this. Deadlines of equal length share a queue, and many clients of a process share many queues. */
+const STEP_MS = 10;
+
+/** Whether a connection attempt failed for good: the server refused this client, or the runtime refused to connect. */
+export function isFinal(error: unknown): boolean {
+  return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
+}
+
+/** Sends what the other side must hear first, and then what is queued. Rejects as `onOpen` does. */
+export async function greet(peer: AnyPeer, onOpen: OnOpen, opening = openingOf(peer)): Promise<void> {
+  await onOpen(opening.caller);
+  opening.release();
+}
+
+/** Brings one client its sockets. */
+export class ClientDriver implements LinkOwner {
+  /** The link of the present connection. Its successor takes its place when the connection is lost. */
+  link: PackedLink;
+  readonly #plan: ClientPlan;
+  readonly #backoff = new Backoff();
+  #peer!: AnyPeer;
+  /** The newest socket, and what the server's first frame says. */
+  #opened: Admitted;
+  /** The connection attempt that is under way. */
+  #dial: Dial | undefined;
+  /** Whether the peer is closed, or the server has refused this client. */
+  #isOver = false;
+  /** Whether another socket is needed. */
+  #isDown = false;
+  /** Whether the connection is the one that `connect` has opened. */
+  #isFirst = true;
+  /** Whether no messages have flowed on `link` yet. */
+  #isFresh = true;
+  /** Whether the server has ever sent a hello, and one that offers a session. */
+  #wasGreeted = false;
+  #hadSession = false;
+  /** Ends what the loop waits for, and the delay of `#backOff` alone. */
+  #proceed: (() => void) | undefined;
+  #skipDelay: (() => void) | undefined;
+  /** The server has asked the client to reconnect at a random moment within this time. */
+  #retryMs: number | undefined;
+  /** Gives up a socket on which no messages begin to flow. */
+  readonly #patience: Expiring = {
+    deadline: 0,
+    expire: () => this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`),
+  };
+  #watch: Watch | undefined;
+
+  /** Nothing happens before `open`. `first`: the socket that `connect` has opened. */
+  constructor(plan: ClientPlan, first: Admitted) {
+    this.#plan = plan;
+    this.#opened = first;
+    this.link = this.#makeLink();
+  }
+
+  /** Attaches the first socket, which is started with the link. */
+  open(): void {
+    this.#attach(this.#opened);
+  }
+
+  /** Keeps the client connected until `peer`, which has the link, is closed. */
+  async run(peer: AnyPeer): Promise<void> {
+    this.#peer = peer;
+    const { heartbeat } = this.#plan;
+    if (heartbeat !== undefined) this.#watch = new Watch(this, heartbeat);
+    if (!this.#isDown) this.#watch?.start();
+    const ignoreWake = onWake(() => this.#woke());
+    // Otherwise the server would keep the session, and other users would see a peer whose page is gone.
+    const ignoreLeave = onLeave(() => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    void peer.closed.then(() => {
+      ignoreWake();
+      ignoreLeave();
+      this.#stop();
+    });
+    while (!this.#isOver) {
+      await this.#untilDown();
+      if (!this.#isOver) await this.#backOff();
+      if (!this.#isOver) await this.#connect();
+    }
+  }
+
+  /** Resolves when there is no socket, or the peer is closed. */
+  async #untilDown(): Promise<void> {
+    if (!this.#isDown && !this.#isOver) await new Promise<void>((resolve) => (this.#proceed = resolve));
+  }
+
+  /** Resolves when it is time to connect again: at once if the page wakes up, or the peer is closed. */
+  async #backOff(): Promise<void> {
+    const delayMs = this.#backoff.nextDelayMs();
+    const windowMs = this.#retryMs;
+    this.#retryMs = undefined;
+    const ms = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
+    await new Promise<void>((resolve) => {
+      const proceed = (): void => {
+        clearDeadline(delay);
+        this.#skipDelay = undefined;
+        resolve();
+      };
+      const delay: Expiring = { deadline: 0, expire: proceed };
+      this.#skipDelay = this.#proceed = proceed;
+      setDeadline(delay, Math.round(ms / STEP_MS) * STEP_MS);
+    });
+  }
+
+  /** Tries once to connect. Gives up for good if the server refuses this client. */
+  async #connect(): Promise<void> {
+    const dial = (this.#dial = this.#plan.dial(this.link.endpoint.state.session !== undefined));
+    try {
+      const opened = await dial.connect(this.#wasGreeted);
+      if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
+      else this.#attach(opened);
+    } catch (error) {
+      if (!this.#isOver && isFinal(error)) this.#giveUp(error as Error);
+    }
+    this.#dial = undefined;
+  }
+
+  #attach(opened: Admitted): void {
+    this.#isDown = false;
+    this.#opened = opened;
+    setDeadline(this.#patience, this.#plan.openTimeoutMs);
+    this.link.attach(opened.socket, this.#isAgreed, opened.hello);
+  }
+
+  /** Whether the server speaks `reciproc.v1`. One that has sent a hello before does not only if its first frame is none. */
+  get #isAgreed(): boolean {
+    const { protocol, hello } = this.#opened;
+    return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
+  }
+
+  // What the link reports.
+
+  flows(): void {
+    clearDeadline(this.#patience);
+    const { state, isToReciproc } = this.link.endpoint;
+    this.#wasGreeted ||= isToReciproc;
+    this.#hadSession ||= state.session !== undefined;
+    this.#backoff.opened();
+    this.#watch?.start();
+    const { onOpen } = this.#plan;
+    const isAgain = this.#isFresh && !this.#isFirst;
+    this.#isFresh = false;
+    if (isAgain && onOpen !== undefined) void this.#greetAgain(onOpen);
+  }
+
+  suspended(): void {
+    this.#down();
+  }
+
+  dropped(): void {}
+
+  succeed({ code, retryMs }: CloseInfo): Transport | undefined {
+    const { reconnects, onOpen } = this.#plan;
+    const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
+    if (this.#isOver || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
+    this.#retryMs = retryMs;
+    this.link = this.#makeLink(this.link);
+    this.#down();
+    return this.link;
+  }
+
+  discarded(reason: string): void {
+    const before = this.link;
+    this.#isFirst = false;
+    this.link = this.#makeLink(before);
+    before.handOver(this.link, reason, this.#isAgreed, this.#opened.hello);
+  }
+
+  confirmed(): void {}
+  heldChanged(): void {}
+  acceptsBroadcast(): boolean {
+    return true;
+  }
+
+  #makeLink(lost?: PackedLink): PackedLink {
+    const { limits, reconnects } = this.#plan;
+    this.#isFresh = true;
+    return new PackedLink("client", limits, reconnects !== false, this, lost);
+  }
+
+  /** The socket is lost. */
+  #down(): void {
+    this.#isDown = true;
+    this.#isFirst = false;
+    this.#watch?.stop();
+    clearDeadline(this.#patience);
+    if (this.#skipDelay === undefined) this.#proceed?.();
+  }
+
+  #giveUp(error: Error): void {
+    this.#isOver = true;
+    const code = error instanceof ConnectError ? CloseCode.fromHttpStatus(error.status!) : CloseCode.Abnormal;
+    this.link.endpoint.end(code, error.message, error);
+  }
+
+  async #greetAgain(onOpen: OnOpen): Promise<void> {
+    const opening = openingOf(this.#peer);
+    const { link } = this;
+    try {
+      await greet(this.#peer, onOpen, opening);
+    } catch (error) {
+      // The connection was lost meanwhile, and another one has begun.
+      if (opening.isOver()) return;
+      tell(this.#peer, "error", [error]);
+      link.endpoint.restart("`onOpen` failed");
+    }
+  }
+
+  #woke(): void {
+    this.#watch?.doubt();
+    this.#skipDelay?.();
+  }
+
+  #stop(): void {
+    this.#isOver = true;
+    this.#watch?.stop();
+    clearDeadline(this.#patience);
+    this.#dial?.abandon("the peer is closed");
+    this.#proceed?.();
+  }
+}

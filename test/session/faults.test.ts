@@ -1,0 +1,13 @@
+/** The oracle, shown to work: an end that breaks any one rule of the session is noticed. */
+import { describe, expect, it } from "vitest";
+import { FAULTS } from "./faults.js";
+import { explore } from "./model.js";
+
+const SEED = 20_261;
+const RUNS = 20_000;
+
+describe("the oracle", () => {
+  it.each(FAULTS)("notices an end that breaks rule %s", (_what, parts) => {
+    expect(explore({ runs: RUNS, seed: SEED, shrinks: false }, parts)).toMatch(/^breach/);
+  });
+});

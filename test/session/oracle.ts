@@ -1,0 +1,931 @@
+/**
+ * The oracle: a client and a server, each an endpoint with the least driver that it needs, joined by lines that a test works by
+ * hand. It knows what each end has sent, and checks at every step that the other end gets it in order and once, or reports a loss
+ * for which there is a reason. What it finds is thrown as a `Breach`.
+ */
+import { toHttpStatus } from "../../src/close-codes.js";
+import { member } from "../../src/core/message.js";
+import type { CloseInfo } from "../../src/core/transport.js";
+import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
+import { Endpoint, type EndpointHooks, type EndpointLimits, type Wire } from "../../src/session/endpoint.js";
+import {
+  helloOf,
+  parse,
+  pickLimits,
+  REFUSED,
+  resumeOf,
+  serverHello,
+  type ResumeFrame,
+} from "../../src/session/frames.js";
+import { Session } from "../../src/session/session.js";
+import { PACK_LENGTH } from "../../src/session/sizes.js";
+
+/** What the oracle has found. */
+export class Breach extends Error {}
+
+export type Side = "client" | "server";
+
+/** How a world is limited. */
+export const LIMITS: readonly EndpointLimits[] = [
+  limits({ logFrames: 8, logLength: 3000, highWaterBytes: 2 ** 20 }),
+  limits({ logFrames: 4, logLength: 2 ** 20, highWaterBytes: 1 }),
+  limits({ logFrames: 2 ** 20, logLength: 3000, highWaterBytes: 5000 }),
+];
+
+function limits(of: Pick<EndpointLimits, "logFrames" | "logLength" | "highWaterBytes">): EndpointLimits {
+  return { maxMessageBytes: 1500, queueLength: 6000, burstLength: 6000, ...of };
+}
+
+const TTL_MS = 60_000;
+/** What a queued message counts for besides its length. */
+const QUEUED_COST = 64;
+/** A conversation of more frames in a row makes frames without end. */
+const MOST_FRAMES = 5000;
+
+/** One message, and what its sender knows of it. */
+interface Message {
+  readonly label: string;
+  readonly length: number;
+  readonly ticket: { sent: boolean };
+}
+
+/** What one end has sent, and how much of it the other end has received. */
+class Flow {
+  readonly sent: Message[] = [];
+  got = 0;
+}
+
+/** One connection: the client's endpoint, the server's, and why it may be lost. */
+class Pair {
+  readonly flows = { client: new Flow(), server: new Flow() };
+  client: ClientEnd | undefined;
+  server: ServerEnd | undefined;
+  reason: string | undefined;
+}
+
+/** What travels on a line: a frame, or the close of the other end. */
+type Item = string | { readonly code: number };
+
+/** One end of a line. An endpoint writes to it. */
+export class LineEnd implements Wire {
+  open = true;
+  unsentBytes = 0;
+  /** What is under way to this end. */
+  readonly underWay: Item[] = [];
+  /** What this end has sent. */
+  readonly sent: string[] = [];
+  readonly side: Side;
+  readonly line: Line;
+  other!: LineEnd;
+
+  constructor(side: Side, line: Line) {
+    this.side = side;
+    this.line = line;
+  }
+
+  send(frame: string): boolean {
+    if (!this.open) return false;
+    this.sent.push(frame);
+    this.line.world.sentFrame(this, frame);
+    this.other.underWay.push(frame);
+    return true;
+  }
+
+  sendShared({ text }: { readonly text: string }): boolean {
+    return this.send(text);
+  }
+
+  /** Closes this end. The other one learns of it behind what was sent. */
+  close(code: number): void {
+    if (!this.open) return;
+    this.open = false;
+    this.other.underWay.push({ code });
+  }
+}
+
+/** One connection attempt that has opened. */
+export class Line {
+  readonly world: World;
+  readonly client = new LineEnd("client", this);
+  readonly server = new LineEnd("server", this);
+  /** Whether its client has said that it returns. */
+  readonly returns: boolean;
+  readonly principal: string;
+  /** Whether the client of this world has it. */
+  readonly isOurs: boolean;
+  /** The connection whose hello was said on it. */
+  pair: Pair | undefined;
+  /** Server: the end that has it, once that is known. */
+  end: ServerEnd | undefined;
+  /** Server: the token of its hello, and whether a `resume` was refused on it. */
+  readonly token: string;
+  isRefused = false;
+  /** Client: what was read and said on it. */
+  isAnswered: boolean;
+  hasSpoken = false;
+  owesAck = false;
+
+  constructor(world: World, returns: boolean, principal: string, isOurs: boolean, token: string) {
+    this.world = world;
+    this.returns = returns;
+    this.principal = principal;
+    this.isOurs = isOurs;
+    this.token = token;
+    this.isAnswered = !returns;
+    this.client.other = this.server;
+    this.server.other = this.client;
+  }
+}
+
+/** What both ends have in common: an endpoint, its line, and what it reports. */
+export abstract class End implements EndpointHooks {
+  readonly endpoint: Endpoint;
+  readonly world: World;
+  readonly side: Side;
+  line: Line | undefined;
+  pair: Pair;
+  /** Set by the endpoint, for the driver to act on when the call returns. */
+  #ended: { end: CloseInfo; isRemote: boolean } | undefined;
+  #discarded: string | undefined;
+
+  constructor(world: World, side: Side, pair: Pair) {
+    this.world = world;
+    this.side = side;
+    this.pair = pair;
+    this.endpoint = world.makeEndpoint(side, this);
+  }
+
+  get wire(): LineEnd | undefined {
+    return this.line?.[this.side];
+  }
+
+  get session(): Session | undefined {
+    return this.endpoint.state.session;
+  }
+
+  get hasEnded(): boolean {
+    return this.endpoint.state.kind === "ended";
+  }
+
+  /** Takes what arrives on its line. */
+  receive(frame: string): void {
+    this.endpoint.receive(frame);
+    this.act();
+  }
+
+  /** Loses its line. */
+  lose(code: number): void {
+    if (this.wire !== undefined) this.wire.underWay.length = 0;
+    this.wire?.close(code);
+    this.line = undefined;
+    this.endpoint.detach({ code, reason: "" });
+    if (this.endpoint.state.kind === "ended") this.over(this.endpoint.state.end);
+    else this.suspended();
+  }
+
+  /** Ends the tick, and does what the endpoint has asked for. */
+  act(): void {
+    this.endpoint.flush();
+    const discarded = this.#discarded;
+    const ended = this.#ended;
+    this.#discarded = this.#ended = undefined;
+    if (discarded !== undefined) this.startAnew(discarded);
+    if (ended === undefined) return;
+    const { wire } = this;
+    this.line = undefined;
+    // Where the other side ended it, its close follows, and is of no interest any more.
+    wire?.close(ended.isRemote ? 1000 : ended.end.code);
+    this.over(ended.end);
+  }
+
+  abstract suspended(): void;
+  abstract over(end: CloseInfo): void;
+  abstract startAnew(reason: string): void;
+
+  receiveText(text: string): void {
+    const message = parse(text);
+    if (message === undefined) this.world.check(false, `${text} is taken for a message`);
+    else this.receivePack([message]);
+  }
+
+  receivePack(messages: unknown[]): void {
+    for (const message of messages) {
+      if (this.endpoint.state.kind === "ended") return;
+      this.world.got(this, (message as { label: string }).label);
+    }
+  }
+
+  ended(end: CloseInfo, isRemote: boolean): void {
+    this.#ended = { end, isRemote };
+  }
+
+  discarded(reason: string): void {
+    this.#discarded = reason;
+  }
+
+  flows(): void {}
+  confirmed(): void {}
+  acceptsBroadcast(): boolean {
+    return true;
+  }
+}
+
+/** The client of one connection. */
+export class ClientEnd extends End {
+  /** The server's hello on the present line. */
+  hello: unknown;
+  isDown = false;
+  hadSession = false;
+
+  /** Takes what arrives. The first frame of a line is the server's hello. */
+  override receive(frame: string): void {
+    const { line, world } = this;
+    if (this.hello !== undefined) return super.receive(frame);
+    this.hello = helloOf(frame);
+    world.check(this.hello !== undefined, `the server's first frame is ${frame}`);
+    this.attach(line!);
+    this.act();
+  }
+
+  attach(line: Line): void {
+    this.endpoint.attach(line.client, true, this.hello);
+  }
+
+  override suspended(): void {
+    this.isDown = true;
+    this.hello = undefined;
+  }
+
+  override flows(): void {
+    this.isDown = false;
+    this.hadSession ||= this.session !== undefined;
+  }
+
+  override over(end: CloseInfo): void {
+    this.world.clientIsOver(this, `closed with ${end.code}`);
+  }
+
+  /** The server does not have the session: a new connection begins on the same line. */
+  override startAnew(reason: string): void {
+    const { line, hello } = this;
+    this.line = undefined;
+    const next = this.world.clientIsOver(this, reason);
+    next.line = line;
+    next.hello = hello;
+    next.attach(line!);
+    next.act();
+  }
+}
+
+/** The server of one connection. */
+export class ServerEnd extends End {
+  readonly tokens: TokenEntry<ServerEnd>;
+  isOver = false;
+
+  constructor(world: World, line: Line, pair: Pair) {
+    super(world, "server", pair);
+    pair.server = this;
+    this.tokens = world.registry.open(this, line.principal, line.token);
+    const session = new Session(world.limits);
+    session.ttlMs = TTL_MS;
+    line.end = this;
+    this.line = line;
+    this.endpoint.accept(line.server, session);
+  }
+
+  override confirmed(): void {
+    this.world.registry.confirm(this.tokens);
+  }
+
+  override suspended(): void {}
+
+  override over(end: CloseInfo): void {
+    this.isOver = true;
+    this.world.registry.drop(this.tokens);
+    this.world.serverIsOver(this, end);
+  }
+
+  override startAnew(): void {
+    throw new Breach("a server cannot begin anew");
+  }
+
+  /** Goes on over another line. */
+  resume(line: Line, resume: ResumeFrame): void {
+    // Rule 2: the old line is left before the count of received frames is read.
+    if (this.line !== undefined) {
+      this.line.server.close(4000);
+      this.endpoint.detach({ code: 4000, reason: "" });
+    }
+    this.line = line;
+    line.end = this;
+    this.endpoint.resume(line.server, resume, this.world.registry.renew(this.tokens, resume.token));
+    this.act();
+  }
+}
+
+/** How the ends of a world are made. A fault replaces one of these. */
+export interface Parts {
+  readonly ClientEnd: typeof ClientEnd;
+  readonly ServerEnd: typeof ServerEnd;
+  /** The endpoint of a side. */
+  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): Endpoint;
+  makeRegistry(options: ConstructorParameters<typeof TokenRegistry>[0]): TokenRegistry<ServerEnd>;
+  /** Whether a server's end reads what arrives on a line that it has left. */
+  readonly readsOldLines: boolean;
+  /** Whether an end takes a first frame on the line of a client that returns. Returns false where it closes the line. */
+  acceptsFirst(frame: string, line: Line): boolean;
+}
+
+export const PARTS: Parts = {
+  ClientEnd,
+  ServerEnd,
+  makeEndpoint: (side, of, hooks) => new Endpoint(side, of, true, hooks),
+  makeRegistry: (options) => new TokenRegistry(options),
+  readsOldLines: false,
+  acceptsFirst: (frame, line) =>
+    helloOf(frame) !== undefined || (!line.isRefused && resumeOf(member(parse(frame), "resume")) !== undefined),
+};
+
+/** One client, its server, and the lines between them. */
+export class World {
+  readonly limits: EndpointLimits;
+  readonly registry: TokenRegistry<ServerEnd>;
+  readonly lines: Line[] = [];
+  readonly servers: ServerEnd[] = [];
+  client: ClientEnd;
+  /** Labels of messages that their sender was told were not sent. */
+  readonly #never = new Set<string>();
+  readonly #parts: Parts;
+  readonly #tokens: string[] = [];
+  readonly #labels = { client: 0, server: 0 };
+  /** The first that was found. Kept, and not thrown inside the code under test. */
+  #breach: Breach | undefined;
+  #isClosing = false;
+
+  constructor(kind = 0, parts: Parts = PARTS) {
+    this.limits = LIMITS[kind % LIMITS.length]!;
+    this.#parts = parts;
+    this.registry = parts.makeRegistry({
+      makeToken: () => `secret-${this.#tokens.push("")}`,
+      hash: hashOf,
+    });
+    this.client = this.#makeClient();
+    this.reconnect();
+  }
+
+  makeEndpoint(side: Side, hooks: EndpointHooks): Endpoint {
+    return this.#parts.makeEndpoint(side, this.limits, hooks);
+  }
+
+  check(holds: boolean, what: string): void {
+    if (!holds) this.#breach ??= new Breach(what);
+  }
+
+  /** Lets something happen, and checks everything. */
+  perform(act: (world: World) => void): void {
+    act(this);
+    this.#checkBounds();
+    this.throwBreach();
+  }
+
+  throwBreach(): void {
+    if (this.#breach !== undefined) throw this.#breach;
+  }
+
+  end(side: Side): End | undefined {
+    return side === "client" ? this.client : this.server;
+  }
+
+  /** The server's end for the client, or else the newest. */
+  get server(): ServerEnd | undefined {
+    const { server } = this.client.pair;
+    return server === undefined || server.isOver ? this.servers.at(-1) : server;
+  }
+
+  // What can happen.
+
+  send(side: Side, size = 1): void {
+    const end = this.end(side);
+    if (end === undefined || end.hasEnded) return;
+    const { pair } = end;
+    const { sent } = pair.flows[side];
+    const label = `${side}-${this.#labels[side]++}`;
+    const text = JSON.stringify({ label, x: "x".repeat(size) });
+    const message = { label, length: text.length, ticket: { sent: true } };
+    const queued = sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + QUEUED_COST), 0);
+    // Before it is sent: its connection may end inside.
+    sent.push(message);
+    const isTaken = end.endpoint.send(text, message.ticket);
+    if (!isTaken) {
+      sent.splice(sent.indexOf(message), 1);
+      this.#never.add(label);
+      const isTooMuch = queued + text.length > this.limits.queueLength;
+      this.check(isTooMuch || end.session === undefined, `${label} is refused, and there is room for it`);
+      if (isTooMuch) pair.reason ??= "too much is queued";
+      this.check(end.hasEnded || end.session === undefined, "a session goes on without a message that was too much");
+    }
+    end.act();
+  }
+
+  /** A message longer than the other side accepts. */
+  sendTooLong(side: Side): void {
+    const end = this.end(side);
+    if (end?.session?.theirs === undefined) return;
+    const isTaken = end.endpoint.send(JSON.stringify("x".repeat(1600)));
+    this.check(!isTaken, "a message is taken that the other side does not accept");
+    end.act();
+  }
+
+  cancel(side: Side, which: number): void {
+    const end = this.end(side);
+    if (end === undefined || end.hasEnded) return;
+    const { sent } = end.pair.flows[side];
+    const queued = sent.filter(({ ticket }) => !ticket.sent);
+    const message = queued[which % (queued.length || 1)];
+    if (message === undefined) {
+      if (sent.length > 0)
+        this.check(!end.endpoint.cancel(sent[0]!.ticket), `${sent[0]!.label} has left, and is cancelled`);
+      return;
+    }
+    this.check(end.endpoint.cancel(message.ticket), `${message.label} is queued, and cannot be cancelled`);
+    sent.splice(sent.indexOf(message), 1);
+    this.#never.add(message.label);
+  }
+
+  /** Lets the next item arrive at one end of a line. Returns false if there is none. */
+  deliver(to: Side, which = 0): boolean {
+    const line = this.lines[which];
+    const item = line?.[to].underWay.shift();
+    if (item === undefined) return false;
+    if (to === "client") this.#toClient(line!, item);
+    else this.#toServer(line!, item);
+    return true;
+  }
+
+  /** Lets everything arrive on the newest line. */
+  settle(): void {
+    for (let i = 0; this.deliver("server") || this.deliver("client"); i++) {
+      if (i > MOST_FRAMES) throw new Breach("the ends never come to rest");
+    }
+  }
+
+  /** One end learns that its line is lost. What was under way to it is lost, too. */
+  cut(side: Side, code = 1006): void {
+    const end = this.end(side);
+    if (end?.line === undefined) return;
+    if (isFinal(code)) end.pair.reason ??= `closed with ${code}`;
+    const { pair } = end;
+    end.lose(code);
+    if (isFinal(code)) this.check(end.hasEnded, `a close with ${code} did not end the session`);
+    else
+      this.check(
+        pair.reason !== undefined || end.session !== undefined || !hadSession(pair),
+        "a passing close ended a session",
+      );
+  }
+
+  /** The client opens another line, if it has none. */
+  reconnect(): void {
+    if (this.client.line !== undefined) return;
+    this.client.line = this.#open(this.client.session !== undefined, "alice", true);
+  }
+
+  /** The client opens another line, and reads the server's hello: its `resume` is under way. */
+  reconnectToHello(): void {
+    this.reconnect();
+    if (this.client.hello === undefined) this.deliver("client");
+  }
+
+  /** The time of all suspended sessions is up. */
+  expire(): void {
+    for (const end of [this.client, ...this.servers]) {
+      if (end.endpoint.state.kind !== "suspended" || end.line !== undefined) continue;
+      end.pair.reason ??= "expired";
+      end.endpoint.end(1006, "expired");
+      end.act();
+      this.check(end.hasEnded, "a session outlives its time");
+    }
+  }
+
+  /** One end's application closes the connection. */
+  close(side: Side): void {
+    const end = this.end(side);
+    if (end === undefined || end.hasEnded) return;
+    end.pair.reason ??= `closed by the ${side}`;
+    this.#isClosing = true;
+    const { wire } = end;
+    if (end.endpoint.close({ code: 4001, reason: "enough" })) wire!.close(4001);
+    else wire?.close(4000);
+    this.#isClosing = false;
+    end.line = undefined;
+    end.over({ code: 4001, reason: "" });
+  }
+
+  /** A wire takes nothing more, or does again. */
+  stall(side: Side, isFull: boolean): void {
+    const end = this.end(side);
+    if (end?.wire === undefined) return;
+    end.wire.unsentBytes = isFull ? this.limits.highWaterBytes : 0;
+    if (isFull) return;
+    this.drain(side);
+  }
+
+  /** What a link does every 20 ms while its wire is full. */
+  drain(side: Side): void {
+    const end = this.end(side);
+    end?.endpoint.drained();
+    end?.act();
+  }
+
+  /** A frame that the other end never sent arrives. */
+  inject(side: Side, frame: string): LineEnd | undefined {
+    const end = this.end(side);
+    const { wire } = end ?? {};
+    if (wire === undefined || end!.hasEnded) return undefined;
+    if (side === "client") this.#toClient(wire.line, frame);
+    else this.#toServer(wire.line, frame);
+    return wire;
+  }
+
+  /** Opens a line of another client, which shows what it likes. Returns the server's end of it. */
+  intrude(principal: string, frames: readonly string[]): LineEnd {
+    const line = this.#open(true, principal, false);
+    for (const frame of frames) if (line.server.open) this.#toServer(line, frame);
+    this.lines.splice(this.lines.indexOf(line), 1);
+    return line.server;
+  }
+
+  /** What cannot be read arrives. */
+  poison(side: Side): void {
+    const end = this.end(side);
+    if (
+      end?.session === undefined ||
+      end.line === undefined ||
+      (side === "client" && end.endpoint.state.kind !== "live")
+    )
+      return;
+    if (side === "server" && end.endpoint.state.kind !== "live") return;
+    end.pair.reason ??= "poisoned";
+    this.inject(side, "[1,");
+    this.check(end.hasEnded, "a frame that cannot be read ended no session");
+    this.check(side === "client" || !this.#isAccepted(end as ServerEnd), "a poisoned session can be resumed");
+  }
+
+  /** An ack that cannot be true. */
+  lie(side: Side, which: number): void {
+    const end = this.end(side);
+    if (end?.endpoint.state.kind !== "live") return;
+    const { next } = end.session!;
+    const ack = [next, next + 5, -1, 0.5, "1", null, 2 ** 53][which % 7];
+    end.pair.reason ??= "lied to";
+    this.inject(side, JSON.stringify({ ack }));
+    this.check(end.hasEnded, `an ack of ${ack} is taken where ${next - 1} frames were sent`);
+  }
+
+  /** An ack that a later one has overtaken. */
+  ackLate(side: Side): void {
+    const end = this.end(side);
+    const { log } = end?.session ?? {};
+    if (end?.endpoint.state.kind !== "live" || log === undefined || log.acked === 0) return;
+    const { acked } = log;
+    this.inject(side, JSON.stringify({ ack: acked - 1 }));
+    this.check(!end.hasEnded && log.acked === acked, "a late ack is not ignored");
+  }
+
+  /** The other side ends the connection. */
+  bye(side: Side): void {
+    const end = this.end(side);
+    if (end?.session === undefined || end.line === undefined || end.endpoint.state.kind === "suspended") return;
+    if (side === "server" && end.endpoint.state.kind !== "live") return;
+    end.pair.reason ??= "told bye";
+    this.inject(side, '{"bye":{"code":4001,"reason":"enough"}}');
+    this.check(end.hasEnded, "a bye ends no session");
+  }
+
+  /** Data, or a count that cannot be true, where `resumed` must come. */
+  answerWrongly(which: number): void {
+    this.reconnectToHello();
+    const { client } = this;
+    if (client.endpoint.state.kind !== "resuming") return;
+    const { next, log } = client.session!;
+    const counts = [next + 99, log.acked - 1].filter((count) => count >= 0);
+    const lies = [
+      '[{"label":"before"}]',
+      ...counts.map((received) => JSON.stringify({ resumed: { token: "x", received } })),
+    ];
+    client.pair.reason ??= "answered wrongly";
+    const { line } = client;
+    line!.owesAck = false;
+    client.receive(lies[which % lies.length]!);
+    this.check(
+      client.hasEnded && this.client !== client,
+      `${lies[which % lies.length]} is taken where \`resumed\` must come`,
+    );
+  }
+
+  /** A `resume` that was sent before comes again on a line of its own, be it late or from a thief. */
+  repeatResume(which: number): void {
+    const resumes = this.lines
+      .filter(({ isOurs }) => isOurs)
+      .flatMap(({ client }) => client.sent.filter((frame) => frame.startsWith('{"resume"')));
+    const frame = resumes[which % (resumes.length || 1)];
+    if (frame !== undefined) this.intrude("alice", [frame]);
+  }
+
+  /** The same `resume` comes again on the line that it has resumed. */
+  resumeTwice(): void {
+    const end = this.server;
+    if (end?.endpoint.state.kind !== "live") return;
+    end.pair.reason ??= "resumed twice";
+    this.inject("server", resumeFrame(this.newestToken ?? "x"));
+    this.check(end.hasEnded, "a second `resume` is taken on one line");
+  }
+
+  /** Another client shows the newest token. */
+  steal(): void {
+    if (this.newestToken === undefined) return;
+    const { server } = this;
+    const before = server?.line;
+    const hadEnded = server?.hasEnded;
+    const wire = this.intrude("mallory", [resumeFrame(this.newestToken)]);
+    this.check(wire.sent.includes(REFUSED), "another principal resumes a session");
+    this.check(server?.line === before && server?.hasEnded === hadEnded, "another principal ends a session");
+  }
+
+  /** A client shows a token in whose place a newer one has come. */
+  reuse(which: number): void {
+    const accepted = this.servers.flatMap(({ tokens }) => [tokens.confirmed, tokens.next]);
+    const old = this.given.filter((token) => !accepted.includes(hashOf(token)));
+    const token = old[which % (old.length || 1)];
+    if (token === undefined) return;
+    const wire = this.intrude("alice", [resumeFrame(token)]);
+    this.check(wire.sent.includes(REFUSED), "an old token resumes a session");
+  }
+
+  /** A client that says it returns says neither `resume` nor a hello, or after a refusal anything but a hello. */
+  breakIn(which: number, isRefused: boolean): void {
+    const frames = ['[{"label":"in"}]', '{"ack":0}', '{"ping":1}', "x", resumeFrame("wrong")];
+    const frame = frames[which % (isRefused ? frames.length : frames.length - 1)]!;
+    const wire = this.intrude("alice", isRefused ? [resumeFrame("wrong"), frame] : [frame]);
+    this.check(!wire.open && wire.line.end === undefined, `${frame} is taken from a client that says it returns`);
+  }
+
+  /** A `resume` with the right token and a count that cannot be true. */
+  lieInResume(which: number): void {
+    const token = this.newestToken;
+    const { server } = this;
+    if (token === undefined || server?.session === undefined || server.tokens.confirmed === undefined) return;
+    const { next, log } = server.session;
+    const counts = [next + 99, log.acked - 1].filter((count) => count >= 0);
+    const received = counts[which % counts.length]!;
+    server.pair.reason ??= "lied to";
+    const wire = this.intrude("alice", [resumeFrame(token, received)]);
+    this.check(wire.sent.includes(REFUSED) && server.hasEnded, `${received} is taken for a count of frames`);
+  }
+
+  /** The newest token that the client has. */
+  get newestToken(): string | undefined {
+    return this.client.session?.token;
+  }
+
+  /** The tokens that were given so far. */
+  get given(): readonly string[] {
+    return this.#tokens.map((_, i) => `secret-${i + 1}`);
+  }
+
+  #isAccepted({ tokens }: ServerEnd): boolean {
+    return tokens.confirmed !== undefined || tokens.next !== undefined;
+  }
+
+  // The server of a line.
+
+  #open(returns: boolean, principal: string, isOurs: boolean): Line {
+    const token = this.registry.makeToken();
+    const line = new Line(this, returns, principal, isOurs, token);
+    this.lines.unshift(line);
+    line.server.send(serverHello({ token, ttlMs: TTL_MS, limits: pickLimits(this.limits) }));
+    if (!returns) this.#accept(line);
+    return line;
+  }
+
+  #accept(line: Line): ServerEnd {
+    const pair = line.isOurs ? (line.pair ?? this.client.pair) : new Pair();
+    this.check(pair.server === undefined, "two connections are mixed up");
+    const end = new this.#parts.ServerEnd(this, line, pair);
+    this.servers.push(end);
+    return end;
+  }
+
+  #toServer(line: Line, item: Item): void {
+    const { end, server } = line;
+    if (typeof item !== "string") {
+      if (end?.line === line) end.lose(item.code);
+      server.open = false;
+    } else if (end !== undefined) {
+      if (end.line === line || (this.#parts.readsOldLines && end.line !== undefined)) end.receive(item);
+    } else if (server.open) this.#first(line, item);
+  }
+
+  /** The first frame on the line of a client that returns. */
+  #first(line: Line, frame: string): void {
+    if (!this.#parts.acceptsFirst(frame, line)) return line.server.close(1002);
+    const resume = resumeOf(member(parse(frame), "resume"));
+    if (resume === undefined) return this.#accept(line).receive(frame);
+    const found = this.registry.find(resume, line.principal);
+    // Rule 9: on the line of a client that returns, a session begins with the client's hello.
+    if (found === "unknown" && this.lines.some(({ token, end }) => token === resume.token && end === undefined))
+      this.client.pair.reason ??= "the hello of a session that begins anew has not come";
+    if (found === "stale") return line.server.close(4000);
+    if (found !== "unknown" && found.session.session!.covers(resume.received))
+      return found.session.resume(line, resume);
+    if (found !== "unknown") {
+      found.session.pair.reason ??= "lied to";
+      found.session.endpoint.fail("`received` is no count of the frames sent");
+      found.session.act();
+    }
+    line.isRefused = true;
+    line.server.send(REFUSED);
+  }
+
+  #toClient(line: Line, item: Item): void {
+    const { client } = this;
+    if (client.line !== line) return;
+    if (typeof item !== "string") return client.lose(item.code);
+    if (item.startsWith('{"resumed"')) {
+      line.isAnswered = true;
+      line.owesAck = item.startsWith('{"resumed":{"token"') && client.endpoint.state.kind === "resuming";
+    }
+    client.receive(item);
+    this.check(!line.owesAck || !line.client.open, "the client has a token, and did not ack it");
+  }
+
+  // What the ends report.
+
+  /** An end has written a frame. */
+  sentFrame({ side, line, unsentBytes }: LineEnd, frame: string): void {
+    if (frame.startsWith("[") && !this.#isClosing && hadSession(this.client.pair))
+      this.check(unsentBytes < this.limits.highWaterBytes, "a frame leaves above the high-water mark");
+    if (side === "server") return this.#sentByServer(line, frame);
+    this.check(
+      !line.owesAck || frame.startsWith('{"ack"'),
+      `the client, which owes an ack of its token, says ${frame}`,
+    );
+    line.owesAck = false;
+    const isFirst = !line.hasSpoken && /^\{"(resume|hello)"/.test(frame);
+    line.hasSpoken = true;
+    this.check(line.isAnswered || isFirst, `the client says ${frame} before \`resumed\``);
+    if (!frame.startsWith('{"hello"')) return;
+    line.isAnswered = true;
+    if (line.isOurs) line.pair = this.client.pair;
+  }
+
+  #sentByServer(line: Line, frame: string): void {
+    if (!frame.startsWith('{"resumed":{"token"')) return;
+    const older = this.lines.filter((one) => one !== line && one.end === line.end && one.server.open);
+    this.check(older.length === 0, "a newer line did not evict the older");
+  }
+
+  /** An end has received a message. */
+  got(end: End, label: string): void {
+    const flow = end.pair.flows[end.side === "client" ? "server" : "client"];
+    const due = flow.sent[flow.got];
+    this.check(!this.#never.has(label), `${label} was not sent, and arrives`);
+    this.check(due?.label === label, `${label} arrives where ${due?.label ?? "nothing"} is due`);
+    flow.got++;
+  }
+
+  /** The client's connection is over, and another one begins. */
+  clientIsOver(end: ClientEnd, why: string): ClientEnd {
+    this.check(end === this.client, "a connection is over twice");
+    this.#isOver(end, why);
+    return (this.client = this.#makeClient());
+  }
+
+  serverIsOver(end: ServerEnd, { code, reason }: CloseInfo): void {
+    this.#isOver(end, `closed with ${code} ${reason}`);
+  }
+
+  #isOver(end: End, why: string): void {
+    const { pair, side } = end;
+    this.check(pair.reason !== undefined || !hadSession(pair), `the ${side} lost its session for no reason: ${why}`);
+    pair.reason ??= `the ${side}'s end is over`;
+    const { sent, got } = pair.flows[side];
+    for (const [i, { label, ticket }] of sent.entries()) {
+      if (ticket.sent) continue;
+      this.check(i >= got, `${label} was not sent, and has arrived`);
+      this.#never.add(label);
+    }
+  }
+
+  #makeClient(): ClientEnd {
+    const pair = new Pair();
+    pair.client = new this.#parts.ClientEnd(this, "client", pair);
+    return pair.client;
+  }
+
+  #checkBounds(): void {
+    const { queueLength, burstLength, maxMessageBytes } = this.limits;
+    for (const { session, endpoint } of [this.client, ...this.servers]) {
+      // As much as may be queued for a socket, and as much again when it is lost.
+      const mostQueued = queueLength + burstLength + maxMessageBytes;
+      this.check(endpoint.queuedLength <= mostQueued, `${endpoint.queuedLength} is queued, and ${mostQueued} may be`);
+      if (session === undefined) continue;
+      const { log } = session;
+      this.check(log.last - log.acked <= this.limits.logFrames, `${log.last - log.acked} frames are logged`);
+      this.check(log.length <= this.limits.logLength + PACK_LENGTH, `${log.length} is logged`);
+    }
+    // The confirmed token and the newest one of each session that can go on.
+    const entries = this.servers.filter(({ isOver }) => !isOver).map(({ tokens }) => tokens);
+    const most = entries.flatMap(({ confirmed, next }) => [confirmed, next]).filter((token) => token !== undefined);
+    this.check(this.registry.size <= most.length, `${this.registry.size} tokens are accepted, not ${most.length}`);
+  }
+
+  // The end of a run.
+
+  /** Mends everything: then nothing may be missing, and closing must leave nothing behind. */
+  finish(closes: Side = "client"): void {
+    this.stall("client", false);
+    this.stall("server", false);
+    this.#settleWell();
+    if (this.client.session !== undefined && this.client.line !== undefined && this.server?.line === this.client.line)
+      this.#checkComplete();
+    // What is lost is lost for a reason, so one more line is enough.
+    this.cut("client");
+    this.reconnect();
+    this.#settleWell();
+    this.#checkComplete();
+    for (const side of ["client", "server"] as const) for (let i = 0; i < 3; i++) this.send(side, 10);
+    this.#settleWell();
+    this.#checkComplete();
+    const { server } = this;
+    const { client } = this;
+    this.close(closes);
+    this.settle();
+    this.check(
+      server!.isOver && client.hasEnded,
+      `the close by the application of the ${closes} did not end the session`,
+    );
+    this.expire();
+    for (const end of this.servers) if (!end.isOver) end.lose(1006);
+    this.expire();
+    this.check(this.registry.size === 0, `${this.registry.size} tokens are left`);
+    this.throwBreach();
+  }
+
+  #settleWell(): void {
+    for (let i = 0; i < 3; i++) {
+      this.reconnect();
+      this.settle();
+      this.drain("client");
+      this.drain("server");
+    }
+  }
+
+  /** Everything has arrived, nothing is queued, and both ends agree on the counts. */
+  #checkComplete(): void {
+    const { pair, session: here } = this.client;
+    const there = pair.server?.session;
+    if (here === undefined || there === undefined)
+      return this.check(false, "the client did not find back to a session");
+    this.check(!this.client.isDown, "messages flow, and the client was not told so");
+    for (const { sent, got } of Object.values(pair.flows))
+      this.check(got === sent.length, `${sent[got]?.label} never arrives`);
+    for (const [from, to] of [
+      [here, there],
+      [there, here],
+    ] as const) {
+      this.check(to.received === from.log.last, `${to.received} frames are counted of ${from.log.last}`);
+      this.check(from.next === from.log.last + 1, "what is logged was not written");
+      this.check(
+        from.log.last - from.log.acked < Math.max(1, this.limits.logFrames / 4),
+        "an ack is due for the frames",
+      );
+      this.check(from.log.length < this.limits.logLength / 4, "an ack is due for the length");
+    }
+  }
+}
+
+function hashOf(token: string): string {
+  return `#${token}`;
+}
+
+/** A `resume` that is no late one. */
+function parsed(token: string, received = 0): ResumeFrame {
+  return { token, received, attempt: 2 ** 40, limits: pickLimits(LIMITS[0]!) };
+}
+
+function resumeFrame(token: string, received?: number): string {
+  return JSON.stringify({ resume: parsed(token, received) });
+}
+
+/** Whether the client has taken the session of a pair. */
+function hadSession({ client }: Pair): boolean {
+  return client?.hadSession === true;
+}
+
+function isFinal(code: number): boolean {
+  return (
+    [1002, 1003, 1007, 1008, 1009, 1010, 1013].includes(code) ||
+    ((toHttpStatus(code) ?? 0) >= 400 && (toHttpStatus(code) ?? 500) < 500)
+  );
+}

@@ -1,0 +1,105 @@
+/** Links over sockets that a test has made, without the driver and the registry that give them their sockets. */
+import { endpointLimits, longestFrame } from "../../src/session/sizes.js";
+import { peerLimits } from "../../src/core/limits.js";
+import type { CloseInfo, Socket } from "../../src/core/transport.js";
+import type { EndpointLimits } from "../../src/session/endpoint.js";
+import { HELLO, helloOf } from "../../src/session/frames.js";
+import { PackedLink, type LinkOwner } from "../../src/session/link.js";
+
+/** The limits of a peer that sets none. */
+export const PEER_LIMITS = endpointLimits(peerLimits(undefined));
+
+/** Returns a server's link that keeps no session. Its hello is sent. */
+export function serverLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
+  socket.send(HELLO);
+  const link = new PackedLink("server", limits, false, undefined);
+  link.accept(socket, undefined);
+  socket.maxFrameBytes = longestFrame(limits.maxMessageBytes);
+  return link;
+}
+
+/** Returns a client's link that takes no session. The server's hello is still to come. */
+export function clientLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
+  const link = new PackedLink("client", limits, false, undefined);
+  link.attach(socket, true, undefined);
+  return link;
+}
+
+/** What a client of a test reports, in order. */
+export interface ClientNotes {
+  suspended?(): void;
+  flows?(isFresh: boolean): void;
+  /** Returns true if the client begins a new connection. */
+  over?(end: CloseInfo): boolean;
+}
+
+/** A client whose sockets come from the test. */
+export class TestClient implements LinkOwner {
+  link: PackedLink;
+  readonly #limits: EndpointLimits;
+  readonly #notes: ClientNotes;
+  #isFresh = true;
+  #hello: unknown;
+  #isAgreed = true;
+
+  /** `hello`: what the server's hello says, `undefined` if it is still to come, `"plain"` if the server speaks plain JSON-RPC. */
+  constructor(socket: Socket, limits: EndpointLimits, notes: ClientNotes = {}, hello?: unknown) {
+    this.#limits = limits;
+    this.#notes = notes;
+    this.link = this.#makeLink();
+    this.attach(socket, hello);
+  }
+
+  /** Whether there is a session to resume. */
+  get isResumable(): boolean {
+    return this.link.endpoint.state.session !== undefined;
+  }
+
+  /** Takes the next socket. `hello`: as in the constructor. */
+  attach(socket: Socket, hello?: unknown): void {
+    this.#isAgreed = hello !== "plain";
+    this.#hello = this.#isAgreed ? hello : undefined;
+    this.link.attach(socket, this.#isAgreed, this.#hello);
+  }
+
+  /** Takes the next socket as the driver does: when the server's first frame has come, which the socket keeps for the link. */
+  dial(socket: Socket): void {
+    const frame = (text: string): void => {
+      this.attach(socket, helloOf(text) ?? "plain");
+      if (this.link.hasSocket) this.link.frame(text);
+    };
+    socket.start({ frame, closed() {} });
+  }
+
+  flows(): void {
+    this.#notes.flows?.(this.#isFresh);
+    this.#isFresh = false;
+  }
+
+  suspended(): void {
+    this.#notes.suspended?.();
+  }
+
+  succeed(end: CloseInfo): PackedLink | undefined {
+    if (this.#notes.over?.(end) === false) return undefined;
+    return (this.link = this.#makeLink(this.link));
+  }
+
+  discarded(reason: string): void {
+    const before = this.link;
+    this.link = this.#makeLink(before);
+    before.handOver(this.link, reason, this.#isAgreed, this.#hello);
+  }
+
+  dropped(): void {}
+  confirmed(): void {}
+  heldChanged(): void {}
+  acceptsBroadcast(): boolean {
+    return true;
+  }
+
+  #makeLink(lost?: PackedLink): PackedLink {
+    this.#isFresh = true;
+    return new PackedLink("client", this.#limits, true, this, lost);
+  }
+}
