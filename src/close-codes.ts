@@ -68,3 +68,11 @@ export function shouldReconnect(code: number): boolean {
 function isRefusal(code: number): boolean {
   return code >= 4400 && code < 4500;
 }
+
+/** A close reason holds at most 123 bytes of UTF-8 (RFC 6455, section 5.5). Cuts between characters. */
+export function cutReason(reason: string): string {
+  const bytes = new TextEncoder().encode(reason);
+  if (bytes.length <= 123) return reason;
+  // Of a character that is cut in two nothing is given out: the decoder waits for the rest.
+  return new TextDecoder().decode(bytes.subarray(0, 123), { stream: true });
+}

@@ -5,7 +5,7 @@ import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./cl
 import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
-import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./core/heartbeat.js";
+import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./link/heartbeat.js";
 import { PEER_OPTIONS, type Config } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
 import { anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";

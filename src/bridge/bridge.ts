@@ -5,7 +5,8 @@
 import { isUtf8 } from "node:buffer";
 import type { WebSocket } from "ws";
 import { expected } from "../core/errors.js";
-import { cutReason, type CloseInfo } from "../core/transport.js";
+import { type CloseInfo } from "../core/transport.js";
+import { cutReason } from "../close-codes.js";
 import { Child, type ChildEnd } from "./child.js";
 import { FRAMINGS, type Decoder, type Framing } from "./framing.js";
 import { checkOptions, type BridgeOptions, type CheckedOptions } from "./options.js";

@@ -5,7 +5,7 @@
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
-import type { HeartbeatTimes } from "../core/heartbeat.js";
+import type { HeartbeatTimes } from "../link/heartbeat.js";
 import { tell } from "../core/tell.js";
 import type { CloseInfo, Transport } from "../core/transport.js";
 import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";

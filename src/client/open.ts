@@ -3,7 +3,7 @@ import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import { observed } from "../core/promises.js";
-import type { Socket } from "../core/transport.js";
+import type { Socket } from "../link/socket.js";
 import { helloOf, readBye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import { textOf } from "../sockets/inbox.js";

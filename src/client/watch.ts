@@ -1,6 +1,6 @@
 /** Whether a client's connection still lives: by its heartbeat, and at once when the machine or the page wakes up. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { Heartbeat, type HeartbeatTimes } from "../core/heartbeat.js";
+import { Heartbeat, type HeartbeatTimes } from "../link/heartbeat.js";
 import type { PackedLink } from "../session/link.js";
 
 /** How long a connection that is doubted has to show that it lives. */

@@ -25,7 +25,7 @@ export class Backlog implements Expiring {
   exceeded(): void {
     const { config, ordinaryUnsentBytes } = this.#connection;
     const most = burstBytes(config.limits);
-    if (ordinaryUnsentBytes > most) return this.#connection.tooSlow(`more than ${most} bytes wait to be read`);
+    if (ordinaryUnsentBytes > most) return this.#connection.endSession(`more than ${most} bytes wait to be read`);
     if (this.#found !== undefined) return;
     this.#found = 0;
     setDeadline(this, CHECK_MS);
@@ -44,7 +44,7 @@ export class Backlog implements Expiring {
     this.#found!++;
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;
-    this.#connection.tooSlow(
+    this.#connection.endSession(
       `more than ${maxUnsentBytes} bytes have waited for ${(CHECKS * CHECK_MS) / 1000} s to be read`,
     );
   }

@@ -31,7 +31,8 @@ import type { EventEmitter } from "./packages.js";
 import { MinuteCount, Rate } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { cutReason, type CloseInfo, type Frame, type Receiver, type Ticket, type Transport } from "./transport.js";
+import { type CloseInfo, type Frame, type Receiver, type SendHandle, type Transport } from "./transport.js";
+import { cutReason } from "../close-codes.js";
 import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
 
 /** Makes a peer stand on the connection that follows a lost one. */
@@ -282,7 +283,7 @@ export class Connection implements Receiver, Slot {
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
-  send(text: string, handle?: Ticket): boolean {
+  send(text: string, handle?: SendHandle): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Before the bytes leave: the connection may end inside `send`, and then they may have been read.
@@ -350,8 +351,8 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Ends the connection, or the session in it: the other side reads too slowly. */
-  tooSlow(reason: string): void {
-    if (this.transport.tooSlow?.(reason) !== true) this.end(1013, reason);
+  endSession(reason: string): void {
+    if (this.transport.endSession?.(reason) !== true) this.end(1013, reason);
   }
 
   /** Keeps a frame, by default the one that is received, until `dropFrame`. Returns `undefined` if frames are not counted. */
@@ -369,7 +370,7 @@ export class Connection implements Receiver, Slot {
 
   /** Whether messages of the dialect may be sent that the application did not write. */
   get speaksDialect(): boolean {
-    return this.config.choseDialect || this.transport.isOurs === true;
+    return this.config.choseDialect || this.transport.isReciproc === true;
   }
 
   /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */

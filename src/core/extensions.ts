@@ -9,7 +9,7 @@ import type { IncomingCall } from "./incoming-call.js";
 import type { NotificationMessage, RequestMessage } from "./message.js";
 import type { OutgoingCall } from "./outgoing-calls.js";
 import type { Dialect } from "./dialect.js";
-import type { Frame, Ticket } from "./transport.js";
+import type { Frame, SendHandle } from "./transport.js";
 
 /** The extensions of one connection. Made when first needed, so an idle connection has none. */
 export interface Extensions {
@@ -30,7 +30,7 @@ export interface Extensions {
    * Returns the text of a queued message as it leaves, now that it is known what the other side understands; `undefined` if
    * nothing leaves.
    */
-  rewriteQueued(text: string, handle: Ticket): string | undefined;
+  rewriteQueued(text: string, handle: SendHandle): string | undefined;
   /** Returns the function by which a handler reports progress. It does nothing if the caller did not ask for reports. */
   progressOf(call: IncomingCall): (value: unknown) => void;
   /** Encodes a request whose params may hold streams. They end with the call. */

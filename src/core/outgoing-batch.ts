@@ -1,13 +1,13 @@
 /** Batches that this side sends (section 6). */
 import type { CallOptions } from "./contract.js";
 import type { OutgoingCall, OutgoingCalls, Sink } from "./outgoing-calls.js";
-import type { Ticket } from "./transport.js";
+import type { SendHandle } from "./transport.js";
 
 /**
  * The calls of one batch that still wait, and the send handle of its message. The reply is one array, so a call that the
  * array leaves out is never answered.
  */
-export class BatchCalls extends Set<OutgoingCall> implements Ticket {
+export class BatchCalls extends Set<OutgoingCall> implements SendHandle {
   get sent(): boolean {
     return [...this].every((call) => call.sent);
   }
@@ -53,7 +53,7 @@ export class OutgoingBatch implements Sink {
   }
 
   /** Takes an encoded message. If `around` delayed it until the batch had left, it follows alone. */
-  add(text: string, call: Ticket | undefined): boolean {
+  add(text: string, call: SendHandle | undefined): boolean {
     if (this.#isSent) return this.#outgoing.deliver(text, call, undefined);
     if (this.#outgoing.ended !== undefined) return false;
     this.#entries.push({ text, call: call as OutgoingCall | undefined });

@@ -14,11 +14,11 @@ import type { Linked } from "./list.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
-import type { Ticket } from "./transport.js";
-import { Waiting } from "./waiting.js";
+import type { SendHandle } from "./transport.js";
+import { SendQueue } from "./send-queue.js";
 
 /** One call that waits for its response. It is the send handle of its message. */
-export class OutgoingCall implements Expiring, Ticket {
+export class OutgoingCall implements Expiring, SendHandle {
   deadline = 0;
   before: Linked | undefined;
   after: Linked | undefined;
@@ -83,7 +83,7 @@ export class OutgoingCall implements Expiring, Ticket {
 /** Takes messages that are not simply sent: a batch, or the way past the queue. */
 export interface Sink {
   /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
-  add(text: string, handle: Ticket | undefined): boolean;
+  add(text: string, handle: SendHandle | undefined): boolean;
 }
 
 /** The outgoing calls of one connection. */
@@ -97,7 +97,7 @@ export class OutgoingCalls {
   #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
   /** Messages that wait until `release`. */
-  #queue: Waiting | undefined;
+  #queue: SendQueue | undefined;
 
   /** `before`: the calls of the connection that this one follows. */
   constructor(connection: Connection, before?: OutgoingCalls) {
@@ -123,7 +123,7 @@ export class OutgoingCalls {
 
   /** Queues messages from now on, except those given to `bypass`. */
   hold(): void {
-    this.#queue = new Waiting();
+    this.#queue = new SendQueue();
   }
 
   /** Sends messages past the queue. */
@@ -255,7 +255,7 @@ export class OutgoingCalls {
   }
 
   /** Sends an encoded message, queues it, or gives it to `sink`. Returns false if the message will not be sent. */
-  deliver(text: string, handle: Ticket | undefined, sink: Sink | undefined): boolean {
+  deliver(text: string, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
     if (sink !== undefined) return sink.add(text, handle);
     if (this.ended !== undefined) return false;
     if (this.#queue === undefined) return this.#connection.send(text, handle);
@@ -267,7 +267,7 @@ export class OutgoingCalls {
   }
 
   /** Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. */
-  failUnsent(handle: Ticket, text: string): void {
+  failUnsent(handle: SendHandle, text: string): void {
     const calls = handle instanceof OutgoingCall ? [handle] : handle instanceof BatchCalls ? [...handle] : [];
     if (calls.length === 0) return this.reportTooLarge(text);
     const bytes = this.#excessOf(text);
@@ -351,15 +351,15 @@ export class OutgoingCalls {
   giveUp(call: OutgoingCall, reason: unknown): void {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);
-    if (call.isUnsent) this.#withdraw(call);
+    if (call.isUnsent) this.#cancel(call);
     else this.#connection.extensions.cancel(call, reason);
   }
 
   /** Keeps a queued message from leaving, here or in the transport. */
-  #withdraw(call: OutgoingCall): void {
+  #cancel(call: OutgoingCall): void {
     const handle = call.batch ?? call;
     this.#queue?.remove(handle);
-    this.#connection.transport.withdraw?.(handle);
+    this.#connection.transport.cancel?.(handle);
   }
 
   /** Starts the timeout of a call again after a progress report, if the call asks for that. */
@@ -374,7 +374,7 @@ export class OutgoingCalls {
     for (const call of this.#table?.toArray() ?? []) {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
       // Closing a connection sends what is queued, but not a call that was just rejected as not sent.
-      if (!call.sent) this.#withdraw(call);
+      if (!call.sent) this.#cancel(call);
     }
   }
 

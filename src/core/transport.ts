@@ -1,52 +1,49 @@
-/**
- * The two interfaces below a peer. A `Transport` carries messages and is what a peer is built on; a `Socket` carries
- * frames and is what a link turns into a transport.
- */
-
+/** What a peer stands on: a `Transport` carries messages, and a `Receiver` takes those that come in. */
+import { Abnormal, NoStatus } from "../close-codes.js";
 import { utf8Bytes } from "./codec.js";
-import type { HeartbeatTimes } from "./heartbeat.js";
 
-/** How a connection ended: a WebSocket close code and reason (RFC 6455, section 7.4), and the error behind it where one is known. */
+/** How a connection ended: a close code and a reason (RFC 6455, section 7.4), and the error behind it if one is known. */
 export interface CloseInfo {
   code: number;
   reason: string;
   error?: Error | undefined;
-  /** The other side is going away, and asks to be connected to again after a random time up to this, in milliseconds. */
+  /** The other side goes away, and asks its client to reconnect after a random time up to this, in milliseconds. */
   retryMs?: number | undefined;
 }
 
-/** How a socket ended that this side has closed with `own`, if it has: by that, if the other side sent no code back. */
+/** Returns how a socket is reported that this side has closed with `own`: by that, if the other side sent no code back. */
 export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
-  return info.code === 1005 || info.code === 1006 ? { ...info, ...own } : info;
+  return info.code === NoStatus || info.code === Abnormal ? { ...info, ...own } : info;
 }
 
-/** Where a transport hands over what comes in. A peer is one. None of its functions throws. */
+/** Takes what a transport receives. A peer is one. None of its functions throws. */
 export interface Receiver {
-  /** One text: a message, a batch, or garbage, which is answered with -32700. */
+  /** Takes one text: a message, a batch, or anything else, which is answered with -32700. */
   receive(text: string): void;
-  /** One message or batch that is parsed already, for a link that takes several out of one frame. */
+  /** Takes one message or batch that is parsed already, from a link that takes several out of one frame. */
   dispatch(value: unknown): void;
-  /** The end, told once; the transport tells nothing after it. */
+  /** The connection has ended. Called once, and nothing is called after it. */
   closed(info: CloseInfo): void;
-  /** The session lost its socket and waits for another. What is sent meanwhile waits with it. */
+  /** The session has lost its socket. What is sent meanwhile is queued with it. */
   suspended?(): void;
-  /** Messages flow again, with nothing lost and nothing repeated since `suspended` or `lost`. */
+  /** Messages flow again. Nothing was lost and nothing came twice since `suspended` or `lost`. */
   resumed?(): void;
   /**
-   * The connection is lost, with the calls that wait and the answers that are owed, and another one follows on `next`, by
-   * default on the same transport, which is suspended: the receiver that goes on starts it inside this call. A transport without a successor reports `closed`.
+   * The connection is lost, with its pending calls and the responses that it owes. Another one follows on `next`, by default on
+   * the same transport, and is suspended: the receiver that goes on starts it inside this call. If a receiver does not have this
+   * function, `closed` is called instead.
    */
   lost?(error: Error, next?: Transport): void;
 }
 
-/** What a small value costs in memory besides its text, in UTF-16 code units: many of them must not count for nothing. */
+/** What a small value takes in memory besides its text, in UTF-16 code units. Without it, many of them would count for nothing. */
 export const VALUE_COST = 32;
 
 /** A frame that has come, as far as something of it may stay in use when it is processed. */
 export class Frame {
   /** In UTF-16 code units. */
   readonly length: number;
-  /** How many users it has. While there is one, the receiver keeps `length`. */
+  /** How many users it has. While it has one, the receiver keeps `length`. */
   users = 0;
 
   constructor(length: number) {
@@ -56,28 +53,22 @@ export class Frame {
 
 /** Bounds how long one connection is processed in one tick of the event loop, so that the others get their turn. */
 export interface TickBudget {
-  /** Whether work waits for a later tick. */
+  /** Whether work is deferred to a later tick. */
   readonly hasWork: boolean;
-  /** Runs `work` in a later tick, behind everything that waits. */
+  /** Runs `work` in a later tick, behind all deferred work. */
   add(work: () => void): void;
   /** Returns true if the budget of this tick is spent. Then the caller gives what it has left to `defer`. */
   isSpent(): boolean;
   /**
-   * Runs `rest` in a later tick, before anything that came later. A caller whose callee has deferred a rest defers its own
+   * Runs `rest` in a later tick, before anything that came later. A caller whose callee has deferred a rest defers its own rest
    * behind that one.
    */
   defer(rest: () => void): void;
 }
 
-/** The budget of a socket, which may be one of several that a connection has in turn. */
-export interface SocketBudget extends TickBudget {
-  /** Takes over what was deferred to the budget of the socket before. */
-  adopt(before: this): void;
-}
-
-/** What a sender keeps to learn whether its message can have been processed, and to take it back while it cannot. */
-export interface Ticket {
-  /** Whether the message has left, or will without fail. Set by the transport; false while the message waits. */
+/** What a sender keeps of a message: whether it was sent, and a key by which it can be cancelled while it is queued. */
+export interface SendHandle {
+  /** Whether the message has left, or will without fail. Set by the transport, and false while the message is queued. */
   sent: boolean;
 }
 
@@ -87,67 +78,66 @@ export interface Traffic {
   readonly sent: number;
 }
 
-/** Of two carriers, where both or one of them counts. */
+/** Returns the traffic of two carriers, of which both, one or none count theirs. */
 export function addTraffic(a: Traffic | undefined, b: Traffic | undefined): Traffic | undefined {
   if (a === undefined || b === undefined) return a ?? b;
   return { received: a.received + b.received, sent: a.sent + b.sent };
 }
 
 /**
- * Carries messages between two peers, in order, each whole or not at all. Anything may be one: `new Peer(transport, options)`.
+ * Carries messages between two peers, in order, each whole or not at all. Any object may be one: `new Peer(transport, options)`.
+ * `start`, `send` and `close` are required.
  *
- * A peer may assume that nothing is received inside `start`, that `closed` is told exactly once, also after the peer's own
- * `close`, and that messages arrive in the order they were sent. A transport may assume that `start` is called
- * first, and once unless it reports `lost` without a successor, and that nothing is sent after `close`.
+ * A peer relies on this: nothing is received inside `start`, `closed` is called exactly once, also after the peer's own `close`,
+ * and messages arrive in the order in which they were sent. A transport relies on this: `start` is called first, and once unless
+ * the transport calls `lost` without `next`, and nothing is sent after `close`.
  */
 export interface Transport {
-  /** Hands over the receiver. What came in earlier is kept and told afterwards, never inside this call. */
+  /** Takes the receiver. What came in earlier is kept, and received after this call. */
   start(receiver: Receiver): void;
-  /** Takes one message for sending; false when the connection no longer takes any and none of it will be sent. It does not throw. */
-  send(text: string, ticket?: Ticket): boolean;
-  /** Takes back the message that was sent with `ticket`; false when it is too late for that, or was never there. */
-  withdraw?(ticket: Ticket): boolean;
-  /** Longest message that the other side takes, in bytes of UTF-8, where it said so; `send` does not take a longer one. */
-  readonly maxMessageBytes?: number | undefined;
-  /** Takes one message that goes to many peers; whoever can, writes bytes that are made once for all. Where it is missing, `send` takes the text. */
-  sendShared?(message: SharedMessage): boolean;
   /**
-   * Ends the connection, what was sent before it included where the carrier can. `code` 1000 by default. Idempotent.
-   * `retryMs`: the other side is told, where there is a way, to come back after a random time up to this, in milliseconds.
+   * Sends one message. Returns false if nothing of it will be sent. Never throws. `message` is the same message, if it goes to
+   * many peers: a transport may write its frames, which are encoded once for all.
+   */
+  send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean;
+  /** Cancels the queued message of a handle. Returns false if it has left, or was never there. */
+  cancel?(handle: SendHandle): boolean;
+  /**
+   * Ends the connection, behind what was sent before if the carrier can do that. `code`: 1000 by default. A second call does
+   * nothing. `retryMs`: the client is asked to reconnect after a random time up to this, in milliseconds, if there is a way.
    */
   close(code?: number, reason?: string, retryMs?: number): void;
   /**
-   * Calls `then` once the other side has read everything that was sent before; later than this call, and never if the
-   * connection is lost first. Returns false, and never calls it, where the transport cannot find out.
+   * The other side reads too slowly. A transport that goes on after a loss ends its session with 1013, and returns true. If it
+   * returns false or does not have this function, the connection closes with 1013.
+   */
+  endSession?(reason: string): boolean;
+  /**
+   * Calls `then` once the other side has read everything that was sent before: later than this call, and never if the
+   * connection is lost first. Returns false, and never calls it, if the transport cannot find out.
    */
   afterRead?(then: () => void): boolean;
   /**
-   * The receiver keeps `by` more for the other side than before, or less: values of streams, replies that are not complete,
-   * parts of frames that are in use. Counted in UTF-16 code units.
+   * The receiver keeps `by` more for the other side than before, or less if `by` is negative: values of streams, incomplete
+   * replies, parts of frames that are in use. In UTF-16 code units.
    */
   keeps?(by: number): void;
-  /** The frame whose messages are handed over at present, where `keeps` counts. */
+  /** The frame whose messages are received at present, if `keeps` counts. */
   readonly currentFrame?: Frame | undefined;
-  /**
-   * How long a long batch is processed in one tick. While a part of one waits, the transport hands over nothing more. Where it
-   * is missing, each message or batch is processed at once.
-   */
+  /** Bounds how long a batch is processed in one tick. Without it, each message or batch is processed at once. */
   readonly budget?: TickBudget | undefined;
-  /** Bytes taken by `send` that have not left yet. Where it is missing, a slow reader is not noticed. */
+  /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. */
+  readonly maxMessageBytes?: number | undefined;
+  /** Bytes that were sent and have not left yet. Without it, a slow reader is not noticed. */
   readonly unsentBytes?: number;
-  /**
-   * The other side reads too slowly. A transport that goes on after a loss ends what is in it with 1013, and returns true.
-   * Where this is missing, or returns false, the connection closes with 1013.
-   */
-  tooSlow?(reason: string): boolean;
-  /** Bytes that came and went so far, where the carrier counts them. */
+  /** Bytes received and sent so far, if the carrier counts them. */
   readonly traffic?: Traffic | undefined;
-  /** Whether the other side is known to be this package, so that cancels and requests for progress may be sent to it unasked. Default false. */
-  readonly isOurs?: boolean;
+  /** Whether the other side is a reciproc peer: cancels and requests for progress may be sent to it unasked. Default false. */
+  readonly isReciproc?: boolean;
 }
 
-/** A frame for many sockets. The first that needs its bytes makes them, the others write the same. */
-export class SharedFrame {
+/** A frame for many sockets. The first socket that needs its bytes encodes them. */
+export class EncodedFrame {
   readonly text: string;
   /** The frame as it stands on the wire, header included. */
   bytes: Uint8Array | undefined;
@@ -160,12 +150,12 @@ export class SharedFrame {
 /** More than a frame, or a queue, adds to a message. */
 const OVERHEAD_BYTES = 64;
 
-/** A message for many peers, encoded once, and its frame on each kind of link. */
-export class SharedMessage {
+/** A message for many peers, encoded once, with its frame for each kind of link. */
+export class EncodedMessage {
   readonly text: string;
   #unsentBytes: number | undefined;
-  #plain: SharedFrame | undefined;
-  #pack: SharedFrame | undefined;
+  #plain: EncodedFrame | undefined;
+  #pack: EncodedFrame | undefined;
 
   constructor(text: string) {
     this.text = text;
@@ -177,63 +167,12 @@ export class SharedMessage {
   }
 
   /** The frame of a plain link. */
-  get plain(): SharedFrame {
-    return (this.#plain ??= new SharedFrame(this.text));
+  get plain(): EncodedFrame {
+    return (this.#plain ??= new EncodedFrame(this.text));
   }
 
   /** A pack of this message alone. */
-  get pack(): SharedFrame {
-    return (this.#pack ??= new SharedFrame(`[${this.text}]`));
+  get pack(): EncodedFrame {
+    return (this.#pack ??= new EncodedFrame(`[${this.text}]`));
   }
-}
-
-/** What a socket tells its link. */
-export interface SocketHandler {
-  /** The socket is about to close for what the other side did: what was coalesced leaves before that. */
-  flush?(): void;
-  /** One text frame, or the UTF-8 text of a binary one. */
-  frame(text: string): void;
-  /** The end, told once; nothing after it. */
-  closed(info: CloseInfo): void;
-}
-
-/** Carries text frames: a WebSocket, or a queue in memory. Its promises are those of `Transport`, for frames. */
-export interface Socket {
-  /** As `Transport.start`. A later call hands what comes from then on to another handler. */
-  start(handler: SocketHandler): void;
-  /** Sends one frame. Returns false if the socket takes none any more. */
-  send(frame: string): boolean;
-  /** Sends several frames in one write. Where it is missing, nothing is gained by sending frames together. */
-  sendAll?(frames: readonly string[]): void;
-  /** Takes one frame that goes to many sockets; writes its shared bytes where it can. */
-  sendShared(frame: SharedFrame): boolean;
-  close(code?: number, reason?: string): void;
-  /** Closes the socket, and reports nothing more of it, not even its end. */
-  discard(code: number, reason: string): void;
-  /** Longest incoming frame, in bytes of UTF-8; a longer one closes the socket with 1009. A link raises it by what it adds to a message. */
-  maxFrameBytes: number;
-  /** Whether frames are taken. */
-  readonly open: boolean;
-  /** Bytes that were sent and could not leave yet. */
-  readonly unsentBytes: number;
-  /** How long what comes in is processed in one tick. Where it is missing, each frame is processed at once. */
-  readonly budget?: SocketBudget | undefined;
-  /** Asks for a sign of life, where the carrier has a way. */
-  ping?(): void;
-  /** As `Transport.afterRead`. */
-  afterRead?(then: () => void): boolean;
-  /** Asks for such signs from now on, and cuts the connection when none comes. */
-  watch?(times: HeartbeatTimes): void;
-  /** When anything last came, such a sign included, by `performance.now()`; where the carrier notes it. */
-  readonly heardAt?: number;
-  /** Bytes that came and went so far, where the carrier counts them. */
-  readonly traffic?: Traffic | undefined;
-}
-
-/** A close reason holds at most 123 bytes of UTF-8 (RFC 6455, section 5.5). Cuts between characters. */
-export function cutReason(reason: string): string {
-  const bytes = new TextEncoder().encode(reason);
-  if (bytes.length <= 123) return reason;
-  // Of a character that is cut in two nothing is given out: the decoder waits for the rest.
-  return new TextDecoder().decode(bytes.subarray(0, 123), { stream: true });
 }

@@ -10,7 +10,7 @@ import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import { isObject, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { attempt } from "../core/tell.js";
-import type { Frame, Ticket } from "../core/transport.js";
+import type { Frame, SendHandle } from "../core/transport.js";
 import { lsp } from "./dialects/lsp.js";
 import { ABORT, abortError, NEXT, Streams } from "./streams.js";
 
@@ -18,7 +18,7 @@ import { ABORT, abortError, NEXT, Streams } from "./streams.js";
 const LONGEST_TOKEN = 1024;
 
 /** The send handle of a queued cancel that leaves only if the other side understands it. */
-class OptionalCancel implements Ticket {
+class OptionalCancel implements SendHandle {
   sent = false;
 }
 
@@ -66,7 +66,7 @@ class StandardExtensions implements Extensions {
     return params;
   }
 
-  rewriteQueued(text: string, handle: Ticket): string | undefined {
+  rewriteQueued(text: string, handle: SendHandle): string | undefined {
     const undecided = this.#undecided;
     if (!this.#connection.speaksDialect) return handle instanceof OptionalCancel ? undefined : text;
     // A handle is a call, or the set of the calls of a batch.

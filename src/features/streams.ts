@@ -271,7 +271,7 @@ export class Streams {
     // A reciproc peer may still hold the token of a stream of an earlier connection: it must name no stream of this one. While
     // messages are queued, it is not known whether the other side is one.
     const { transport, outgoing } = this.#connection;
-    if (this.#lastToken === 0 && (transport.isOurs === true || outgoing.isHeld))
+    if (this.#lastToken === 0 && (transport.isReciproc === true || outgoing.isHeld))
       this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
     const frame = call && this.#connection.keepFrame(call.frame);

@@ -1,5 +1,5 @@
 /** Decides when the messages of one tick leave, so that many of them share a write. */
-import { atEndOfTurn, type TurnEnd } from "../core/turns.js";
+import { atEndOfTick, type TickEnd } from "./tick.js";
 
 /** So many characters leave at once, however few the messages are. */
 export const MOST_COALESCED = 8192;
@@ -10,7 +10,7 @@ interface Buffer {
 }
 
 /** The tick of one link. */
-export class Coalescer implements TurnEnd {
+export class Coalescer implements TickEnd {
   readonly #buffer: Buffer;
   readonly #firstMessages: number;
   /** The messages of this tick. */
@@ -37,10 +37,10 @@ export class Coalescer implements TurnEnd {
   schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    atEndOfTurn(this);
+    atEndOfTick(this);
   }
 
-  endTurn(): void {
+  endTick(): void {
     this.#isScheduled = false;
     this.#wasAlone = this.#count === 1;
     this.#count = 0;

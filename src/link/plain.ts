@@ -1,21 +1,13 @@
 /** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
-import type {
-  CloseInfo,
-  Receiver,
-  SharedMessage,
-  Socket,
-  SocketHandler,
-  TickBudget,
-  Traffic,
-  Transport,
-} from "../core/transport.js";
+import type { CloseInfo, Receiver, EncodedMessage, SendHandle, TickBudget, Traffic, Transport } from "../core/transport.js";
+import type { Socket, SocketHandler } from "./socket.js";
 import { Coalescer } from "./coalescer.js";
 
 const NONE: string[] = [];
 
 /** A transport whose messages are the socket's frames. */
 export class PlainLink implements Transport, SocketHandler {
-  readonly isOurs: boolean;
+  readonly isReciproc: boolean;
   readonly #socket: Socket;
   readonly #coalescer = new Coalescer(this, Infinity);
   #receiver!: Receiver;
@@ -23,10 +15,10 @@ export class PlainLink implements Transport, SocketHandler {
   #messages = NONE;
   #length = 0;
 
-  /** `isOurs`: the other side is a reciproc peer. */
-  constructor(socket: Socket, isOurs = false) {
+  /** `isReciproc`: the other side is a reciproc peer. */
+  constructor(socket: Socket, isReciproc = false) {
     this.#socket = socket;
-    this.isOurs = isOurs;
+    this.isReciproc = isReciproc;
   }
 
   start(receiver: Receiver): void {
@@ -46,19 +38,18 @@ export class PlainLink implements Transport, SocketHandler {
     return this.#socket.budget;
   }
 
-  send(text: string): boolean {
+  send(text: string, _handle?: SendHandle, message?: EncodedMessage): boolean {
     const socket = this.#socket;
+    if (message !== undefined) {
+      this.flush();
+      return socket.send(message.plain);
+    }
     if (socket.sendAll === undefined || !socket.open) return socket.send(text);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.#length += text.length;
     this.#coalescer.added(this.#length);
     return true;
-  }
-
-  sendShared(message: SharedMessage): boolean {
-    this.flush();
-    return this.#socket.sendShared(message.plain);
   }
 
   flush(): void {
@@ -89,6 +80,6 @@ export class PlainLink implements Transport, SocketHandler {
 }
 
 /** Returns the plain link of a socket. */
-export function plain(socket: Socket, isOurs?: boolean): Transport {
-  return new PlainLink(socket, isOurs);
+export function plain(socket: Socket, isReciproc?: boolean): Transport {
+  return new PlainLink(socket, isReciproc);
 }

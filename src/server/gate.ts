@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { WebSocketServer, type Server, type ServerOptions } from "ws";
 import { fromHttpStatus } from "../close-codes.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { cutReason } from "../core/transport.js";
+import { cutReason } from "../close-codes.js";
 import { byeFrame } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../sockets/ws.js";

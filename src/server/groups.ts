@@ -2,7 +2,7 @@
 import { encodeNotification } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
-import { SharedMessage } from "../core/transport.js";
+import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 
@@ -45,7 +45,7 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
  * Sends a message that goes to many peers to one of them, and counts it. Returns false if it was not taken. With `"drop"`, a
  * message to a slow reader is dropped, and never ends the connection.
  */
-export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: "drop" | "close"): boolean {
+export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" | "close"): boolean {
   const connection = connectionOf(peer);
   const { counts } = connection;
   if (whenSlow === "close") {
@@ -58,12 +58,12 @@ export function sendShared(peer: AnyPeer, message: SharedMessage, whenSlow: "dro
 }
 
 /** Sends a broadcast, unless the other side reads too slowly: half of `maxUnsentBytes` waits already. */
-function broadcast(connection: Connection, message: SharedMessage): boolean {
+function broadcast(connection: Connection, message: EncodedMessage): boolean {
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
   if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 || connection.ended !== undefined) return false;
   try {
-    const isTaken = transport.sendShared?.(message) ?? transport.send(message.text);
+    const isTaken = transport.send(message.text, undefined, message);
     if (isTaken) connection.broadcastBytes += message.unsentBytes;
     return isTaken;
   } catch (error) {
@@ -87,8 +87,8 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
 ): Group<L, R, D> {
   const notify = (method: string, params?: object, options?: NotifyOptions<unknown>): void => {
     const { except, whenSlow } = checkOptions("options", options, NOTIFY_OPTIONS);
-    const message = new SharedMessage(encodeNotification(method, params));
-    for (const peer of members()) if (peer !== except) sendShared(peer, message, whenSlow);
+    const message = new EncodedMessage(encodeNotification(method, params));
+    for (const peer of members()) if (peer !== except) sendTo(peer, message, whenSlow);
   };
   return {
     get size() {

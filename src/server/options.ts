@@ -3,7 +3,7 @@ import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
-import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../core/heartbeat.js";
+import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
 import { checkDialect, PEER_OPTIONS } from "../core/config.js";
 import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";

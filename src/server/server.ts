@@ -8,7 +8,7 @@ import type { AnyMethods, Contract } from "../core/contract.js";
 import type { Config } from "../core/config.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
-import type { HeartbeatTimes } from "../core/heartbeat.js";
+import type { HeartbeatTimes } from "../link/heartbeat.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";

@@ -3,7 +3,9 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { List, unlink, type Linked } from "../core/list.js";
 import { member } from "../core/message.js";
-import { cutReason, type CloseInfo, type Socket, type SocketHandler } from "../core/transport.js";
+import { type CloseInfo } from "../core/transport.js";
+import type { Socket, SocketHandler } from "../link/socket.js";
+import { cutReason } from "../close-codes.js";
 import type { EndpointLimits } from "../session/endpoint.js";
 import {
   byeFrame,

@@ -6,8 +6,8 @@
 import * as CloseCode from "../close-codes.js";
 import { exceeds } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
-import type { CloseInfo, SharedFrame, SharedMessage, Ticket } from "../core/transport.js";
-import { BroadcastTicket, Waiting, WAITING_COST } from "../core/waiting.js";
+import type { CloseInfo, EncodedFrame, EncodedMessage, SendHandle } from "../core/transport.js";
+import { BroadcastHandle, SendQueue, QUEUED_COST } from "../core/send-queue.js";
 import {
   byeFrame,
   byeOf,
@@ -25,6 +25,7 @@ import {
   type ResumeFrame,
   type SessionLimits,
 } from "./frames.js";
+import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
 import { isTooLong, PACK_LENGTH } from "./sizes.js";
 
@@ -44,12 +45,10 @@ export interface Wire {
   readonly open: boolean;
   /** Bytes that were written and have not left. */
   readonly unsentBytes: number;
-  /** Writes one frame. */
-  send(frame: string): boolean;
+  /** Writes one frame, which may be encoded for many wires. */
+  send(frame: string | EncodedFrame): boolean;
   /** Writes several frames at once, where it can. */
   sendAll?(frames: readonly string[]): void;
-  /** Writes a frame whose bytes are shared by many wires. */
-  sendShared(frame: SharedFrame): boolean;
 }
 
 /** What an endpoint reports. */
@@ -89,9 +88,6 @@ export type State =
   /** The connection is over: nothing more is read, and nothing more leaves. */
   | { readonly kind: "ended"; readonly session: undefined; readonly end: CloseInfo };
 
-/** While so many bytes are unsent, pings are not answered: a client that never reads would be answered without end. */
-const ROOM_FOR_PONGS = 64 * 1024;
-
 /** Why a client's session is over. */
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server does not have the session any more";
@@ -116,7 +112,7 @@ export class Endpoint {
   #isAckDue = false;
   /** Whether the log or the wire is full. Messages are then queued although there is a socket. */
   #isFull = false;
-  #queue: Waiting | undefined;
+  #queue: SendQueue | undefined;
   /** The length of the ordinary messages that were queued when messages last ceased to flow. */
   #carriedLength = 0;
 
@@ -390,26 +386,26 @@ export class Endpoint {
   // Outgoing messages.
 
   /** As `Transport.send`. `message`: the same message, if it goes to many peers. */
-  send(text: string, ticket?: Ticket, message?: SharedMessage): boolean {
+  send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
     const { session } = this.state;
     // Rule 6: what the other side does not accept is not logged.
     if (session !== undefined && exceeds(text, session.maxMessageBytes)) return false;
     this.#makeRoom(text);
     const wire = this.#wire;
-    if (this.#isFull || !this.isFlowing || this.queuedLength > 0) return this.#enqueue(text, ticket, message);
+    if (this.#isFull || !this.isFlowing || this.queuedLength > 0) return this.#enqueue(text, handle, message);
     if (!wire!.open) {
-      if (session !== undefined) return this.#enqueue(text, ticket, message);
-      if (ticket !== undefined) ticket.sent = false;
+      if (session !== undefined) return this.#enqueue(text, handle, message);
+      if (handle !== undefined) handle.sent = false;
       return false;
     }
-    if (message !== undefined && this.#messages.length === 0) this.#sendShared(message);
-    else this.#add(text, ticket);
+    if (message !== undefined && this.#messages.length === 0) this.#sendEncoded(message);
+    else this.#add(text, handle);
     return true;
   }
 
   /** Cancels a queued message. Returns true if it was queued: then it was not sent, and will not be (rule 7). */
-  cancel(ticket: Ticket): boolean {
-    return this.#queue !== undefined && this.#queue.remove(ticket) > 0;
+  cancel(handle: SendHandle): boolean {
+    return this.#queue !== undefined && this.#queue.remove(handle) > 0;
   }
 
   /** Ends the tick: sends what was collected in it. */
@@ -444,7 +440,7 @@ export class Endpoint {
       const wire = this.#wire!;
       if (session !== undefined) {
         this.#writeRest(session);
-        for (const [ticket, text] of this.#queue ?? []) ticket.sent = wire.send(`[${text}]`);
+        for (const [handle, text] of this.#queue ?? []) handle.sent = wire.send(`[${text}]`);
       }
       // A client that has no session comes back when it is told to.
       if (session !== undefined || (bye.retryMs !== undefined && this.#packs)) wire.send(byeFrame(bye));
@@ -514,22 +510,22 @@ export class Endpoint {
     this.#isFull = false;
     const { session } = this.state;
     if (session !== undefined) this.#writeLog(session);
-    for (const [ticket, text] of this.#queue ?? []) {
+    for (const [handle, text] of this.#queue ?? []) {
       this.#makeRoom(text);
       if (this.#isFull || !this.#wire!.open) return;
-      this.#queue!.remove(ticket);
-      this.#add(text, ticket);
+      this.#queue!.remove(handle);
+      this.#add(text, handle);
     }
   }
 
   /** Rule 7: a message that does not leave is queued, within bounds, in order. */
-  #enqueue(text: string, ticket: Ticket | undefined, message: SharedMessage | undefined): boolean {
+  #enqueue(text: string, handle: SendHandle | undefined, message: EncodedMessage | undefined): boolean {
     if (this.state.kind === "ended") return false;
     if (message !== undefined) return this.#enqueueBroadcast(text);
     const { burstLength, queueLength } = this.#limits;
     const most = this.isFlowing ? burstLength : this.#carriedLength + queueLength;
     if (this.#ordinaryLength + text.length <= most) {
-      (this.#queue ??= new Waiting()).add(text, ticket);
+      (this.#queue ??= new SendQueue()).add(text, handle);
       return true;
     }
     // Without a session the message is refused, and nothing else.
@@ -544,10 +540,10 @@ export class Endpoint {
 
   /** Queues a broadcast only while little is queued. Ordinary messages keep all their room. */
   #enqueueBroadcast(text: string): boolean {
-    const queue = (this.#queue ??= new Waiting());
+    const queue = (this.#queue ??= new SendQueue());
     if (queue.length + text.length > this.#limits.queueLength / 2) return false;
-    if (!this.isFlowing && !this.#hooks.acceptsBroadcast(text.length + WAITING_COST)) return false;
-    queue.add(text, new BroadcastTicket());
+    if (!this.isFlowing && !this.#hooks.acceptsBroadcast(text.length + QUEUED_COST)) return false;
+    queue.add(text, new BroadcastHandle());
     return true;
   }
 
@@ -557,8 +553,8 @@ export class Endpoint {
   }
 
   /** Adds a message to those of this tick. */
-  #add(text: string, ticket: Ticket | undefined): void {
-    if (ticket !== undefined) ticket.sent = true;
+  #add(text: string, handle: SendHandle | undefined): void {
+    if (handle !== undefined) handle.sent = true;
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.#length += text.length + 1;
@@ -570,11 +566,11 @@ export class Endpoint {
   }
 
   /** Sends a message whose frame is the same for many peers. */
-  #sendShared(message: SharedMessage): void {
+  #sendEncoded(message: EncodedMessage): void {
     const wire = this.#wire!;
-    if (!this.#packs) return void wire.sendShared(message.plain);
+    if (!this.#packs) return void wire.send(message.plain);
     const { session } = this.state;
-    wire.sendShared(message.pack);
+    wire.send(message.pack);
     if (session === undefined) return;
     session.log.push(message.pack.text);
     session.next++;

@@ -4,20 +4,8 @@
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import {
-  addTraffic,
-  endOf,
-  Frame,
-  type CloseInfo,
-  type Receiver,
-  type SharedMessage,
-  type Socket,
-  type SocketBudget,
-  type SocketHandler,
-  type Ticket,
-  type Traffic,
-  type Transport,
-} from "../core/transport.js";
+import { addTraffic, endOf, Frame, type CloseInfo, type Receiver, type EncodedMessage, type SendHandle, type Traffic, type Transport } from "../core/transport.js";
+import type { Socket, SocketBudget, SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
 import { Endpoint, type EndpointHooks, type EndpointLimits } from "./endpoint.js";
 import type { Bye, ResumeFrame } from "./frames.js";
@@ -101,7 +89,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#limits = limits;
     this.#owner = owner;
     this.#isSuspended = lost !== undefined;
-    this.#past = lost?.#past;
+    this.#past = lost === undefined ? undefined : lost.#past;
     this.endpoint = new Endpoint(role, limits, wantsSession, this);
     this.#coalescer = new Coalescer(this.endpoint, PACK_MESSAGES);
   }
@@ -114,21 +102,17 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#socket?.start(this);
   }
 
-  send(text: string, ticket?: Ticket, message?: SharedMessage): boolean {
+  send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
     const { endpoint } = this;
-    const isTaken = endpoint.send(text, ticket, message);
+    const isTaken = endpoint.send(text, handle, message);
     if (endpoint.length > 0) this.#coalescer.added(endpoint.length);
     else if (endpoint.state.kind === "suspended") this.#owner!.heldChanged();
     if (endpoint.isWireFull) this.#watchDrain();
     return isTaken;
   }
 
-  sendShared(message: SharedMessage): boolean {
-    return this.send(message.text, undefined, message);
-  }
-
-  withdraw(ticket: Ticket): boolean {
-    const wasQueued = this.endpoint.cancel(ticket);
+  cancel(handle: SendHandle): boolean {
+    const wasQueued = this.endpoint.cancel(handle);
     if (wasQueued) this.#heldChanged();
     return wasQueued;
   }
@@ -145,7 +129,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   /** The other side reads too slowly: ends the session. Returns false if there is none. */
-  tooSlow(reason: string): boolean {
+  endSession(reason: string): boolean {
     if (this.endpoint.state.session === undefined) return false;
     this.endpoint.end(CloseCode.TryAgainLater, reason);
     return true;
@@ -158,7 +142,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return this.#socket?.afterRead?.(then) ?? false;
   }
 
-  get isOurs(): boolean {
+  get isReciproc(): boolean {
     return this.endpoint.isToReciproc;
   }
 

@@ -1,7 +1,8 @@
 /** What every socket does with what comes in: keeps it until somebody listens, tells the end once, and nothing after it. */
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { endOf, type CloseInfo, type SocketBudget, type SocketHandler } from "../core/transport.js";
+import { endOf, type CloseInfo } from "../core/transport.js";
+import type { SocketBudget, SocketHandler } from "../link/socket.js";
 
 /** How long the other side may take to complete a close. */
 export const CLOSE_TIMEOUT_MS = 5_000;

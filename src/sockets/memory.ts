@@ -1,5 +1,6 @@
 /** Two sockets joined in memory. Frames arrive in a microtask, as those of a network arrive later: never inside `send`. */
-import type { CloseInfo, SharedFrame, Socket } from "../core/transport.js";
+import type { CloseInfo, EncodedFrame } from "../core/transport.js";
+import { frameText, type Socket } from "../link/socket.js";
 import { Inbox } from "./inbox.js";
 
 /** Makes two sockets, each of which receives what the other sends. Closing either closes both, after what was sent before. */
@@ -18,14 +19,10 @@ class MemorySocket extends Inbox implements Socket {
   readonly #underWay: (string | CloseInfo)[] = [];
   #open = true;
 
-  send(frame: string): boolean {
+  send(frame: string | EncodedFrame): boolean {
     if (!this.#open) return false;
-    this.other.#arrive(frame);
+    this.other.#arrive(frameText(frame));
     return true;
-  }
-
-  sendShared({ text }: SharedFrame): boolean {
-    return this.send(text);
   }
 
   get open(): boolean {

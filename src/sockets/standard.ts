@@ -1,6 +1,7 @@
 /** A socket over the standard WebSocket of browsers, workers, Deno, Bun and Node 22. */
 import { Abnormal, Normal, toStandard } from "../close-codes.js";
-import type { SharedFrame, Socket } from "../core/transport.js";
+import type { EncodedFrame } from "../core/transport.js";
+import { frameText, type Socket } from "../link/socket.js";
 import { Inbox, textOf } from "./inbox.js";
 
 /** The part of the standard WebSocket that is used here. */
@@ -45,14 +46,10 @@ export class StandardSocket extends Inbox implements Socket {
     return this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string): boolean {
+  send(frame: string | EncodedFrame): boolean {
     if (!this.open) return false;
-    this.#webSocket.send(frame);
+    this.#webSocket.send(frameText(frame));
     return true;
-  }
-
-  sendShared({ text }: SharedFrame): boolean {
-    return this.send(text);
   }
 
   close(code: number = Normal, reason?: string): void {

@@ -3,9 +3,11 @@ import { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
-import type { SharedFrame, Socket, Traffic } from "../core/transport.js";
-import { atEndOfTurn } from "../core/turns.js";
-import { Heartbeat, ROOM_FOR_PONGS, type HeartbeatTimes, type Pulse } from "../core/heartbeat.js";
+import type { EncodedFrame, Traffic } from "../core/transport.js";
+import { frameText, type Socket } from "../link/socket.js";
+import { atEndOfTick } from "../link/tick.js";
+import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
+import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Rate } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
@@ -161,7 +163,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     const raw = this.#raw;
     if (raw === undefined || raw.writableCorked > 0) return;
     raw.cork();
-    atEndOfTurn({ endTurn: () => raw.uncork() });
+    atEndOfTick({ endTick: () => raw.uncork() });
   }
 
   /** Takes note of a ping or a pong; if there are too many, closes the socket and reads nothing more of it. */
@@ -227,17 +229,10 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string): boolean {
+  send(frame: string | EncodedFrame): boolean {
     if (!this.open) return false;
-    this.sendAll([frame]);
-    return true;
-  }
-
-  sendShared(frame: SharedFrame): boolean {
-    if (!this.#isServer) return this.send(frame.text);
-    if (!this.open) return false;
-    frame.bytes ??= unmaskedFrame(frame.text);
-    this.#raw!.write(frame.bytes);
+    if (typeof frame !== "string" && this.#isServer) this.#raw!.write((frame.bytes ??= unmaskedFrame(frame.text)));
+    else this.sendAll([frameText(frame)]);
     return true;
   }
 

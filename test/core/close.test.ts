@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { inspect } from "../../src/peer/peer.js";
-import { cutReason } from "../../src/core/transport.js";
+import { cutReason } from "../../src/close-codes.js";
 import { pair } from "../../src/index.js";
 import { connectedPair, expectEmpty } from "../support/pair.js";
 import { rawPeer, request } from "../support/raw.js";

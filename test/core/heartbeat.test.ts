@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { Heartbeat, type Pulse } from "../../src/core/heartbeat.js";
+import { Heartbeat, type Pulse } from "../../src/link/heartbeat.js";
 import { pass, useFakeClock } from "../support/clock.js";
 
 useFakeClock();

@@ -91,7 +91,7 @@ describe("what waits for the opening", () => {
   it("is no answer, cancel or stream of the other side's: those pass", async () => {
     const { peer, transport, take, opening } = held(
       { methods: { add: ([a, b]: number[]) => a! + b!, tail: async function* () {} } },
-      { isOurs: true },
+      { isReciproc: true },
     );
     transport.feed(request(1, "add", [1, 2]));
     const controller = new AbortController();
@@ -122,7 +122,7 @@ describe("what waits for the opening", () => {
   });
 
   it("is withdrawn when it times out, and was not sent", async () => {
-    const { peer, take, opening } = held({}, { isOurs: true });
+    const { peer, take, opening } = held({}, { isReciproc: true });
     const error = rejection(peer.request("late", [], { timeoutMs: 100 }));
     const total = rejection(peer.request("later", [], { timeoutMs: 1000, maxTotalTimeoutMs: 200 }));
     await pass(100);
@@ -149,7 +149,7 @@ describe("what waits for the opening", () => {
   });
 
   it("is withdrawn when it is aborted, also while others leave before it", async () => {
-    const { peer, transport, take, opening } = held({}, { isOurs: true });
+    const { peer, transport, take, opening } = held({}, { isReciproc: true });
     const [first, second] = [new AbortController(), new AbortController()];
     const calls = [first, second].map(({ signal }) => rejection(peer.request("aborted", [], { signal })));
     peer.notify("before");
@@ -165,7 +165,7 @@ describe("what waits for the opening", () => {
   });
 
   it("tells of a call that is given up in a batch behind that batch, where it means something", async () => {
-    const { peer, transport, take, opening } = held({}, { isOurs: true });
+    const { peer, transport, take, opening } = held({}, { isReciproc: true });
     const batch = peer.batch();
     const gone = rejection(batch.request("gone", [], { timeoutMs: 100 }));
     const stays = batch.request("stays");

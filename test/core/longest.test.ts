@@ -1,9 +1,9 @@
 /** Messages that the other side does not take, where it said how long they may be. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TooLargeError } from "../../src/index.js";
-import { SharedMessage } from "../../src/core/transport.js";
+import { EncodedMessage } from "../../src/core/transport.js";
 import { inspect } from "../../src/peer/peer.js";
-import { sendShared } from "../../src/server/groups.js";
+import { sendTo } from "../../src/server/groups.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, request, result } from "../support/raw.js";
@@ -152,9 +152,9 @@ describe("a notification that is longer than the other side takes", () => {
 
   it("is not taken where it goes to many", async () => {
     const { peer, take } = limited();
-    const long = new SharedMessage(JSON.stringify(notification("n", ["x".repeat(MOST)])));
-    expect(sendShared(peer, long, "drop")).toBe(false);
-    expect(sendShared(peer, long, "close")).toBe(false);
+    const long = new EncodedMessage(JSON.stringify(notification("n", ["x".repeat(MOST)])));
+    expect(sendTo(peer, long, "drop")).toBe(false);
+    expect(sendTo(peer, long, "close")).toBe(false);
     expect(take()).toEqual([]);
     expect(peer.state).toBe("open");
     await peer.close();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Peer, type AnyPeer, type Receiver, type Transport } from "../../src/index.js";
-import { SharedMessage } from "../../src/core/transport.js";
-import { sendShared } from "../../src/server/groups.js";
+import { EncodedMessage } from "../../src/core/transport.js";
+import { sendTo } from "../../src/server/groups.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { notification, request } from "../support/raw.js";
 import { rejection } from "../support/turns.js";
@@ -25,8 +25,8 @@ interface Reader {
   resume(): void;
 }
 
-/** `tooSlow`: what the transport does of its own about a slow reader. */
-function reader(tooSlow?: (reason: string) => boolean): Reader {
+/** `endSession`: what the transport does of its own about a slow reader. */
+function reader(endSession?: (reason: string) => boolean): Reader {
   let receiver!: Receiver;
   const closes: string[] = [];
   let unsentBytes = 0;
@@ -43,7 +43,7 @@ function reader(tooSlow?: (reason: string) => boolean): Reader {
       closes.push(`${code} ${reason}`);
       receiver.closed({ code, reason });
     },
-    ...(tooSlow !== undefined && { tooSlow }),
+    ...(endSession !== undefined && { endSession }),
   };
   const peer = new Peer(transport, {
     limits: { maxUnsentBytes: LIMIT, maxReplyBytes: LIMIT },
@@ -66,7 +66,7 @@ function reader(tooSlow?: (reason: string) => boolean): Reader {
 
 /** Sends a reader a broadcast. */
 function broadcastTo(one: Reader, text = LONG): boolean {
-  return sendShared(one.peer, new SharedMessage(JSON.stringify(notification("n", [text]))), "drop");
+  return sendTo(one.peer, new EncodedMessage(JSON.stringify(notification("n", [text]))), "drop");
 }
 
 /** A reader for which more waits than may at any moment. */
@@ -227,8 +227,8 @@ describe("a broadcast", () => {
 
   it("is dropped from half of the limit on, counted, and closes nothing", async () => {
     const one = reader();
-    const message = new SharedMessage(JSON.stringify(notification("n", [LONG])));
-    for (let i = 0; i < 100; i++) sendShared(one.peer, message, "drop");
+    const message = new EncodedMessage(JSON.stringify(notification("n", [LONG])));
+    for (let i = 0; i < 100; i++) sendTo(one.peer, message, "drop");
     const { dropped, notificationsSent } = one.peer.stats();
     expect(dropped + notificationsSent).toBe(100);
     expect(one.unsentBytes).toBeGreaterThan(LIMIT / 2);

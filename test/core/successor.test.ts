@@ -49,7 +49,7 @@ describe("a peer that is suspended", () => {
   });
 
   it("takes back a call that times out while it waits, which was not sent", async () => {
-    const { peer, transport, take } = restless({}, { isOurs: true });
+    const { peer, transport, take } = restless({}, { isReciproc: true });
     transport.suspend();
     const error = rejection(peer.request("late", [], { timeoutMs: 100 }));
     await pass(100);
@@ -63,7 +63,7 @@ describe("a peer that is suspended", () => {
   });
 
   it("takes back one that is aborted while it waits", async () => {
-    const { peer, transport, take } = restless({}, { isOurs: true });
+    const { peer, transport, take } = restless({}, { isReciproc: true });
     transport.suspend();
     const { signal } = new AbortController();
     const controller = new AbortController();
@@ -79,7 +79,7 @@ describe("a peer that is suspended", () => {
   });
 
   it("sends the cancel of a call that had left, behind what waits", async () => {
-    const { peer, transport, take } = restless({}, { isOurs: true });
+    const { peer, transport, take } = restless({}, { isReciproc: true });
     const error = rejection(peer.request("left", [], { timeoutMs: 100 }));
     take();
     transport.suspend();
@@ -433,7 +433,7 @@ describe("a stream", () => {
 
 describe("progress", () => {
   it("of a call before the loss reaches nobody", async () => {
-    const { peer, transport } = restless({}, { isOurs: true });
+    const { peer, transport } = restless({}, { isReciproc: true });
     const reports: unknown[] = [];
     const lost = rejection(peer.request("m", {}, { onProgress: (value) => reports.push(value) }));
     transport.suspend();

@@ -1,23 +1,23 @@
 import { expect, it } from "vitest";
-import { atEndOfTurn } from "../../src/core/turns.js";
+import { atEndOfTick } from "../../src/link/tick.js";
 import { uncaughtIn } from "../support/uncaught.js";
 
 it("ends for everybody, whatever one of them throws, in the order they came", async () => {
   const ended: number[] = [];
   const error = new Error("cannot finish");
-  const task = (n: number): { endTurn(): void } => ({
-    endTurn: () => {
+  const task = (n: number): { endTick(): void } => ({
+    endTick: () => {
       ended.push(n);
       if (n === 1) throw error;
     },
   });
   const uncaught = await uncaughtIn(() => {
-    for (const n of [0, 1, 2]) atEndOfTurn(task(n));
+    for (const n of [0, 1, 2]) atEndOfTick(task(n));
     expect(ended).toEqual([]);
   });
   expect(ended).toEqual([0, 1, 2]);
   expect(uncaught).toEqual([error]);
-  atEndOfTurn(task(3));
+  atEndOfTick(task(3));
   await Promise.resolve();
   expect(ended).toEqual([0, 1, 2, 3]);
 });

@@ -12,16 +12,16 @@ useFakeClock();
 
 /** A peer between `lost` and `resume`, which spoke to a reciproc peer before. */
 function between(options: AnyOptions = {}, more: RestlessOptions = {}): Restless {
-  const ends = restless(options, { isOurs: true, ...more });
+  const ends = restless(options, { isReciproc: true, ...more });
   ends.transport.suspend();
-  ends.transport.isOurs = false;
+  ends.transport.isReciproc = false;
   ends.transport.lose(new Error("the session is over"));
   return ends;
 }
 
 /** Lets messages flow, to a reciproc peer or to another. */
-function resume({ transport }: Restless, isOurs: boolean): void {
-  transport.isOurs = isOurs;
+function resume({ transport }: Restless, isReciproc: boolean): void {
+  transport.isReciproc = isReciproc;
   transport.resume();
 }
 
@@ -66,11 +66,11 @@ describe("a call with onProgress that is made between two sessions", () => {
     expectEmpty(peer);
   });
 
-  it.each([true, false])("asks by a dialect that was chosen, whoever the next server is (%s)", async (isOurs) => {
+  it.each([true, false])("asks by a dialect that was chosen, whoever the next server is (%s)", async (isReciproc) => {
     const ends = between({ dialect: lsp });
     const { peer, transport, take } = ends;
     const call = peer.request("work", {}, { onProgress: () => {} });
-    resume(ends, isOurs);
+    resume(ends, isReciproc);
     expect(take()).toEqual([request(1, "work", { workDoneToken: 1 })]);
     transport.feed(result(1, null));
     await call;
@@ -183,7 +183,7 @@ describe("a call of a batch that is given up between two sessions", () => {
   it.each([
     ["to a reciproc peer, behind the batch", true, [notification("$/cancelRequest", { id: 1 })]],
     ["to no other", false, []],
-  ])("is cancelled %s", async (_name, isOurs, cancels) => {
+  ])("is cancelled %s", async (_name, isReciproc, cancels) => {
     const ends = between();
     const { peer, transport, take } = ends;
     const controller = new AbortController();
@@ -193,7 +193,7 @@ describe("a call of a batch that is given up between two sessions", () => {
     batch.send();
     controller.abort("enough");
     expect(await gone).toBe("enough");
-    resume(ends, isOurs);
+    resume(ends, isReciproc);
     expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], ...cancels]);
     transport.feed([result(2, 2)]);
     expect(await stays).toBe(2);

@@ -12,7 +12,7 @@ useFakeClock();
 const cancelOf = (id: number): object => notification("$/cancelRequest", { id });
 
 /** A peer whose other side is of this package, so that cancels are sent. */
-const ours = (): RawPeer => rawPeer({}, { isOurs: true });
+const ours = (): RawPeer => rawPeer({}, { isReciproc: true });
 
 describe("a call that is aborted", () => {
   it("rejects at once with the signal's reason, and tells the other side once", async () => {
@@ -96,7 +96,7 @@ describe("a call that is aborted", () => {
   });
 
   it("is not cancelled when the transport never took it", async () => {
-    const { peer, sent } = rawPeer({}, { isOurs: true, onSend: () => false });
+    const { peer, sent } = rawPeer({}, { isReciproc: true, onSend: () => false });
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
     controller.abort("x");
@@ -127,7 +127,7 @@ describe("a call that is aborted", () => {
   });
 
   it("is cancelled when it was made inside `around`, and each time", async () => {
-    const raw = rawPeer({ around: (_call, next) => next().catch(() => next()) }, { isOurs: true });
+    const raw = rawPeer({ around: (_call, next) => next().catch(() => next()) }, { isReciproc: true });
     const controller = new AbortController();
     const call = raw.peer.request("m", [], { signal: controller.signal });
     await turn();

@@ -15,7 +15,7 @@ export function delayed(delayMs: number, ofA: AnyOptions, ofB: AnyOptions = {}):
   const sent: Delayed["sent"] = [];
   const receivers: Record<"a" | "b", Receiver | undefined> = { a: undefined, b: undefined };
   const line = (from: "a" | "b", to: "a" | "b"): Transport => ({
-    isOurs: true,
+    isReciproc: true,
     start: (receiver) => (receivers[from] = receiver),
     send: (text) => {
       sent.push({ from, at: performance.now(), message: JSON.parse(text) });

@@ -121,7 +121,7 @@ describe("resetTimeoutOnProgress", () => {
   const report = notification("$/progress", { token: 1, value: null });
 
   it("starts the timeout anew with each report, to the millisecond", async () => {
-    const raw = rawPeer({}, { isOurs: true });
+    const raw = rawPeer({}, { isReciproc: true });
     const call = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress: true, onProgress: ignore });
     const outcomes = new Outcomes().watch("call", call);
     for (let i = 0; i < 5; i++) {
@@ -137,7 +137,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it.each([undefined, false])("is off when it is %s", async (resetTimeoutOnProgress) => {
-    const raw = rawPeer({}, { isOurs: true });
+    const raw = rawPeer({}, { isReciproc: true });
     const call = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress, onProgress: ignore });
     const outcomes = new Outcomes().watch("call", call);
     await pass(99);
@@ -147,7 +147,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it("does nothing without a report, for another's, or where the timeout is Infinity", async () => {
-    const raw = rawPeer({}, { isOurs: true });
+    const raw = rawPeer({}, { isReciproc: true });
     const first = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress: true, onProgress: ignore });
     const endless = raw.peer.request(
       "m",
@@ -167,7 +167,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it("ends with maxTotalTimeoutMs, to the millisecond, whatever is reported", async () => {
-    const raw = rawPeer({}, { isOurs: true });
+    const raw = rawPeer({}, { isReciproc: true });
     const call = raw.peer.request(
       "m",
       {},
@@ -189,7 +189,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it("runs a call that reports for ever into no timeout by itself", async () => {
-    const raw = rawPeer({}, { isOurs: true });
+    const raw = rawPeer({}, { isReciproc: true });
     const call = raw.peer.request("m", {}, { timeoutMs: 10, resetTimeoutOnProgress: true, onProgress: ignore });
     for (let i = 0; i < 1000; i++) {
       await vi.advanceTimersByTimeAsync(9);
@@ -201,7 +201,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it("keeps the timeouts of calls that report apart from those that do not", async () => {
-    const raw = rawPeer({}, { isOurs: true });
+    const raw = rawPeer({}, { isReciproc: true });
     const outcomes = new Outcomes();
     for (const [name, resetTimeoutOnProgress] of [
       ["resets", true],

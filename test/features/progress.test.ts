@@ -13,7 +13,7 @@ const report = (token: unknown, value: unknown): object => notification("$/progr
 const mcpReport = (params: object): object => notification("notifications/progress", params);
 
 /** A peer whose other side is of this package, so that reports are asked for. */
-const ours = (options: Parameters<typeof rawPeer>[0] = {}): RawPeer => rawPeer(options, { isOurs: true });
+const ours = (options: Parameters<typeof rawPeer>[0] = {}): RawPeer => rawPeer(options, { isReciproc: true });
 
 describe("asking for reports", () => {
   it.each<[string, Dialect, object | undefined, object]>([

@@ -161,7 +161,7 @@ describe("what a connection keeps for the other side", () => {
         yield "y".repeat(1000);
         if (how === "after a failure") throw new Error("broken");
       }
-      const { transport, take } = restless({ methods: { values } }, { isOurs: true });
+      const { transport, take } = restless({ methods: { values } }, { isReciproc: true });
       transport.feed(call(1, "values"));
       await turn();
       open.resolve();

@@ -12,16 +12,16 @@ const MOST_OTHER_RESOURCES = 2 + MOST_TIMERS;
 /** What is not as it must be; nothing, when all is well. */
 export function broken(measured: Measured, count: number): string[] {
   const { kind, right, alive, connections, stats, server, clients } = measured;
-  const isOurs = kind !== "ws";
+  const isReciproc = kind !== "ws";
   return [
     ...differences("all", { right, alive, connections }, { right: 2 * count, alive: count, connections: count }),
-    ...(isOurs ? wrongStats(stats, count) : []),
+    ...(isReciproc ? wrongStats(stats, count) : []),
     ...Object.entries({ server, clients }).flatMap(([side, { full, left }]) => [
       ...differences(`${side}, open`, full, {
-        peers: isOurs ? count : 0,
+        peers: isReciproc ? count : 0,
         sessions: kind === "packed" ? count : 0,
         // Each has its heartbeat.
-        deadlines: isOurs ? count : 0,
+        deadlines: isReciproc ? count : 0,
       }),
       ...beyond(`${side}, open`, full, count),
       ...differences(`${side}, closed`, left, { peers: 0, sessions: 0, deadlines: 0 }),

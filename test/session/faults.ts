@@ -3,7 +3,7 @@
  * nothing of the source: the oracle must notice each of them.
  */
 import { endsSession } from "../../src/close-codes.js";
-import type { SharedFrame, SharedMessage, Ticket } from "../../src/core/transport.js";
+import type { EncodedFrame, EncodedMessage, SendHandle } from "../../src/core/transport.js";
 import type { ResumeFrame } from "../../src/session/frames.js";
 import { Endpoint, type EndpointLimits, type Wire } from "../../src/session/endpoint.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "../../src/server/tokens.js";
@@ -19,7 +19,7 @@ function rewriting(wire: Wire, change: (frame: string) => readonly string[]): Wi
       return wire.unsentBytes;
     },
     send: (frame) => change(frame).every((one) => wire.send(one)),
-    sendShared: (frame: SharedFrame) => change(frame.text).every((one) => wire.send(one)),
+    sendShared: (frame: EncodedFrame) => change(frame.text).every((one) => wire.send(one)),
   };
 }
 
@@ -113,10 +113,10 @@ function hearing(change: (code: number) => number): Parts {
 /** An end that sends what `send` is given in another way. */
 function sending(
   side: Side | "both",
-  send: (endpoint: Endpoint, next: () => boolean, text: string, ticket?: Ticket) => boolean,
+  send: (endpoint: Endpoint, next: () => boolean, text: string, ticket?: SendHandle) => boolean,
 ): Parts {
   class Faulty extends Endpoint {
-    override send(text: string, ticket?: Ticket, message?: SharedMessage): boolean {
+    override send(text: string, ticket?: SendHandle, message?: EncodedMessage): boolean {
       return send(this, () => super.send(text, ticket, message), text, ticket);
     }
   }
@@ -344,7 +344,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     withEndpoint(
       "both",
       class extends Endpoint {
-        override cancel(ticket: Ticket): boolean {
+        override cancel(ticket: SendHandle): boolean {
           return !ticket.sent;
         }
       },
@@ -484,7 +484,7 @@ function isPossible(frame: string, next: number): boolean {
 class Overtaking extends Endpoint {
   readonly #held: string[] = [];
 
-  override send(text: string, ticket?: Ticket, message?: SharedMessage): boolean {
+  override send(text: string, ticket?: SendHandle, message?: EncodedMessage): boolean {
     if (this.state.kind !== "suspended") return super.send(text, ticket, message);
     this.#held.unshift(text);
     if (ticket !== undefined) ticket.sent = false;

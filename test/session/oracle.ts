@@ -112,7 +112,7 @@ export class Line {
   readonly returns: boolean;
   readonly principal: string;
   /** Whether the client of this world has it. */
-  readonly isOurs: boolean;
+  readonly isReciproc: boolean;
   /** The connection whose hello was said on it. */
   pair: Pair | undefined;
   /** Server: the end that has it, once that is known. */
@@ -125,11 +125,11 @@ export class Line {
   hasSpoken = false;
   owesAck = false;
 
-  constructor(world: World, returns: boolean, principal: string, isOurs: boolean, token: string) {
+  constructor(world: World, returns: boolean, principal: string, isReciproc: boolean, token: string) {
     this.world = world;
     this.returns = returns;
     this.principal = principal;
-    this.isOurs = isOurs;
+    this.isReciproc = isReciproc;
     this.token = token;
     this.isAnswered = !returns;
     this.client.other = this.server;
@@ -626,7 +626,7 @@ export class World {
   /** A `resume` that was sent before comes again on a line of its own, be it late or from a thief. */
   repeatResume(which: number): void {
     const resumes = this.lines
-      .filter(({ isOurs }) => isOurs)
+      .filter(({ isReciproc }) => isReciproc)
       .flatMap(({ client }) => client.sent.filter((frame) => frame.startsWith('{"resume"')));
     const frame = resumes[which % (resumes.length || 1)];
     if (frame !== undefined) this.intrude("alice", [frame]);
@@ -699,9 +699,9 @@ export class World {
 
   // The server of a line.
 
-  #open(returns: boolean, principal: string, isOurs: boolean): Line {
+  #open(returns: boolean, principal: string, isReciproc: boolean): Line {
     const token = this.registry.makeToken();
-    const line = new Line(this, returns, principal, isOurs, token);
+    const line = new Line(this, returns, principal, isReciproc, token);
     this.lines.unshift(line);
     line.server.send(serverHello({ token, ttlMs: TTL_MS, limits: pickLimits(this.limits) }));
     if (!returns) this.#accept(line);
@@ -709,7 +709,7 @@ export class World {
   }
 
   #accept(line: Line): ServerEnd {
-    const pair = line.isOurs ? (line.pair ?? this.client.pair) : new Pair();
+    const pair = line.isReciproc ? (line.pair ?? this.client.pair) : new Pair();
     this.check(pair.server === undefined, "two connections are mixed up");
     const end = new this.#parts.ServerEnd(this, line, pair);
     this.servers.push(end);
@@ -776,7 +776,7 @@ export class World {
     this.check(line.isAnswered || isFirst, `the client says ${frame} before \`resumed\``);
     if (!frame.startsWith('{"hello"')) return;
     line.isAnswered = true;
-    if (line.isOurs) line.pair = this.client.pair;
+    if (line.isReciproc) line.pair = this.client.pair;
   }
 
   #sentByServer(line: Line, frame: string): void {

@@ -1,7 +1,8 @@
 /** What every socket promises, in one suite for all of them. */
 import { describe, expect, it } from "vitest";
 import { Peer } from "../../src/index.js";
-import type { CloseInfo, Socket, SocketHandler } from "../../src/core/transport.js";
+import type { CloseInfo } from "../../src/core/transport.js";
+import type { Socket, SocketHandler } from "../../src/link/socket.js";
 import { plain } from "../../src/link/plain.js";
 import { turn } from "../support/turns.js";
 

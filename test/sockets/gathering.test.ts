@@ -4,7 +4,7 @@ import type { Socket as TcpSocket } from "node:net";
 import { Duplex, PassThrough } from "node:stream";
 import { expect, it, vi } from "vitest";
 import { connect, serve, type Peer } from "../../src/node.js";
-import { SharedMessage } from "../../src/core/transport.js";
+import { EncodedMessage } from "../../src/core/transport.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { bareHttp, sendUpgrade, stranger } from "../support/network.js";
 
@@ -159,8 +159,8 @@ it("writes the same bytes to every plain peer of a topic, in order with what els
   packed.on("notification", (_method, params) => heard.push(params));
   await vi.waitFor(() => expect(server.topic("all").size).toBe(3));
   const frames: Uint8Array[] = [];
-  const bytes = Object.getOwnPropertyDescriptor(SharedMessage.prototype, "plain")!;
-  vi.spyOn(SharedMessage.prototype, "plain", "get").mockImplementation(function (this: SharedMessage) {
+  const bytes = Object.getOwnPropertyDescriptor(EncodedMessage.prototype, "plain")!;
+  vi.spyOn(EncodedMessage.prototype, "plain", "get").mockImplementation(function (this: EncodedMessage) {
     const frame = (bytes.get as () => { bytes: Uint8Array }).call(this);
     if (frame.bytes !== undefined) frames.push(frame.bytes);
     return frame as never;

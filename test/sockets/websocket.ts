@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { Peer } from "../../src/index.js";
-import type { Socket } from "../../src/core/transport.js";
+import type { Socket } from "../../src/link/socket.js";
 import { plain } from "../../src/link/plain.js";
 import { GatheringWebSocket } from "../../src/sockets/ws.js";
 import { describeSocket, Recorder, type FarWebSocket, type MakeSocket, type Traits } from "./behaviour.js";

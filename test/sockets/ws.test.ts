@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { ReadMarks } from "../../src/sockets/read-marks.js";
 import { type GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
-import { SharedFrame } from "../../src/core/transport.js";
+import { EncodedFrame } from "../../src/core/transport.js";
 import { bareHttp } from "../support/network.js";
 import { turn } from "../support/turns.js";
 import { Recorder } from "./behaviour.js";
@@ -145,7 +145,7 @@ it("writes nothing to a server's socket where `ws` makes no frames of its own, a
   socket.start(recorder);
   const sentByWebSocket = vi.spyOn(webSocket, "send");
   socket.send("one", true);
-  socket.sendShared(new SharedFrame("two"));
+  socket.sendShared(new EncodedFrame("two"));
   socket.send("three");
   expect(sentByWebSocket.mock.calls).toEqual([["one"], ["two"], ["three"]]);
   expect(socket.traffic).toBeUndefined();

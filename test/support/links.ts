@@ -1,7 +1,8 @@
 /** Links over sockets that a test has made, without the driver and the registry that give them their sockets. */
 import { endpointLimits, longestFrame } from "../../src/session/sizes.js";
 import { peerLimits } from "../../src/core/limits.js";
-import type { CloseInfo, Socket } from "../../src/core/transport.js";
+import type { CloseInfo } from "../../src/core/transport.js";
+import type { Socket } from "../../src/link/socket.js";
 import type { EndpointLimits } from "../../src/session/endpoint.js";
 import { HELLO, helloOf } from "../../src/session/frames.js";
 import { PackedLink, type LinkOwner } from "../../src/session/link.js";

@@ -27,7 +27,7 @@ export interface RawBehaviour {
   /** Whether the end is told inside `close`, or only by `cut`. Default true. */
   endsOnClose?: boolean;
   /** Whether it says that the other side is of this package. Default false. */
-  isOurs?: boolean;
+  isReciproc?: boolean;
   /** As `Transport.afterRead`. */
   afterRead?: (then: () => void) => boolean;
 }
@@ -35,7 +35,7 @@ export interface RawBehaviour {
 /** Makes a peer on a hand-made, synchronous transport. */
 export function rawPeer(
   options: AnyOptions = {},
-  { onSend, endsOnClose = true, isOurs = false, afterRead }: RawBehaviour = {},
+  { onSend, endsOnClose = true, isReciproc = false, afterRead }: RawBehaviour = {},
 ): RawPeer {
   let receiver!: Receiver;
   let ended = false;
@@ -43,7 +43,7 @@ export function rawPeer(
   const closes: RawPeer["closes"] = [];
   const errors: unknown[] = [];
   const transport: Transport = {
-    isOurs,
+    isReciproc,
     ...(afterRead && { afterRead }),
     start: (given) => (receiver = given),
     send: (text) => {

@@ -2,7 +2,7 @@
 import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
 import { exceeds } from "../../src/core/codec.js";
 import { defaultHooks } from "../../src/core/hooks.js";
-import type { Ticket } from "../../src/core/transport.js";
+import type { SendHandle } from "../../src/core/transport.js";
 import { configOf } from "../../src/peer/config.js";
 import { createPeer, startPeer } from "../../src/peer/peer.js";
 import type { AnyOptions } from "./pair.js";
@@ -10,7 +10,7 @@ import type { AnyOptions } from "./pair.js";
 /** A transport that keeps what is sent while it is down, as a link with a session does. */
 export class RestlessTransport implements Transport {
   /** A test that brings another server sets it before `resume`. */
-  isOurs: boolean;
+  isReciproc: boolean;
   maxMessageBytes: number | undefined;
   unsentBytes = 0;
   /** The texts that have left. */
@@ -23,17 +23,17 @@ export class RestlessTransport implements Transport {
   #receiver!: Receiver;
   #isDown = false;
   #isClosed = false;
-  readonly #waiting = new Map<Ticket, string>();
+  readonly #waiting = new Map<SendHandle, string>();
 
-  constructor(isOurs: boolean) {
-    this.isOurs = isOurs;
+  constructor(isReciproc: boolean) {
+    this.isReciproc = isReciproc;
   }
 
   start(receiver: Receiver): void {
     this.#receiver = receiver;
   }
 
-  send(text: string, ticket: Ticket = { sent: true }): boolean {
+  send(text: string, ticket: SendHandle = { sent: true }): boolean {
     if (this.#isClosed || exceeds(text, this.maxMessageBytes ?? Infinity)) return false;
     if (this.#isDown) {
       ticket.sent = false;
@@ -45,7 +45,7 @@ export class RestlessTransport implements Transport {
     return true;
   }
 
-  withdraw(ticket: Ticket): boolean {
+  cancel(ticket: SendHandle): boolean {
     return this.#waiting.delete(ticket);
   }
 
@@ -112,15 +112,15 @@ export interface Restless {
 export interface RestlessOptions {
   /** Whether calls and notifications wait on each new connection, as with `onOpen`. Default false. */
   opensFirst?: boolean;
-  isOurs?: boolean;
+  isReciproc?: boolean;
 }
 
 /** Makes one, with its connection open. */
 export function restless(
   options: AnyOptions = {},
-  { opensFirst = false, isOurs = false }: RestlessOptions = {},
+  { opensFirst = false, isReciproc = false }: RestlessOptions = {},
 ): Restless {
-  const transport = new RestlessTransport(isOurs);
+  const transport = new RestlessTransport(isReciproc);
   const peer: AnyPeer = createPeer(transport, configOf(options, opensFirst), defaultHooks());
   startPeer(peer);
   const events: string[] = [];

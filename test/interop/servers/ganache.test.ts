@@ -2,9 +2,9 @@
 import ganache from "ganache";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, type AnyPeer } from "../../../src/node.js";
-import { SharedMessage } from "../../../src/core/transport.js";
+import { EncodedMessage } from "../../../src/core/transport.js";
 import { inspect } from "../../../src/peer/peer.js";
-import { sendShared } from "../../../src/server/groups.js";
+import { sendTo } from "../../../src/server/groups.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 
@@ -76,7 +76,7 @@ describe("ganache", () => {
     const peer = await open();
     const errors = new Inbox<any>();
     peer.on("error", errors.push);
-    sendShared(peer, new SharedMessage("[]"), "close");
+    sendTo(peer, new EncodedMessage("[]"), "close");
     // What it makes of our refusal: an answer with id null, for it takes it for a call.
     expect(await errors.next()).toMatchObject({ name: "RpcError", message: expect.stringContaining("undefined") });
     expect(await peer.request("eth_chainId", [])).toBe(CHAIN);

@@ -1,11 +1,8 @@
 /** Finding out that the other side is gone, when no packet says so. */
-import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
-import { expected } from "./errors.js";
-import { checkKnown, checkTimeout } from "./limits.js";
-import type { Traffic } from "./transport.js";
-
-/** With more bytes than this unread, a ping is not answered. */
-export const ROOM_FOR_PONGS = 64 * 1024;
+import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { expected } from "../core/errors.js";
+import { checkKnown, checkTimeout } from "../core/limits.js";
+import type { Traffic } from "../core/transport.js";
 
 /** What can be asked whether it lives. */
 export interface Pulse {
