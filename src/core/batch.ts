@@ -59,7 +59,7 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
 }
 
 /** Whether a message answers a call, or was meant to. */
-export function isResponse(kind: Kind): boolean {
+function isResponse(kind: Kind): boolean {
   return kind === "response" || kind === "broken";
 }
 

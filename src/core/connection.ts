@@ -3,7 +3,7 @@
  * stands on one connection. If its transport outlives a session, the peer stands on several connections, one after the other.
  */
 import { Backlog } from "./backlog.js";
-import { isResponse, receiveBatch, type Slot } from "./batch.js";
+import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { Config } from "./config.js";
@@ -143,9 +143,10 @@ export class Connection implements Receiver, Slot {
     const version1 = this.config.isLenient ? this.normalize(value) : undefined;
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
-    if (isResponse(kind)) this.settle(kind, value as Unchecked);
+    if (kind === "response" || kind === "broken") this.settle(kind, value as Unchecked);
     else this.route(kind, value, version1, slot);
-    if (kind !== "request" && kind !== "invalid") slot.leaveOut();
+    // The connection itself needs no note of a message that is not answered.
+    if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
   }
 
   /** Rewrites what the config makes allowance for. Returns how a message says that it is of version 1.0, if it is. */

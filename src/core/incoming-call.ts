@@ -72,7 +72,8 @@ export class IncomingCall implements Linked {
     if (id === undefined) return this.#discard(result);
     let text: string;
     try {
-      if (isAsyncIterable(result)) return this.calls.stream(this, result);
+      if (typeof result === "object" && result !== null && isAsyncIterable(result))
+        return this.calls.stream(this, result);
       const { madeExtensions } = this.calls.connection;
       text = madeExtensions?.isOffering === true ? madeExtensions.encodeResult(this, result) : encodeResult(id, result);
     } catch (error) {

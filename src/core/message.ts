@@ -79,8 +79,10 @@ export function classify(value: unknown): Kind {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return "invalid";
   const { jsonrpc, id, method, params, result, error } = value as Unchecked;
   if (method === undefined) {
+    // Most responses are results.
+    if (result !== undefined && error === undefined && jsonrpc === JSONRPC_VERSION && isId(id)) return "response";
     const hasResponseShape = result !== undefined || error !== undefined || (id !== undefined && params === undefined);
-    if (hasResponseShape) return brokenRule(value as Unchecked) === undefined ? "response" : "broken";
+    if (hasResponseShape) return brokenRule(value) === undefined ? "response" : "broken";
   }
   if (jsonrpc !== JSONRPC_VERSION || typeof method !== "string") return "invalid";
   if (params !== undefined && (typeof params !== "object" || params === null)) return "invalid";

@@ -53,7 +53,7 @@ const BROADCAST_MUTANTS: [what: string, change: Change][] = [
   [
     "a broadcast that is dropped is counted",
     {
-      path: "core/connection.ts",
+      path: "server/groups.ts",
       find: 'counts[isTaken ? "notificationsSent" : "dropped"]++;',
       replace: "if (isTaken) counts.notificationsSent++;",
     },
