@@ -113,15 +113,33 @@ describe("above high water", () => {
     await rig.close();
   });
 
+  it("the socket is watched also if it is full at the end of a tick, and nothing is sent after that", async () => {
+    const rig = await Rig.live();
+    const { client } = rig.wire;
+    rig.client.link.send(message(1));
+    client.unsentBytes = HIGH_WATER;
+    await microtasks();
+    // It has its number, and was not written.
+    expect(rig.client.link.endpoint.state.session!.log.last).toBe(1);
+    expect(packs(client.sent)).toEqual([]);
+    client.unsentBytes = 0;
+    rig.pass(20);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+
   it("control frames still leave, but no pong for who does not read", async () => {
     const rig = await Rig.live();
     rig.wire.client.unsentBytes = HIGH_WATER;
     rig.wire.client.inject('{"ping":7}');
-    expect(rig.wire.client.sent.at(-1)).toBe('{"ack":0}');
+    await microtasks();
+    expect(rig.wire.client.sent).toHaveLength(1);
     rig.client.link.ping();
     expect(rig.wire.client.sent.at(-1)).toBe('{"ping":1}');
     rig.wire.client.unsentBytes = 64 * 1024 - 1;
     rig.wire.client.inject('{"ping":7}');
+    await microtasks();
     expect(rig.wire.client.sent.at(-1)).toBe('{"pong":7}');
     await rig.close();
   });
@@ -236,6 +254,34 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
+  it("is no more after attempts to resume that fail", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    let taken = 0;
+    const { link } = rig.client;
+    for (; taken < 9; taken++) expect(link.send(message(taken, 4000))).toBe(true);
+    rig.reconnect().client.deliver();
+    rig.cut();
+    expect(link.send(message(taken, 4000))).toBe(false);
+    await microtasks();
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1013") }]);
+    await rig.close();
+  });
+
+  it("gets no number behind a pack that fills the log", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 1 } });
+    const { link } = rig.client;
+    const ticket = newTicket();
+    // Too long for one pack.
+    link.send(message(1, 4900));
+    link.send(message(2, 4900), ticket);
+    expect(ticket.sent).toBe(false);
+    expect(link.withdraw(ticket)).toBe(true);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+
   it("ends a live session if its reader is too slow for it", async () => {
     const rig = await Rig.live();
     expect(rig.server.link.tooSlow("too slow")).toBe(true);
@@ -338,7 +384,7 @@ describe("an ack", () => {
     for (let i = 1; i <= 8; i++) {
       rig.client.link.send(message(i));
       await rig.settle();
-      expect(controls(rig.wire.server.sent).slice(2)).toEqual([{ ack: 4 }, { ack: 8 }].slice(0, Math.floor(i / 4)));
+      expect(controls(rig.wire.server.sent).slice(1)).toEqual([{ ack: 4 }, { ack: 8 }].slice(0, Math.floor(i / 4)));
     }
     await rig.close();
   });
@@ -347,10 +393,10 @@ describe("an ack", () => {
     const rig = await Rig.live();
     rig.client.link.send(message(1, 4900));
     await rig.settle();
-    expect(controls(rig.wire.server.sent).slice(2)).toEqual([]);
+    expect(controls(rig.wire.server.sent).slice(1)).toEqual([]);
     rig.client.link.send(message(2, 80));
     await rig.settle();
-    expect(controls(rig.wire.server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    expect(controls(rig.wire.server.sent).slice(1)).toEqual([{ ack: 2 }]);
     await rig.close();
   });
 
@@ -359,12 +405,14 @@ describe("an ack", () => {
     const { server } = rig.wire;
     server.unsentBytes = HIGH_WATER;
     server.inject("[]");
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    await microtasks();
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 1 }]);
     server.unsentBytes++;
     server.inject("[]");
-    server.inject(`[${message(1)}]`);
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    await microtasks();
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 1 }]);
     expect(server.closedWith).toMatchObject({ code: 1013 });
+    server.inject(`[${message(1)}]`);
     expect(rig.server.told.messages).toEqual([]);
     await rig.close();
   });
@@ -378,31 +426,32 @@ describe("an ack", () => {
     await microtasks();
     server.inject("[]");
     server.inject("[]");
+    await microtasks();
     expect(server.closedWith).toBeUndefined();
-    expect(controls(server.sent).slice(2)).toEqual([]);
+    expect(controls(server.sent).slice(1)).toEqual([]);
     rig.pass(20);
-    expect(controls(server.sent).slice(2)).toEqual([]);
+    expect(controls(server.sent).slice(1)).toEqual([]);
     server.unsentBytes = 0;
     rig.pass(20);
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 2 }]);
     rig.pass(20);
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 2 }]);
     rig.cut({ code: 1002, reason: "" });
     await rig.close();
   });
 
-  it("that each pack of a turn makes due is sent for the first of them at once, and for the others together", async () => {
+  it("that each pack of a tick makes due is sent once, at its end", async () => {
     const rig = await Rig.live({ limits: { logFrames: 1 } });
     const { server } = rig.wire;
-    const acks = (): unknown[] => controls(server.sent).slice(2);
+    const acks = (): unknown[] => controls(server.sent).slice(1);
     for (let i = 0; i < 100; i++) server.inject("[]");
-    expect(acks()).toEqual([{ ack: 1 }]);
-    await rig.settle();
-    expect(acks()).toEqual([{ ack: 1 }, { ack: 100 }]);
+    expect(acks()).toEqual([]);
+    await microtasks();
+    expect(acks()).toEqual([{ ack: 100 }]);
     await rig.close();
   });
 
-  it("is sent before what it is for is handled", async () => {
+  it("is sent although what it is for closes the link", async () => {
     const rig = await Rig.live({ limits: { logFrames: 4 } });
     const order: string[] = [];
     rig.wire.server.onSend = (frame) => order.push(frame);
@@ -412,7 +461,7 @@ describe("an ack", () => {
     };
     rig.client.link.send(message(1));
     await rig.settle();
-    expect(order.slice(0, 2)).toEqual(['{"ack":1}', "dispatch"]);
+    expect(order).toEqual(["dispatch", '{"ack":1}', '{"bye":{"code":1000,"reason":""}}']);
     await rig.close();
   });
 
@@ -422,7 +471,7 @@ describe("an ack", () => {
       rig.client.link.send(message(i));
       await rig.settle();
     }
-    expect(controls(rig.wire.server.sent)).toHaveLength(2);
+    expect(controls(rig.wire.server.sent)).toHaveLength(1);
     rig.server.link.send(message(1));
     await rig.settle();
     expect(rig.wire.server.sent.slice(-2)).toEqual(['{"ack":64}', '[{"n":1}]']);
@@ -433,7 +482,7 @@ describe("an ack", () => {
     await rig.settle();
     rig.client.link.ping();
     await rig.settle();
-    expect(rig.wire.server.sent.slice(-2)).toEqual(['{"ack":65}', '{"pong":1}']);
+    expect(rig.wire.server.sent.slice(-2)).toEqual(['{"pong":1}', '{"ack":65}']);
     await rig.close();
   });
 
