@@ -375,6 +375,7 @@ export class Endpoint {
 
   #pong(value: unknown): void {
     if (this.#wire!.unsentBytes >= ROOM_FOR_PONGS) return;
+    if (this.state.session?.owes) this.#isAckDue = true;
     try {
       this.#addControl(JSON.stringify({ pong: value }));
     } catch {
@@ -633,6 +634,6 @@ export class Endpoint {
     if (wire.unsentBytes <= Math.max(logLength, highWaterBytes)) wire.send(`{"ack":${session.ack()}}`);
     else if (session.log.length === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Data of this side, which is not acked, fills the wire. The ack leaves behind it.
-    else session.isAckLate = true;
+    else session.isAckLate = this.#isFull = true;
   }
 }

@@ -91,7 +91,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#isSuspended = lost !== undefined;
     this.#past = lost === undefined ? undefined : lost.#past;
     this.endpoint = new Endpoint(role, limits, wantsSession, this);
-    this.#coalescer = new Coalescer(this.endpoint, PACK_MESSAGES);
+    this.#coalescer = new Coalescer(this, PACK_MESSAGES);
   }
 
   // Transport.
@@ -130,13 +130,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   /** The other side reads too slowly: ends the session. Returns false if there is none. */
   endSession(reason: string): boolean {
-    if (this.endpoint.state.session === undefined) return false;
-    this.endpoint.end(CloseCode.TryAgainLater, reason);
-    return true;
+    const { state } = this.endpoint;
+    if (state.session !== undefined) this.endpoint.end(CloseCode.TryAgainLater, reason);
+    // The socket of a session that has ended may still be closing.
+    return state.session !== undefined || state.kind === "ended";
   }
 
   afterRead(then: () => void): boolean {
-    this.endpoint.flush();
+    this.flush();
     const { endpoint } = this;
     if (!endpoint.isFlowing || endpoint.queuedLength > 0) return false;
     return this.#socket?.afterRead?.(then) ?? false;
@@ -312,9 +313,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#isOverdue = false;
   }
 
-  /** The socket is about to close for what the other side did. */
+  /** The tick ends, or the socket is about to close for what the other side did. */
   flush(): void {
     this.endpoint.flush();
+    if (this.endpoint.isWireFull) this.#watchDrain();
   }
 
   /** What the endpoint has left for the end of the tick, or for a socket that is full. */

@@ -1,7 +1,8 @@
 /** A network in memory, for tests in which time matters: the runtime's WebSocket, and servers of ours and of others at its other end. */
 import { afterEach, beforeEach, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
-import type { CloseInfo, SharedFrame, Socket, Transport } from "../../src/core/transport.js";
+import type { CloseInfo, EncodedFrame, Transport } from "../../src/core/transport.js";
+import type { Socket } from "../../src/link/socket.js";
 import { RESUME_OFFER } from "../../src/session/frames.js";
 import { PROTOCOL } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
@@ -132,7 +133,7 @@ class FarSocket extends Inbox implements Socket {
     return true;
   }
 
-  sendShared({ text }: SharedFrame): boolean {
+  sendShared({ text }: EncodedFrame): boolean {
     return this.send(text);
   }
 

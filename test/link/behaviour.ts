@@ -1,7 +1,8 @@
 /** What every link promises, in one suite for all of them. */
+import { sendEncoded } from "../support/links.js";
 import { describe, expect, it } from "vitest";
 import type { CloseInfo, Receiver, Transport } from "../../src/core/transport.js";
-import { SharedMessage } from "../../src/core/transport.js";
+import { EncodedMessage } from "../../src/core/transport.js";
 import { turn } from "../support/turns.js";
 
 /** Two ends of a link, joined. */
@@ -58,7 +59,7 @@ export function describeLink(name: string, make: MakeLink): void {
       await carried();
       const send = [
         (i: number) => a.send(`[${i}]`),
-        (i: number) => a.sendShared!(new SharedMessage(`[${i}]`)),
+        (i: number) => sendEncoded(a, new EncodedMessage(`[${i}]`)),
         (i: number) => a.send(JSON.stringify([i, "x".repeat(2000)])),
       ];
       for (let i = 0; i < 60; i++) send[(i * i) % 3]!(i);
@@ -88,7 +89,7 @@ export function describeLink(name: string, make: MakeLink): void {
       await carried();
       a.close();
       expect(a.send("{}")).toBe(false);
-      expect(a.sendShared!(new SharedMessage("{}"))).toBe(false);
+      expect(sendEncoded(a, new EncodedMessage("{}"))).toBe(false);
       await carried();
       expect(b.send("{}")).toBe(false);
     });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Socket } from "../../src/core/transport.js";
+import type { Socket } from "../../src/link/socket.js";
 import { PACK_LENGTH } from "../../src/session/sizes.js";
 import type { PackedLink } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";

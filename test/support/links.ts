@@ -1,7 +1,7 @@
 /** Links over sockets that a test has made, without the driver and the registry that give them their sockets. */
 import { endpointLimits, longestFrame } from "../../src/session/sizes.js";
 import { peerLimits } from "../../src/core/limits.js";
-import type { CloseInfo } from "../../src/core/transport.js";
+import type { CloseInfo, EncodedMessage, Transport } from "../../src/core/transport.js";
 import type { Socket } from "../../src/link/socket.js";
 import type { EndpointLimits } from "../../src/session/endpoint.js";
 import { HELLO, helloOf } from "../../src/session/frames.js";
@@ -103,4 +103,9 @@ export class TestClient implements LinkOwner {
     this.#isFresh = true;
     return new PackedLink("client", this.#limits, true, this, lost);
   }
+}
+
+/** Sends a message that is encoded for many peers. */
+export function sendEncoded(transport: Transport, message: EncodedMessage): boolean {
+  return transport.send(message.text, undefined, message);
 }

@@ -1,7 +1,8 @@
 /** Rules 6, 8 and 9: what ends a session, and what only suspends it. */
 import { describe, expect, it, vi } from "vitest";
+import type { Transport } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, message, numbers, packs, resume, Rig } from "./rig.js";
+import { controls, message, numbers, packs, resume, Rig, WIRE_LIMITS } from "./rig.js";
 import { microtasks } from "./wire.js";
 
 useFakeClock();
@@ -25,6 +26,7 @@ describe("a close (rule 6)", () => {
     await rig.settle();
     expect(rig.told.notices).toEqual([...lost, "resumed"]);
     expect(rig.owner).toEqual(["over", "fresh"]);
+    expect(rig.servers).toHaveLength(2);
     await rig.close();
   });
 
@@ -45,7 +47,7 @@ describe("a close (rule 6)", () => {
     const error = new RangeError("Max payload size exceeded");
     const lost = vi.spyOn(rig.told as never, "lost");
     rig.cut({ code: 1009, reason: "", error });
-    expect(lost).toHaveBeenCalledWith(error);
+    expect(lost).toHaveBeenCalledExactlyOnceWith(error, rig.client.link);
     await rig.close();
   });
 });
@@ -87,17 +89,19 @@ describe("a message that is longer than this side takes (rule 6)", () => {
     await rig.close();
   });
 
-  it("says nothing about the end of a later socket", async () => {
+  it("ends it at once: a client that has not read the close cannot resume", async () => {
     const rig = await Rig.live();
     rig.wire.server.inject(`[${message(1, 5000)}]`);
+    expect(rig.sessions.tokens.size).toBe(0);
     rig.wire.client.cut();
-    // The client has not read the close, and comes back before the server learns that the old socket is gone.
+    // The client comes back before the server learns that the old socket is gone.
     await rig.reconnect().settle();
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    const lost = "the server does not have the session any more";
+    expect(rig.told.notices).toEqual(["suspended", { lost }, "resumed"]);
+    rig.wires[0]!.server.cut();
+    expect(rig.servers[0]!.told.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
     rig.cut();
-    expect(rig.server.told.notices).toEqual(["suspended"]);
-    rig.reconnect();
-    await rig.settle();
+    expect(rig.servers[1]!.told.notices).toEqual(["suspended"]);
     await rig.close();
   });
 });
@@ -261,16 +265,22 @@ describe("close() while suspended (rule 8)", () => {
     rig.cut();
     rig.client.link.close();
     const wire = rig.openBare();
-    rig.client.attach(wire.client);
+    rig.client.attach(wire.client, { session: { token: "t", ttlMs: 1000, limits: WIRE_LIMITS } });
     expect(wire.client.closedWith).toMatchObject({ code: 4000 });
-    wire.client.inject('{"hello":{"session":true}}');
     expect(wire.client.sent).toEqual([]);
+    expect(rig.client.link.hasSocket).toBe(false);
     await rig.close();
   });
 
   it.each(["suspended", "resumed", "lost"])("may come from whoever is told %s", async (notice) => {
     const rig = await Rig.live();
-    Object.assign(rig.told, { [notice]: () => rig.client.link.close(4003, "no more") });
+    const { link } = rig.client;
+    Object.assign(rig.told, {
+      [notice]: (_error?: Error, next?: Transport) => {
+        next?.start(rig.told);
+        (next ?? link).close(4003, "no more");
+      },
+    });
     rig.cut(notice === "lost" ? { code: 1002, reason: "" } : undefined);
     if (notice === "resumed") {
       rig.reconnect();
@@ -359,8 +369,10 @@ describe("a session without a socket (rule 8)", () => {
     rig.cut();
     rig.pass(59_000);
     const { client } = rig.reconnect();
+    client.deliver();
     rig.pass(5_000);
     client.cut();
+    await microtasks();
     expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
     expect(rig.owner).toEqual(["suspended", "over"]);
     await rig.close();
@@ -388,23 +400,9 @@ describe("a client that is told unknown-session (rule 8)", () => {
     expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual([
       "resume",
       "hello",
-      "ack",
     ]);
     await rig.cutAndResume();
     expect(rig.told.notices.at(-1)).toBe("resumed");
-    await rig.close();
-  });
-
-  it("is closed, when its receiver knows no more than that", async () => {
-    const rig = await Rig.live({ goesOn: false });
-    rig.cut();
-    rig.server.link.close();
-    rig.reconnect();
-    await rig.settle();
-    const closed = { code: 1000, reason: "the server does not have the session any more" };
-    expect(rig.told.notices).toEqual(["suspended", { closed }]);
-    expect(rig.owner).toEqual(["suspended"]);
-    expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual(["resume"]);
     await rig.close();
   });
 
@@ -423,7 +421,7 @@ describe("a client that is told unknown-session (rule 8)", () => {
   );
 });
 
-describe("a fresh connection on the same link", () => {
+describe("a fresh connection of the same receiver", () => {
   it("takes what was sent while there was none, in order", async () => {
     const rig = await Rig.live();
     rig.cut({ code: 1008, reason: "" });
@@ -449,55 +447,101 @@ describe("a fresh connection on the same link", () => {
     await rig.close();
   });
 
-  it("that is lost before it was one loses what waited for it", async () => {
+  it("whose socket is lost before the server's hello has come goes on waiting, with what waits for it", async () => {
     const rig = await Rig.live();
     rig.cut({ code: 1008, reason: "" });
     rig.client.link.send(message(1));
     rig.reconnect().client.cut();
-    // Nothing flowed in between: it was suspended all the while.
-    expect(rig.told.notices).toMatchObject([
-      "suspended",
-      { lost: expect.stringContaining("1008") },
-      { lost: expect.stringContaining("1006") },
-    ]);
-    expect(rig.client.link.heldLength).toBe(0);
     rig.reconnect();
     await rig.settle();
-    expect(rig.server.told.messages).toEqual([]);
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1008") }, "resumed"]);
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+
+  it("whose socket is lost behind the server's hello is a session, which goes on", async () => {
+    const rig = await Rig.live();
+    rig.cut({ code: 1008, reason: "" });
+    rig.client.link.send(message(1));
+    const { client } = rig.reconnect();
+    client.deliver();
+    expect(rig.told.notices.at(-1)).toBe("resumed");
+    // The client's hello is lost.
+    rig.cut();
+    rig.reconnect();
+    await rig.settle();
+    expect(rig.told.notices.slice(2)).toEqual(["resumed", "suspended", "resumed"]);
+    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(rig.servers).toHaveLength(2);
     await rig.close();
   });
 });
 
-describe("a session whose token was never acked (rule 9)", () => {
-  it("ends with its socket", async () => {
+describe("a session that the client has not confirmed (rule 9)", () => {
+  it("is suspended at the server like any other, and ends in time", async () => {
     const rig = new Rig();
-    rig.wire.client.deliver();
-    rig.wire.server.deliver();
-    expect(rig.sessions.tokens.size).toBe(1);
+    expect(rig.sessions).toMatchObject({ suspended: 0, live: 1, tokens: { size: 1 } });
     rig.wire.server.cut();
-    expect(rig.server.told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
-    expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
+    expect(rig.server.told.notices).toEqual(["suspended"]);
+    expect(rig.sessions).toMatchObject({ suspended: 1, live: 0, tokens: { size: 1 } });
+    rig.pass(60_000);
+    await microtasks();
+    const reason = "the session was not resumed within 60000 ms";
+    expect(rig.server.told.notices.at(-1)).toEqual({ closed: { code: 1006, reason } });
+    expect(rig.sessions).toMatchObject({ suspended: 0, live: 0, tokens: { size: 0 } });
     await rig.close();
   });
 
-  it("ends for a client that has not got it either", async () => {
+  it("ends with its socket for a client that has not got the hello", async () => {
     const rig = new Rig();
-    rig.wire.client.deliver();
     rig.client.link.send(message(1));
     rig.wire.client.cut();
     expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
     await rig.close();
   });
 
-  it("goes on when the token is shown before the server misses the socket", async () => {
-    const rig = new Rig();
+  it("goes on although the client's hello is lost: `resume` confirms it, and has the limits", async () => {
+    const rig = new Rig({ limits: { maxMessageBytes: 2000 } });
+    rig.server.link.send(message("s"));
     rig.wire.client.deliver();
-    rig.wire.server.deliver();
-    rig.wire.client.deliver();
-    rig.client.link.giveUp("it is quiet");
+    rig.client.link.send(message("c"));
+    await microtasks();
+    rig.cut();
+    expect(rig.server.link.maxMessageBytes).toBeUndefined();
     rig.reconnect();
     await rig.settle();
     expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(numbers(rig.server.told)).toEqual(["c"]);
+    expect(numbers(rig.told)).toEqual(["s"]);
+    expect(rig.server.link.maxMessageBytes).toBe(2000);
+    expect(rig.sessions).toMatchObject({ suspended: 0, live: 1, tokens: { size: 1 } });
+    await rig.close();
+  });
+
+  it("goes on when the token is shown before the server misses the socket", async () => {
+    const rig = new Rig();
+    rig.wire.client.deliver();
+    rig.client.link.giveUp("it is quiet");
+    await rig.reconnect().settle();
+    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.server.told.notices).toEqual([]);
+    expect(rig.servers).toHaveLength(1);
+    await rig.close();
+  });
+
+  it("ends when the client declines it: its token resumes nothing", async () => {
+    const rig = new Rig();
+    const wire = rig.open(false);
+    wire.server.inject('{"hello":{}}');
+    expect(rig.sessions).toMatchObject({ live: 1, tokens: { size: 1 } });
+    const late = rig.open(true);
+    late.client.start({ frame() {}, closed() {} });
+    late.server.inject(resume(rig.tokens[1]));
+    expect(late.server.sent.at(-1)).toBe(REFUSED);
+    wire.server.cut();
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
+    expect(rig.sessions).toMatchObject({ suspended: 0, live: 1 });
+    await rig.settle();
     await rig.close();
   });
 });

@@ -68,8 +68,11 @@ describe("a close with `retryMs`", () => {
 
   it("says no bye without it where there is no session, nor to whoever speaks plainly", async () => {
     const rig = new Rig();
+    const declined = rig.open(false);
+    declined.server.inject('{"hello":{}}');
     rig.server.link.close(1001, "going away");
-    expect(rig.wire.server.sent).toHaveLength(1);
+    expect(declined.server.sent).toHaveLength(1);
+    expect(declined.server.closedWith).toEqual({ code: 1001, reason: "going away" });
     const wire = new Wire();
     const client = clientLink(wire.client);
     client.start(new Told());

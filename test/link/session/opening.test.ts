@@ -1,29 +1,42 @@
+/** How a session begins: the server's hello offers it, the client's hello takes it. */
 import { describe, expect, it } from "vitest";
-import { TestClient } from "../../support/links.js";
-import { PackedLink } from "../../../src/session/link.js";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, LIMITS, message, numbers, packs, Rig, Told, ToldLost, WIRE_LIMITS } from "./rig.js";
-import { Wire } from "./wire.js";
+import { clientLink, serverLink, TestClient } from "../../support/links.js";
+import { controls, KEPT, LIMITS, message, numbers, packs, Rig, Told, ToldLost, WIRE_LIMITS } from "./rig.js";
+import { microtasks, Wire } from "./wire.js";
 
 useFakeClock();
 
-const owner = { suspended: () => {}, flows: () => {}, over: () => false };
+/** What a server offers in its hello. */
+const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
+/** The answer that takes it. */
+const TAKEN = JSON.stringify({ hello: { session: true, limits: WIRE_LIMITS } });
 
-/** A client whose server is the test. */
-function clientAlone(first?: { hello: unknown } | "plain"): { wire: Wire; client: TestClient; told: Told } {
+/** A server's hello. */
+function hello(session: unknown, more = {}): string {
+  return JSON.stringify({ hello: { session, ...more } });
+}
+
+/** A client whose server is the test. `hello`: as for `TestClient`. */
+function clientAlone(first?: unknown): { wire: Wire; client: TestClient; told: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
-  const client = new TestClient(wire.client, LIMITS, owner);
-  if (first === "plain") client.flowPlainly();
-  else if (first !== undefined) client.hello(first.hello);
+  const client = new TestClient(wire.client, LIMITS, { over: () => false }, first);
   const told = new ToldLost();
   client.link.start(told);
   return { wire, client, told };
 }
 
+/** A link of the rig's server whose client is the test. */
+function serverAlone(rig: Rig): Wire["server"] {
+  const wire = rig.open(false);
+  wire.client.start({ frame() {}, closed() {} });
+  return wire.server;
+}
+
 describe("a session", () => {
-  it("is opened by hello, session and ack, and carries messages both ways", async () => {
+  it("is opened by two hellos, and carries messages both ways", async () => {
     const rig = await Rig.live();
     rig.client.link.send(message(1));
     rig.server.link.send(message(2));
@@ -31,198 +44,343 @@ describe("a session", () => {
     expect(numbers(rig.server.told)).toEqual([1]);
     expect(numbers(rig.told)).toEqual([2]);
     expect(controls(rig.wire.server.sent)).toEqual([
-      { hello: { session: true } },
-      { session: { token: "secret-1", ttlMs: 60_000, limits: WIRE_LIMITS } },
+      { hello: { session: { token: "secret-1", ttlMs: KEPT.ttlMs, limits: WIRE_LIMITS } } },
     ]);
-    expect(controls(rig.wire.client.sent)).toEqual([{ hello: { session: true, limits: WIRE_LIMITS } }, { ack: 0 }]);
+    expect(controls(rig.wire.client.sent)).toEqual([{ hello: { session: true, limits: WIRE_LIMITS } }]);
     await rig.close();
   });
 
-  it("is told to the owner of the sockets once messages flow", async () => {
+  it("is offered before anything else is sent, also by a server that sends at once", async () => {
     const rig = new Rig();
-    expect(rig.owner).toEqual([]);
+    rig.server.link.send(message(1));
     await rig.settle();
-    expect(rig.owner).toEqual(["fresh"]);
+    expect(rig.wire.server.sent.map((frame) => frame.slice(0, 9))).toEqual(['{"hello":', '[{"n":1}]']);
     await rig.close();
   });
 
-  it("is asked for at once by a client that was made with the server's hello, which is not answered twice", async () => {
-    const { wire, client } = clientAlone({ hello: { session: true } });
-    expect(controls(wire.client.sent)).toHaveLength(1);
-    client.link.send(message(1));
-    wire.server.send('{"hello":{"session":true}}');
-    await wire.settle();
-    expect(controls(wire.client.sent)).toHaveLength(1);
-    expect(packs(wire.client.sent)).toEqual(['[{"n":1}]']);
+  it("is one at the client from the server's hello on, and at the server as soon as that is sent", async () => {
+    const rig = new Rig();
+    expect(rig.sessions).toMatchObject({ suspended: 0, live: 1, tokens: { size: 1, resumable: 1 } });
+    expect(rig.client.isResumable).toBe(false);
+    rig.wire.client.deliver();
+    expect(rig.client.isResumable).toBe(true);
+    await rig.settle();
+    expect(rig.sessions).toMatchObject({ suspended: 0, live: 1, tokens: { size: 1, resumable: 1 } });
+    await rig.close();
   });
 
-  it("does not count what was sent before it", async () => {
+  it("is told to the owner of the sockets as messages that flow: plainly at first, and then in it", async () => {
     const rig = new Rig();
-    // Plainly, because the server's hello has not come; and in a pack, because the client's has not.
+    expect(rig.owner).toEqual(["fresh"]);
+    await rig.settle();
+    expect(rig.owner).toEqual(["fresh", "resumed"]);
+    expect(rig.told.notices).toEqual([]);
+    await rig.close();
+  });
+
+  it("is taken at once by a client that was made with the server's hello, which is not answered twice", async () => {
+    const { wire, client } = clientAlone({ session: OFFER });
+    expect(wire.client.sent).toEqual([TAKEN]);
+    client.link.send(message(1));
+    // The socket has kept the frame.
+    wire.server.send(hello(OFFER));
+    await wire.settle();
+    expect(wire.client.sent).toEqual([TAKEN, '[{"n":1}]']);
+    expect(client.isResumable).toBe(true);
+    client.link.close();
+  });
+
+  it("does not count what the client has sent plainly, and counts what the server has sent from its hello on", async () => {
+    const rig = new Rig();
     rig.client.link.send(message("plain"));
     rig.server.link.send(message("packed"));
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual(["plain"]);
     expect(numbers(rig.told)).toEqual(["packed"]);
-    expect(rig.client.link.endpoint.state.session).toMatchObject({ received: 0, next: 1 });
-    expect(rig.server.link.endpoint.state.session).toMatchObject({ received: 0, next: 1 });
+    expect(rig.client.link.endpoint.state.session).toMatchObject({ received: 1, next: 1 });
+    expect(rig.server.link.endpoint.state.session).toMatchObject({ received: 0, next: 2 });
+    await rig.cutAndResume();
+    expect(numbers(rig.server.told)).toEqual(["plain"]);
+    expect(numbers(rig.told)).toEqual(["packed"]);
     await rig.close();
   });
 
-  it("sends what is in the open pack before it begins to count", async () => {
+  it("sends what was collected plainly before the hello, and what follows in packs, which count", async () => {
     const rig = new Rig();
+    rig.client.link.send(message("plain"));
     rig.wire.client.deliver();
-    rig.server.link.send(message(1));
-    rig.wire.server.deliver();
-    expect(rig.wire.server.sent.map((frame) => frame.slice(0, 10))).toEqual(['{"hello":{', '[{"n":1}]', '{"session"']);
-    await rig.settle();
-    expect(rig.client.link.endpoint.state.session!.received).toBe(0);
-    await rig.close();
-  });
-
-  it("counts what the client sends before the answer to its wish has come", async () => {
-    const rig = new Rig();
-    rig.wire.client.deliver();
-    rig.client.link.send(message(1));
+    rig.client.link.send(message("packed"));
+    await microtasks();
+    expect(rig.wire.client.sent).toEqual(['{"n":"plain"}', TAKEN, '[{"n":"packed"}]']);
     await rig.settle();
     expect(rig.server.link.endpoint.state.session!.received).toBe(1);
     await rig.cutAndResume();
-    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(numbers(rig.server.told)).toEqual(["plain", "packed"]);
     await rig.close();
   });
 
-  it("is not made for a client that does not ask", async () => {
-    const wire = new Wire();
+  it("replays what the server has sent to a client whose hello never came", async () => {
+    const rig = new Rig();
+    rig.server.link.send(message(1));
+    await microtasks();
+    rig.server.link.send(message(2));
+    await microtasks();
+    // The hello and one of two packs arrive.
+    rig.wire.client.deliver();
+    rig.wire.client.deliver();
+    await rig.cutAndResume();
+    expect(numbers(rig.told)).toEqual([1, 2]);
+    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-1", received: 1, attempt: 1 } });
+    await rig.close();
+  });
+
+  it("is confirmed by the hello of a client that returns and begins anew, with the token of that socket's hello", async () => {
     const rig = await Rig.live();
-    const link = rig.sessions.link(wire.server, undefined);
-    const [near, far] = [new Told(), new Told()];
-    link.start(near);
+    rig.cut();
+    rig.server.link.close();
+    rig.reconnect();
+    await rig.settle();
+    const [, offered] = rig.tokens;
+    expect(rig.tokens).toHaveLength(2);
+    expect(rig.sessions).toMatchObject({ live: 1, tokens: { size: 1 } });
+    rig.cut();
+    rig.reconnect();
+    await rig.settle();
+    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: offered, attempt: 1 } });
+    expect(rig.told.notices.at(-1)).toBe("resumed");
+    await rig.close();
+  });
+
+  it("is not made for a client that declines it", async () => {
+    const rig = await Rig.live();
+    const wire = rig.open(false);
+    const near = rig.server;
+    const far = new Told();
     const client = clientLink(wire.client);
     client.start(far);
     await wire.settle();
     client.send(message(1));
-    link.send(message(2));
+    near.link.send(message(2));
     await wire.settle();
-    expect(numbers(near)).toEqual([1]);
+    expect(numbers(near.told)).toEqual([1]);
     expect(numbers(far)).toEqual([2]);
     expect(controls(wire.client.sent)).toEqual([{ hello: {} }]);
-    expect(controls(wire.server.sent)).toEqual([{ hello: { session: true } }]);
-    expect(link.endpoint.state.session).toBeUndefined();
+    expect(controls(wire.server.sent)).toMatchObject([{ hello: { session: { token: "secret-2" } } }]);
+    expect(near.link.endpoint.state.session).toBeUndefined();
+    expect(rig.sessions).toMatchObject({ live: 1, tokens: { size: 1 } });
     wire.client.cut();
     wire.server.cut();
-    expect(near.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
+    expect(near.told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
+    await rig.close();
+  });
+
+  it("that is declined loses nothing of what the server has sent, also where the socket was full", async () => {
+    const rig = await Rig.live();
+    const server = serverAlone(rig);
+    const { link } = rig.server;
+    link.send(message(1));
+    server.unsentBytes = LIMITS.highWaterBytes;
+    await microtasks();
+    link.send(message(2));
+    expect(packs(server.sent)).toEqual([]);
+    server.inject('{"hello":{}}');
+    server.unsentBytes = 0;
+    rig.pass(20);
+    await microtasks();
+    expect(packs(server.sent)).toEqual(['[{"n":1}]', '[{"n":2}]']);
     await rig.close();
   });
 
   it.each([
     '{"hello":{}}',
     '{"hello":{"session":1}}',
+    '{"hello":{"session":false,"limits":{}}}',
     '{"hello":{"session":"true"}}',
+    '{"hello":{"session":{"token":"t"}}}',
+    '{"hello":{"session":null}}',
     '{"hello":true}',
     '{"hello":null}',
-  ])("is not asked for where the server says %s", async (hello) => {
+  ])("is declined by a client that says %s", async (frame) => {
+    const rig = await Rig.live();
+    const server = serverAlone(rig);
+    server.inject(frame);
+    server.inject('[{"n":1}]');
+    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(server.open).toBe(true);
+    expect(rig.server.link.endpoint.state).toMatchObject({ kind: "packed" });
+    expect(rig.sessions.tokens.size).toBe(1);
+    await rig.close();
+  });
+
+  it("is not taken by a client that wants none", async () => {
+    const wire = new Wire();
+    wire.server.start({ frame() {}, closed() {} });
+    const link = clientLink(wire.client);
+    link.start(new Told());
+    wire.server.send(hello(OFFER));
+    await wire.settle();
+    link.send(message(1));
+    await wire.settle();
+    expect(wire.client.sent).toEqual(['{"hello":{}}', '[{"n":1}]']);
+    expect(link.endpoint.state).toMatchObject({ kind: "packed" });
+  });
+
+  it.each([
+    '{"hello":{}}',
+    // As servers offered it before, which would send the token later.
+    '{"hello":{"session":true}}',
+    '{"hello":{"session":1}}',
+    '{"hello":{"session":"true"}}',
+    '{"hello":{"session":null}}',
+    '{"hello":true}',
+    '{"hello":null}',
+  ])("is not taken where the server says %s", async (frame) => {
     const { wire, client, told } = clientAlone();
-    wire.server.send(hello);
+    wire.server.send(frame);
     await wire.settle();
     client.link.send(message(1));
     await wire.settle();
     expect(wire.client.sent).toEqual(['{"hello":{}}', '[{"n":1}]']);
+    expect(client.isResumable).toBe(false);
     wire.client.cut();
     expect(told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
   });
 
-  it("is not asked for on a link that is plain after all", async () => {
+  it("is not offered by a server that keeps none: a wish is no session", async () => {
+    const wire = new Wire();
+    wire.client.start({ frame() {}, closed() {} });
+    const link = serverLink(wire.server);
+    const told = new Told();
+    link.start(told);
+    wire.server.inject(TAKEN);
+    wire.server.inject('[{"n":1}]');
+    expect(wire.server.sent).toEqual(['{"hello":{}}']);
+    expect(numbers(told)).toEqual([1]);
+    expect(link.endpoint.state).toMatchObject({ kind: "packed" });
+    wire.server.cut();
+    expect(told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
+  });
+
+  it("is not taken on a link that is plain after all", async () => {
     const { wire, client, told } = clientAlone();
     const link = plain(wire.server);
     link.send(message(1));
     await wire.settle();
     client.link.send(message(2));
+    await wire.settle();
     expect(wire.client.sent).toEqual([message(2)]);
     expect(numbers(told)).toEqual([1]);
+    expect(client.isResumable).toBe(false);
   });
 
-  it("ignores an answer that it did not ask for, and a second one", async () => {
+  it("is opened once: a second hello changes nothing, nor does the `session` of an old server", async () => {
+    const other = { ...OFFER, token: "other" };
+    for (const frame of [hello(other), JSON.stringify({ session: other })]) {
+      const rig = await Rig.live();
+      rig.wire.client.inject(frame);
+      rig.wire.server.inject('{"hello":{}}');
+      expect(rig.wire.client.open && rig.wire.server.open).toBe(true);
+      await rig.cutAndResume();
+      expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-1" } });
+      expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+      await rig.close();
+    }
+  });
+
+  it("may be offered with members of a later version, which are ignored", async () => {
     const { wire, client } = clientAlone();
-    const answer = JSON.stringify({ session: { token: "a", ttlMs: 5, limits: WIRE_LIMITS } });
-    wire.server.send('{"hello":{}}');
-    wire.server.send(answer);
+    wire.server.send(hello({ ...OFFER, more: 1, limits: { ...WIRE_LIMITS, more: 2 } }, { more: 3 }));
     await wire.settle();
-    expect(client.isResumable).toBe(false);
-    const rig = await Rig.live();
-    rig.wire.client.inject(answer);
-    expect(rig.wire.client.open).toBe(true);
-    await rig.cutAndResume();
-    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-1" } });
-    await rig.close();
+    expect(wire.client.sent).toEqual([TAKEN]);
+    expect(client.isResumable).toBe(true);
+    client.link.close();
   });
 });
 
 /** Numbers that are none of frames, of bytes or of milliseconds. */
 const NO_NUMBERS = [0, -1, 1.5, "16", null, true, [16], 2 ** 53];
+const NO_LIMITS = [undefined, null, 5, [], {}, "x"];
+const LIMIT_NAMES = Object.keys(WIRE_LIMITS);
+/** Limits of which one breaks its rule. */
+const WRONG_LIMITS = LIMIT_NAMES.flatMap((name) =>
+  [...NO_NUMBERS, undefined].map((value) => ({ ...WIRE_LIMITS, [name]: value })),
+);
+const GREATEST = { maxMessageBytes: 2 ** 53 - 1, logFrames: 2 ** 53 - 1, logLength: 2 ** 53 - 1 };
+const LEAST = { maxMessageBytes: 1, logFrames: 1, logLength: 1 };
 
-describe("the limits in a hello", () => {
-  it.each([undefined, null, 5, [], {}, "x"])("must be there, and not %j", async (limits) => {
-    const wire = new Wire();
+describe("the limits in a client's hello", () => {
+  it.each([...NO_LIMITS, ...WRONG_LIMITS])("are checked: not %j", async (limits) => {
     const rig = await Rig.live();
-    const told = new Told();
-    rig.sessions.link(wire.server, undefined).start(told);
-    wire.server.inject(JSON.stringify({ hello: { session: true, limits } }));
-    expect(wire.server.closedWith).toMatchObject({ code: 1002 });
+    const server = serverAlone(rig);
+    server.inject(JSON.stringify({ hello: { session: true, limits } }));
+    expect(server.closedWith).toEqual({ code: 1002, reason: "`limits` of a hello break their rules" });
     expect(rig.sessions.tokens.size).toBe(1);
+    // Nothing after it is read.
+    server.inject('[{"n":1}]');
+    expect(rig.server.told.messages).toEqual([]);
+    server.cut();
+    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
     await rig.close();
   });
 
-  it.each(Object.keys(WIRE_LIMITS).flatMap((name) => NO_NUMBERS.map((value) => [name, value])))(
-    "must be positive and whole: not %s of %j",
-    async (name, value) => {
-      const wire = new Wire();
-      const rig = await Rig.live();
-      rig.sessions.link(wire.server, undefined).start(new Told());
-      wire.server.inject(
-        JSON.stringify({ hello: { session: true, limits: { ...WIRE_LIMITS, [name as string]: value } } }),
-      );
-      expect(wire.server.closedWith).toMatchObject({ code: 1002 });
-      await rig.close();
-    },
-  );
-
-  it("may be as small as 1 and as large as a whole number can be", async () => {
-    const wire = new Wire();
+  it.each([LEAST, GREATEST])("may be %j", async (limits) => {
     const rig = await Rig.live();
-    rig.sessions.link(wire.server, undefined).start(new Told());
-    const limits = { maxMessageBytes: 2 ** 53 - 1, logFrames: 1, logLength: 1 };
-    wire.server.inject(JSON.stringify({ hello: { session: true, limits } }));
-    expect(wire.server.open).toBe(true);
+    const server = serverAlone(rig);
+    server.inject(JSON.stringify({ hello: { session: true, limits } }));
+    expect(server.open).toBe(true);
+    expect(rig.server.link.maxMessageBytes).toBe(limits.maxMessageBytes);
+    expect(rig.server.link.endpoint.state).toMatchObject({ kind: "live" });
     expect(rig.sessions.tokens.size).toBe(2);
-    wire.server.cut();
     await rig.close();
   });
 });
 
-describe("what a server's `session` says", () => {
-  const good = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
+describe("the limits in a `resume`", () => {
+  it.each([...NO_LIMITS, ...WRONG_LIMITS])("are checked: not %j", async (limits) => {
+    const rig = await Rig.live();
+    rig.cut();
+    const wire = rig.open(true);
+    wire.client.start({ frame() {}, closed() {} });
+    wire.server.inject(JSON.stringify({ resume: { token: "secret-1", received: 0, attempt: 1, limits } }));
+    expect(wire.server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.sessions.suspended).toBe(1);
+    await rig.close();
+  });
+});
+
+describe("what a server's hello says of a session", () => {
   it.each<[string, unknown]>([
     ...[undefined, "", "x".repeat(257), 5, null, ["t"]].map((token): [string, unknown] => ["token", token]),
-    ...NO_NUMBERS.map((ttlMs): [string, unknown] => ["ttlMs", ttlMs]),
-    ...[undefined, null, {}, { ...WIRE_LIMITS, logFrames: 0 }].map((limits): [string, unknown] => ["limits", limits]),
+    ...[...NO_NUMBERS, undefined].map((ttlMs): [string, unknown] => ["ttlMs", ttlMs]),
+    ...[...NO_LIMITS, ...WRONG_LIMITS].map((limits): [string, unknown] => ["limits", limits]),
   ])("is checked: not a %s of %j", async (name, value) => {
     const { wire, client, told } = clientAlone();
-    wire.server.send('{"hello":{"session":true}}');
+    wire.server.send(hello({ ...OFFER, [name]: value }));
     await wire.settle();
-    wire.client.inject(JSON.stringify({ session: { ...good, [name]: value } }));
+    expect(wire.client.closedWith).toEqual({ code: 1002, reason: "`session` of a hello breaks its rules" });
+    expect(wire.client.sent).toEqual([]);
+    expect(client.isResumable).toBe(false);
+    expect(told.notices).toMatchObject([{ closed: { code: 1002 } }]);
+  });
+
+  it("is checked also where the client was made with the hello", async () => {
+    const { wire, client, told } = clientAlone({ session: { ...OFFER, token: "" } });
     expect(wire.client.closedWith).toMatchObject({ code: 1002 });
     await wire.settle();
     expect(client.isResumable).toBe(false);
     expect(told.notices).toMatchObject([{ closed: { code: 1002 } }]);
   });
 
-  it("may be as long and as much as it gets", async () => {
+  it.each([
+    [{ token: "x".repeat(256), ttlMs: 2 ** 53 - 1, limits: GREATEST }],
+    [{ token: "x", ttlMs: 1, limits: LEAST }],
+  ])("may be as much or as little as there is: %#", async (offer) => {
     const { wire, client } = clientAlone();
-    wire.server.send('{"hello":{"session":true}}');
+    wire.server.send(hello(offer));
     await wire.settle();
-    wire.client.inject(JSON.stringify({ session: { ...good, token: "x".repeat(256), ttlMs: 2 ** 53 - 1 } }));
+    expect(wire.client.sent).toEqual([TAKEN]);
     expect(client.isResumable).toBe(true);
-    wire.client.cut();
+    expect(client.link.maxMessageBytes).toBe(offer.limits.maxMessageBytes);
     client.link.close();
   });
 });

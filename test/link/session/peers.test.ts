@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { ConnectionLostError, Peer } from "../../../src/index.js";
 import { TestClient } from "../../support/links.js";
 import { Sessions } from "../../../src/server/sessions.js";
-import type { Socket, SocketHandler } from "../../../src/core/transport.js";
+import type { Socket, SocketHandler } from "../../../src/link/socket.js";
 import { memorySockets } from "../../../src/sockets/memory.js";
 import { expectEmpty } from "../../support/pair.js";
 import { gate, rejection, turn } from "../../support/turns.js";

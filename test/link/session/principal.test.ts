@@ -1,7 +1,8 @@
 /** Rule 10, and what bounds the sessions that wait. */
+import { sendEncoded } from "../../support/links.js";
 import { describe, expect, it } from "vitest";
 import { TestClient } from "../../support/links.js";
-import { SharedMessage } from "../../../src/core/transport.js";
+import { EncodedMessage } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
 import { LIMITS, message, resume, Rig, ToldLost, type RigOptions } from "./rig.js";
 import { microtasks, type Wire } from "./wire.js";
@@ -145,9 +146,9 @@ describe("suspended sessions", () => {
     const { rig, wires } = await many(4, { sessions: { maxHeldLength: 40_000 } });
     for (const { server } of wires) server.cut();
     const links = rig.servers.slice(1).map(({ link }) => link);
-    const broadcast = new SharedMessage(message("b", 1000));
+    const broadcast = new EncodedMessage(message("b", 1000));
     let taken = 0;
-    for (let i = 0; i < 40; i++) for (const link of links) if (link.sendShared(broadcast)) taken++;
+    for (let i = 0; i < 40; i++) for (const link of links) if (sendEncoded(link, broadcast)) taken++;
     expect(taken).toBe(9);
     expect(rig.sessions.held).toBeGreaterThan(9 * 1000);
     expect(rig.sessions.held).toBeLessThanOrEqual(40_000 / 4);
@@ -194,8 +195,8 @@ describe("suspended sessions", () => {
       rig.cut();
       const tickets = [1, 2, 3].map(() => ({ sent: true }));
       for (const ticket of tickets) rig.server.link.send(message(i, 100 * i), ticket);
-      rig.server.link.withdraw(tickets[1]!);
-      rig.server.link.sendShared(new SharedMessage(message(i, 50)));
+      rig.server.link.cancel(tickets[1]!);
+      sendEncoded(rig.server.link, new EncodedMessage(message(i, 50)));
       // What the peer keeps, such as values that a stream has read ahead.
       rig.server.link.keeps(1000 * i);
       expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.endpoint.queuedBroadcastLength);

@@ -70,7 +70,7 @@ describe("a client that comes back", () => {
     await microtasks();
     expect(client.sent).toEqual([resume("secret-1", 1, 1)]);
     await rig.settle();
-    expect(client.sent.slice(1)).toEqual(['{"ack":1}', '[{"n":"c2"}]', '[{"n":"c3"}]', '[{"n":"c4"}]']);
+    expect(client.sent.slice(1)).toEqual(['{"ack":1}', '[{"n":"c2"}]', '[{"n":"c3"},{"n":"c4"}]']);
     await rig.close();
   });
 
@@ -155,7 +155,8 @@ describe("a client that comes back", () => {
       const rig = await suspended();
       const wire = rig.openBare();
       rig.client.link.send(message("lost with the session"));
-      rig.client.attach(wire.client, isGreeted);
+      if (isGreeted) rig.client.dial(wire.client);
+      else rig.client.attach(wire.client, "plain");
       if (isGreeted) wire.server.send('{"hello":{}}');
       await wire.settle();
       expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }, "resumed"]);
@@ -219,7 +220,7 @@ describe("the old socket (rule 2)", () => {
     old.server.deliver();
     old.server.deliver();
     server.deliver();
-    expect(controls(server.sent).at(-1)).toEqual({ resumed: { token: "secret-2", received: 2 } });
+    expect(controls(server.sent).at(-1)).toEqual({ resumed: { token: rig.tokens.at(-1), received: 2 } });
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual([1, 2, 3]);
     expect(packs(client.sent)).toEqual(['[{"n":3}]']);
@@ -277,7 +278,8 @@ describe("an attempt (rule 3)", () => {
     await rig.settle();
     await rig.cutAndResume();
     expect(controls(rig.wire.client.sent)[0]).toEqual({
-      resume: { token: rig.tokens.at(-2), received: 0, attempt: 1, limits: WIRE_LIMITS },
+      // After it, one came with the hello of this socket, and one with `resumed`.
+      resume: { token: rig.tokens.at(-3), received: 0, attempt: 1, limits: WIRE_LIMITS },
     });
     await rig.close();
   });
@@ -292,7 +294,7 @@ describe("an attempt (rule 3)", () => {
     const late = arrival(rig);
     late.inject(resume("secret-1", 0, attempt));
     expect(late.closedWith).toMatchObject({ code: 4000 });
-    expect(late.sent).toEqual(['{"hello":{"session":true}}']);
+    expect(controls(late.sent)).toEqual([{ hello: { session: expect.anything() } }]);
     late.inject(resume("secret-1", 0, 99));
     expect(server.open).toBe(true);
     await rig.settle();
@@ -305,7 +307,7 @@ describe("an attempt (rule 3)", () => {
     const rig = await suspended();
     const { server } = rig.reconnect();
     await rig.settle();
-    server.inject(resume("secret-2", 2, 2));
+    server.inject(resume(rig.tokens.at(-1), 2, 2));
     expect(server.closedWith).toMatchObject({ code: 1002 });
     expect(rig.sessions.tokens.size).toBe(0);
     await rig.settle();
@@ -339,13 +341,18 @@ describe("a token (rule 4)", () => {
     const rig = await Rig.live();
     await rig.cutAndResume();
     await rig.cutAndResume();
-    expect(rig.tokens).toEqual(["secret-1", "secret-2", "secret-3"]);
-    for (const old of ["secret-1", "secret-2"]) {
+    // Each hello offers one as well, to a client that may begin anew.
+    const [first, , second, offered, third] = rig.tokens;
+    expect(rig.tokens).toHaveLength(5);
+    expect(rig.sessions.tokens.size).toBe(1);
+    for (const old of [first, second, offered]) {
       const server = arrival(rig);
       server.inject(resume(old, 0, 99));
       expect(server.sent.at(-1)).toBe(REFUSED);
     }
     expect(rig.server.told.notices.at(-1)).toBe("resumed");
+    await rig.cutAndResume();
+    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: third } });
     await rig.close();
   });
 
@@ -372,7 +379,7 @@ describe("a token (rule 4)", () => {
     rig.cut();
     rig.reconnect();
     await rig.settle();
-    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-2", attempt: 2 } });
+    expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: rig.tokens[2], attempt: 2 } });
     expect(numbers(rig.server.told)).toEqual(["c1", "c2"]);
     expect(rig.told.notices.filter((notice) => notice === "resumed")).toHaveLength(2);
     await rig.close();
@@ -387,7 +394,7 @@ describe("a token (rule 4)", () => {
       rig.cut();
     }
     const server = arrival(rig);
-    server.inject(resume("secret-2", 0, 99));
+    server.inject(resume(rig.tokens[2], 0, 99));
     expect(server.sent.at(-1)).toBe(REFUSED);
     expect(rig.sessions.tokens.size).toBe(2);
     await rig.close();
@@ -440,7 +447,7 @@ describe("a token (rule 4)", () => {
     const rig = await suspended();
     rig.reconnect();
     await rig.settle();
-    rig.wire.server.inject(resume("secret-2", 2, 2));
+    rig.wire.server.inject(resume(rig.tokens.at(-1), 2, 2));
     await rig.settle();
     const told = JSON.stringify([rig.told.notices, rig.server.told.notices, rig.owner]);
     const closes = JSON.stringify(rig.wires.map(({ client, server }) => [client.closedWith, server.closedWith]));
@@ -450,8 +457,9 @@ describe("a token (rule 4)", () => {
 
   it("is kept hashed by the server, which would not know the token for one", async () => {
     const rig = await Rig.live();
-    expect(rig.sessions.find("#1", undefined)).toBeDefined();
-    expect(rig.sessions.find("secret-1", undefined)).toBeUndefined();
+    const frame = { received: 0, attempt: 1, limits: WIRE_LIMITS };
+    expect(rig.sessions.tokens.find({ ...frame, token: "#1" }, undefined)).toBe("unknown");
+    expect(rig.sessions.tokens.find({ ...frame, token: "secret-1" }, undefined)).toMatchObject({ confirmed: "#1" });
     await rig.close();
   });
 });

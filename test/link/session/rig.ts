@@ -53,8 +53,6 @@ export interface RigOptions {
   limits?: Partial<EndpointLimits>;
   sessions?: Partial<SessionsOptions>;
   principal?: string;
-  /** Whether the client's receiver can be told `lost`. Default true. */
-  goesOn?: boolean;
   /** Whether the client's owner brings another socket when a connection is over. Default true. */
   comesBack?: boolean;
 }
@@ -115,7 +113,7 @@ export class Rig {
         return options.comesBack !== false;
       },
     });
-    this.told = options.goesOn === false ? new Told() : new ToldLost();
+    this.told = new ToldLost();
     this.client.link.start(this.told);
   }
 

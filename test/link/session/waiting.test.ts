@@ -1,6 +1,7 @@
 /** Rule 7: what gets a number when, and what is kept. */
+import { sendEncoded } from "../../support/links.js";
 import { describe, expect, it } from "vitest";
-import { SharedMessage, type Ticket } from "../../../src/core/transport.js";
+import { EncodedMessage, type SendHandle } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
 import { controls, LIMITS, message, numbers, packs, Rig } from "./rig.js";
 import { microtasks } from "./wire.js";
@@ -8,7 +9,7 @@ import { microtasks } from "./wire.js";
 useFakeClock();
 
 const { highWaterBytes: HIGH_WATER } = LIMITS;
-const newTicket = (): Ticket => ({ sent: true });
+const newTicket = (): SendHandle => ({ sent: true });
 
 describe("a message", () => {
   it("is sent once it has its place in a frame, and not while it waits", async () => {
@@ -33,7 +34,7 @@ describe("a message", () => {
     rig.client.link.send(message(1), ticket);
     rig.cut();
     expect(ticket.sent).toBe(true);
-    expect(rig.client.link.withdraw(ticket)).toBe(false);
+    expect(rig.client.link.cancel(ticket)).toBe(false);
     rig.reconnect();
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual([1]);
@@ -49,13 +50,13 @@ describe("a message", () => {
       return ticket;
     });
     const held = rig.client.link.heldLength;
-    expect(rig.client.link.withdraw(tickets[1]!)).toBe(true);
-    expect(rig.client.link.withdraw(tickets[1]!)).toBe(false);
+    expect(rig.client.link.cancel(tickets[1]!)).toBe(true);
+    expect(rig.client.link.cancel(tickets[1]!)).toBe(false);
     expect(rig.client.link.heldLength).toBe((held * 3) / 4);
     rig.reconnect();
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual([1, 3, 4]);
-    expect(rig.client.link.withdraw(tickets[0]!)).toBe(false);
+    expect(rig.client.link.cancel(tickets[0]!)).toBe(false);
     await rig.close();
   });
 
@@ -64,7 +65,7 @@ describe("a message", () => {
     rig.wire.client.open = false;
     const ticket = newTicket();
     expect(rig.client.link.send(message(1), ticket)).toBe(true);
-    expect(rig.client.link.sendShared(new SharedMessage(message(2)))).toBe(true);
+    expect(sendEncoded(rig.client.link, new EncodedMessage(message(2)))).toBe(true);
     expect(ticket.sent).toBe(false);
     rig.cut();
     rig.reconnect();
@@ -75,17 +76,17 @@ describe("a message", () => {
 
   it("to many waits and is logged like any other", async () => {
     const rig = await Rig.live();
-    rig.server.link.sendShared(new SharedMessage(message(1)));
+    sendEncoded(rig.server.link, new EncodedMessage(message(1)));
     await microtasks();
     rig.cut();
-    rig.server.link.sendShared(new SharedMessage(message(2)));
+    sendEncoded(rig.server.link, new EncodedMessage(message(2)));
     rig.reconnect();
     await rig.settle();
     rig.server.link.send(message(3));
-    rig.server.link.sendShared(new SharedMessage(message(4)));
+    sendEncoded(rig.server.link, new EncodedMessage(message(4)));
     await rig.settle();
     expect(numbers(rig.told)).toEqual([1, 2, 3, 4]);
-    expect(rig.server.link.sendShared(new SharedMessage(JSON.stringify("x".repeat(5000))))).toBe(false);
+    expect(sendEncoded(rig.server.link, new EncodedMessage(JSON.stringify("x".repeat(5000))))).toBe(false);
     await rig.close();
   });
 });
@@ -99,7 +100,7 @@ describe("above high water", () => {
     await microtasks();
     const ticket = newTicket();
     rig.client.link.send(message(2), ticket);
-    rig.client.link.sendShared(new SharedMessage(message(3)));
+    sendEncoded(rig.client.link, new EncodedMessage(message(3)));
     await microtasks();
     expect(ticket.sent).toBe(false);
     expect(rig.client.link.endpoint.state.session!.log.last).toBe(1);
@@ -113,15 +114,33 @@ describe("above high water", () => {
     await rig.close();
   });
 
+  it("the socket is watched also if it is full at the end of a tick, and nothing is sent after that", async () => {
+    const rig = await Rig.live();
+    const { client } = rig.wire;
+    rig.client.link.send(message(1));
+    client.unsentBytes = HIGH_WATER;
+    await microtasks();
+    // It has its number, and was not written.
+    expect(rig.client.link.endpoint.state.session!.log.last).toBe(1);
+    expect(packs(client.sent)).toEqual([]);
+    client.unsentBytes = 0;
+    rig.pass(20);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+
   it("control frames still leave, but no pong for who does not read", async () => {
     const rig = await Rig.live();
     rig.wire.client.unsentBytes = HIGH_WATER;
     rig.wire.client.inject('{"ping":7}');
-    expect(rig.wire.client.sent.at(-1)).toBe('{"ack":0}');
+    await microtasks();
+    expect(rig.wire.client.sent).toHaveLength(1);
     rig.client.link.ping();
     expect(rig.wire.client.sent.at(-1)).toBe('{"ping":1}');
     rig.wire.client.unsentBytes = 64 * 1024 - 1;
     rig.wire.client.inject('{"ping":7}');
+    await microtasks();
     expect(rig.wire.client.sent.at(-1)).toBe('{"pong":7}');
     await rig.close();
   });
@@ -236,10 +255,38 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
+  it("is no more after attempts to resume that fail", async () => {
+    const rig = await Rig.live();
+    rig.cut();
+    let taken = 0;
+    const { link } = rig.client;
+    for (; taken < 9; taken++) expect(link.send(message(taken, 4000))).toBe(true);
+    rig.reconnect().client.deliver();
+    rig.cut();
+    expect(link.send(message(taken, 4000))).toBe(false);
+    await microtasks();
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1013") }]);
+    await rig.close();
+  });
+
+  it("gets no number behind a pack that fills the log", async () => {
+    const rig = await Rig.live({ limits: { logFrames: 1 } });
+    const { link } = rig.client;
+    const ticket = newTicket();
+    // Too long for one pack.
+    link.send(message(1, 4900));
+    link.send(message(2, 4900), ticket);
+    expect(ticket.sent).toBe(false);
+    expect(link.cancel(ticket)).toBe(true);
+    await rig.settle();
+    expect(numbers(rig.server.told)).toEqual([1]);
+    await rig.close();
+  });
+
   it("ends a live session if its reader is too slow for it", async () => {
     const rig = await Rig.live();
-    expect(rig.server.link.tooSlow("too slow")).toBe(true);
-    expect(rig.server.link.tooSlow("too slow again")).toBe(true);
+    expect(rig.server.link.endSession("too slow")).toBe(true);
+    expect(rig.server.link.endSession("too slow again")).toBe(true);
     expect(rig.wire.server.closedWith).toEqual({ code: 1013, reason: "too slow" });
     await rig.settle();
     expect(rig.server.told.notices).toEqual([{ closed: { code: 1013, reason: "too slow" } }]);
@@ -251,10 +298,10 @@ describe("too much that waits", () => {
     const rig = await Rig.live();
     const { link } = rig.server;
     // Read, but not acked.
-    for (let i = 0; i < LIMITS.logFrames; i++) link.sendShared(new SharedMessage(message(i)));
-    const waits = new SharedMessage(message(16, 1000));
+    for (let i = 0; i < LIMITS.logFrames; i++) sendEncoded(link, new EncodedMessage(message(i)));
+    const waits = new EncodedMessage(message(16, 1000));
     let taken = 0;
-    while (taken < 100 && link.sendShared(waits)) taken++;
+    while (taken < 100 && sendEncoded(link, waits)) taken++;
     expect(taken).toBeGreaterThan(10);
     expect(taken).toBeLessThan(20);
     expect(link.send(message(17, 1000))).toBe(true);
@@ -268,13 +315,13 @@ describe("too much that waits", () => {
     const rig = await Rig.live();
     rig.cut();
     const { link } = rig.server;
-    const broadcast = new SharedMessage(message("b", 1000));
+    const broadcast = new EncodedMessage(message("b", 1000));
     let taken = 0;
-    for (let i = 0; i < 1000; i++) if (link.sendShared(broadcast)) taken++;
+    for (let i = 0; i < 1000; i++) if (sendEncoded(link, broadcast)) taken++;
     expect(taken).toBeGreaterThan(10);
     expect(taken * 1000).toBeLessThan(LIMITS.queueLength / 2);
     // The first that was dropped fits no more when others are sent.
-    expect(link.sendShared(broadcast)).toBe(false);
+    expect(sendEncoded(link, broadcast)).toBe(false);
     await microtasks();
     expect(rig.server.told.notices).toEqual(["suspended"]);
     rig.reconnect();
@@ -289,7 +336,7 @@ describe("too much that waits", () => {
     const { link } = rig.server;
     const expected: unknown[] = [];
     let n = 0;
-    const broadcast = (): boolean => link.sendShared(new SharedMessage(message(`b${n}`, 1000)));
+    const broadcast = (): boolean => sendEncoded(link, new EncodedMessage(message(`b${n}`, 1000)));
     for (; n < 100; n++) if (broadcast()) expected.push(`b${n}`);
     for (let i = 0; i < 9; i++, n++) {
       expect(link.send(message(n, 4000))).toBe(true);
@@ -338,7 +385,7 @@ describe("an ack", () => {
     for (let i = 1; i <= 8; i++) {
       rig.client.link.send(message(i));
       await rig.settle();
-      expect(controls(rig.wire.server.sent).slice(2)).toEqual([{ ack: 4 }, { ack: 8 }].slice(0, Math.floor(i / 4)));
+      expect(controls(rig.wire.server.sent).slice(1)).toEqual([{ ack: 4 }, { ack: 8 }].slice(0, Math.floor(i / 4)));
     }
     await rig.close();
   });
@@ -347,10 +394,10 @@ describe("an ack", () => {
     const rig = await Rig.live();
     rig.client.link.send(message(1, 4900));
     await rig.settle();
-    expect(controls(rig.wire.server.sent).slice(2)).toEqual([]);
+    expect(controls(rig.wire.server.sent).slice(1)).toEqual([]);
     rig.client.link.send(message(2, 80));
     await rig.settle();
-    expect(controls(rig.wire.server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    expect(controls(rig.wire.server.sent).slice(1)).toEqual([{ ack: 2 }]);
     await rig.close();
   });
 
@@ -359,12 +406,14 @@ describe("an ack", () => {
     const { server } = rig.wire;
     server.unsentBytes = HIGH_WATER;
     server.inject("[]");
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    await microtasks();
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 1 }]);
     server.unsentBytes++;
     server.inject("[]");
-    server.inject(`[${message(1)}]`);
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 1 }]);
+    await microtasks();
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 1 }]);
     expect(server.closedWith).toMatchObject({ code: 1013 });
+    server.inject(`[${message(1)}]`);
     expect(rig.server.told.messages).toEqual([]);
     await rig.close();
   });
@@ -378,31 +427,32 @@ describe("an ack", () => {
     await microtasks();
     server.inject("[]");
     server.inject("[]");
+    await microtasks();
     expect(server.closedWith).toBeUndefined();
-    expect(controls(server.sent).slice(2)).toEqual([]);
+    expect(controls(server.sent).slice(1)).toEqual([]);
     rig.pass(20);
-    expect(controls(server.sent).slice(2)).toEqual([]);
+    expect(controls(server.sent).slice(1)).toEqual([]);
     server.unsentBytes = 0;
     rig.pass(20);
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 2 }]);
     rig.pass(20);
-    expect(controls(server.sent).slice(2)).toEqual([{ ack: 2 }]);
+    expect(controls(server.sent).slice(1)).toEqual([{ ack: 2 }]);
     rig.cut({ code: 1002, reason: "" });
     await rig.close();
   });
 
-  it("that each pack of a turn makes due is sent for the first of them at once, and for the others together", async () => {
+  it("that each pack of a tick makes due is sent once, at its end", async () => {
     const rig = await Rig.live({ limits: { logFrames: 1 } });
     const { server } = rig.wire;
-    const acks = (): unknown[] => controls(server.sent).slice(2);
+    const acks = (): unknown[] => controls(server.sent).slice(1);
     for (let i = 0; i < 100; i++) server.inject("[]");
-    expect(acks()).toEqual([{ ack: 1 }]);
-    await rig.settle();
-    expect(acks()).toEqual([{ ack: 1 }, { ack: 100 }]);
+    expect(acks()).toEqual([]);
+    await microtasks();
+    expect(acks()).toEqual([{ ack: 100 }]);
     await rig.close();
   });
 
-  it("is sent before what it is for is handled", async () => {
+  it("is sent although what it is for closes the link", async () => {
     const rig = await Rig.live({ limits: { logFrames: 4 } });
     const order: string[] = [];
     rig.wire.server.onSend = (frame) => order.push(frame);
@@ -412,7 +462,7 @@ describe("an ack", () => {
     };
     rig.client.link.send(message(1));
     await rig.settle();
-    expect(order.slice(0, 2)).toEqual(['{"ack":1}', "dispatch"]);
+    expect(order).toEqual(["dispatch", '{"ack":1}', '{"bye":{"code":1000,"reason":""}}']);
     await rig.close();
   });
 
@@ -422,7 +472,7 @@ describe("an ack", () => {
       rig.client.link.send(message(i));
       await rig.settle();
     }
-    expect(controls(rig.wire.server.sent)).toHaveLength(2);
+    expect(controls(rig.wire.server.sent)).toHaveLength(1);
     rig.server.link.send(message(1));
     await rig.settle();
     expect(rig.wire.server.sent.slice(-2)).toEqual(['{"ack":64}', '[{"n":1}]']);
@@ -433,7 +483,7 @@ describe("an ack", () => {
     await rig.settle();
     rig.client.link.ping();
     await rig.settle();
-    expect(rig.wire.server.sent.slice(-2)).toEqual(['{"ack":65}', '{"pong":1}']);
+    expect(rig.wire.server.sent.slice(-2)).toEqual(['{"pong":1}', '{"ack":65}']);
     await rig.close();
   });
 

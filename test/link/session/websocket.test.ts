@@ -66,7 +66,7 @@ it("carries everything both ways, in order and once, through cuts at any moment"
   let client: TestClient;
   const comeBack = (): void =>
     void open(url, [PROTOCOL, RESUME_OFFER]).then(
-      (socket) => client.attach(socket, true),
+      (socket) => client.dial(socket),
       () => setTimeout(comeBack, 5),
     );
   const owner = { suspended: comeBack, flows: () => {}, over: () => false };

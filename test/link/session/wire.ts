@@ -1,5 +1,6 @@
 /** Connections whose every frame waits until the test lets it arrive, and whose ends can be cut one by one. */
-import type { CloseInfo, SharedFrame, Socket, SocketHandler, Traffic } from "../../../src/core/transport.js";
+import type { CloseInfo, EncodedFrame, Traffic } from "../../../src/core/transport.js";
+import type { Socket, SocketHandler } from "../../../src/link/socket.js";
 
 /** So many frames in a row mean that each makes another. */
 const MOST = 10_000;
@@ -44,7 +45,7 @@ export class WireSocket implements Socket {
     return true;
   }
 
-  sendShared({ text }: SharedFrame): boolean {
+  sendShared({ text }: EncodedFrame): boolean {
     return this.send(text);
   }
 
