@@ -1,5 +1,13 @@
 /** The plain link: one JSON-RPC message or batch in each text frame, which every implementation of JSON-RPC understands. */
-import type { CloseInfo, Receiver, EncodedMessage, SendHandle, TickBudget, Traffic, Transport } from "../core/transport.js";
+import type {
+  CloseInfo,
+  Receiver,
+  EncodedMessage,
+  SendHandle,
+  TickBudget,
+  Traffic,
+  Transport,
+} from "../core/transport.js";
 import type { Socket, SocketHandler } from "./socket.js";
 import { Coalescer } from "./coalescer.js";
 

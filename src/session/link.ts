@@ -4,7 +4,17 @@
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { addTraffic, endOf, Frame, type CloseInfo, type Receiver, type EncodedMessage, type SendHandle, type Traffic, type Transport } from "../core/transport.js";
+import {
+  addTraffic,
+  endOf,
+  Frame,
+  type CloseInfo,
+  type Receiver,
+  type EncodedMessage,
+  type SendHandle,
+  type Traffic,
+  type Transport,
+} from "../core/transport.js";
 import type { Socket, SocketBudget, SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
 import { Endpoint, type EndpointHooks, type EndpointLimits } from "./endpoint.js";

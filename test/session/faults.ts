@@ -3,7 +3,8 @@
  * nothing of the source: the oracle must notice each of them.
  */
 import { endsSession } from "../../src/close-codes.js";
-import type { EncodedFrame, EncodedMessage, SendHandle } from "../../src/core/transport.js";
+import type { EncodedMessage, SendHandle } from "../../src/core/transport.js";
+import { frameText } from "../../src/link/socket.js";
 import type { ResumeFrame } from "../../src/session/frames.js";
 import { Endpoint, type EndpointLimits, type Wire } from "../../src/session/endpoint.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "../../src/server/tokens.js";
@@ -18,8 +19,7 @@ function rewriting(wire: Wire, change: (frame: string) => readonly string[]): Wi
     get unsentBytes() {
       return wire.unsentBytes;
     },
-    send: (frame) => change(frame).every((one) => wire.send(one)),
-    sendShared: (frame: EncodedFrame) => change(frame.text).every((one) => wire.send(one)),
+    send: (frame) => change(frameText(frame)).every((one) => wire.send(one)),
   };
 }
 

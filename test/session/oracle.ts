@@ -5,7 +5,8 @@
  */
 import { toHttpStatus } from "../../src/close-codes.js";
 import { member } from "../../src/core/message.js";
-import type { CloseInfo } from "../../src/core/transport.js";
+import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
+import { frameText } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
 import { Endpoint, type EndpointHooks, type EndpointLimits, type Wire } from "../../src/session/endpoint.js";
 import {
@@ -83,16 +84,13 @@ export class LineEnd implements Wire {
     this.line = line;
   }
 
-  send(frame: string): boolean {
+  send(encoded: string | EncodedFrame): boolean {
     if (!this.open) return false;
+    const frame = frameText(encoded);
     this.sent.push(frame);
     this.line.world.sentFrame(this, frame);
     this.other.underWay.push(frame);
     return true;
-  }
-
-  sendShared({ text }: { readonly text: string }): boolean {
-    return this.send(text);
   }
 
   /** Closes this end. The other one learns of it behind what was sent. */
