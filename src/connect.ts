@@ -1,5 +1,6 @@
 /** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
-import { Dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
+import { dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
+import { Normal } from "./close-codes.js";
 import { Backoff } from "./client/backoff.js";
 import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
 import { onWake } from "./client/watch.js";
@@ -109,16 +110,17 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   const target = webSocketUrl(url);
   const { maxMessageBytes } = config.limits;
   const { subprotocol } = config.choseDialect ? config.dialect : {};
-  const dial = (isResumable: boolean): Dial => {
-    const ours = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
-    const offer = subprotocol === undefined ? ours : [...ours, subprotocol];
-    return new Dial(target, offer, openTimeoutMs, (protocols) => open(target, protocols, maxMessageBytes));
+  const connectTo: ClientPlan["connect"] = (isResumable, isKnown, abortedBy) => {
+    const own = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
+    const offer = subprotocol === undefined ? own : [...own, subprotocol];
+    const timeoutMs = openTimeoutMs;
+    return dial({ url: target, offer, timeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
   };
-  const admitted = await openFirst(dial, isPatient, signal);
+  const admitted = await openFirst(connectTo, isPatient, signal);
   const mayReconnect = reconnects ?? onOpen !== undefined;
   const peer =
     mayReconnect || admitted.protocol === PROTOCOL
-      ? drivenPeer<C, S>(admitted, config, { ...plan, dial, limits: endpointLimits(config.limits) })
+      ? drivenPeer<C, S>(admitted, config, { ...plan, connect: connectTo, limits: endpointLimits(config.limits) })
       : plainPeer<C, S>(admitted, config, plan.heartbeat);
   // Listeners that the application adds right after `await connect()` must miss nothing.
   nextTurn(() => startPeer(peer));
@@ -131,7 +133,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
  * soon as that aborts.
  */
 async function openFirst(
-  dial: (isResumable: boolean) => Dial,
+  connectTo: ClientPlan["connect"],
   waits: boolean,
   signal: AbortSignal | undefined,
 ): Promise<Admitted> {
@@ -139,18 +141,15 @@ async function openFirst(
   backoff.nextDelayMs();
   for (;;) {
     throwIfAborted(signal);
-    const attempt = dial(false);
-    const ignoreAbort = onAbort(signal, () => attempt.abandon("aborted"));
     try {
-      const admitted = await attempt.connect(false);
-      // If the abort came in between, the attempt was abandoned when it was open already.
+      const admitted = await connectTo(false, false, signal);
+      // The signal may have aborted when the attempt was over already.
+      if (signal?.aborted) admitted.socket.discard(Normal, "aborted");
       throwIfAborted(signal);
       return admitted;
     } catch (error) {
       throwIfAborted(signal);
       if (!waits || isFinal(error)) throw error;
-    } finally {
-      ignoreAbort();
     }
     await wakeOrWait(backoff.nextDelayMs(), signal);
   }

@@ -14,7 +14,7 @@ import type { EndpointLimits } from "../session/endpoint.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { PackedLink, PROTOCOL, type LinkOwner } from "../session/link.js";
 import { Backoff } from "./backoff.js";
-import type { Admitted, Dial } from "./open.js";
+import type { Admitted } from "./open.js";
 import { onLeave, onWake, Watch } from "./watch.js";
 
 /** Says how to begin again: what the other side must hear before anything else. */
@@ -29,8 +29,8 @@ export interface ClientPlan {
   readonly heartbeat: HeartbeatTimes | undefined;
   /** How long a connection that has opened may take until messages flow on it, in milliseconds. */
   readonly openTimeoutMs: number;
-  /** Returns a connection attempt. `isResumable`: whether it is made for a session. */
-  dial(isResumable: boolean): Dial;
+  /** Connects. `isResumable`: whether there is a session to resume. `isKnown`, `signal`: as of an `Attempt`. */
+  connect(isResumable: boolean, isKnown: boolean, signal: AbortSignal | undefined): Promise<Admitted>;
 }
 
 /** Delays are multiples of this. Deadlines of equal length share a queue, and many clients of a process share many queues. */
@@ -56,8 +56,8 @@ export class ClientDriver implements LinkOwner {
   #peer!: AnyPeer;
   /** The newest socket, and what the server's first frame says. */
   #opened: Admitted;
-  /** The connection attempt that is under way. */
-  #dial: Dial | undefined;
+  /** Ends the connection attempt that is under way. */
+  readonly #stopping = new AbortController();
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
   /** Whether another socket is needed. */
@@ -139,15 +139,14 @@ export class ClientDriver implements LinkOwner {
 
   /** Tries once to connect. Gives up for good if the server refuses this client. */
   async #connect(): Promise<void> {
-    const dial = (this.#dial = this.#plan.dial(this.link.endpoint.state.session !== undefined));
     try {
-      const opened = await dial.connect(this.#wasGreeted);
+      const isResumable = this.link.endpoint.state.session !== undefined;
+      const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#stopping.signal);
       if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
       else this.#attach(opened);
     } catch (error) {
       if (!this.#isOver && isFinal(error)) this.#giveUp(error as Error);
     }
-    this.#dial = undefined;
   }
 
   #attach(opened: Admitted): void {
@@ -250,7 +249,7 @@ export class ClientDriver implements LinkOwner {
     this.#isOver = true;
     this.#watch?.stop();
     clearDeadline(this.#patience);
-    this.#dial?.abandon("the peer is closed");
+    this.#stopping.abort();
     this.#proceed?.();
   }
 }

@@ -1,6 +1,6 @@
-/** Opening a connection: the offer, the time it may take, and the server's first frame, which says whether it lets us in. */
+/** One connection attempt: the offer, the time that it may take, and the server's first frame, which accepts or refuses the client. */
 import { toHttpStatus } from "../close-codes.js";
-import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 import type { Socket } from "../link/socket.js";
@@ -21,9 +21,9 @@ export interface Opened {
   readonly firstFrame: Promise<string> | undefined;
 }
 
-/** One that has also been waited for the server's first frame. */
+/** A connection whose server has accepted the client. */
 export interface Admitted extends Opened {
-  /** What that holds, where it is a hello; `undefined` where it is none, or did not come in time. */
+  /** What the server's first frame says, if it is a hello; `undefined` if it is none, or did not come in time. */
   readonly hello?: unknown;
 }
 
@@ -43,91 +43,85 @@ export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => O
 /** A server that knows `reciproc.v1` speaks first, in the same flight as its 101; one that agreed to what it does not know may say nothing. */
 const FIRST_FRAME_WAIT_MS = 250;
 
-/** One try to connect, of a client that knows where to. */
-export class Dial implements Expiring {
-  deadline = 0;
+/** One connection attempt. */
+export interface Attempt {
   readonly url: URL;
-  readonly #offer: readonly string[];
-  readonly #timeoutMs: number;
-  readonly #open: (protocols: string[]) => Opening;
-  /** The opening that is under way, or was last. */
-  #opening: Opening | undefined;
-  /** Rejects when the try is given up, whatever it waits for. */
-  readonly #abandoned: Promise<never>;
-  #reject!: (error: ConnectError) => void;
-  #isAbandoned = false;
-
-  /** `open` is given the subprotocols to offer: `offer`, or none. */
-  constructor(url: URL, offer: readonly string[], timeoutMs: number, open: (protocols: string[]) => Opening) {
-    this.url = url;
-    this.#offer = offer;
-    this.#timeoutMs = timeoutMs;
-    this.#open = open;
-    this.#abandoned = observed(new Promise((_resolve, reject) => (this.#reject = reject)));
-  }
-
+  /** The subprotocols to offer. */
+  readonly offer: readonly string[];
+  /** How long the attempt may take, in milliseconds. */
+  readonly timeoutMs: number;
   /**
-   * Connects with the offer, and once more without it when that may be why it failed; both within `timeoutMs`. `isKnown`: the
-   * server has said hello before. Then it is not tried without the offer, and its hello is waited for. Rejects with `ConnectError`.
+   * Whether the server has sent a hello before. Then the attempt is not repeated without the offer, and waits for the hello as
+   * long as it takes.
    */
-  async connect(isKnown: boolean): Promise<Admitted> {
-    setDeadline(this, this.#timeoutMs);
+  readonly isKnown: boolean;
+  /** Aborting it ends the attempt. */
+  readonly signal: AbortSignal | undefined;
+  readonly open: Open;
+  readonly maxMessageBytes: number;
+}
+
+/**
+ * Connects with the offer, and once more without it if the offer may be why the connection failed. Rejects with `ConnectError`,
+ * also when the signal aborts.
+ */
+export async function dial(attempt: Attempt): Promise<Admitted> {
+  const { url, offer, timeoutMs, isKnown, signal } = attempt;
+  let opening: Opening | undefined;
+  let isAbandoned = false;
+  let reject!: (error: ConnectError) => void;
+  const abandoned = observed(new Promise<never>((_resolve, rejectAll) => (reject = rejectAll)));
+  const abandon = (reason: string): void => {
+    isAbandoned = true;
+    reject(new ConnectError(publicUrl(url), reason));
+    opening?.abandon();
+  };
+  const begin = (protocols: readonly string[]): Promise<Opened> =>
+    (opening = attempt.open(url, [...protocols], attempt.maxMessageBytes)).opened;
+  const connect = async (): Promise<Admitted> => {
     try {
-      return await Promise.race([this.#connect(isKnown), this.#abandoned]);
-    } finally {
-      clearDeadline(this);
-    }
-  }
-
-  expire(): void {
-    this.abandon(`not open within ${this.#timeoutMs} ms`);
-  }
-
-  /** Gives up what is under way: `connect` rejects at once. */
-  abandon(reason: string): void {
-    this.#isAbandoned = true;
-    this.#reject(new ConnectError(publicUrl(this.url), reason));
-    this.#opening?.abandon();
-  }
-
-  async #connect(isKnown: boolean): Promise<Admitted> {
-    const [...offer] = this.#offer;
-    const first = (this.#opening = this.#open(offer));
-    try {
-      return await this.#admit(await first.opened, isKnown);
+      return await admit(url, await begin(offer), isKnown, abandoned);
     } catch (error) {
-      // One that opened and was then refused is still open here; for any other this does nothing.
-      first.abandon();
-      if (this.#isAbandoned || isKnown || offer.length === 0 || !first.offerMayBeWhy()) throw error;
-      this.#opening = this.#open([]);
-      return await this.#opening.opened;
+      const { offerMayBeWhy, abandon: close } = opening!;
+      // One that opened and was then refused is still open here. For any other this does nothing.
+      close();
+      if (isAbandoned || isKnown || offer.length === 0 || !offerMayBeWhy()) throw error;
+      return await begin([]);
     }
+  };
+  const onAbort = (): void => abandon("aborted");
+  const deadline = { deadline: 0, expire: () => abandon(`not open within ${timeoutMs} ms`) };
+  setDeadline(deadline, timeoutMs);
+  signal?.addEventListener("abort", onAbort);
+  try {
+    return await Promise.race([connect(), abandoned]);
+  } finally {
+    clearDeadline(deadline);
+    signal?.removeEventListener("abort", onAbort);
   }
+}
 
-  /** Waits, where `reciproc.v1` was agreed, for the frame that says whether the server lets us in. */
-  async #admit(opened: Opened, isKnown: boolean): Promise<Admitted> {
-    const { firstFrame } = opened;
-    if (firstFrame === undefined) return opened;
-    const frame = await (isKnown ? firstFrame : this.#soon(firstFrame));
-    if (frame === undefined) return opened;
-    const bye = readBye(frame);
-    if (bye === undefined) return { ...opened, hello: helloOf(frame) };
-    const cause = new Error(`the server said ${frame}`);
-    const status = toHttpStatus(bye.code);
-    throw new ConnectError(publicUrl(this.url), bye.reason, { status, cause });
-  }
+/** Waits for the frame that says whether the server accepts the client, if `reciproc.v1` was agreed. */
+async function admit(url: URL, opened: Opened, isKnown: boolean, abandoned: Promise<never>): Promise<Admitted> {
+  const { firstFrame } = opened;
+  const frame = firstFrame && (await (isKnown ? firstFrame : soon(firstFrame, abandoned)));
+  if (frame === undefined) return opened;
+  const bye = readBye(frame);
+  if (bye === undefined) return { ...opened, hello: helloOf(frame) };
+  const cause = new Error(`the server said ${frame}`);
+  throw new ConnectError(publicUrl(url), bye.reason, { status: toHttpStatus(bye.code), cause });
+}
 
-  /** The frame, unless it does not come soon, or at all. */
-  async #soon(frame: Promise<string>): Promise<string | undefined> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), FIRST_FRAME_WAIT_MS);
-    });
-    try {
-      return await Promise.race([frame.catch(() => undefined), late, this.#abandoned]);
-    } finally {
-      clearTimeout(timer);
-    }
+/** Resolves with the frame, or with `undefined` if it does not come soon or at all. */
+async function soon(frame: Promise<string>, abandoned: Promise<never>): Promise<string | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), FIRST_FRAME_WAIT_MS);
+  });
+  try {
+    return await Promise.race([frame.catch(() => undefined), late, abandoned]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -90,7 +90,7 @@ export type State =
 
 /** Why a client's session is over. */
 const NO_SESSIONS = "the server keeps no sessions any more";
-const UNKNOWN_SESSION = "the server does not have the session any more";
+const UNKNOWN_SESSION = "the server has no such session any more";
 
 const NONE: string[] = [];
 
