@@ -1,7 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch } from "./chromium.js";
-import { draw, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
+import { draw, leave, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
 import { goTo, line, ready, same, squiggles, textOf, withTwo as withTwoWriters } from "./editor.js";
 import { startWire } from "./wire.js";
 
@@ -34,7 +34,7 @@ async function withTwo(
     await Promise.all([note(ada.page), note(bo.page)]);
     await run(ada, bo, demo);
   } finally {
-    for (const { page } of [ada, bo]) await page.context().close();
+    await leave(ada, bo);
   }
 }
 
@@ -93,7 +93,7 @@ describe("the board, when its connection is cut", () => {
         await ada.page.reload();
         await strokes(ada.page, 3);
         await alike(ada.page, bo.page, await lateFor(demo));
-        await ada.page.context().close();
+        await leave(ada);
       }),
     LONG_MS,
   );
@@ -134,7 +134,7 @@ describe("the board, when its connection is cut", () => {
       expect(await ada.page.getByLabel("Message").inputValue()).toBe("half a li");
       await ada.page.getByRole("button", { name: "Undo" }).click();
       for (const { page } of [ada, bo]) await strokes(page, 2);
-      for (const { page } of [ada, bo]) await page.context().close();
+      await leave(ada, bo);
     },
     LONG_MS,
   );
