@@ -80,8 +80,11 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
       await page.mouse.move(0, 0);
       await page.setViewportSize(VIEWPORT);
       // A page of the same site, because Chromium would start another process for any other.
-      await page.goto(new URL("/left", page.url()).href);
-      leftPages.set(browser, [...(leftPages.get(browser) ?? []), page]);
+      await page.goto(new URL("/left", page.url()).href).then(
+        () => leftPages.set(browser, [...(leftPages.get(browser) ?? []), page]),
+        // The demo has ended.
+        () => page.context().close(),
+      );
     }),
   );
 }

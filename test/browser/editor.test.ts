@@ -117,7 +117,6 @@ describe("the editor", () => {
       await page.reload();
       await ready(page, "css");
       expect(await page.locator("#canvas").isVisible()).toBe(false);
-      await page.goBack().catch(() => {});
     }));
 
   it("leaves the board as it was, and undoes in the text only", async () => {
