@@ -1,13 +1,46 @@
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
+import LongestFirst from "./test/support/sequencer.js";
 
+const inFolders = (...folders: string[]): string[] => folders.map((folder) => `test/${folder}/**/*.test.ts`);
+
+/** These begin no browser and no compiler, and wait for much of their time. They run first, so that most mistakes show soon. */
+const LIGHT = [
+  ...inFolders("bridge", "cli", "client", "conformance", "core", "features", "fuzz"),
+  ...inFolders("link", "runtimes", "server", "sockets"),
+];
+/** These measure delays and memory. They run beside each other only, so that nothing heavy delays them. */
+const MEASURING = inFolders("attacks", "scale", "soak");
+
+/** Each project runs when the one before it has ended. */
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
-    globalSetup: ["test/browser/global-setup.ts", "test/interop/global-setup.ts"],
-    // Many tests wait for a browser, another process or the clock: two at a time, also on two cores.
-    maxWorkers: 2,
+    setupFiles: ["test/support/setup.ts"],
+    reporters: ["default", "./test/support/failures.ts"],
+    sequence: { sequencer: LongestFirst },
     // A test that waits for an event which never comes fails here; none is timed.
     testTimeout: 20_000,
     hookTimeout: 60_000,
+    projects: [
+      {
+        extends: true,
+        test: { name: "light", include: LIGHT, maxWorkers: 3, sequence: { groupOrder: 0 } },
+      },
+      {
+        extends: true,
+        test: { name: "measuring", include: MEASURING, maxWorkers: 2, sequence: { groupOrder: 1 } },
+      },
+      {
+        extends: true,
+        test: {
+          name: "heavy",
+          include: inFolders("*"),
+          exclude: [...LIGHT, ...MEASURING, ...configDefaults.exclude],
+          globalSetup: ["test/browser/global-setup.ts"],
+          // Some tests time out while three browsers share two cores.
+          maxWorkers: 2,
+          sequence: { groupOrder: 2 },
+        },
+      },
+    ],
   },
 });

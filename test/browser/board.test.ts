@@ -1,7 +1,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch } from "./chromium.js";
-import { draw, live, picture, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
+import { draw, leave, live, picture, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
 
 const BLANK = Array.from({ length: 24 }, () => ".".repeat(32)).join("\n");
 const DIAGONAL: [number, number][] = [
@@ -30,7 +30,7 @@ async function withTwo(env: Record<string, string>, run: (ada: Visitor, bo: Visi
     await run(ada, bo);
     for (const { complaints } of visitors) expect(complaints).toEqual([]);
   } finally {
-    for (const { page } of visitors) await page.context().close();
+    await leave(...visitors);
     await demo[Symbol.asyncDispose]();
   }
 }

@@ -7,13 +7,12 @@ import { connect as connectTcp, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Profile } from "../../demo/api.js";
 import { distinctProfile } from "../../demo/profiles.js";
 import { connect, type AnyPeer } from "../../src/node.js";
+import { Relay } from "../client/relay.js";
 import { enter, startDemo, type Demo } from "./demo.js";
-import { startWire } from "./wire.js";
 
 const MIB = 2 ** 20;
 /** One character of 11 UTF-16 units. */
@@ -148,12 +147,12 @@ describe("the demo's vote on clearing the board", () => {
   it("is granted when the pages that did not agree are out of reach", async () => {
     // The vote ends before its time is up.
     await using demo = await startDemo({ VOTE_TIMEOUT_MS: "60000" });
-    await using wire = await startWire(demo.url);
+    await using relay = await Relay.to(demo.url);
     await using asker = await enter(demo.url, "Ada");
     const asked = [
       await enter(demo.url, "Bo", { vote: () => true }),
       await enter(demo.url, "Cy", { vote: never, ping: never }),
-      await enter(wire.url, "Di", { vote: () => (wire.cut(), never()) }),
+      await enter(relay.url.slice(0, -1), "Di", { vote: () => (void relay.close(), never()) }),
     ];
     const verdict = await asker.request("clear");
     expect(verdict).toEqual({
@@ -170,11 +169,11 @@ describe("the demo's vote on clearing the board", () => {
 
   it("is granted when the sessions of all pages that were asked expire", async () => {
     await using demo = await startDemo({ SESSION_TTL_MS: "300" });
-    await using wire = await startWire(demo.url);
+    await using relay = await Relay.to(demo.url);
     await using asker = await enter(demo.url, "Ada");
     const asked = [
-      await enter(wire.url, "Bo", { vote: never }),
-      await enter(wire.url, "Cy", { vote: () => (wire.cut(), never()) }),
+      await enter(relay.url.slice(0, -1), "Bo", { vote: never }),
+      await enter(relay.url.slice(0, -1), "Cy", { vote: () => (void relay.close(), never()) }),
     ];
     expect(await asker.request("clear")).toMatchObject({ outcome: "cleared" });
     await Promise.all(asked.map((peer) => peer.close()));

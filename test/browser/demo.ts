@@ -21,6 +21,8 @@ export interface Demo extends AsyncDisposable {
 export interface Visitor {
   page: Page;
   complaints: string[];
+  /** Those of its browser context, if they are not the usual ones. */
+  options: object | undefined;
 }
 
 /** Starts the demo's server and reads its address from what it prints. */
@@ -52,12 +54,45 @@ export async function startDemo(env: Record<string, string> = {}): Promise<Demo>
   };
 }
 
-/** Opens the page in a browser context of its own, and waits until it has joined. */
-export async function visit(browser: Browser, url: string, name: string, options: object = {}): Promise<Visitor> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+const VIEWPORT = { width: 1280, height: 800 };
+
+/**
+ * The pages that visitors have left, each in a context of its own. A further visitor takes one of them, which needs less than
+ * half of the CPU time of a new one. Each demo listens on another port, so its page finds nothing stored.
+ */
+const leftPages = new WeakMap<Browser, Page[]>();
+
+async function newPage(browser: Browser, options: object): Promise<Page> {
+  const context = await browser.newContext({ viewport: VIEWPORT, ...options });
   // Below the test's own limit, so that a failure names what it waited for.
   context.setDefaultTimeout(10_000);
-  const page = await context.newPage();
+  return context.newPage();
+}
+
+/** Ends the visit. Pages that a test has closed or given options are not visited again. Call it while the demo runs. */
+export async function leave(...visitors: Visitor[]): Promise<void> {
+  await Promise.all(
+    visitors.map(async ({ page, options }) => {
+      if (page.isClosed()) return;
+      const browser = page.context().browser()!;
+      if (options !== undefined) return page.context().close();
+      page.removeAllListeners();
+      await page.mouse.move(0, 0);
+      await page.setViewportSize(VIEWPORT);
+      // A page of the same site, because Chromium would start another process for any other.
+      await page.goto(new URL("/left", page.url()).href).then(
+        () => leftPages.set(browser, [...(leftPages.get(browser) ?? []), page]),
+        // The demo has ended.
+        () => page.context().close(),
+      );
+    }),
+  );
+}
+
+/** Opens the page in a browser context that no other visitor has, and waits until it has joined. */
+export async function visit(browser: Browser, url: string, name: string, options?: object): Promise<Visitor> {
+  const left = options === undefined ? leftPages.get(browser)?.pop() : undefined;
+  const page = left ?? (await newPage(browser, options ?? {}));
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("console", (message) => {
@@ -72,7 +107,7 @@ export async function visit(browser: Browser, url: string, name: string, options
   await field.fill(name);
   await field.press("Enter");
   await page.locator(".person", { hasText: `${name} (you)` }).waitFor({ state: "attached" });
-  return { page, complaints };
+  return { page, complaints, options };
 }
 
 /** Somebody at the board without a browser: a connection as a page has it. `methods` replace what it serves by default. */

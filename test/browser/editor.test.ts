@@ -1,7 +1,7 @@
 import type { Browser, Locator } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch } from "./chromium.js";
-import { draw, startDemo, strokes, visit } from "./demo.js";
+import { draw, leave, startDemo, strokes, visit } from "./demo.js";
 import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
 
 let browser: Browser;
@@ -117,12 +117,12 @@ describe("the editor", () => {
       await page.reload();
       await ready(page, "css");
       expect(await page.locator("#canvas").isVisible()).toBe(false);
-      await page.goBack().catch(() => {});
     }));
 
   it("leaves the board as it was, and undoes in the text only", async () => {
     await using demo = await startDemo();
-    const { page, complaints } = await visit(browser, demo.url, "Ada");
+    const ada = await visit(browser, demo.url, "Ada");
+    const { page, complaints } = ada;
     await draw(page, [
       [0.2, 0.2],
       [0.6, 0.7],
@@ -138,7 +138,7 @@ describe("the editor", () => {
     await page.getByRole("tab", { name: "Board" }).click();
     await strokes(page, 1);
     expect(complaints).toEqual([]);
-    await page.context().close();
+    await leave(ada);
   });
 
   it("asks for a vote in either room", () =>
@@ -189,7 +189,8 @@ describe("the editor", () => {
 
   it("reads nothing that comes from outside as HTML", async () => {
     await using demo = await startDemo();
-    const { page, complaints } = await visitEditor(browser, demo.url, "Ada");
+    const ada = await visitEditor(browser, demo.url, "Ada");
+    const { page, complaints } = ada;
     const markdown = [
       "<img src=x onerror=alert(1)> **bold** &lt;b&gt; `<i>`",
       "[bad](javascript:alert(1)) [worse](data:text/html,x) [good](https://example.org/?a=1&b=2)",
@@ -219,6 +220,6 @@ describe("the editor", () => {
       undefined,
     ]);
     expect(complaints).toEqual([]);
-    await page.context().close();
+    await leave(ada);
   });
 });

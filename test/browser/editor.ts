@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import type { Browser, Locator, Page } from "playwright-core";
 import { expect } from "vitest";
-import { startDemo, visit, type Demo, type Visitor } from "./demo.js";
+import { leave, startDemo, visit, type Demo, type Visitor } from "./demo.js";
 
 /** Two people at the editor of a fresh demo, who leave again, and whose pages must not have complained. */
 export async function withTwo(
@@ -15,12 +15,12 @@ export async function withTwo(
     await run(ada, bo, demo);
     for (const { complaints } of [ada, bo]) expect(complaints).toEqual([]);
   } finally {
-    for (const { page } of [ada, bo]) await page.context().close();
+    await leave(ada, bo);
   }
 }
 
 /** Opens the page, goes to the editor, and waits until the language server is ready. */
-export async function visitEditor(browser: Browser, url: string, name: string, options: object = {}): Promise<Visitor> {
+export async function visitEditor(browser: Browser, url: string, name: string, options?: object): Promise<Visitor> {
   const visitor = await visit(browser, url, name, options);
   await visitor.page.getByRole("tab", { name: "Editor" }).click();
   await ready(visitor.page, "css");

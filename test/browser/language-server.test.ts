@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket as Stranger } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
 import { launch } from "./chromium.js";
-import { startDemo, visit } from "./demo.js";
+import { leave, startDemo, visit } from "./demo.js";
 import { goTo, languageServers, line, pointAt, ready, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
 
 let browser: Browser;
@@ -66,7 +66,8 @@ describe("the language server in the editor", () => {
 
   it("is told when nobody waits for its completions any more", async () => {
     await using demo = await startDemo();
-    const { page } = await visit(browser, demo.url, "Ada");
+    const ada = await visit(browser, demo.url, "Ada");
+    const { page } = ada;
     const sent: { id?: number; method: string; params: { id?: number } }[] = [];
     page.on("websocket", (webSocket) =>
       webSocket.on("framesent", ({ payload }) => {
@@ -91,7 +92,7 @@ describe("the language server in the editor", () => {
     } finally {
       process.kill(server!, "SIGCONT");
     }
-    await page.context().close();
+    await leave(ada);
   });
 
   it("tells about the property under the pointer, and about a selector in no HTML of its own", () =>

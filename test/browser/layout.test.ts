@@ -20,6 +20,8 @@ const NAMES = [
 let browser: Browser;
 let demo: Demo;
 const people: AnyPeer[] = [];
+/** A page for each kind of device. They take turns, because each that is open is one more person. */
+const pages = new Map<boolean, Page>();
 
 beforeAll(async () => {
   browser = await launch();
@@ -27,27 +29,35 @@ beforeAll(async () => {
   for (const name of NAMES) people.push(await enter(demo.url, name));
   for (const peer of people) await peer.request("say", { text: "a line that may need more than one row of the chat" });
 });
-afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+afterEach(() => Promise.all([...pages.values()].map((page) => page.goto(new URL("/left", demo.url).href))));
 afterAll(async () => {
   await Promise.all(people.map((peer) => peer.close()));
   await demo[Symbol.asyncDispose]();
   await browser.close();
 });
 
+/** Opens the page of the demo in a window of that size. */
+async function open(width: number, height: number, isTouched: boolean): Promise<Page> {
+  const page = pages.get(isTouched) ?? (await browser.newPage({ hasTouch: isTouched, isMobile: isTouched }));
+  pages.set(isTouched, page);
+  await page.setViewportSize({ width, height });
+  await page.goto(demo.url);
+  await live(page);
+  return page;
+}
+
 describe("the page with ten people", () => {
   it.each([
-    [1440, 900, { scrolls: false }],
-    [1280, 800, { scrolls: false }],
-    [1024, 768, { scrolls: false }],
-    [1024, 600, { scrolls: false }],
-    [844, 390, { scrolls: false, hasTouch: true, isMobile: true }],
-    [667, 375, { scrolls: false, hasTouch: true, isMobile: true }],
-    [768, 1024, { scrolls: true, hasTouch: true, isMobile: true }],
-    [390, 844, { scrolls: true, hasTouch: true, isMobile: true }],
-  ])("fits at %i x %i", async (width, height, { scrolls, ...options }) => {
-    const page = await browser.newPage({ viewport: { width, height }, ...options });
-    await page.goto(demo.url);
-    await live(page);
+    [1440, 900, { isTouched: false, scrolls: false }],
+    [1280, 800, { isTouched: false, scrolls: false }],
+    [1024, 768, { isTouched: false, scrolls: false }],
+    [1024, 600, { isTouched: false, scrolls: false }],
+    [844, 390, { isTouched: true, scrolls: false }],
+    [667, 375, { isTouched: true, scrolls: false }],
+    [768, 1024, { isTouched: true, scrolls: true }],
+    [390, 844, { isTouched: true, scrolls: true }],
+  ])("fits at %i x %i", async (width, height, { isTouched, scrolls }) => {
+    const page = await open(width, height, isTouched);
     for (const room of ["Board", "Editor"]) {
       await page.getByRole("tab", { name: room }).click();
       if (room === "Editor") await page.locator(".file:visible .cm-content").waitFor();
@@ -78,9 +88,7 @@ describe("the page with ten people", () => {
     [844, 390],
     [390, 844],
   ])("shows the whole question of a vote at %i x %i", async (width, height) => {
-    const page = await browser.newPage({ viewport: { width, height } });
-    await page.goto(demo.url);
-    await live(page);
+    const page = await open(width, height, false);
     const verdict = people[8]!.request("clear");
     await page.getByRole("alertdialog").waitFor();
     expect(await unreachable(page, "#vote, #question, #left, #refuse, #agree")).toEqual([]);

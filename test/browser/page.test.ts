@@ -1,7 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch } from "./chromium.js";
-import { draw, live, picture, startDemo, strokes, visit } from "./demo.js";
+import { draw, leave, live, picture, startDemo, strokes, visit } from "./demo.js";
 
 const LINE: [number, number][] = [
   [0.2, 0.2],
@@ -169,7 +169,8 @@ describe("the page", () => {
 
   it("undoes by Ctrl+Z, but not while somebody types", async () => {
     await using board = await startDemo();
-    const { page } = await visit(browser, board.url, "Ada");
+    const ada = await visit(browser, board.url, "Ada");
+    const { page } = ada;
     await draw(page, LINE);
     await draw(page, [[0.5, 0.2]]);
     await strokes(page, 2);
@@ -178,21 +179,23 @@ describe("the page", () => {
     await strokes(page, 1);
     await page.locator("body").press("Meta+z");
     await strokes(page, 0);
-    await page.context().close();
+    await leave(ada);
   });
 
   it("goes back to the old name when the new one is blank", async () => {
     await using board = await startDemo();
-    const { page } = await visit(browser, board.url, "Ada");
+    const ada = await visit(browser, board.url, "Ada");
+    const { page } = ada;
     await page.getByLabel("You are").fill("  ");
     await page.getByLabel("You are").press("Enter");
     await expect.poll(() => page.getByLabel("You are").inputValue()).toBe("Ada");
-    await page.context().close();
+    await leave(ada);
   });
 
   it("never cuts through a character", async () => {
     await using board = await startDemo();
-    const { page } = await visit(browser, board.url, "Ada");
+    const ada = await visit(browser, board.url, "Ada");
+    const { page } = ada;
     const field = page.getByLabel("You are");
     const family = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}\u200D\u{1F466}";
     await field.fill("");
@@ -206,12 +209,13 @@ describe("the page", () => {
     await field.press("Home");
     await page.keyboard.insertText("y\u{1F600}");
     expect(await field.inputValue()).toBe(`y${"x".repeat(23)}`);
-    await page.context().close();
+    await leave(ada);
   });
 
   it("sends a line once and loses nothing that is typed meanwhile", async () => {
     await using board = await startDemo();
-    const { page } = await visit(browser, board.url, "Ada");
+    const ada = await visit(browser, board.url, "Ada");
+    const { page } = ada;
     const field = page.getByLabel("Message");
     // All in one turn: no answer can come in between.
     await field.evaluate((input: HTMLInputElement) => {
@@ -230,7 +234,7 @@ describe("the page", () => {
     await field.press("Enter");
     await page.locator("#notice").waitFor();
     expect(await field.inputValue()).toBe(long);
-    await page.context().close();
+    await leave(ada);
   });
 
   it("is served from its own folders only", async () => {

@@ -1,9 +1,9 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Relay } from "../client/relay.js";
 import { launch } from "./chromium.js";
-import { draw, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
+import { draw, leave, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
 import { goTo, line, ready, same, squiggles, textOf, withTwo as withTwoWriters } from "./editor.js";
-import { startWire } from "./wire.js";
 
 /** Anything that came twice, or in another order, would look different. */
 const ZIGZAG = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
@@ -34,7 +34,7 @@ async function withTwo(
     await Promise.all([note(ada.page), note(bo.page)]);
     await run(ada, bo, demo);
   } finally {
-    for (const { page } of [ada, bo]) await page.context().close();
+    await leave(ada, bo);
   }
 }
 
@@ -66,8 +66,8 @@ describe("the board, when its connection is cut", () => {
     "brings both ways what is drawn while the network is gone, and the line that was being drawn",
     () =>
       withTwo({}, async (_nobody, bo, demo) => {
-        await using wire = await startWire(demo.url);
-        const ada = await visit(browser, wire.url, "Cy");
+        await using relay = await Relay.to(demo.url);
+        const ada = await visit(browser, relay.url.replace("ws:", "http:"), "Cy");
         await note(ada.page);
         const { x, y, width, height } = (await ada.page.locator("#canvas").boundingBox())!;
         const to = (at: [number, number]): Promise<void> =>
@@ -76,7 +76,7 @@ describe("the board, when its connection is cut", () => {
         await ada.page.mouse.down();
         for (const at of ZIGZAG.slice(1, 5)) await to(at);
         await strokes(bo.page, 1);
-        wire.cut();
+        await relay.close();
         for (const at of ZIGZAG.slice(5)) await to(at);
         await ada.page.mouse.up();
         await ada.page.getByText("Reconnecting", { exact: true }).waitFor();
@@ -85,7 +85,7 @@ describe("the board, when its connection is cut", () => {
         await draw(bo.page, [[0.5, 0.95]]);
         await strokes(bo.page, 2);
         expect(await said(ada.page)).toEqual(["Reconnecting"]);
-        wire.mend();
+        await relay.open();
         await back(ada.page);
         for (const { page } of [ada, bo]) await strokes(page, 3);
         await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
@@ -93,7 +93,7 @@ describe("the board, when its connection is cut", () => {
         await ada.page.reload();
         await strokes(ada.page, 3);
         await alike(ada.page, bo.page, await lateFor(demo));
-        await ada.page.context().close();
+        await leave(ada);
       }),
     LONG_MS,
   );
@@ -134,7 +134,7 @@ describe("the board, when its connection is cut", () => {
       expect(await ada.page.getByLabel("Message").inputValue()).toBe("half a li");
       await ada.page.getByRole("button", { name: "Undo" }).click();
       for (const { page } of [ada, bo]) await strokes(page, 2);
-      for (const { page } of [ada, bo]) await page.context().close();
+      await leave(ada, bo);
     },
     LONG_MS,
   );

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Change, ClientApi, ServerApi } from "../../demo/api.js";
 import { connect, type Peer } from "../../src/node.js";
 import { launch } from "./chromium.js";
-import { startDemo } from "./demo.js";
+import { leave, startDemo } from "./demo.js";
 import { goTo, line, ready, same, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
 
 let browser: Browser;
@@ -54,7 +54,7 @@ describe("the editor's text", () => {
       await late.page.keyboard.type("/* and after */");
       await line(ada.page, "/* before Cy came *//* and after */").waitFor();
       expect(late.complaints).toEqual([]);
-      await late.page.context().close();
+      await leave(late);
     }));
 
   it.each([
@@ -101,12 +101,13 @@ describe("the editor's text", () => {
     await goTo(bo.page, "/* two */");
     await bo.page.keyboard.type("\nwdith: 1px;");
     for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
-    for (const { page } of [ada, bo]) await page.context().close();
+    await leave(ada, bo);
   });
 
   it("begins anew with a server that does, and is not there twice", async () => {
     const first = await startDemo();
-    const { page } = await visitEditor(browser, first.url, "Ada");
+    const ada = await visitEditor(browser, first.url, "Ada");
+    const { page } = ada;
     const bo = await visitEditor(browser, first.url, "Bo");
     await goTo(page, "display: grid");
     await page.keyboard.type(" /* of the first life */");
@@ -129,7 +130,7 @@ describe("the editor's text", () => {
     await page.keyboard.type(" /* of the second */");
     await line(bo.page, "display: grid; /* of the second */").waitFor();
     await line(bo.page, "display: grid").locator(".caret", { hasText: "Ada" }).waitFor();
-    for (const each of [page, bo.page]) await each.context().close();
+    await leave(ada, bo);
   });
 
   it("takes as much as it holds, and says so", () =>

@@ -21,7 +21,7 @@ import {
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type * as Source from "../../src/node.js";
 import type { AnyMethods, Around, Peer, Server } from "../../src/node.js";
-import { clean, extract, folder } from "../readme/examples.js";
+import { clean, extract, folder, linkPackages } from "../readme/examples.js";
 import type { AnyOptions } from "../support/pair.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
@@ -57,6 +57,7 @@ beforeAll(async () => {
   const spanProcessors = [noteBegin, new SimpleSpanProcessor(spans)];
   trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors }));
   metrics.setGlobalMeterProvider(new MeterProvider({ readers: [reader] }));
+  await linkPackages(import.meta.dirname);
   await extract("docs/guides/tracing.md");
   reciproc = await load<Package>(fileURLToPath(new URL("../../dist/node.js", import.meta.url)));
   ({ traced } = await load<{ traced: Traced }>(join(folder, "tracing.js")));

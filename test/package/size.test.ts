@@ -17,7 +17,7 @@ async function sizeOf(code: string): Promise<number> {
     legalComments: "none",
     write: false,
   });
-  return gzipSync(outputFiles[0]!.contents, { level: 9 }).length;
+  return gzipSync(outputFiles![0]!.contents, { level: 9 }).length;
 }
 
 /**

@@ -2,7 +2,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -39,6 +39,12 @@ export async function extract(document: string): Promise<string[]> {
   await mkdir(folder, { recursive: true });
   for (const { name, code } of examples) await writeFile(join(folder, name), code);
   return examples.map(({ name }) => name);
+}
+
+/** Lets the examples import the packages that are installed in the folder of a test. */
+export async function linkPackages(from: string): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  await symlink(join(from, "node_modules"), join(folder, "node_modules"), "junction");
 }
 
 /** Removes what `extract` wrote. */

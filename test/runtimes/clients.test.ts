@@ -2,9 +2,8 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { build } from "esbuild-wasm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ensurePackages } from "../interop/install.js";
+import { ensurePackages } from "../support/packages.js";
 import { farEnd } from "./far-end.js";
 import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
 
@@ -12,8 +11,6 @@ import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
 const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 
 type Check = (name: string, options: object) => Promise<any>;
-
-beforeAll(() => ensurePackages(import.meta.dirname), 600_000);
 
 for (const runtime of RUNTIMES) {
   for (const entry of ["index", "node"]) {
@@ -30,6 +27,8 @@ describe("workerd", { timeout: 60_000 }, () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "reciproc-workerd-"));
+    await ensurePackages(join(import.meta.dirname, "../package"));
+    const { build } = await import("../package/bundlers.js");
     await build({
       entryPoints: [join(import.meta.dirname, "programs/worker.js")],
       bundle: true,

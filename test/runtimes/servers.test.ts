@@ -4,15 +4,12 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { connect, type AnyPeer } from "../../src/node.js";
 import { Relay } from "../client/relay.js";
-import { ensurePackages } from "../interop/install.js";
 import { RUNTIMES, serveIn, type Program } from "./runtimes.js";
 
 /** Eight times `maxUnsentBytes` of the server, the message that is too much, and what the runtime adds to each frame. */
 const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 /** What a flood of 320 MB may add to a process whose collector has not come to it. */
 const MOST_RESIDENT = 64 * 2 ** 20;
-
-beforeAll(() => ensurePackages(import.meta.dirname), 600_000);
 
 describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
   let program: Program;

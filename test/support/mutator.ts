@@ -1,10 +1,21 @@
 /** Makes the sources, with some of their lines changed, into modules of their own: what a test notices when a rule is gone. */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import ts from "typescript-5.9";
+import { ensurePackages } from "./packages.js";
 
+/** The part of the compiler that is used here. Its own types are missing until a test has installed it. */
+interface TypeScript {
+  transpileModule(text: string, options: { compilerOptions: object }): { outputText: string };
+  ScriptTarget: { ES2022: number };
+  ModuleKind: { ESNext: number };
+}
+
+const COMPILERS = join(import.meta.dirname, "../compilers");
+await ensurePackages(COMPILERS);
+const ts = createRequire(`${COMPILERS}/`)("typescript-5.9") as TypeScript;
 const SRC = fileURLToPath(new URL("../../src/", import.meta.url));
 const PACKAGES = fileURLToPath(new URL("../../node_modules/", import.meta.url));
 

@@ -1,20 +1,23 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
+import { COMPILERS, tscOf, type Compiler } from "../compilers/compilers.js";
+import { ensurePackages } from "../support/packages.js";
 
 const run = promisify(execFile);
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Compiles a project with one version of the compiler; what it says is the failure. */
-async function compile(compiler: string, project: string, ...flags: string[]): Promise<string> {
-  const tsc = `${root}node_modules/${compiler}/bin/tsc`;
-  const { stdout } = await run(process.execPath, [tsc, "-p", `${here}${project}`, ...flags], { cwd: root });
+async function compile(compiler: Compiler, project: string, ...flags: string[]): Promise<string> {
+  const { stdout } = await run(process.execPath, [tscOf(compiler), "-p", `${here}${project}`, ...flags], { cwd: root });
   return stdout;
 }
 
-describe.each(["typescript", "typescript-6", "typescript-5.9"])("%s", (compiler) => {
+beforeAll(() => ensurePackages(fileURLToPath(new URL("../compilers", import.meta.url))), 600_000);
+
+describe.each(COMPILERS)("%s", (compiler) => {
   it("compiles every use that must compile, and none that must not", async () => {
     const files = await compile(compiler, "tsconfig.json", "--listFiles");
     expect(files).toContain("test/types/use.ts");

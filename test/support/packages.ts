@@ -1,4 +1,4 @@
-/** Packages that only some tests need, as the `package-lock.json` of a folder pins them, installed when they are not there yet. */
+/** Packages that only some tests need: each folder that has its own `package.json` pins them in its own `package-lock.json`. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -8,17 +8,17 @@ import { promisify } from "node:util";
 
 const output = join(import.meta.dirname, "..", "..", "test-output");
 
-/** Resolves when what the folder's lock file says is installed. Several processes may ask at once: one of them installs. */
+/** Installs the packages that the lock file of the folder names, unless they are installed. Several processes may call it at once. */
 export async function ensurePackages(folder: string): Promise<void> {
-  // Holds the lock file's hash; written last, so an installation that was cut off is begun anew.
+  // The stamp holds the hash of the lock file. It is written last, so an interrupted installation is repeated.
   const stamp = join(folder, "node_modules", ".installed");
   const claim = join(output, `${basename(folder)}.installing`);
   const wanted = createHash("sha256")
     .update(await readFile(join(folder, "package-lock.json")))
     .digest("hex");
-  await mkdir(join(claim, ".."), { recursive: true });
-  while ((await textOf(stamp)) !== wanted) {
-    if (await claimed(claim)) {
+  await mkdir(output, { recursive: true });
+  while ((await readIfPresent(stamp)) !== wanted) {
+    if (await createClaim(claim)) {
       try {
         await install(folder);
         await writeFile(stamp, wanted);
@@ -29,14 +29,14 @@ export async function ensurePackages(folder: string): Promise<void> {
   }
 }
 
-/** Whether it is this process's turn: the file can be made by one of them only. One left by a process that died is removed. */
-async function claimed(claim: string): Promise<boolean> {
+/** Creates the file. Returns false if it exists, because then another process installs. Removes the file of a dead process. */
+async function createClaim(claim: string): Promise<boolean> {
   try {
     await writeFile(claim, String(process.pid), { flag: "wx" });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    const owner = Number(await textOf(claim));
+    const owner = Number(await readIfPresent(claim));
     if (owner > 0 && !isRunning(owner)) await rm(claim, { force: true });
     return false;
   }
@@ -50,7 +50,7 @@ async function install(folder: string): Promise<void> {
       shell: process.platform === "win32",
     });
   } catch (cause) {
-    throw new Error(`the packages of ${folder} could not be installed; try \`npm ci\` there`, { cause });
+    throw new Error(`The packages of ${folder} could not be installed; run \`npm ci\` there to see why`, { cause });
   }
 }
 
@@ -63,8 +63,8 @@ function isRunning(pid: number): boolean {
   }
 }
 
-/** Empty when there is no such file. */
-async function textOf(path: string): Promise<string> {
+/** Returns the empty string if there is no such file. */
+async function readIfPresent(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {

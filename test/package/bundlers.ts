@@ -1,0 +1,2 @@
+/** The bundlers that are installed beside this file, for tests of other folders. */
+export { build } from "esbuild-wasm";

@@ -1,0 +1,55 @@
+/** The test folders that have packages of their own: what they pin, and that they use the packages as their types say. */
+import { execFile } from "node:child_process";
+import { access, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { beforeAll, describe, expect, it } from "vitest";
+import { ensurePackages } from "../support/packages.js";
+
+const TESTS = join(import.meta.dirname, "..");
+const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
+
+/** Those whose packages bring types. */
+const TYPED = ["compilers", "guides", "interop"];
+const FOLDERS = [...TYPED, "package", "runtimes", "server"];
+
+async function readJson<T>(...path: string[]): Promise<T> {
+  return JSON.parse(await readFile(join(TESTS, ...path), "utf8")) as T;
+}
+
+it("all folders with packages of their own are tested here", async () => {
+  const found: string[] = [];
+  for (const folder of await readdir(TESTS)) {
+    await access(join(TESTS, folder, "package.json")).then(
+      () => found.push(folder),
+      () => {},
+    );
+  }
+  expect(new Set(found)).toEqual(new Set(FOLDERS));
+});
+
+describe.each(FOLDERS)("the packages of test/%s", (folder) => {
+  beforeAll(() => ensurePackages(join(TESTS, folder)), 600_000);
+
+  it("are of exact versions, by a lock file without addresses, and no package may run a script", async () => {
+    const { dependencies } = await readJson<{ dependencies: Record<string, string> }>(folder, "package.json");
+    const { packages } = await readJson<{ packages: Record<string, object> }>(folder, "package-lock.json");
+    expect(Object.keys(packages).length).toBeGreaterThan(Object.keys(dependencies).length);
+    expect(Object.values(packages).filter((entry) => "resolved" in entry)).toEqual([]);
+    expect((await readFile(join(TESTS, folder, ".npmrc"), "utf8")).split("\n")).toContain("ignore-scripts=true");
+    for (const [name, wanted] of Object.entries(dependencies)) {
+      const [, version] = /^(?:npm:.+@)?(\d+\.\d+\.\d+)$/.exec(wanted)!;
+      expect(await readJson(folder, "node_modules", name, "package.json")).toMatchObject({ version });
+    }
+  });
+});
+
+describe.each(TYPED)("the packages of test/%s", (folder) => {
+  it("are used as their types say", async () => {
+    await ensurePackages(join(TESTS, folder));
+    const args = [TSC, "-p", join(TESTS, folder), "--listFiles"];
+    const { stdout } = await promisify(execFile)(process.execPath, args);
+    expect(stdout).toMatch(new RegExp(`test/${folder}/\\S+\\.test\\.ts`));
+    expect(stdout).toContain(`test/${folder}/node_modules/`);
+  }, 600_000);
+});

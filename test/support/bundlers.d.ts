@@ -1,0 +1,35 @@
+/** The bundlers are installed only when their tests run, and types are checked before that. These are the parts that the tests use. */
+declare module "esbuild-wasm" {
+  interface BuildOptions {
+    entryPoints?: string[];
+    stdin?: { contents: string; resolveDir: string };
+    outfile?: string;
+    bundle: true;
+    minify?: boolean;
+    format: "esm";
+    platform: "browser";
+    target: string;
+    legalComments?: "none";
+    logLevel?: "error";
+    write?: boolean;
+  }
+  /** `outputFiles` is undefined unless `write` is false. */
+  export function build(options: BuildOptions): Promise<{ outputFiles?: { contents: Uint8Array }[] }>;
+}
+
+declare module "@rollup/wasm-node" {
+  interface InputOptions {
+    input: string;
+    onLog: (level: string, log: { message: string }) => void;
+  }
+  interface Chunk {
+    type: string;
+    code: string;
+    imports: string[];
+  }
+  interface Bundle {
+    generate(options: { format: "es" }): Promise<{ output: [Chunk, ...Chunk[]] }>;
+    close(): Promise<void>;
+  }
+  export function rollup(options: InputOptions): Promise<Bundle>;
+}

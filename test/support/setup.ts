@@ -1,0 +1,18 @@
+/** Runs before each test file: installs what the nearest `package.json` above the file pins. That is the project's own for most files. */
+import { access } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { expect } from "vitest";
+import { ensurePackages } from "./packages.js";
+
+const TESTS = join(import.meta.dirname, "..");
+
+let folder = dirname(expect.getState().testPath!);
+while (folder !== TESTS && !(await hasPackages(folder))) folder = dirname(folder);
+if (folder !== TESTS) await ensurePackages(folder);
+
+function hasPackages(path: string): Promise<boolean> {
+  return access(join(path, "package.json")).then(
+    () => true,
+    () => false,
+  );
+}
