@@ -6,7 +6,7 @@ const inFolders = (...folders: string[]): string[] => folders.map((folder) => `t
 /** These begin no browser and no compiler, and wait for much of their time. They run first, so that most mistakes show soon. */
 const LIGHT = [
   ...inFolders("bridge", "cli", "client", "conformance", "core", "features", "fuzz"),
-  ...inFolders("link", "runtimes", "server", "sockets"),
+  ...inFolders("link", "runtimes", "server", "session", "sockets"),
 ];
 /** These measure delays and memory. They run beside each other only, so that nothing heavy delays them. */
 const MEASURING = inFolders("attacks", "scale", "soak");
