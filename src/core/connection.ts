@@ -37,7 +37,7 @@ import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
 /** Makes a peer stand on the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
-/** What a peer stands on. A response that stands alone goes into it. */
+/** The connection that a peer stands on. It is the slot of a response that stands alone. */
 export class Connection implements Receiver, Slot {
   /** Why the connection is over; `undefined` while it is not. */
   ended: Error | undefined;
@@ -99,7 +99,7 @@ export class Connection implements Receiver, Slot {
     }
   }
 
-  /** Starts the transport. What came in earlier is received after this call. */
+  /** Starts the transport. Messages that came in earlier are received after this call. */
   start(): void {
     this.transport.start(this);
   }
@@ -226,7 +226,7 @@ export class Connection implements Receiver, Slot {
   /** The transport has ended. */
   closed(reported: CloseInfo): void {
     if (this.closeInfo !== undefined) return;
-    // A slow or broken reader often never answers the close. What the socket then reports, 1006, says nothing about the cause.
+    // A slow or broken reader often never answers the close. The socket then reports 1006, which says nothing about the cause.
     const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
     // Made only if needed: an error records the stack, which is expensive.
@@ -251,7 +251,7 @@ export class Connection implements Receiver, Slot {
     if (!this.config.opensFirst) this.outgoing.release();
     this.#resume();
     this.madeExtensions?.resumed();
-    // What waited for a socket waits for its reader now.
+    // Messages that waited for a socket wait for its reader now.
     this.#checkUnsent(this.unsentBytes);
   }
 
