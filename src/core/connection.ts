@@ -6,7 +6,7 @@ import { Backlog } from "./backlog.js";
 import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds } from "./codec.js";
 import * as ErrorCode from "./codes.js";
-import type { Config } from "./config.js";
+import type { AnyHandler, Config } from "./config.js";
 import { RpcError } from "./errors.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
@@ -109,8 +109,6 @@ export class Connection implements Receiver, Slot {
     return (this.madeExtensions ??= this.config.extensions.create(this));
   }
 
-  // Receiving
-
   /** Receives one text. The reply goes into `slot`. */
   receive(text: string, slot: Slot = this): void {
     if (this.ended !== undefined) return;
@@ -130,15 +128,7 @@ export class Connection implements Receiver, Slot {
     if (this.madeExtensions?.isReading === true) this.madeExtensions.note(value, this.transport.currentFrame);
     if (Array.isArray(value)) return receiveBatch(this, value, slot);
     const { onForeignMessage } = this.config;
-    if (onForeignMessage !== undefined && isForeign(value)) {
-      if (this.#rate?.take() === false) this.counts.refusedRate++;
-      else
-        attempt(
-          () => onForeignMessage(value, this.peer),
-          (error) => this.report(error),
-        );
-      return slot.leaveOut();
-    }
+    if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
     const version1 = this.config.isLenient ? this.normalize(value) : undefined;
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
@@ -146,6 +136,17 @@ export class Connection implements Receiver, Slot {
     else this.route(kind, value, version1, slot);
     // The connection itself needs no note of a message that is not answered.
     if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
+  }
+
+  /** Gives a message of another protocol to the application. It gets no response. */
+  #passOn(onForeignMessage: AnyHandler, message: object, slot: Slot): void {
+    if (this.#rate?.take() === false) this.counts.refusedRate++;
+    else
+      attempt(
+        () => onForeignMessage(message, this.peer),
+        (error) => this.report(error),
+      );
+    slot.leaveOut();
   }
 
   /** Rewrites what the config makes allowance for. Returns how a message says that it is of version 1.0, if it is. */
@@ -221,8 +222,6 @@ export class Connection implements Receiver, Slot {
     this.reportIfHeard(() => new RpcError(code, message, data));
   }
 
-  // The state, as the transport reports it
-
   /** The transport has ended. */
   closed(reported: CloseInfo): void {
     if (this.closeInfo !== undefined) return;
@@ -276,8 +275,6 @@ export class Connection implements Receiver, Slot {
     this.isSuspended = false;
     this.emit("resume");
   }
-
-  // Sending
 
   /**
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
@@ -366,8 +363,6 @@ export class Connection implements Receiver, Slot {
     if (frame !== undefined && --frame.users === 0) this.transport.keeps?.(-frame.length);
   }
 
-  // The other side
-
   /** Whether messages of the dialect may be sent that the application did not write. */
   get speaksDialect(): boolean {
     return this.config.choseDialect || this.transport.isOurs === true;
@@ -393,8 +388,6 @@ export class Connection implements Receiver, Slot {
     };
   }
 
-  // Errors and events
-
   /** Emits an error that has no caller. `method`: where it was thrown, one of a bounded number of names. */
   report(error: unknown, method?: string): void {
     const isHeard = tell(this.peer, "error", [error]);
@@ -411,8 +404,6 @@ export class Connection implements Receiver, Slot {
   emit(event: string, ...args: unknown[]): void {
     tell(this.peer, event, args, (error) => this.report(error));
   }
-
-  // The end
 
   /** Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers. */
   end(code: number, reason: string, retryMs?: number): void {
