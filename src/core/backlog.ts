@@ -1,4 +1,4 @@
-/** Tells a burst, which a reader takes in a moment, from a reader that is too slow. */
+/** Distinguishes a burst, which a reader takes in a moment, from a reader that is too slow. */
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import type { Connection } from "./connection.js";
 import { burstBytes } from "./limits.js";
@@ -14,14 +14,14 @@ const CHECKS = 10;
 export class Backlog implements Expiring {
   deadline = 0;
   readonly #connection: Connection;
-  /** How many checks in a row found it above the limit; `undefined` while nothing is watched. */
+  /** How many checks in a row found the backlog above the limit; `undefined` while it is not watched. */
   #found: number | undefined;
 
   constructor(connection: Connection) {
     this.#connection = connection;
   }
 
-  /** The backlog exceeds `maxUnsentBytes`. */
+  /** Starts to watch: the backlog exceeds `maxUnsentBytes`. Above the hard limit, acts at once. */
   exceeded(): void {
     const { config, ordinaryUnsentBytes } = this.#connection;
     const most = burstBytes(config.limits);
@@ -31,7 +31,7 @@ export class Backlog implements Expiring {
     setDeadline(this, CHECK_MS);
   }
 
-  /** Watches no more. */
+  /** Stops watching. */
   stop(): void {
     this.#found = undefined;
     clearDeadline(this);

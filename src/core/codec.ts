@@ -99,7 +99,7 @@ function checkForm(value: unknown, key?: string | number, owner?: object): void 
   if (toJSON !== undefined && toJSON !== Buffer?.prototype.toJSON) return;
   // By tag, for it may be of another realm.
   if (!ArrayBuffer.isView(value) && !/^(Map|Set|Promise|Blob|File|(Shared)?ArrayBuffer)$/.test(String(tag))) return;
-  // What an object inherits is not sent, nor the members of one that has a form of its own.
+  // Inherited members are not sent, nor the members of an object that has a form of its own.
   if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
   const name = key === undefined ? "" : ` \`${key}\``;
   const instead = tag === "Promise" ? "await it" : "send `[...it]`, or its bytes as base64";

@@ -1,10 +1,10 @@
-/** The error codes of JSON-RPC 2.0, section 5.1, and those this package answers with. A bundle holds those that it uses. */
+/** The error codes of JSON-RPC 2.0, section 5.1, and the codes of this package. A bundle holds the codes that it uses. */
 
 /** The frame is not one JSON text. */
 export const ParseError = -32700;
 /** The JSON is not a request, a notification, a response or a batch of them. */
 export const InvalidRequest = -32600;
-/** Nobody serves that method. */
+/** No handler serves that method. */
 export const MethodNotFound = -32601;
 /** The params do not fit the method's schema. */
 export const InvalidParams = -32602;
@@ -12,7 +12,7 @@ export const InvalidParams = -32602;
 export const InternalError = -32603;
 /** The caller cancelled the request, and its handler ended without a result (Language Server Protocol). */
 export const RequestCancelled = -32800;
-/** A stream is read that is not there, or no longer (StreamJsonRpc). */
+/** The stream that is read does not exist, or no longer exists (StreamJsonRpc). */
 export const NoSuchStream = -32001;
 /** The peer has as many subscriptions open as `maxPerPeer` allows. */
 export const TooManySubscriptions = -32006;

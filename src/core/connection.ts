@@ -6,7 +6,7 @@ import { Backlog } from "./backlog.js";
 import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds } from "./codec.js";
 import * as ErrorCode from "./codes.js";
-import type { Config } from "./config.js";
+import type { AnyHandler, Config } from "./config.js";
 import { RpcError } from "./errors.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
@@ -38,7 +38,7 @@ import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
 /** Makes a peer stand on the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
-/** What a peer stands on. A response that stands alone goes into it. */
+/** The connection that a peer stands on. It is the slot of a response that stands alone. */
 export class Connection implements Receiver, Slot {
   /** Why the connection is over; `undefined` while it is not. */
   ended: Error | undefined;
@@ -100,7 +100,7 @@ export class Connection implements Receiver, Slot {
     }
   }
 
-  /** Starts the transport. What came in earlier is received after this call. */
+  /** Starts the transport. Messages that came in earlier are received after this call. */
   start(): void {
     this.transport.start(this);
   }
@@ -109,8 +109,6 @@ export class Connection implements Receiver, Slot {
   get extensions(): Extensions {
     return (this.madeExtensions ??= this.config.extensions.create(this));
   }
-
-  // Receiving
 
   /** Receives one text. The reply goes into `slot`. */
   receive(text: string, slot: Slot = this): void {
@@ -131,15 +129,7 @@ export class Connection implements Receiver, Slot {
     if (this.madeExtensions?.isReading === true) this.madeExtensions.note(value, this.transport.currentFrame);
     if (Array.isArray(value)) return receiveBatch(this, value, slot);
     const { onForeignMessage } = this.config;
-    if (onForeignMessage !== undefined && isForeign(value)) {
-      if (this.#rate?.take() === false) this.counts.refusedRate++;
-      else
-        attempt(
-          () => onForeignMessage(value, this.peer),
-          (error) => this.report(error),
-        );
-      return slot.leaveOut();
-    }
+    if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
     const version1 = this.config.isLenient ? this.normalize(value) : undefined;
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
@@ -147,6 +137,17 @@ export class Connection implements Receiver, Slot {
     else this.route(kind, value, version1, slot);
     // The connection itself needs no note of a message that is not answered.
     if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
+  }
+
+  /** Gives a message of another protocol to the application. It gets no response. */
+  #passOn(onForeignMessage: AnyHandler, message: object, slot: Slot): void {
+    if (this.#rate?.take() === false) this.counts.refusedRate++;
+    else
+      attempt(
+        () => onForeignMessage(message, this.peer),
+        (error) => this.report(error),
+      );
+    slot.leaveOut();
   }
 
   /** Rewrites what the config makes allowance for. Returns how a message says that it is of version 1.0, if it is. */
@@ -222,12 +223,10 @@ export class Connection implements Receiver, Slot {
     this.reportIfHeard(() => new RpcError(code, message, data));
   }
 
-  // The state, as the transport reports it
-
   /** The transport has ended. */
   closed(reported: CloseInfo): void {
     if (this.closeInfo !== undefined) return;
-    // A slow or broken reader often never answers the close. What the socket then reports, 1006, says nothing about the cause.
+    // A slow or broken reader often never answers the close. The socket then reports 1006, which says nothing about the cause.
     const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
     // Made only if needed: an error records the stack, which is expensive.
@@ -252,7 +251,7 @@ export class Connection implements Receiver, Slot {
     if (!this.config.opensFirst) this.outgoing.release();
     this.#resume();
     this.madeExtensions?.resumed();
-    // What waited for a socket waits for its reader now.
+    // Messages that waited for a socket wait for its reader now.
     this.#checkUnsent(this.unsentBytes);
   }
 
@@ -277,8 +276,6 @@ export class Connection implements Receiver, Slot {
     this.isSuspended = false;
     this.emit("resume");
   }
-
-  // Sending
 
   /**
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
@@ -367,8 +364,6 @@ export class Connection implements Receiver, Slot {
     if (frame !== undefined && --frame.users === 0) this.transport.keeps?.(-frame.length);
   }
 
-  // The other side
-
   /** Whether messages of the dialect may be sent that the application did not write. */
   get speaksDialect(): boolean {
     return this.config.choseDialect || this.transport.isReciproc === true;
@@ -394,8 +389,6 @@ export class Connection implements Receiver, Slot {
     };
   }
 
-  // Errors and events
-
   /** Emits an error that has no caller. `method`: where it was thrown, one of a bounded number of names. */
   report(error: unknown, method?: string): void {
     const isHeard = tell(this.peer, "error", [error]);
@@ -412,8 +405,6 @@ export class Connection implements Receiver, Slot {
   emit(event: string, ...args: unknown[]): void {
     tell(this.peer, event, args, (error) => this.report(error));
   }
-
-  // The end
 
   /** Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers. */
   end(code: number, reason: string, retryMs?: number): void {

@@ -52,7 +52,7 @@ export function setDeadline(entry: Expiring, delayMs: number): void {
   if (entry.deadline < timerDue) arm(Math.min(entry.deadline, now + LINGER_MS), now);
 }
 
-/** Forgets a deadline; one that is not set is ignored. */
+/** Clears a deadline, if it is set. */
 export function clearDeadline(entry: Expiring): void {
   if (ownTimers !== undefined) return clearOwnTimer(entry, ownTimers.get(entry));
   if (!unlink(entry) || --waiting > 0) return;
@@ -67,7 +67,7 @@ export function countDeadlines(): { waiting: number; armed: boolean } {
 
 /**
  * The first of several has come: the timer that lingers must keep the process alive again. One that is overdue, or further
- * ahead than it was ever set, belongs to a clock that somebody replaced (a test's fake one) and will never fire.
+ * ahead than it was ever set, belongs to a clock that was replaced (the fake clock of a test) and will never fire.
  */
 function wake(now: number): void {
   if (timer === undefined) return;

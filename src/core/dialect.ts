@@ -1,12 +1,12 @@
 /**
  * A dialect: how cancelling and progress are spelled. JSON-RPC 2.0 has neither, so each protocol built on it spells them
- * its own way. Data and a few small functions; `lsp`, `mcp` and `acp` are exported, and anybody may write one.
+ * its own way. A dialect is data and a few small functions. `lsp`, `mcp` and `acp` are exported, and an application may write one.
  *
- * Its functions are given what a stranger sent, so they answer `undefined` for what does not fit and never throw.
+ * Its functions get what the other side sent, so they return `undefined` for a value that does not fit, and never throw.
  */
 import type { Id } from "./message.js";
 
-/** What names the reports of one call. The caller chooses it. */
+/** Names the reports of one call. The caller chooses it. */
 export type ProgressToken = string | number;
 
 /** How cancelling and progress are spelled. */
@@ -46,7 +46,7 @@ export interface ProgressDialect {
   withToken(params: object | undefined, token: ProgressToken): object;
   /** The params of one report. */
   params(token: ProgressToken, value: unknown): object;
-  /** What a report says; `undefined` for what is none. */
+  /** Reads a report. Returns `undefined` for params that are no report. */
   read(params: unknown): { token: ProgressToken; value: unknown } | undefined;
 }
 

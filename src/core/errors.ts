@@ -1,6 +1,6 @@
 /**
  * Every error a user of the package can meet. Each has a stable `code`, and `RpcError` alone crosses the wire.
- * What their constructors set is only declared, here as in `Settings` and `Connection`: a bundle holds its name once less.
+ * Fields that the constructor sets are only declared: a bundle then holds each name once less.
  */
 
 export * as ErrorCode from "./codes.js";

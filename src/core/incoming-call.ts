@@ -122,10 +122,7 @@ export class IncomingCall implements Linked {
     const listeners = this.#onReply;
     if (isUnwanted || !isResult) listeners?.forEach((listener) => listener(false));
     if (isUnwanted) return this.slot.leaveOut();
-    const onSent =
-      listeners === undefined || !isResult
-        ? undefined
-        : (isInReply: boolean): void => listeners.forEach((listener) => listener(isInReply));
+    const onSent = listeners === undefined || !isResult ? undefined : callAll(listeners);
     if (!this.calls.reply(this.id!, text, this.slot, onSent)) connection.madeExtensions?.responseNotSent(this);
   }
 
@@ -139,6 +136,11 @@ export class IncomingCall implements Linked {
       // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
     }
   }
+}
+
+/** Apart from `#send`: a closure there would allocate a context for each call. */
+function callAll(listeners: readonly ((isResult: boolean) => void)[]): (isResult: boolean) => void {
+  return (isResult) => listeners.forEach((listener) => listener(isResult));
 }
 
 const CANCELLED = { code: ErrorCode.RequestCancelled, message: "Request cancelled" };

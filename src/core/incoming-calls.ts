@@ -219,9 +219,7 @@ export class IncomingCalls {
     const fits = slot.fits(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;
-    // The reply goes nowhere if the connection has ended, although the peer may have another connection.
-    const isTaken = slot.put(reply, onSent && (() => onSent(fits && connection.ended === undefined)));
-    return isTaken && fits;
+    return slot.put(reply, onSent && whenSent(connection, onSent, fits)) && fits;
   }
 
   /**
@@ -248,6 +246,11 @@ export class IncomingCalls {
     const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
     this.connection.report(failure, isServed ? method : "fallback or around");
   }
+}
+
+/** A reply goes nowhere if its connection has ended, although the peer may have another connection. */
+function whenSent(connection: Connection, onSent: (isWhole: boolean) => void, fits: boolean): () => void {
+  return () => onSent(fits && connection.ended === undefined);
 }
 
 const respond = (call: IncomingCall, result: unknown): void => call.respond(result);

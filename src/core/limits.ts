@@ -8,11 +8,11 @@ export { checkKnown, checkTimeout } from "./options.js";
 export interface PeerLimits {
   /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009 (by HTTP POST: status 413 and error -32007). Default 1 MiB, at most 256 MiB. */
   maxMessageBytes: number;
-  /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. What exceeds it becomes error -32008, whose own bytes do not count. Default 1 MiB, at most 256 MiB. */
+  /** Longest reply, to a request or to a whole batch, in bytes of UTF-8. A longer one becomes error -32008, whose own bytes do not count. Default 1 MiB, at most 256 MiB. */
   maxReplyBytes: number;
   /** Most entries of an incoming batch. A larger one is refused whole with -32010. Default 1,000; `Infinity` turns it off. */
   maxBatchEntries: number;
-  /** Most incoming requests that run at once. Further ones are refused with -32009. As many notifications may run; further ones are dropped, and told as `error`. Default 1,024; `Infinity` turns it off. */
+  /** Most incoming requests that run at once. Further ones are refused with -32009. As many notifications may run; further ones are dropped, and emitted as `error`. Default 1,024; `Infinity` turns it off. */
   maxInFlight: number;
   /** Most streams that the other side reads from here at once. Further ones are refused with -32009; one in params rejects its call with `RangeError`. Default 256; `Infinity` turns it off. */
   maxStreams: number;
@@ -25,7 +25,7 @@ export interface PeerLimits {
    */
   maxUnsentBytes: number;
   /**
-   * Most requests, notifications and foreign messages a second, as many at once. What comes beyond is not run: a request is refused with
+   * Most requests, notifications and foreign messages a second, as many at once. Further ones are not run: a request is refused with
    * -32009, the others are dropped and counted. Answers are not counted. Default `Infinity`: no such limit.
    */
   maxMessagesPerSecond: number;

@@ -1,12 +1,12 @@
 /**
- * A list whose members hold its links, for what comes and goes with every call.
+ * A list whose members hold its links, for objects that come and go with every call.
  *
- * Not a Set: V8 gives a Set another table whenever members that were deleted have filled it, and each table points to the one
- * after it. Once one of them is old, all that follow survive every young collection, with whatever was in them: a fourth of
- * the time of many calls in flight went there (docs/PERFORMANCE.md).
+ * It is not a Set: V8 gives a Set a new table whenever deleted members have filled the old one, and each table points to the
+ * next. Once one table is old, all later tables survive every young collection, with all their members. That took a fourth of
+ * the time of many calls in flight (docs/PERFORMANCE.md).
  */
 
-/** What is in one list at a time. The links belong to the list. */
+/** A member of a list. It is in one list at a time. The links belong to the list. */
 export interface Linked {
   before?: Linked | undefined;
   after?: Linked | undefined;
@@ -21,7 +21,7 @@ export class List<T extends Linked> implements Linked {
     return this.after === this ? undefined : (this.after as T);
   }
 
-  /** Adds one that is in no list. */
+  /** Adds a member that is in no list. */
   add(member: T): void {
     member.before = this.before;
     member.after = this;
@@ -37,7 +37,7 @@ export class List<T extends Linked> implements Linked {
   }
 }
 
-/** Takes a member out of its list; false when it was in none. A link that stayed would keep what is gone from being collected. */
+/** Takes a member out of its list. Returns false if it was in none. A link that stayed would keep the member from being collected. */
 export function unlink(member: Linked): boolean {
   const { before, after } = member;
   if (before === undefined) return false;

@@ -7,7 +7,7 @@ import { ProtocolError, RpcError } from "./errors.js";
 /** The value of `jsonrpc` in every message (section 4). */
 export const JSONRPC_VERSION = "2.0";
 
-/** What a request may carry as `id` (section 4). A number is finite and, when it is an integer, safe. */
+/** The `id` of a request (section 4). A number is finite and, if it is an integer, safe. */
 export type Id = string | number | null;
 
 /** By position or by name (section 4.2). */
@@ -56,7 +56,7 @@ export type ResponseMessage = ResultMessage | ErrorMessage;
 export type Message = RequestMessage | NotificationMessage | ResponseMessage;
 
 /**
- * What a parsed value is.
+ * The kind of a parsed value.
  * - `request`, `notification`, `response`: well formed.
  * - `invalid`: none of the three; its sender is owed a -32600.
  * - `broken`: looks like a response but breaks a rule of section 5. Never answered, because two peers would loop, unless it is
@@ -64,7 +64,7 @@ export type Message = RequestMessage | NotificationMessage | ResponseMessage;
  */
 export type Kind = "request" | "notification" | "response" | "invalid" | "broken";
 
-/** A parsed object whose members nobody has vouched for. */
+/** A parsed object whose members are not checked. */
 export interface Unchecked {
   jsonrpc?: unknown;
   id?: unknown;
@@ -101,7 +101,7 @@ export function isObject(value: unknown): value is Unchecked {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A member of what may be anything: by name, or of an array by its place; `undefined` where there is none. */
+/** Returns a member of any value: by name, or of an array by its place; `undefined` if there is none. */
 export function member(value: unknown, name: string, place = -1): unknown {
   if (Array.isArray(value)) return (value as unknown[])[place];
   return isObject(value) && Object.hasOwn(value, name) ? value[name as keyof Unchecked] : undefined;
@@ -197,7 +197,7 @@ export function brokenResponse(raw: Unchecked): ProtocolError {
   return new ProtocolError(`malformed response: ${brokenRule(raw)}`, raw);
 }
 
-/** `error: null` beside a result is absent: JSON-RPC 1.0 habits harm nobody here. */
+/** Returns the rule that a response breaks. `error: null` beside a result counts as absent, as in JSON-RPC 1.0. */
 function brokenRule({ jsonrpc, id, result, error }: Unchecked): string | undefined {
   if (jsonrpc !== JSONRPC_VERSION) return '`jsonrpc` is not "2.0"';
   if (!isId(id)) return "`id` is not one";

@@ -347,7 +347,7 @@ export class OutgoingCalls {
     this.#take(id)?.reject(reason);
   }
 
-  /** Rejects a call whose caller no longer waits, if it still waits. Cancels its message, or tells the other side. */
+  /** Rejects a call whose caller no longer waits, if it still waits. Cancels its message if that is queued, else cancels the call on the other side. */
   giveUp(call: OutgoingCall, reason: unknown): void {
     if (this.#take(call.id) === undefined) return;
     call.reject(reason);

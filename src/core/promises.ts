@@ -1,12 +1,12 @@
-/** Promises and iterables that others made, or may drop. */
+/** Promises and iterables of the application. */
 
-/** Marks a promise as seen, for a hook that may drop it. Whoever uses it still gets its rejection. */
+/** Marks a promise as observed, for a hook that may drop it. Code that awaits it still gets its rejection. */
 export function observed<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {});
   return promise;
 }
 
-/** Whether `value` promises something. May throw: `then` may be a getter. */
+/** Whether `value` is a promise of any kind. May throw: `then` may be a getter. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   if (value instanceof Promise) return true;
   return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";

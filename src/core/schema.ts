@@ -10,7 +10,7 @@ export interface StandardSchema<Output = unknown> {
   };
 }
 
-/** What a schema answers: the value it accepts, perhaps transformed, or what is wrong. */
+/** What a schema returns: the value it accepts, perhaps transformed, or the issues. */
 export type SchemaResult<Output> =
   { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
 
@@ -20,10 +20,10 @@ export interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** A schema may find a mistake in each of 500,000 entries, and to tell of all would be a reply many times the request. */
+/** A schema may find an issue in each of 500,000 entries. A reply with all of them would be many times the request. */
 const MOST_ISSUES = 100;
 
-/** The longest message of a refusal. An issue may repeat its input; and the whole issue is in the data. */
+/** Longest message of a refusal, in characters. An issue may repeat its input, and the data has the whole issue. */
 const MOST_CHARACTERS = 300;
 
 /** Whether `value` has the shape of a Standard Schema. Some are functions (arktype). */

@@ -1,4 +1,4 @@
-/** Counts that cost nothing to leave on: plain numbers, added up where things happen. */
+/** Counts that are always on: plain numbers, which are increased where things happen. */
 
 /** What happened on one connection since it began. Members of batches count each. */
 export interface Counts {

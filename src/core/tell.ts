@@ -2,8 +2,8 @@
 import type { EventEmitter } from "./packages.js";
 
 /**
- * Tells every listener, and hands what one throws or rejects with to `failed`: a listener must break neither what told it
- * nor the listeners after it. What an `error` listener fails with has nobody left to take it, and surfaces as uncaught.
+ * Calls every listener, and gives what one throws or rejects with to `failed`: a failing listener must break neither the code
+ * that emits nor the listeners after it. What an `error` listener fails with surfaces as uncaught.
  * Returns true if there was a listener.
  */
 export function tell(
@@ -50,7 +50,7 @@ export function warnOnce(warned: Set<string>, method: string, cause: unknown): v
   else reportError?.(warning);
 }
 
-/** What may report errors: Node, Bun and Deno have `process.emitWarning`, browsers and workers `reportError`. */
+/** The functions that report errors: Node, Bun and Deno have `process.emitWarning`, browsers and workers `reportError`. */
 interface Runtime {
   process?: { emitWarning?(warning: Error): void };
   reportError?: (error: Error) => void;
@@ -66,7 +66,7 @@ function stackOf(error: unknown): string {
   }
 }
 
-/** Calls what somebody else wrote, and hands what it throws or rejects with to `failed`. */
+/** Calls code of the application, and gives what it throws or rejects with to `failed`. */
 export function attempt(call: () => unknown, failed: (error: unknown) => void): void {
   try {
     const result = call();
@@ -76,7 +76,7 @@ export function attempt(call: () => unknown, failed: (error: unknown) => void): 
   }
 }
 
-/** Nobody is left to take it. */
+/** Lets an error surface as uncaught. */
 export function uncaught(error: unknown): void {
   queueMicrotask(() => {
     throw error;

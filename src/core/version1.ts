@@ -3,7 +3,7 @@ import type { Slot } from "./batch.js";
 import * as ErrorCode from "./codes.js";
 import { isErrorObject, isObject } from "./message.js";
 
-/** How a message says that it is of version 1.0: in its `jsonrpc`, or by having none. */
+/** How a message says that it is of version 1.0: by its `jsonrpc`, or by having none. */
 export type Version1 = "named" | "assumed";
 
 /**
@@ -24,12 +24,12 @@ export function fromVersion1(value: unknown): Version1 | undefined {
   return jsonrpc === undefined ? "assumed" : "named";
 }
 
-/** What version 2.0 makes of an error that has no code: it is kept as `data`. */
+/** Returns the error of version 2.0 for an error without a code, which becomes its `data`. */
 function errorObject(data: unknown): object {
   return { code: ErrorCode.InternalError, message: typeof data === "string" ? data : "Error", data };
 }
 
-/** Answers a message in kind, where `slot` takes the answer. */
+/** Returns a slot that writes responses as version 1.0 does, and gives them to `slot`. */
 export function inVersion1(slot: Slot, version: Version1): Slot {
   return {
     fits: (text) => slot.fits(toVersion1(text, version)),

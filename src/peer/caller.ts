@@ -1,4 +1,4 @@
-/** How one side calls the other: what a peer and a batch have in common. */
+/** How one side calls the other. A peer and a batch have it in common. */
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
 
 /** Calls and notifies the other side, whose contract is `R`. */
@@ -17,15 +17,15 @@ export interface Caller<R extends Contract<R>> {
    */
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   /**
-   * Notifies a method: no answer comes, whatever happens (JSON-RPC 2.0, section 4.1). Answers whether the connection took
-   * it, and then it leaves by the end of the turn; false once that is closed. A message that is longer than the other side
+   * Notifies a method: no response comes, whatever happens (JSON-RPC 2.0, section 4.1). Returns whether the connection took
+   * the message, which then leaves by the end of the tick; false once the connection is closed. A message that is longer than the other side
    * takes is not taken either, and the peer emits `error` with a `TooLargeError`. Throws a `TypeError` for params without a
    * JSON form or that are neither array nor object.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
 }
 
-/** What awaiting, printing or encoding an object looks up: none of it may become a call. */
+/** Members that awaiting, printing or encoding an object reads. None of them may become a call. */
 const NOT_METHODS = new Set<string | symbol>(["then", "toJSON", "toString", "valueOf"]);
 
 /** The `remote` of a caller. */
@@ -38,13 +38,13 @@ export function remoteOf(call: (method: string, params?: unknown, options?: Call
   });
 }
 
-/** What takes calls and notifications untyped. */
+/** Takes calls and notifications, untyped. */
 interface Calls {
   request(method: string, params?: unknown, options?: CallOptions): Promise<any>;
   notify(method: string, params?: unknown): boolean;
 }
 
-/** A caller over them. */
+/** Makes a caller of them. */
 export function callerOf<R extends Contract<R>>(calls: Calls): Caller<R> {
   const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
     calls.request(method, params, options);

@@ -32,7 +32,7 @@ import type { CloseInfo, Transport } from "../core/transport.js";
 import { callerOf, remoteOf, type Caller } from "./caller.js";
 import { configOf } from "./config.js";
 
-/** What a handler is told about its call. Its members survive destructuring. */
+/** The context of a call, which its handler gets. Its members survive destructuring. */
 export interface Context<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> {
   /** The side that calls: call it back, notify it, read its `data`. */
   readonly peer: Peer<L, R, D>;
@@ -41,15 +41,15 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
   /** The request's id; `undefined` for a notification. */
   readonly id: string | number | null | undefined;
   /**
-   * Aborts when nobody waits for the answer any more: its caller cancelled, or the connection ended, while the handler ran.
-   * Where the result is a stream, it lives as long as that. What lives longer watches `peer.closed`.
+   * Aborts when the caller no longer waits for the response: it cancelled, or the connection ended, while the handler ran. If
+   * the result is a stream, the signal lives as long as the stream. For anything that lives longer, use `peer.closed`.
    */
   readonly signal: AbortSignal;
-  /** Reports progress to a caller that asked for it; to one that did not, and after the answer, it does nothing. */
+  /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */
   readonly progress: (value: unknown) => void;
 }
 
-/** What a peer emits. A listener that throws is reported to `error`. Nothing is thrown where an event has no listener. */
+/** The events of a peer. What a listener throws is emitted as `error`. If an event has no listener, nothing is thrown. */
 export type PeerEvents = {
   /**
    * The connection ended, and every call is settled. If this side closed it for a reason of its own (a limit was passed, the
@@ -57,20 +57,20 @@ export type PeerEvents = {
    * has what the transport reports: 1006 if the other side never answered.
    */
   close(info: CloseInfo): void;
-  /** The connection lost its socket, and another is tried. What is sent meanwhile waits. Not where the loss is the end: that is `close`. */
+  /** The connection lost its socket, and the client reconnects. Messages wait meanwhile. If the loss is the end, `close` is emitted instead. */
   suspend(): void;
   /** Messages flow again. Unless `lost` came in between, nothing was lost and nothing came twice. */
   resume(): void;
   /**
-   * What was in the connection is over, though the peer goes on: calls that waited are rejected, with their `outcome`, the
-   * handlers that ran are aborted, streams have ended, and the other side has forgotten this peer. What notifications were not
-   * delivered is not known. Only between `suspend` and `resume`.
+   * The session is lost, and the peer goes on with a new one. Calls that waited are rejected, with their `outcome`. Handlers
+   * that ran are aborted, streams have ended, and the other side has forgotten this peer. It is not known which notifications
+   * were delivered. Emitted only between `suspend` and `resume`.
    */
   lost(error: Error): void;
-  /** A notification came that nobody handles. */
+  /** A notification came that no handler serves. */
   notification(method: string, params: unknown): void;
   /**
-   * What went wrong on this side without a caller to tell: a handler threw, a notification was refused, a listener failed.
+   * An error on this side that has no caller: a handler threw, a notification was refused, a listener failed.
    * While neither the peer nor its server has a listener, the first failure of each method is reported in the runtime's own
    * way: by `process.emitWarning` where there is one (Node, Bun, Deno), else by `reportError`.
    */
@@ -88,15 +88,15 @@ export interface Call {
   readonly method: string;
   /** The request's id; `undefined` for a notification. */
   readonly id: Id | undefined;
-  /** What `next` goes on with: assign to it to change it. */
+  /** The params that `next` uses. Assign to change them. */
   params: any;
-  /** What the handler is given; `undefined` for an outgoing call. */
+  /** The context of the handler; `undefined` for an outgoing call. */
   readonly context: Context | undefined;
 }
 
 /**
- * Wraps calls in both directions: logging, permission, tracing. `next` goes on and answers with the result; what `around`
- * returns or throws is the outcome. Not called for what a topic or `server.peers` sends to many, which is encoded once.
+ * Wraps calls in both directions: logging, permission, tracing. `next` goes on and promises the result; what `around`
+ * returns or throws is the outcome. Not called for messages of a topic or `server.peers`, which are encoded once for many peers.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 
@@ -108,11 +108,11 @@ export interface PeerOptions<Ctx = any> {
   fallback?: ((params: any, context: Ctx) => unknown) | undefined;
   /** Wraps every call, incoming and outgoing. */
   around?: Around | undefined;
-  /** What this side accepts. */
+  /** Bounds on what this side accepts. */
   limits?: Partial<PeerLimits> | undefined;
   /**
    * How cancels and progress are spelled: `lsp`, `mcp`, `acp`, or one of your own. Default: `lsp` is understood, and spoken
-   * to another reciproc; to a stranger nothing is sent that you did not write.
+   * to a reciproc peer; to another JSON-RPC peer nothing is sent that you did not write.
    */
   dialect?: Dialect | undefined;
   /**
@@ -161,7 +161,7 @@ export function connectionOf(peer: AnyPeer): Connection {
   return readConnection(peer);
 }
 
-/** What a peer is made of if its options were checked before. */
+/** The config and the hooks of a peer whose options were checked before. */
 interface Checked {
   readonly config: Config;
   readonly hooks: Hooks;
@@ -181,17 +181,17 @@ export function startPeer(peer: AnyPeer): void {
   connectionOf(peer).start();
 }
 
-/** A new connection, on which calls and notifications wait for those that its application makes first. */
+/** A new connection, on which calls and notifications are queued until `onOpen` is done. */
 export interface ConnectionOpening {
-  /** Passes by whatever waits. */
+  /** Sends calls and notifications past the queue. */
   readonly caller: Caller<any>;
-  /** Lets go what waits. */
+  /** Sends what is queued. */
   release(): void;
   /** Whether the connection is lost or closed. */
   isOver(): boolean;
 }
 
-/** What opens the connection that a peer has now. For `connect`. */
+/** Returns the opening of the connection that a peer has now. For `connect`. */
 export function openingOf(peer: AnyPeer): ConnectionOpening {
   const connection = connectionOf(peer);
   const { outgoing } = connection;
@@ -348,7 +348,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   /**
-   * Serves one more method on this peer, over one of that name in `methods`; answers the undo. A name of the reserved
+   * Serves one more method on this peer, over one of that name in `methods`. Returns a function that removes the handler. A name of the reserved
    * `rpc.` space may be registered. Throws when this peer has such a handler already.
    */
   handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, D>>): () => void {
@@ -371,7 +371,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     await this.closed;
   }
 
-  /** What happened on this connection so far, and how full everything is. Cheap: numbers that are counted anyway. */
+  /** Returns what happened on this connection so far, and how full everything is. Cheap: the numbers are counted anyway. */
   stats(): PeerStats {
     return this.#connection.stats();
   }

@@ -1,24 +1,24 @@
-/** Going away without hurting anybody: who is idle leaves first, who is busy may finish, and all are told when to come back. */
+/** Graceful shutdown: idle peers are closed first, busy peers may finish, and all clients learn when to reconnect. */
 import { GoingAway } from "../close-codes.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { checkOptions, must, positive, type Checked } from "../core/options.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
 
-/** How a server goes away. */
+/** How a server drains. */
 export interface DrainOptions {
   /** How long handlers that run may go on, in milliseconds; then their peers are closed all the same. Default 30,000; `Infinity` waits for ever. */
   timeoutMs?: number | undefined;
   /**
    * Each client reconnects after a random time of up to `retryMs`, in milliseconds. Default 5,000, at most 600,000 (10 minutes):
-   * clients obey no longer time, so a longer one rejects with a `TypeError`. Sent over `reciproc.v1` only.
+   * clients obey no longer time, so a longer one is refused with a `TypeError`. Sent over `reciproc.v1` only.
    */
   retryMs?: number | undefined;
 }
 
-/** So often some are let go. */
+/** How often some peers are closed. */
 const STEP_MS = 25;
-/** So many steps it takes to let go all that are idle. */
+/** In how many steps all idle peers are closed. */
 const STEPS = 40;
 const LEAST_A_STEP = 10;
 

@@ -9,16 +9,16 @@ import { ReadBudget } from "../sockets/read-budget.js";
 /** What a request holds: text, or what the application has parsed already. */
 export type Body = { text: string } | { value: unknown };
 
-/** Why a body cannot be had. `"lost"`: somebody else has read it. */
+/** Why a body cannot be read. `"lost"`: the application has read it. */
 export type Failure = "too large" | "too late" | "lost";
 
-/** How long what still comes of a body that nobody reads is dropped, before the connection is cut. */
+/** How long the rest of an unread body is dropped, before the connection is cut. */
 const LINGER_MS = 1000;
 
-/** Most requests of one connection that are not answered. Who pipelines more is cut, and must send them again (RFC 9112, section 9.3.2). */
+/** Most unanswered requests of one connection. A client that pipelines more is cut, and must send them again (RFC 9112, section 9.3.2). */
 const MOST_PIPELINED = 100;
 
-/** So many parts of a body are joined to one: a part of one byte costs two hundred. */
+/** So many parts of a body are joined to one: a part of one byte takes 200 bytes of memory. */
 const MOST_PARTS = 1024;
 
 /** Begins to answer a request. Cuts the connection and returns `undefined` if too many of its requests are not answered. */
@@ -63,7 +63,7 @@ export class Exchange {
     return this.#isAnswered;
   }
 
-  /** Whether there is nothing more to do: the response is given, be it by somebody else, or nobody is there to take it. */
+  /** Whether nothing is left to do: the response is given, here or by the application, or the client is gone. */
   get isOver(): boolean {
     return this.#isAnswered || this.#isClosed || this.#response.headersSent;
   }
@@ -141,14 +141,14 @@ export class Exchange {
   }
 }
 
-/** What an application's body parser has left. */
+/** Returns the body that a body parser of the application has left. */
 function bodyOf(parsed: unknown): Body | Failure {
   if (parsed === undefined) return "lost";
   if (parsed instanceof Uint8Array) return textOf(Buffer.from(parsed));
   return typeof parsed === "string" ? { text: parsed } : { value: parsed };
 }
 
-/** What is not UTF-8 becomes a blank text, which like any garbage is answered with -32700. */
+/** Bytes that are not UTF-8 become a blank text, which is answered with -32700 as any garbage. */
 function textOf(bytes: Buffer): Body {
   return { text: isUtf8(bytes) ? bytes.toString() : "" };
 }
@@ -176,14 +176,14 @@ function gather(request: IncomingMessage, maxBytes: number, timeoutMs: number): 
     timer?.unref();
     request.on("data", take);
     request.once("end", () => end(textOf(Buffer.concat(chunks))));
-    // Where it is the client that is gone, nobody looks at this.
+    // If the client is gone, this result is not used.
     request.once("close", () => end("lost"));
   });
 }
 
 /** What the requests of one connection share: many may be pipelined. */
 interface Line {
-  /** Whom to tell when it is closed: a listener of each on the socket would be too many for Node. */
+  /** Called when the connection is closed: a listener of each request on the socket would be too many for Node. */
   readonly whenClosed: Set<() => void>;
   /** Bytes of responses that were given and have not left. */
   unsentBytes: number;

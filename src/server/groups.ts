@@ -23,10 +23,10 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
 
 /** How a group is notified. */
 export interface NotifyOptions<P> {
-  /** Who is passed over. */
+  /** The peer that gets no message. */
   except?: P | undefined;
   /**
-   * What becomes of it for a peer that reads too slowly or is suspended: `"drop"`, the default, counts it in that peer's
+   * What happens to the message for a peer that reads too slowly or is suspended: `"drop"`, the default, counts it in that peer's
    * `stats().dropped` and sends it nothing; `"close"` sends it like any notification to that peer alone, and so closes with
    * 1013 where `limits.maxUnsentBytes` says so.
    */
@@ -81,7 +81,7 @@ const NOTIFY_OPTIONS = {
   whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
 };
 
-/** A group over whatever `members` answers at the moment. */
+/** Makes a group of the peers that `members` returns at each moment. */
 export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
@@ -100,10 +100,10 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   };
 }
 
-/** All topics of one server. The sets live here and a `Topic` is a view, so one that somebody kept is never stale. */
+/** All topics of one server. The sets live here and a `Topic` is a view, so a `Topic` that the application keeps is never stale. */
 export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   readonly #members = new Map<string, Set<Peer<L, R, D>>>();
-  /** The names of each peer's topics. Many peers have just one, and a set for each is dear. */
+  /** The names of each peer's topics. Many peers have just one, and a set for each takes memory. */
   readonly #joined = new Map<Peer<L, R, D>, string | Set<string>>();
 
   /** The topic of that name. `whyNot` says why a peer cannot be in it, if it cannot. */

@@ -1,6 +1,6 @@
 /**
  * HTTP POST: the same methods for clients that ask once and hold no connection. Each request is one message or batch, on a
- * peer of its own that nobody can call back. `docs/PROTOCOL.md` has the statuses.
+ * peer of its own that cannot be called back. `docs/PROTOCOL.md` has the statuses.
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Slot } from "../core/batch.js";
@@ -14,7 +14,7 @@ import { beginExchange, type Exchange, type Body, type Failure } from "./exchang
 import type { Gate } from "./gate.js";
 import { answerUpgradeRequired, checkHost, type Refusal, type Verdict } from "./upgrade.js";
 
-/** Whoever serves what comes by POST. None of its functions throws. */
+/** The owner of the requests by POST. None of its functions throws. */
 export interface PostOwner {
   /** Longest body, in bytes. */
   readonly maxMessageBytes: number;
@@ -28,7 +28,7 @@ export interface PostOwner {
   readonly notificationStatus: 200 | 204;
   /** Makes the peer of one request. */
   accept(transport: Transport, data: unknown): AnyPeer;
-  /** Somebody was refused; told before it is answered. */
+  /** Called before a refusal is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
   /** Takes an error that has no caller to go to. */
   failed(error: unknown): void;
@@ -40,7 +40,7 @@ const JSON_TEXT = { "Content-Type": "application/json; charset=utf-8" };
 const TYPES = new Set(["application/json", "application/json-rpc", "application/jsonrequest"]);
 const ALLOW = { Allow: "GET, POST, OPTIONS" };
 
-/** What goes with a refusal. */
+/** The headers of a refusal, besides its type. */
 const EXTRA_HEADERS: Readonly<Record<number, OutgoingHttpHeaders>> = {
   405: ALLOW,
   413: JSON_TEXT,
@@ -72,7 +72,7 @@ export class Posts {
 
   /** Answers one request. Never throws or rejects. */
   handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): void {
-    // Somebody else has answered it.
+    // The application has answered the request.
     if (response.headersSent) return;
     const exchange = beginExchange(request, response);
     if (exchange === undefined) return;
@@ -84,7 +84,7 @@ export class Posts {
     else void this.#take(exchange);
   }
 
-  /** Refuses whoever is not let in yet, and ends every peer: what runs may go on, but nobody waits for it. */
+  /** Refuses the requests that are not let in yet, and ends every peer. Handlers may run on, without a caller. */
   shut(code: number, reason: string): void {
     for (const [exchange, peer] of this.#open) {
       if (peer === undefined) this.#refuse(exchange, { status: 503, reason });
@@ -92,7 +92,7 @@ export class Posts {
     }
   }
 
-  /** Resolves when nothing of any request runs, what was notified included, or `timeoutMs` are over. Never rejects. */
+  /** Resolves when no handler of any request runs, those of notifications included, or `timeoutMs` are over. Never rejects. */
   async drain(timeoutMs: number): Promise<void> {
     if (this.#open.size === 0) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -133,7 +133,7 @@ export class Posts {
     if (this.#open.size === 0) this.#onEmpty?.();
   }
 
-  /** Answers the peer that the request runs on; `undefined` when it is refused or its client is gone. */
+  /** Returns the peer that the request runs on; `undefined` if it is refused or its client is gone. */
   async #admit(exchange: Exchange, verdict: Promise<Verdict> | undefined): Promise<AnyPeer | undefined> {
     const { maxMessageBytes, handshakeTimeoutMs } = this.#owner;
     const due = performance.now() + handshakeTimeoutMs;

@@ -10,17 +10,18 @@ import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
 
-/** Who is let in. Required where `peer.data` is declared to be something. */
+/** Authentication. Required if the type of `peer.data` is declared. */
 export interface Authentication<D> {
   /**
-   * Says who asks, before there is a connection, and for each POST: what it answers becomes `peer.data`. Null, undefined, false,
-   * a throw or a rejection refuse with HTTP 401; a throw is also emitted as `error`. Asked anew when a client returns to its
-   * session: then `peer.data` stays what it was. Default: everybody, with `data` undefined.
+   * Identifies the client of an upgrade, before there is a connection, and of each POST. What it returns becomes `peer.data`. If
+   * it returns null, undefined or false, throws or rejects, the client is refused with HTTP 401; a throw is also emitted as
+   * `error`. Called again when a client resumes its session: `peer.data` stays as it was. Default: lets every client in, with
+   * `data` undefined.
    */
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
   /**
-   * Names who it is that `authenticate` let in: a client that returns is given its session only if its name is the same. A
-   * throw, and what is no string, refuse with 401. Default: whoever is let in and has the session's token, which is secret.
+   * Names the client that `authenticate` let in. A client resumes a session only if its name is the same. If this throws or
+   * returns no string, the client is refused with 401. Default: any client that is let in and has the secret token of the session.
    */
   principal?: ((data: D) => string) | undefined;
 }
@@ -32,13 +33,13 @@ export interface GateOptions {
   /** The address to listen on, with `port`. Default `"127.0.0.1"`: this machine only. */
   host?: string | undefined;
   /**
-   * Takes the upgrades of an HTTP server that is there already, beside Express or any other, and its POSTs while nobody else
-   * listens for requests: an application that does mounts `server.handleRequest`. It is not closed by `close()`.
+   * Takes the upgrades of an existing HTTP server, beside Express or any other, and its POSTs unless the application listens for
+   * requests: such an application mounts `server.handleRequest`. `close()` does not close the HTTP server.
    */
   server?: HttpServer | HttpsServer | undefined;
   /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`, and POSTs to `server.handleRequest`. */
   noServer?: boolean | undefined;
-  /** `"plain"` knows nothing but plain JSON-RPC. Default `"packed"`: speaks `reciproc.v1` to whoever offers it, and plainly to everybody else. */
+  /** `"plain"` speaks plain JSON-RPC only. Default `"packed"`: speaks `reciproc.v1` to clients that offer it, and plain JSON-RPC to others. */
   link?: "packed" | "plain" | undefined;
   /** The only path that is served, such as `"/rpc"`. Default: every path. */
   path?: string | undefined;
@@ -151,9 +152,9 @@ export function checkServerOptions(options: object): CheckedOptions {
   };
 }
 
-/** Who was let in. */
+/** A client that was let in. */
 export interface Admission {
-  /** What `authenticate` answered. */
+  /** What `authenticate` returned. */
   readonly data: unknown;
   readonly principal: string | undefined;
 }
