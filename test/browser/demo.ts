@@ -75,7 +75,7 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
     visitors.map(async ({ page, options }) => {
       if (page.isClosed()) return;
       const browser = page.context().browser()!;
-      if (options !== undefined) return page.context().close();
+      if (options !== undefined || !page.url().startsWith("http:")) return page.context().close();
       page.removeAllListeners();
       await page.mouse.move(0, 0);
       await page.setViewportSize(VIEWPORT);

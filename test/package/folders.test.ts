@@ -10,7 +10,7 @@ const TESTS = join(import.meta.dirname, "..");
 const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** Those whose packages bring types. */
-const TYPED = ["compilers", "guides", "interop"];
+const TYPED = ["guides", "interop", "readme"];
 const FOLDERS = [...TYPED, "package", "runtimes", "server"];
 
 async function readJson<T>(...path: string[]): Promise<T> {

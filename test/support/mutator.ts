@@ -13,7 +13,7 @@ interface TypeScript {
   ModuleKind: { ESNext: number };
 }
 
-const COMPILERS = join(import.meta.dirname, "../compilers");
+const COMPILERS = join(import.meta.dirname, "../readme");
 await ensurePackages(COMPILERS);
 const ts = createRequire(`${COMPILERS}/`)("typescript-5.9") as TypeScript;
 const SRC = fileURLToPath(new URL("../../src/", import.meta.url));

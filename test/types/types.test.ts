@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, it } from "vitest";
-import { COMPILERS, tscOf, type Compiler } from "../compilers/compilers.js";
+import { COMPILERS, tscOf, type Compiler } from "../readme/compilers.js";
 import { ensurePackages } from "../support/packages.js";
 
 const run = promisify(execFile);
@@ -15,7 +15,7 @@ async function compile(compiler: Compiler, project: string, ...flags: string[]):
   return stdout;
 }
 
-beforeAll(() => ensurePackages(fileURLToPath(new URL("../compilers", import.meta.url))), 600_000);
+beforeAll(() => ensurePackages(fileURLToPath(new URL("../readme", import.meta.url))), 600_000);
 
 describe.each(COMPILERS)("%s", (compiler) => {
   it("compiles every use that must compile, and none that must not", async () => {
