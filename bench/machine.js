@@ -14,8 +14,10 @@ export function machine() {
 
 /** The versions of the contenders' packages, and of those that carry the figures. */
 export function versions(contenders) {
-  const names = new Set(["ws", ...contenders.flatMap(({ packages }) => packages), "esbuild-wasm"]);
+  const names = new Set(["ws", ...contenders.flatMap(({ packages }) => packages)]);
   const found = Object.fromEntries([...names].map((name) => [name, version(name)]));
+  // These measure the bundles (`scripts/size.js`).
+  for (const name of ["esbuild-wasm", "vite"]) found[name] = read(`../node_modules/${name}/package.json`).version;
   // Its dependencies are the root's, not this directory's; a difference here would be one in the figures.
   const own = read("../node_modules/ws/package.json").version;
   return own === found.ws ? found : { ...found, "ws, for reciproc": own };

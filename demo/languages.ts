@@ -6,16 +6,14 @@ import type { IncomingMessage, Server } from "node:http";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import type { WebSocket } from "ws";
-import type * as bridgeModule from "../dist/bridge/bridge.js";
-import type * as gateModule from "../dist/server/gate.js";
-import type * as optionsModule from "../dist/server/options.js";
+import type * as parts from "../dist/cli/parts.js";
 import type { Language } from "./lsp.js";
 import type { Network } from "./network.js";
 
 /** What the command `reciproc bridge` is made of. The package does not export it, so it is imported by its place. */
-const { bridge } = (await inner("bridge/bridge.js")) as typeof bridgeModule;
-const { Gate } = (await inner("server/gate.js")) as typeof gateModule;
-const { checkOptions } = (await inner("server/options.js")) as typeof optionsModule;
+const { bridge, Gate, checkOptions } = (await import(
+  new URL("cli/parts.js", import.meta.resolve("reciproc")).href
+)) as typeof parts;
 
 const LANGUAGES: readonly Language[] = ["css", "json"];
 /** Each is a process, of some 50 MB. */
@@ -27,7 +25,7 @@ const MAX_MESSAGE_BYTES = 8 * 2 ** 20;
 
 /** Serves them beside whatever else the HTTP server serves. The rules for who gets in are those of `serve`. */
 export class LanguageServers {
-  readonly #gates: readonly gateModule.Gate[];
+  readonly #gates: readonly parts.Gate[];
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
 
@@ -68,17 +66,13 @@ export class LanguageServers {
   }
 }
 
-function commandOf(language: Language): bridgeModule.BridgeOptions {
+function commandOf(language: Language): parts.BridgeOptions {
   const program = fileURLToPath(new URL("language-server.js", import.meta.url));
   return {
     command: process.execPath,
     args: [`--max-old-space-size=${MOST_MEGABYTES}`, program, language, "--stdio"],
     maxMessageBytes: MAX_MESSAGE_BYTES,
   };
-}
-
-function inner(path: string): Promise<unknown> {
-  return import(new URL(path, import.meta.resolve("reciproc")).href);
 }
 
 function report(error: unknown): void {

@@ -1,28 +1,25 @@
-/** What the client half weighs in a page. */
-import { gzipSync } from "node:zlib";
-import { build } from "esbuild-wasm";
+/** The size of the client half in a page. */
 import { fileURLToPath } from "node:url";
+import { sizeOf } from "../../scripts/size.js";
 import { less } from "./metric.js";
+
+const FOLDER = fileURLToPath(new URL("..", import.meta.url));
 
 export const bundleSize = {
   name: "bundle",
   title: "Browser bundle",
-  metrics: [less("gzip", "bytes, minified and gzipped"), less("minified", "bytes, minified")],
+  metrics: [
+    less("gzip", "bytes gzipped, es2022"),
+    less("gzip2020", "bytes gzipped, es2020"),
+    less("gzipVite", "bytes gzipped, Vite"),
+    less("minified", "bytes minified, es2022"),
+  ],
   mostRounds: 1,
   absence: ({ browser }) => (browser === undefined ? "no package of its own in a browser" : undefined),
   async alone({ browser }) {
-    const { outputFiles } = await build({
-      stdin: { contents: browser, resolveDir: fileURLToPath(new URL("..", import.meta.url)) },
-      bundle: true,
-      minify: true,
-      write: false,
-      format: "esm",
-      platform: "browser",
-      target: "es2022",
-      define: { "process.env.NODE_ENV": '"production"' },
-      logLevel: "silent",
-    });
-    const [{ contents }] = outputFiles;
-    return { gzip: gzipSync(contents, { level: 9 }).length, minified: contents.length };
+    const es2022 = await sizeOf(browser, "es2022", FOLDER);
+    const es2020 = await sizeOf(browser, "es2020", FOLDER);
+    const vite = await sizeOf(browser, "vite", FOLDER);
+    return { gzip: es2022.gzip, gzip2020: es2020.gzip, gzipVite: vite.gzip, minified: es2022.minified };
   },
 };

@@ -40,7 +40,7 @@ export function encodeError(id: Id, { code, message, data }: ErrorObject): strin
   return `${OPEN}"id":${encodeId(id)},"error":{"code":${code},"message":${JSON.stringify(message)}${tail}`;
 }
 
-const NAMELESS_ERROR = `${OPEN}"id":null,"error":`;
+const NAMELESS_ERROR = '{"jsonrpc":"2.0","id":null,"error":';
 
 /** Whether `text`, of one message that was encoded here, is an error with id null. */
 export function isNamelessError(text: string): boolean {

@@ -120,11 +120,47 @@ describe("the published tarball", () => {
     expect(stdout).toBe("3 21\n");
   });
 
-  it("holds the licences of the packages that are copied into it", () => {
-    const copied = packed.filter((path) => path.startsWith("dist/packages/"));
-    const names = [...new Set(copied.map((path) => path.split("/")[2]))];
-    expect(new Set(names)).toEqual(new Set(["eventemitter3", "nanoid"]));
-    for (const name of names) expect(copied).toContain(`dist/packages/${name}/LICENSE`);
+  it("holds the licences of the packages that are bundled into it", () => {
+    const licences = packed.filter((path) => path.startsWith("dist/licenses/"));
+    expect(licences.toSorted()).toEqual(["dist/licenses/eventemitter3.txt", "dist/licenses/nanoid.txt"]);
+  });
+
+  it("has the same classes in both entries", async () => {
+    const program = `
+      import * as page from "reciproc";
+      import * as node from "reciproc/node";
+      const isShared = (name) => page[name] === node[name];
+      console.log(Object.keys(page).filter((name) => !isShared(name)).join());
+      console.log(typeof page.Peer, typeof page.RpcError);`;
+    const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
+    expect(stdout).toBe("connect\nfunction function\n");
+  });
+
+  it("has source maps by which a stack names the lines of `src`", async () => {
+    const program = `
+      import { RpcError } from "reciproc";
+      try {
+        new RpcError("1", "");
+      } catch (error) {
+        console.log(error.stack);
+      }`;
+    const flags = ["--enable-source-maps", "--input-type=module", "--eval", program];
+    const { stdout } = await run(process.execPath, flags, { cwd: project });
+    const [, file, line] = /new RpcError \(.*\/reciproc\/(src\/[^:]+):(\d+):/.exec(stdout) ?? [];
+    expect(packed).toContain(file);
+    const source = await readFile(join(project, "node_modules/reciproc", file!), "utf8");
+    expect(source.split("\n")[Number(line) - 1]).toContain('expected("code", "an integer", code)');
+  });
+
+  it("has declaration maps that lead to `src`", async () => {
+    const maps = packed.filter((path) => path.endsWith(".d.ts.map"));
+    expect(maps).toContain("dist/index.d.ts.map");
+    for (const path of maps) {
+      const { sources } = JSON.parse(await readFile(join(project, "node_modules/reciproc", path), "utf8")) as {
+        sources: string[];
+      };
+      expect(packed).toContain(posix.join(posix.dirname(path), sources[0]!));
+    }
   });
 
   it("installs a command that runs", async () => {

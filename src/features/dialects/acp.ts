@@ -1,7 +1,7 @@
 /** The Agent Client Protocol's spelling. */
 import { tokenFrom, type Dialect } from "../../core/dialect.js";
 import { isId, member } from "../../core/message.js";
-import { lsp } from "./lsp.js";
+import { progressParams, readProgress } from "./lsp.js";
 
 /** Where params say which reports belong to them, and what an extension of the protocol is called. */
 const PROGRESS = "reciproc/progress";
@@ -28,12 +28,13 @@ export const acp: Dialect = {
     isAnswered: true,
   },
   progress: {
-    ...lsp.progress,
-    method: `_${PROGRESS}`,
+    method: "_reciproc/progress",
     tokenIn: (params) => tokenFrom(member(member(params, "_meta"), PROGRESS)),
     withToken: (params, token) => ({
       ...params,
       _meta: { ...(member(params, "_meta") as object | undefined), [PROGRESS]: token },
     }),
+    params: progressParams,
+    read: readProgress,
   },
 };

@@ -1,6 +1,17 @@
 /** The Language Server Protocol's spelling, which vscode-jsonrpc and StreamJsonRpc share. */
-import { tokenFrom, type Dialect } from "../../core/dialect.js";
+import { tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
 import { isId, member } from "../../core/message.js";
+
+/** Returns the params of a report. */
+export function progressParams(token: ProgressToken, value: unknown): object {
+  return { token, value: value ?? null };
+}
+
+/** Reads the params of a report, which StreamJsonRpc sends by position. Returns `undefined` if they hold no token. */
+export function readProgress(params: unknown): { token: ProgressToken; value: unknown } | undefined {
+  const token = tokenFrom(member(params, "token", 0));
+  return token === undefined ? undefined : { token, value: member(params, "value", 1) };
+}
 
 /**
  * `$/cancelRequest {id}`, always answered; `$/progress {token, value}`, asked for by `workDoneToken` (or
@@ -24,11 +35,7 @@ export const lsp: Dialect = {
     method: "$/progress",
     tokenIn: (params) => tokenFrom(member(params, "workDoneToken")) ?? tokenFrom(member(params, "partialResultToken")),
     withToken: (params, workDoneToken) => ({ ...params, workDoneToken }),
-    params: (token, value) => ({ token, value: value ?? null }),
-    read(params) {
-      // StreamJsonRpc reports by position.
-      const token = tokenFrom(member(params, "token", 0));
-      return token === undefined ? undefined : { token, value: member(params, "value", 1) };
-    },
+    params: progressParams,
+    read: readProgress,
   },
 };

@@ -1,0 +1,84 @@
+/**
+ * Bundles what the compiler has put into `dist`: a file for each entry, and the chunks that the entries share. Each module is
+ * in one chunk, so a class is the same whichever entries a program imports.
+ */
+import { cpSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { rollup } from "@rollup/wasm-node";
+
+const dist = fileURLToPath(new URL("../dist", import.meta.url));
+const require = createRequire(import.meta.url);
+
+const ENTRIES = { page: "index.js", server: "node.js", bridge: "cli/parts.js", command: "cli/main.js" };
+
+/**
+ * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
+ * them, and a bundler needs no plugin for CommonJS.
+ */
+const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
+
+const isCompiled = (path) => path.startsWith(dist + sep);
+const folderOf = (name) => dirname(require.resolve(`${name}/package.json`));
+
+/** Loads modules with their source maps, so that the map of a chunk leads to `src`. */
+const loader = {
+  name: "loader",
+  resolveId: (specifier) => (specifier in PACKAGES ? join(folderOf(specifier), PACKAGES[specifier]) : undefined),
+  load(path) {
+    // The lines of a package are mapped to nothing: its sources are not published with this package.
+    const map = isCompiled(path) ? JSON.parse(readFileSync(`${path}.map`, "utf8")) : { mappings: "" };
+    return { code: readFileSync(path, "utf8"), map };
+  },
+};
+
+/** Returns the modules that `path` imports, directly or not, and itself. */
+function importsOf(path, getModuleInfo, found = new Set()) {
+  if (found.has(path)) return found;
+  found.add(path);
+  for (const imported of getModuleInfo(path)?.importedIds ?? []) importsOf(imported, getModuleInfo, found);
+  return found;
+}
+
+/**
+ * Returns the name of a module's chunk: of the first entry that imports it. What the page's entry exports and works without a
+ * peer, such as errors, is a chunk of its own. A bundler that sees only that imported leaves the page's chunk out.
+ */
+function chunkOf(path, { getModuleInfo }) {
+  const isImported = (by) => importsOf(by, getModuleInfo).has(path);
+  const needsNoPeer = (exported) => [...importsOf(exported, getModuleInfo)].every(isCompiled);
+  if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
+  return Object.keys(ENTRIES).find((name) => isImported(join(dist, ENTRIES[name])));
+}
+
+const bundle = await rollup({
+  input: Object.fromEntries(Object.values(ENTRIES).map((entry) => [entry.replace(/\.js$/, ""), join(dist, entry)])),
+  external: (specifier) => specifier === "ws" || specifier.startsWith("node:"),
+  plugins: [loader],
+  // The bundler of an application removes what it does not use.
+  treeshake: false,
+  preserveEntrySignatures: "strict",
+  onLog(_level, { message }) {
+    throw new Error(message);
+  },
+});
+const { output } = await bundle.write({
+  dir: dist,
+  format: "es",
+  manualChunks: chunkOf,
+  entryFileNames: "[name].js",
+  chunkFileNames: "chunks/[name].js",
+  minifyInternalExports: false,
+  hoistTransitiveImports: false,
+  sourcemap: true,
+  sourcemapExcludeSources: true,
+});
+await bundle.close();
+
+// The chunks replace these modules. The declarations stay, a file for each module.
+const written = new Set(output.map(({ fileName }) => join(fileName)));
+for (const file of readdirSync(dist, { recursive: true })) {
+  if (/\.js(\.map)?$/.test(file) && !written.has(file)) rmSync(join(dist, file));
+}
+for (const name in PACKAGES) cpSync(join(folderOf(name), "LICENSE"), join(dist, "licenses", `${name}.txt`));

@@ -1,0 +1,7 @@
+/** Bytes of a bundle. */
+export interface Size {
+  minified: number;
+  gzip: number;
+}
+
+export function sizeOf(code: string, target?: "es2022" | "es2020" | "vite", folder?: string): Promise<Size>;
