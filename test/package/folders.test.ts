@@ -11,7 +11,7 @@ const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
 /** Those whose packages bring types. */
 const TYPED = ["guides", "interop", "readme"];
-const FOLDERS = [...TYPED, "package", "runtimes", "server"];
+const FOLDERS = [...TYPED, "runtimes", "server"];
 
 async function readJson<T>(...path: string[]): Promise<T> {
   return JSON.parse(await readFile(join(TESTS, ...path), "utf8")) as T;

@@ -3,7 +3,6 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ensurePackages } from "../support/packages.js";
 import { farEnd } from "./far-end.js";
 import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
 
@@ -27,7 +26,6 @@ describe("workerd", { timeout: 60_000 }, () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "reciproc-workerd-"));
-    await ensurePackages(join(import.meta.dirname, "../package"));
     const { build } = await import("../package/bundlers.js");
     await build({
       entryPoints: [join(import.meta.dirname, "programs/worker.js")],
