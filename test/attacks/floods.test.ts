@@ -23,7 +23,7 @@ interface Way {
 const PLAIN: Way = { headers: [], first: Buffer.alloc(0) };
 const session = (limits: object = LIMITS): Way => ({
   headers: ["Sec-WebSocket-Protocol: reciproc.v1"],
-  first: Buffer.concat([text({ hello: { session: true, limits } }), text({ ack: 0 })]),
+  first: text({ hello: { session: true, limits } }),
 });
 const after = ({ headers, first }: Way, ...more: Buffer[]): Way => ({
   headers,

@@ -7,7 +7,7 @@ import { connect as connectTcp, type Socket } from "node:net";
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { Subscriptions, type AnyPeer, type CloseInfo, type ServerContext } from "../../src/node.js";
-import { ByHand, nextPeer, serving, suspended, told, type Serving } from "../server/by-hand.js";
+import { ByHand, LIMITS as CLIENT_LIMITS, nextPeer, serving, suspended, told, type Serving } from "../server/by-hand.js";
 import { portOf, readAnswer, stranger, upgrade, type Answer } from "../support/network.js";
 import { notification, request, result } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
@@ -212,7 +212,7 @@ const LIMITS: Record<string, () => void> = {
     it("holds on a socket that offers to resume, before its client has said which session", async () => {
       const { url, server } = await serving({ limits });
       const client = await ByHand.open(url, { returns: true });
-      client.say({ resume: { token: "x".repeat(30_000), received: 0, attempt: 1 } });
+      client.say({ resume: { token: "x".repeat(30_000), received: 0, attempt: 1, limits: CLIENT_LIMITS } });
       expect(await client.closed).toMatchObject(TOO_LONG);
       expect(server.peers.size).toBe(0);
     });

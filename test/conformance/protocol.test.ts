@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { mcp, pair } from "../../src/index.js";
 import { serve } from "../../src/node.js";
-import { ByHand, nextPeer, serving, told } from "../server/by-hand.js";
+import { ByHand, LIMITS, nextPeer, serving, told } from "../server/by-hand.js";
 import { upgrade } from "../support/network.js";
 
 /** Opens a WebSocket that offers `protocols`, and resolves with the one that the server chose. */
@@ -89,10 +89,12 @@ describe("a client that offers to resume", () => {
     await gone;
     peer.notify("before", {});
     const returning = await ByHand.open(url, { returns: true });
-    expect(await returning.next()).toEqual({ hello: { session: true } });
+    expect(await returning.next()).toEqual({
+      hello: { session: { token: expect.any(String), ttlMs: 60_000, limits: expect.any(Object) } },
+    });
     peer.notify("after", {});
     server.peers.notify("to all", {});
-    returning.say({ resume: { token, received: 0, attempt: 1 } });
+    returning.say({ resume: { token, received: 0, attempt: 1, limits: LIMITS } });
     expect(await returning.next()).toEqual({ resumed: { token: expect.any(String), received: 0 } });
     const methods: string[] = [];
     while (methods.length < 3) methods.push(...(await returning.next()).map((one: { method: string }) => one.method));

@@ -6,7 +6,7 @@ import { connect, lsp, mcp, serve, type AnyPeer } from "../../src/node.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { bareHttp, upgrade } from "../support/network.js";
 import { gate } from "../support/turns.js";
-import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
+import { ByHand, LIMITS, nextPeer, serving, suspended, told } from "./by-hand.js";
 
 const REFUSED = { resumed: { refused: "unknown-session" } };
 const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
@@ -141,7 +141,11 @@ describe("limits.maxConnections", () => {
   it.each([
     ["says hello", { hello: {} }, "with a bye"],
     // The client keeps its session, which another server behind the same address may know.
-    ["resumes an unknown session", { resume: { token: "never-given", received: 0, attempt: 1 } }, "without one"],
+    [
+      "resumes an unknown session",
+      { resume: { token: "never-given", received: 0, attempt: 1, limits: LIMITS } },
+      "without one",
+    ],
   ])(
     "closes with 4503 a client that offered to resume and %s where every slot has a socket",
     async (_what, first, how) => {
@@ -150,7 +154,7 @@ describe("limits.maxConnections", () => {
       server.on("refuse", (refusal) => refusals.push(refusal));
       await ByHand.begin(url);
       const byHand = await ByHand.open(url, { returns: true });
-      expect(await byHand.next()).toEqual({ hello: { session: true } });
+      expect(await byHand.next()).toMatchObject({ hello: { session: { ttlMs: 60_000 } } });
       byHand.say(first);
       const reason = "`limits.maxConnections`, 1, is reached";
       expect(await byHand.closed).toEqual({ code: 4503, reason });

@@ -14,7 +14,7 @@ import {
 import { bareHttp } from "../support/network.js";
 
 /** The limits of a client that takes and keeps what it likes. */
-const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
+export const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
 
 /** One WebSocket of such a client. */
 export class ByHand {
@@ -22,11 +22,15 @@ export class ByHand {
   readonly #webSocket: WebSocket;
   readonly #frames: any[] = [];
   #onFrame: (() => void) | undefined;
+  /** The session of the server's hello. */
+  #offered: { token: string } | undefined;
 
   private constructor(webSocket: WebSocket) {
     this.#webSocket = webSocket;
     webSocket.on("message", (data: Buffer) => {
-      this.#frames.push(JSON.parse(data.toString()));
+      const frame = JSON.parse(data.toString()) as { hello?: { session?: { token: string } } };
+      this.#offered ??= frame.hello?.session;
+      this.#frames.push(frame);
       this.#onFrame?.();
     });
     webSocket.on("error", () => {});
@@ -58,23 +62,18 @@ export class ByHand {
     headers = {},
   ): Promise<{ byHand: ByHand; told: any }> {
     const byHand = await ByHand.open(url, { returns: true, headers });
-    byHand.say({ resume: { token, received: 0, attempt } });
+    byHand.say({ resume: { token, received: 0, attempt, limits: LIMITS } });
     await byHand.next();
     return { byHand, told: await byHand.next() };
   }
 
-  /** Asks for a session, and says that its token came; answers that. */
+  /** Takes the session that the server offers. Returns its token when the server has read that. */
   async hello(): Promise<string> {
+    while (this.#offered === undefined) await this.next();
     this.say({ hello: { session: true, limits: LIMITS } });
-    for (;;) {
-      const { session } = await this.next();
-      if (session === undefined) continue;
-      this.say({ ack: 0 });
-      // Answered behind the ack.
-      this.say({ ping: 1 });
-      await this.next();
-      return session.token as string;
-    }
+    this.say({ ping: "hello" });
+    while ((await this.next()).pong !== "hello");
+    return this.#offered.token;
   }
 
   say(frame: object): void {
