@@ -389,7 +389,11 @@ describe("a client that is told unknown-session (rule 8)", () => {
     rig.server.link.close();
     rig.reconnect();
     await rig.settle();
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the server does not have the session any more" }, "resumed"]);
+    expect(rig.told.notices).toEqual([
+      "suspended",
+      { lost: "the server does not have the session any more" },
+      "resumed",
+    ]);
     expect(rig.owner).toEqual(["suspended", "fresh"]);
     rig.client.link.send(message("fresh"));
     rig.server.link.send(message("answer"));
@@ -397,10 +401,7 @@ describe("a client that is told unknown-session (rule 8)", () => {
     expect(rig.servers).toHaveLength(2);
     expect(numbers(rig.server.told)).toEqual(["fresh"]);
     expect(numbers(rig.told)).toEqual(["answer"]);
-    expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual([
-      "resume",
-      "hello",
-    ]);
+    expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual(["resume", "hello"]);
     await rig.cutAndResume();
     expect(rig.told.notices.at(-1)).toBe("resumed");
     await rig.close();

@@ -132,7 +132,9 @@ describe("a client that comes back", () => {
     const rig = await suspended();
     const wire = rig.open(false);
     wire.server.inject(resume("secret-1"));
-    expect(rig.server.told.messages).toEqual([{ resume: { token: "secret-1", received: 0, attempt: 1, limits: WIRE_LIMITS } }]);
+    expect(rig.server.told.messages).toEqual([
+      { resume: { token: "secret-1", received: 0, attempt: 1, limits: WIRE_LIMITS } },
+    ]);
     expect(wire.server.open).toBe(true);
     expect(rig.sessions.suspended).toBe(1);
     await rig.close();
@@ -262,7 +264,9 @@ describe("an attempt (rule 3)", () => {
     for (const attempt of [1, 2, 3]) {
       const { client } = rig.reconnect();
       client.deliver();
-      expect(controls(client.sent)).toEqual([{ resume: { token: "secret-1", received: 1, attempt, limits: WIRE_LIMITS } }]);
+      expect(controls(client.sent)).toEqual([
+        { resume: { token: "secret-1", received: 1, attempt, limits: WIRE_LIMITS } },
+      ]);
       rig.cut();
     }
     expect(rig.told.notices).toEqual(["suspended"]);

@@ -202,7 +202,11 @@ export class Rig {
     for (const { link } of this.servers) link.close();
     for (const { server } of this.wires) server.cut();
     await this.settle();
-    const { suspended, held, tokens: { size: tokens } } = this.sessions;
+    const {
+      suspended,
+      held,
+      tokens: { size: tokens },
+    } = this.sessions;
     const { waiting } = countDeadlines();
     if (suspended + held + tokens + waiting > 0) {
       throw new Error(`left: ${suspended} sessions, ${held} held, ${tokens} tokens, ${waiting} deadlines`);
@@ -223,7 +227,12 @@ export function message(n: number | string, padding = 0): string {
 }
 
 /** A client's `resume`. */
-export function resume(token: unknown, received: unknown = 0, attempt: unknown = 1, limits: unknown = WIRE_LIMITS): string {
+export function resume(
+  token: unknown,
+  received: unknown = 0,
+  attempt: unknown = 1,
+  limits: unknown = WIRE_LIMITS,
+): string {
   return JSON.stringify({ resume: { token, received, attempt, limits } });
 }
 
