@@ -99,7 +99,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#limits = limits;
     this.#owner = owner;
     this.#isSuspended = lost !== undefined;
-    this.#past = lost === undefined ? undefined : lost.#past;
+    if (lost !== undefined) this.#past = lost.#past;
     this.endpoint = new Endpoint(role, limits, wantsSession, this);
     this.#coalescer = new Coalescer(this, PACK_MESSAGES);
   }

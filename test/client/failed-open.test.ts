@@ -1,12 +1,13 @@
 /** An `onOpen` that fails when the socket, on which it began, is lost already. */
 import { expect, it } from "vitest";
-import type { Dial } from "../../src/client/open.js";
-import { Reconnector } from "../../src/client/reconnect.js";
-import { defaultHooks } from "../../src/core/hooks.js";
-import type { AnyPeer } from "../../src/index.js";
-import { ClientSession } from "../../src/link/client.js";
-import { configOf } from "../../src/peer/config.js";
-import { createPeer, openingOf, startPeer } from "../../src/peer/peer.js";
+import type { Admitted, Dial } from "../../src/client/open.js";
+import { ClientDriver } from "../../src/client/driver.js";
+import { NOBODY } from "../../src/core/settings.js";
+import { Peer, type AnyPeer } from "../../src/index.js";
+import { openingOf } from "../../src/peer/peer.js";
+import { settingsOf } from "../../src/peer/settings.js";
+import { helloOf } from "../../src/session/frames.js";
+import { PROTOCOL } from "../../src/session/link.js";
 import { LIMITS, Rig } from "../link/session/rig.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
@@ -18,27 +19,32 @@ it("gives up the connection that it was to open, and begins on another", async (
   const rig = await Rig.live();
   const opened = gate();
   const begun: Promise<unknown>[] = [];
-  const reconnector = new Reconnector({
-    onOpen: (server) => {
-      begun.push(rejection(server.request("initialize")));
-      return begun.length === 1 ? opened.promise : undefined;
+  /** A connection whose hello has been read, and is kept for the link. */
+  const admit = (isResumable: boolean): Admitted => {
+    const { client } = rig.open(isResumable);
+    const hello = helloOf(client.underWay[0] as string);
+    return { socket: client, protocol: PROTOCOL, firstFrame: undefined, hello };
+  };
+  const driver = new ClientDriver(
+    {
+      limits: LIMITS,
+      onOpen: (server) => {
+        begun.push(rejection(server.request("initialize")));
+        return begun.length === 1 ? opened.promise : undefined;
+      },
+      reconnects: undefined,
+      heartbeat: undefined,
+      openTimeoutMs: 10_000,
+      dial: (isResumable) => ({ connect: async () => admit(isResumable), abandon: () => {} }) as Partial<Dial> as Dial,
     },
-    comesBack: undefined,
-    heartbeat: undefined,
-    openTimeoutMs: 10_000,
-    dial: (isResumable) => {
-      const connect = async (): Promise<object> => ({ socket: rig.open(isResumable).client, hello: {} });
-      return { connect, abandon: () => {} } as unknown as Dial;
-    },
-  });
-  const client = new ClientSession(rig.open(false).client, LIMITS, reconnector);
-  client.hello({ session: true });
-  const peer: AnyPeer = createPeer(client.link, configOf({}, true), defaultHooks());
-  startPeer(peer);
+    admit(false),
+  );
+  driver.open();
+  const peer: AnyPeer = new Peer(driver.link, settingsOf({}, { ...NOBODY, opensFirst: true }) as never);
   const told: unknown[] = [];
   for (const name of ["suspend", "lost", "resume"] as const) peer.on(name, () => told.push(name));
   peer.on("error", (error: unknown) => told.push(error));
-  reconnector.begin(client, peer);
+  void driver.run(peer);
   openingOf(peer).release();
   await rig.settle();
 

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, EncodedFrame, Transport } from "../../src/core/transport.js";
 import type { Socket } from "../../src/link/socket.js";
-import { RESUME_OFFER } from "../../src/session/frames.js";
+import { pickLimits, RESUME_OFFER, serverHello } from "../../src/session/frames.js";
 import { PROTOCOL } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
 import { Sessions } from "../../src/server/sessions.js";
@@ -18,6 +18,9 @@ export const LIMITS = {
   burstLength: 2 ** 23,
   highWaterBytes: 2 ** 20,
 };
+
+/** The hello of a server that offers a session, and then does as the test says. */
+export const HELLO = serverHello({ token: "secret-of-another", ttlMs: 60_000, limits: pickLimits(LIMITS) });
 
 /** One try to connect: when it was, what it offered, and how it went on. */
 export class Attempt {

@@ -42,7 +42,7 @@ export const FAULT_WEIGHTS = {
   closeForGood: 0.5,
   poison: 0.5,
   sendAway: 0.4,
-  loseFirstAck: 0.5,
+  loseHello: 0.5,
   restart: 0.4,
   crash: 0.4,
 };
@@ -337,20 +337,23 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       if (other?.isOver !== true) world.oracle.fail("a server's peer that is closed goes on");
     },
   },
-  /** A session whose token was never acked. */
-  loseFirstAck: {
+  /** The server has offered a session, and the client has taken it, which the server never learns: the session goes on. */
+  loseHello: {
     async happen(world) {
       await settled(world);
       let isLost = false;
       onNextLine(world, (line) => {
         line.toServer.gate = ({ control }) => {
-          if (control === undefined || !("ack" in control)) return;
+          if (control === undefined || !("hello" in control)) return;
           isLost = true;
           line.reset();
         };
       });
       await FAULTS.sendAway.happen(world);
-      await world.until("the first ack is lost", () => isLost);
+      const { current } = world;
+      await world.until("the client's hello is lost", () => isLost);
+      await world.until("the client goes on", () => world.isFlowing || current.isOver);
+      if (current.isOver) world.oracle.fail("a session is over that the client's hello had not confirmed");
     },
   },
   /** The server is closed and another one begins, on the same port. */
@@ -416,9 +419,9 @@ async function settled(world: World): Promise<Line> {
   return world.proxy.newest!;
 }
 
-/** Waits until the server has the ack of the client's token as well, so that it accepts the token. */
+/** Waits until the server has the client's hello or `resume` as well. */
 async function proven(world: World): Promise<Line> {
-  await world.until("the server has the token's ack", () => world.isFlowing && world.current.isProven);
+  await world.until("the server has the client's hello", () => world.isFlowing && world.current.isProven);
   return world.proxy.newest!;
 }
 

@@ -31,7 +31,7 @@ export interface End {
   other: End | undefined;
   /** Why it may be over before its time. */
   reason: string | undefined;
-  /** Whether the server is known to have the client's ack of its token. */
+  /** Whether the server is known to have the client's hello, or its `resume`. */
   isProven: boolean;
   suspendedAt: number | undefined;
   isOver: boolean;
@@ -250,13 +250,12 @@ export class Oracle {
     if (end.isOver) this.fail(`the ${end.side}'s end was suspended after its end`);
     end.suspendedAt = performance.now();
     this.tally.suspends++;
-    // Which it is only with a token that was acked.
-    if (end.side === "server") prove(end);
   }
 
   resumed(end: End): void {
     if (end.suspendedAt === undefined) this.fail(`the ${end.side}'s end was resumed and not suspended`);
     end.suspendedAt = undefined;
+    if (end.side === "server") prove(end);
   }
 
   /** An end is over: `lost` at the client, `close` at the server, or a close that was asked for. */
@@ -267,7 +266,7 @@ export class Oracle {
     const { suspendedAt, other } = end;
     if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS)
       excuse(end, "its time was up");
-    if (!end.isProven && other?.isProven !== true) excuse(end, "its token was perhaps never acked");
+    if (!end.isProven && other?.isProven !== true) excuse(end, "the client's hello has perhaps never come");
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);
     this.losses.push(`end ${end.index} of the ${end.side}: ${why}, for ${end.reason ?? other?.reason}`);
@@ -369,7 +368,7 @@ export function excuse(end: End | undefined, reason: string): void {
   if (end !== undefined) end.reason ??= reason;
 }
 
-/** The server has the ack of the client's token. */
+/** The server has the client's hello, or its `resume`. */
 export function prove(end: End): void {
   end.isProven = true;
 }

@@ -16,6 +16,9 @@ export interface Intrusion {
   readonly closed: Promise<number>;
 }
 
+/** What a thief takes: as much as he is sent. */
+const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 20 };
+
 /** Says `resume`, as anybody can who has a token. */
 export async function intrude(
   port: number,
@@ -30,7 +33,7 @@ export async function intrude(
   const frames: string[] = [];
   const answer = await new Promise<Answer>((resolve) => {
     webSocket.on("message", (data: Buffer) => {
-      if (frames.push(data.toString()) === 1) webSocket.send(JSON.stringify({ resume }));
+      if (frames.push(data.toString()) === 1) webSocket.send(JSON.stringify({ resume: { ...resume, limits: LIMITS } }));
       else resolve({ frame: frames[1]! });
     });
     void closed.then((code) => resolve({ code }));

@@ -14,13 +14,15 @@ export interface WireSession {
   attempt: number;
   /** How many frames of the server's the client said last it has. */
   received: number;
-  /** Whether an ack was passed on to the server. */
-  isAcked: boolean;
+  /** Whether a hello that takes it, or an ack, was passed on to the server. */
+  isConfirmed: boolean;
 }
 
 /** What is known of one line. */
 export interface WireLine {
   session: WireSession | undefined;
+  /** The session that the server's hello offers. On the line of a client that returns, it begins with the client's hello. */
+  offered: WireSession | undefined;
   /** The upgrade and what came from the client, for whoever plays it again. */
   readonly said: Buffer[];
   /** `"asking"`: the client said `resume`, and the answer has not been passed on. `"answered"`: it has, and nothing came since. */
@@ -37,6 +39,8 @@ export interface WireLine {
 
 /** So many lines are kept for whoever plays them again. */
 const MOST_KEPT = 4;
+/** What a client offers that returns. */
+const RETURNS = "reciproc.resume";
 /** How a text frame and a close begin. */
 const TEXT = 0x81;
 const CLOSE = 0x88;
@@ -52,8 +56,6 @@ export class Wiretap implements Watcher {
   readonly resumed: WireLine[] = [];
   /** Told of each new line. */
   onOpened: ((line: Line) => void) | undefined;
-  /** Told when a line was let go on, or a session was opened on it, and the client can know. */
-  onFlows: ((line: Line) => void) | undefined;
 
   constructor(breach: (what: string) => void) {
     this.#breach = breach;
@@ -62,7 +64,7 @@ export class Wiretap implements Watcher {
   /** Whether a session flows on a line, and both ends agree on its token. */
   isSettled(line: Line): boolean {
     const { session, state, isResumed } = this.of(line);
-    return session?.isAcked === true && (isResumed ? state === "open" : true);
+    return session?.isConfirmed === true && (isResumed ? state === "open" : true);
   }
 
   /** What is known of a line. */
@@ -71,6 +73,7 @@ export class Wiretap implements Watcher {
     if (known === undefined) {
       known = {
         session: undefined,
+        offered: undefined,
         said: [],
         state: "opening",
         isResumed: false,
@@ -101,16 +104,21 @@ export class Wiretap implements Watcher {
 
   forwarded(line: Line, to: Side, { control }: Unit): void {
     const known = this.of(line);
-    const { session } = known;
     if (control === undefined) return;
-    if (to === "server" && "ack" in control && session !== undefined) session.isAcked = true;
-    if (to === "server") return;
-    const { token } = (control["session"] ?? control["resumed"] ?? {}) as { token?: string };
-    if ("resumed" in control) known.state = token === undefined ? "opening" : "answered";
-    if (token === undefined || session === undefined) return;
+    if (to === "server") {
+      if (("ack" in control || "hello" in control) && known.session !== undefined) known.session.isConfirmed = true;
+    } else if ("hello" in control) {
+      if (known.session !== undefined) this.#holds(known.session, known.session.tokens[0]!);
+    } else if ("resumed" in control) {
+      const { token } = control["resumed"] as { token?: string };
+      known.state = token === undefined ? "opening" : "answered";
+      if (token !== undefined && known.session !== undefined) this.#holds(known.session, token);
+    }
+  }
+
+  #holds(session: WireSession, token: string): void {
     session.held = token;
     this.newest = session;
-    this.onFlows?.(line);
   }
 
   #fromClient(known: WireLine, { bytes, control }: Unit): void {
@@ -125,6 +133,10 @@ export class Wiretap implements Watcher {
     if (control === undefined) return;
     if ("resume" in control)
       this.#asks(known, control["resume"] as { token: string; received: number; attempt: number });
+    if ("hello" in control && known.session === undefined && known.offered !== undefined) {
+      known.session = known.offered;
+      this.#holds(known.session, known.session.tokens[0]!);
+    }
     if ("ack" in control && known.session !== undefined) known.session.received = control["ack"] as number;
   }
 
@@ -142,10 +154,12 @@ export class Wiretap implements Watcher {
   #fromServer(known: WireLine, { bytes, control }: Unit): void {
     known.isClosedByServer ||= bytes[0] === CLOSE;
     if (control === undefined) return;
-    if ("session" in control) {
-      const { token } = control["session"] as { token: string };
-      known.session = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isAcked: false };
-      this.given(known.session, token);
+    if ("hello" in control) {
+      const { session } = control["hello"] as { session: { token: string } };
+      const offered = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isConfirmed: false };
+      known.offered = offered;
+      this.given(offered, session.token);
+      if (!known.said[0]!.includes(RETURNS)) known.session = offered;
     } else if ("resumed" in control) {
       const { token } = control["resumed"] as { token?: string };
       known.isRefused = token === undefined;

@@ -1,12 +1,11 @@
 /** Two peers joined in every way that matters to the features, with all that either of them sent. */
-import { clientLink, serverLink } from "../support/links.js";
 import { afterEach, expect } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { connect, ErrorCode, Peer, serve, type AnyPeer, type Transport } from "../../src/node.js";
-import { PackedLink } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
 import { inspect } from "../../src/peer/peer.js";
 import { memorySockets } from "../../src/sockets/memory.js";
+import { clientLink, serverLink } from "../support/links.js";
 import type { AnyOptions } from "../support/pair.js";
 import { turn } from "../support/turns.js";
 

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { Session } from "../../src/link/session.js";
+import { Session } from "../../src/session/session.js";
 import { Peer } from "../../src/peer/peer.js";
 
 /** In bytes. */

@@ -94,7 +94,7 @@ it("writes a message at once when the turn before had a single one, and else at 
 it.each(["packed", "plain"] as const)(
   "does not take for slow who was not yet sent what a turn has for it, with a link that is %s",
   async (link) => {
-    await using server = await serve({ port: 0, limits: { maxUnsentBytes: 4096 } });
+    await using server = await serve({ port: 0, limits: { maxUnsentBytes: 4096 }, session: false });
     const arrived = new Promise<Peer<any, any, any>>((resolve) =>
       server.on("peer", (peer) => {
         server.topic("all").add(peer);

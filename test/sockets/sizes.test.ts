@@ -19,7 +19,7 @@ const UNITS = [
 
 /** Sends them all in one turn, and then each in a turn of its own. */
 function sendAll(socket: WsSocket, texts: readonly string[]): void {
-  for (const text of texts) socket.send(text, true);
+  socket.sendAll(texts);
   const late = [...texts];
   const next = (): void => {
     if (late.length === 0) return;

@@ -33,7 +33,7 @@ describe("afterRead of a socket over ws", () => {
     const told: string[] = [];
     ends.socket.start({ frame: () => {}, closed: () => {} });
     ends.far.pause();
-    ends.socket.send("reply", true);
+    ends.socket.send("reply");
     expect(ends.socket.afterRead!(() => told.push("first"))).toBe(true);
     expect(ends.socket.afterRead!(() => told.push("second"))).toBe(true);
     await turn();
@@ -144,15 +144,16 @@ it("writes nothing to a server's socket where `ws` makes no frames of its own, a
   const recorder = new Recorder();
   socket.start(recorder);
   const sentByWebSocket = vi.spyOn(webSocket, "send");
-  socket.send("one", true);
+  socket.send("one");
   socket.sendShared(new EncodedFrame("two"));
-  socket.send("three");
-  expect(sentByWebSocket.mock.calls).toEqual([["one"], ["two"], ["three"]]);
+  socket.sendAll(["three", "four"]);
+  expect(sentByWebSocket.mock.calls).toEqual([["one"], ["two"], ["three"], ["four"]]);
   expect(socket.traffic).toBeUndefined();
-  await vi.waitFor(() => expect(received).toEqual(["one", "two", "three"]));
-  // What waits for the end of the turn when the other side is gone has nowhere to go.
+  await vi.waitFor(() => expect(received).toEqual(["one", "two", "three", "four"]));
+  // What a link has collected when the other side is gone has nowhere to go.
   client.terminate();
   await once(webSocket, "close");
-  socket.flush();
+  socket.sendAll(["five"]);
+  expect(sentByWebSocket).toHaveBeenCalledTimes(4);
   expect((await recorder.ended).code).toBe(1006);
 });
