@@ -15,7 +15,7 @@ import type { Network } from "./network.js";
 /** What the command `reciproc bridge` is made of. The package does not export it, so it is imported by its place. */
 const { bridge } = (await inner("bridge/bridge.js")) as typeof bridgeModule;
 const { Gate } = (await inner("server/gate.js")) as typeof gateModule;
-const { checkOptions } = (await inner("server/options.js")) as typeof optionsModule;
+const { checkServerOptions } = (await inner("server/options.js")) as typeof optionsModule;
 
 const LANGUAGES: readonly Language[] = ["css", "json"];
 /** Each is a process, of some 50 MB. */
@@ -34,7 +34,7 @@ export class LanguageServers {
   constructor(server: Server, network: Network) {
     const authenticate = async (request: IncomingMessage): Promise<object> => ({ page: await network.carry(request) });
     this.#gates = LANGUAGES.map((language) => {
-      const { gate } = checkOptions({ server, path: `/lsp/${language}`, authenticate });
+      const { gate } = checkServerOptions({ server, path: `/lsp/${language}`, authenticate });
       return new Gate(gate, {
         maxFrameBytes: MAX_FRAME_BYTES,
         chooseProtocol: () => undefined,
