@@ -1,11 +1,11 @@
 /** An `onOpen` that fails when the socket, on which it began, is lost already. */
 import { expect, it } from "vitest";
-import type { Admitted, Dial } from "../../src/client/open.js";
+import type { Admitted } from "../../src/client/open.js";
 import { ClientDriver } from "../../src/client/driver.js";
-import { NOBODY } from "../../src/core/settings.js";
-import { Peer, type AnyPeer } from "../../src/index.js";
-import { openingOf } from "../../src/peer/peer.js";
-import { settingsOf } from "../../src/peer/settings.js";
+import { defaultHooks } from "../../src/core/hooks.js";
+import type { AnyPeer } from "../../src/index.js";
+import { configOf } from "../../src/peer/config.js";
+import { createPeer, openingOf, startPeer } from "../../src/peer/peer.js";
 import { helloOf } from "../../src/session/frames.js";
 import { PROTOCOL } from "../../src/session/link.js";
 import { LIMITS, Rig } from "../link/session/rig.js";
@@ -35,12 +35,13 @@ it("gives up the connection that it was to open, and begins on another", async (
       reconnects: undefined,
       heartbeat: undefined,
       openTimeoutMs: 10_000,
-      dial: (isResumable) => ({ connect: async () => admit(isResumable), abandon: () => {} }) as Partial<Dial> as Dial,
+      connect: async (isResumable) => admit(isResumable),
     },
     admit(false),
   );
   driver.open();
-  const peer: AnyPeer = new Peer(driver.link, settingsOf({}, { ...NOBODY, opensFirst: true }) as never);
+  const peer: AnyPeer = createPeer(driver.link, configOf({}, true), defaultHooks());
+  startPeer(peer);
   const told: unknown[] = [];
   for (const name of ["suspend", "lost", "resume"] as const) peer.on(name, () => told.push(name));
   peer.on("error", (error: unknown) => told.push(error));

@@ -4,8 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { Connection } from "../../src/core/connection.js";
-import { Waiting } from "../../src/core/send-queue.js";
+import { SendQueue } from "../../src/core/send-queue.js";
 import { connect, RpcError, serve } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
 import { TokenRegistry } from "../../src/server/tokens.js";
@@ -108,9 +107,9 @@ const BROKEN: Record<string, () => void> = {
   "6: what the other side does not take is not logged": () => replaceGetter(Session, "maxMessageBytes", Infinity),
   "7: a call that waits can be taken back": () => replace(Endpoint, "cancel", () => true),
   "7: a message that waits was not sent": () =>
-    replace(Waiting, "add", (_self, add, text, ticket) => {
-      const cost = add(text, ticket);
-      if (ticket !== undefined) ticket.sent = true;
+    replace(SendQueue, "add", (_self, add, text, handle) => {
+      const cost = add(text, handle);
+      if (handle !== undefined) handle.sent = true;
       return cost;
     }),
   "8: the server's session ends in time": () =>
@@ -135,14 +134,14 @@ const BROKEN: Record<string, () => void> = {
     ),
   "10: another principal does not resume": () =>
     replace(TokenRegistry, "find", (_self, find, resume) => find(resume, CLIENT_NAME)),
-  "a broadcast ends no session": () =>
-    replace(PackedLink, "sendShared", (self, _sendShared, { text }) => self.send(text)),
-  "broadcasts take no room from other messages": () => replaceGetter(Waiting, "broadcastLength", 0),
+  "a broadcast ends no session": () => replace(PackedLink, "send", (_self, send, text, handle) => send(text, handle)),
+  "broadcasts take no room from other messages": () => replaceGetter(SendQueue, "broadcastLength", 0),
   "a broadcast that is dropped is counted": () =>
-    replace(Connection, "broadcast", (_self, broadcast, message) => {
-      broadcast(message);
-      return true;
-    }),
+    replace(
+      PackedLink,
+      "send",
+      (_self, send, text, handle, message) => send(text, handle, message) || message !== undefined,
+    ),
 };
 
 /** None needed more than 14, of many runs. */

@@ -326,7 +326,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
   ["6: an end that closes says no bye", { ...withWrites("client", dropping('{"bye"')) }],
   [
     "6: a message that the other side does not accept is sent",
-    sending("both", (endpoint, next, text) => (text.length > 1500 ? true : next())),
+    sending("both", (_endpoint, next, text) => (text.length > 1500 ? true : next())),
   ],
   [
     "7: a queued message cannot be cancelled",

@@ -145,7 +145,7 @@ it("writes nothing to a server's socket where `ws` makes no frames of its own, a
   socket.start(recorder);
   const sentByWebSocket = vi.spyOn(webSocket, "send");
   socket.send("one");
-  socket.sendShared(new EncodedFrame("two"));
+  socket.send(new EncodedFrame("two"));
   socket.sendAll(["three", "four"]);
   expect(sentByWebSocket.mock.calls).toEqual([["one"], ["two"], ["three"], ["four"]]);
   expect(socket.traffic).toBeUndefined();

@@ -22,7 +22,6 @@ function cuttable(socket: Socket): Socket & { cut(): void } {
       });
     },
     send: (frame) => !isCut && socket.send(frame),
-    sendShared: (frame) => !isCut && socket.sendShared(frame),
     close: (code, reason) => void (isCut || socket.close(code, reason)),
     discard: (code, reason) => void (isCut || socket.discard(code, reason)),
     get open() {
