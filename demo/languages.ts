@@ -11,7 +11,7 @@ import type { Language } from "./lsp.js";
 import type { Network } from "./network.js";
 
 /** What the command `reciproc bridge` is made of. The package does not export it, so it is imported by its place. */
-const { bridge, Gate, checkOptions } = (await import(
+const { bridge, Gate, checkServerOptions } = (await import(
   new URL("cli/parts.js", import.meta.resolve("reciproc")).href
 )) as typeof parts;
 
@@ -32,7 +32,7 @@ export class LanguageServers {
   constructor(server: Server, network: Network) {
     const authenticate = async (request: IncomingMessage): Promise<object> => ({ page: await network.carry(request) });
     this.#gates = LANGUAGES.map((language) => {
-      const { gate } = checkOptions({ server, path: `/lsp/${language}`, authenticate });
+      const { gate } = checkServerOptions({ server, path: `/lsp/${language}`, authenticate });
       return new Gate(gate, {
         maxFrameBytes: MAX_FRAME_BYTES,
         chooseProtocol: () => undefined,
