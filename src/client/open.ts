@@ -82,10 +82,9 @@ export async function dial(attempt: Attempt): Promise<Admitted> {
     try {
       return await admit(url, await begin(offer), isKnown, abandoned);
     } catch (error) {
-      const { offerMayBeWhy, abandon: close } = opening!;
       // One that opened and was then refused is still open here. For any other this does nothing.
-      close();
-      if (isAbandoned || isKnown || offer.length === 0 || !offerMayBeWhy()) throw error;
+      opening?.abandon();
+      if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
       return await begin([]);
     }
   };

@@ -274,7 +274,7 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     world.relay.redirect(next.url);
     await world.relay.open();
     const { error, state, early } = await lost;
-    expect(error).toMatchObject({ message: "the server does not have the session any more" });
+    expect(error).toMatchObject({ message: "the server has no such session any more" });
     expect(state).toBe("suspended");
     expect(await sent).toBeInstanceOf(ConnectionLostError);
     expect(await sent).toMatchObject({ outcome: "unknown", method: "work" });
@@ -368,7 +368,7 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     world.relay.redirect(next.url);
     await world.relay.open();
     expect(await failed).toMatchObject({ name: "ConnectionLostError" });
-    expect(await aborted.promise).toMatchObject({ message: "the server does not have the session any more" });
+    expect(await aborted.promise).toMatchObject({ message: "the server has no such session any more" });
     await back;
   });
 });

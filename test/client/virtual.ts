@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, EncodedFrame, Transport } from "../../src/core/transport.js";
-import type { Socket } from "../../src/link/socket.js";
+import { frameText, type Socket } from "../../src/link/socket.js";
 import { pickLimits, RESUME_OFFER, serverHello } from "../../src/session/frames.js";
 import { PROTOCOL } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
@@ -130,14 +130,10 @@ class FarSocket extends Inbox implements Socket {
     return !this.#isClosed && !this.#line.isOver;
   }
 
-  send(frame: string): boolean {
+  send(frame: string | EncodedFrame): boolean {
     if (!this.open) return false;
-    this.#later(() => this.#line.near.message(frame));
+    this.#later(() => this.#line.near.message(frameText(frame)));
     return true;
-  }
-
-  sendShared({ text }: EncodedFrame): boolean {
-    return this.send(text);
   }
 
   close(code = 1000, reason = ""): void {

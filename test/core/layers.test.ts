@@ -13,7 +13,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   features: ["core"],
   link: ["core"],
   session: ["core", "link"],
-  sockets: ["core"],
+  sockets: ["core", "link"],
   bridge: ["core"],
   peer: ["core", "features"],
   client: ["core", "features", "link", "session", "sockets", "peer"],

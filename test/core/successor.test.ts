@@ -11,7 +11,7 @@ import { gate, Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
 
-const GONE = new Error("the server does not have the session any more");
+const GONE = new Error("the server has no such session any more");
 
 describe("a peer that is suspended", () => {
   it("says so in its state, and goes on as if nothing had been", async () => {

@@ -96,7 +96,7 @@ describe("a message that is longer than this side takes (rule 6)", () => {
     rig.wire.client.cut();
     // The client comes back before the server learns that the old socket is gone.
     await rig.reconnect().settle();
-    const lost = "the server does not have the session any more";
+    const lost = "the server has no such session any more";
     expect(rig.told.notices).toEqual(["suspended", { lost }, "resumed"]);
     rig.wires[0]!.server.cut();
     expect(rig.servers[0]!.told.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
@@ -389,11 +389,7 @@ describe("a client that is told unknown-session (rule 8)", () => {
     rig.server.link.close();
     rig.reconnect();
     await rig.settle();
-    expect(rig.told.notices).toEqual([
-      "suspended",
-      { lost: "the server does not have the session any more" },
-      "resumed",
-    ]);
+    expect(rig.told.notices).toEqual(["suspended", { lost: "the server has no such session any more" }, "resumed"]);
     expect(rig.owner).toEqual(["suspended", "fresh"]);
     rig.client.link.send(message("fresh"));
     rig.server.link.send(message("answer"));

@@ -1,6 +1,6 @@
 /** Connections whose every frame waits until the test lets it arrive, and whose ends can be cut one by one. */
 import type { CloseInfo, EncodedFrame, Traffic } from "../../../src/core/transport.js";
-import type { Socket, SocketHandler } from "../../../src/link/socket.js";
+import { frameText, type Socket, type SocketHandler } from "../../../src/link/socket.js";
 
 /** So many frames in a row mean that each makes another. */
 const MOST = 10_000;
@@ -37,16 +37,13 @@ export class WireSocket implements Socket {
     this.handler = handler;
   }
 
-  send(frame: string): boolean {
+  send(encoded: string | EncodedFrame): boolean {
     if (!this.open) return false;
+    const frame = frameText(encoded);
     this.sent.push(frame);
     this.onSend(frame);
     this.other.underWay.push(frame);
     return true;
-  }
-
-  sendShared({ text }: EncodedFrame): boolean {
-    return this.send(text);
   }
 
   close(code = 1000, reason = ""): void {
