@@ -321,6 +321,8 @@ export class Endpoint {
     if (this.state.session?.owes) this.#isAckDue = true;
     try {
       this.#addControl(JSON.stringify({ pong: value }));
+      // What is collected is not counted as unsent.
+      if (this.#wire!.unsentBytes > 0) this.#flushControls();
     } catch {
       // `JSON.parse` takes any depth, `JSON.stringify` does not.
       this.fail("a ping that cannot be answered");
