@@ -80,12 +80,12 @@ export class TokenRegistry<S> {
 
   /** Returns a new token for a session that `token` resumes, in place of the one that was given last and not confirmed (rule 4). */
   renew(entry: TokenEntry<S>, token: string): string {
-    const { makeToken, hash } = this.#options;
+    const options = this.#options;
     // A client that shows the newest token has it.
-    if (hash(token) === entry.next) this.confirm(entry);
+    if (options.hash(token) === entry.next) this.confirm(entry);
     if (entry.next !== undefined) this.#byHash.delete(entry.next);
-    const newest = makeToken();
-    entry.next = hash(newest);
+    const newest = options.makeToken();
+    entry.next = options.hash(newest);
     this.#byHash.set(entry.next, entry);
     return newest;
   }

@@ -20,7 +20,7 @@ import {
   pickLimits,
   resumedOf,
   sessionOf,
-  wantsSession,
+  takesSession,
   type Bye,
   type ResumeFrame,
 } from "./frames.js";
@@ -270,7 +270,7 @@ export class Endpoint {
   /** Server: the client confirms the offered session, or declines it. */
   #receiveClientHello(hello: unknown): void {
     const { session } = this.state;
-    if (session === undefined || !wantsSession(hello)) {
+    if (session === undefined || !takesSession(hello)) {
       if (session !== undefined) {
         this.#writeRest(session);
         this.#hooks.discarded("the client takes no session");

@@ -114,7 +114,7 @@ export function readBye(frame: string): Bye | undefined {
 }
 
 /** Whether a client's hello takes the offered session. */
-export function wantsSession(hello: unknown): boolean {
+export function takesSession(hello: unknown): boolean {
   return member(hello, "session") === true;
 }
 

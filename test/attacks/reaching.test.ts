@@ -7,7 +7,15 @@ import { connect as connectTcp, type Socket } from "node:net";
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { Subscriptions, type AnyPeer, type CloseInfo, type ServerContext } from "../../src/node.js";
-import { ByHand, LIMITS as CLIENT_LIMITS, nextPeer, serving, suspended, told, type Serving } from "../server/by-hand.js";
+import {
+  ByHand,
+  LIMITS as CLIENT_LIMITS,
+  nextPeer,
+  serving,
+  suspended,
+  told,
+  type Serving,
+} from "../server/by-hand.js";
 import { portOf, readAnswer, stranger, upgrade, type Answer } from "../support/network.js";
 import { notification, request, result } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
