@@ -56,8 +56,8 @@ export class ClientDriver implements LinkOwner {
   #peer!: AnyPeer;
   /** The newest socket, and what the server's first frame says. */
   #opened: Admitted;
-  /** Ends the connection attempt that is under way. */
-  readonly #stopping = new AbortController();
+  /** Ends the connection attempt that is under way. Made for each attempt: a client that is not lost has none. */
+  #attempt: AbortController | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
   /** Whether another socket is needed. */
@@ -141,12 +141,14 @@ export class ClientDriver implements LinkOwner {
   async #connect(): Promise<void> {
     try {
       const isResumable = this.link.endpoint.state.session !== undefined;
-      const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#stopping.signal);
+      this.#attempt = new AbortController();
+      const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#attempt.signal);
       if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
       else this.#attach(opened);
     } catch (error) {
       if (!this.#isOver && isFinal(error)) this.#giveUp(error as Error);
     }
+    this.#attempt = undefined;
   }
 
   #attach(opened: Admitted): void {
@@ -249,7 +251,7 @@ export class ClientDriver implements LinkOwner {
     this.#isOver = true;
     this.#watch?.stop();
     clearDeadline(this.#patience);
-    this.#stopping.abort();
+    this.#attempt?.abort();
     this.#proceed?.();
   }
 }

@@ -113,14 +113,13 @@ async function admit(url: URL, opened: Opened, isKnown: boolean, abandoned: Prom
 
 /** Resolves with the frame, or with `undefined` if it does not come soon or at all. */
 async function soon(frame: Promise<string>, abandoned: Promise<never>): Promise<string | undefined> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), FIRST_FRAME_WAIT_MS);
-  });
+  const wait = { deadline: 0, expire: () => {} };
+  const late = new Promise<undefined>((resolve) => (wait.expire = () => resolve(undefined)));
+  setDeadline(wait, FIRST_FRAME_WAIT_MS);
   try {
     return await Promise.race([frame.catch(() => undefined), late, abandoned]);
   } finally {
-    clearTimeout(timer);
+    clearDeadline(wait);
   }
 }
 
