@@ -90,7 +90,7 @@ export class ClientDriver implements LinkOwner {
 
   /** Attaches the first socket, which is started with the link. */
   open(): void {
-    this.#attach(this.#opened);
+    this.#attach(this.#opened, false);
   }
 
   /** Keeps the client connected until `peer`, which has the link, is closed. */
@@ -144,18 +144,19 @@ export class ClientDriver implements LinkOwner {
       this.#attempt = new AbortController();
       const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#attempt.signal);
       if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
-      else this.#attach(opened);
+      else this.#attach(opened, isResumable);
     } catch (error) {
       if (!this.#isOver && isFinal(error)) this.#giveUp(error as Error);
     }
     this.#attempt = undefined;
   }
 
-  #attach(opened: Admitted): void {
+  /** `isAwaited`: as of `Endpoint.attach`. */
+  #attach(opened: Admitted, isAwaited: boolean): void {
     this.#isDown = false;
     this.#opened = opened;
     setDeadline(this.#patience, this.#plan.openTimeoutMs);
-    this.link.attach(opened.socket, this.#isAgreed, opened.hello);
+    this.link.attach(opened.socket, this.#isAgreed, opened.hello, isAwaited);
   }
 
   /** Whether the server speaks `reciproc.v1`. One that has sent a hello before does not only if its first frame is none. */

@@ -6,7 +6,7 @@
 import * as CloseCode from "../close-codes.js";
 import { exceeds } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
-import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
+import type { CloseInfo, EncodedFrame, EncodedMessage, SendHandle } from "../core/transport.js";
 import { BroadcastHandle, SendQueue, QUEUED_COST } from "../core/send-queue.js";
 import {
   byeFrame,
@@ -53,9 +53,13 @@ export class Endpoint {
   #length = 0;
   /** Whether an ack is due at the end of the tick. */
   #isAckDue = false;
+  /** Client: whether its hello is still to be sent, in front of whatever leaves first. */
+  #owesHello = false;
   /** Whether the log or the wire is full. Messages are then queued although there is a socket. */
   #isFull = false;
   #queue: SendQueue | undefined;
+  /** Client: whether the server waits for the first frame on this socket. */
+  #isAwaited = false;
   /** The length of the ordinary messages that were queued when messages last ceased to flow. */
   #carriedLength = 0;
 
@@ -130,11 +134,13 @@ export class Endpoint {
 
   /**
    * Client: takes a socket. `isAgreed`: whether the server has agreed to `reciproc.v1`. `hello`: what the server's first frame
-   * says, `undefined` if it is no hello or is still to come.
+   * says, `undefined` if it is no hello or is still to come. `isAwaited`: whether the server waits for the client's first frame,
+   * as it does where the client offered to resume.
    */
-  attach(wire: Wire, isAgreed: boolean, hello: unknown): void {
+  attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
     // Rule 2: the link has left the old socket, so nothing of it is received behind the count in `resume`.
     this.#wire = wire;
+    this.#isAwaited = isAwaited;
     if (hello !== undefined) return this.#receiveServerHello(hello);
     if (this.state.session === undefined) {
       this.state = { kind: isAgreed ? "opening" : "plain", session: undefined };
@@ -167,7 +173,7 @@ export class Endpoint {
     // What is in the buffer has left for its senders. It gets its numbers, and is replayed.
     this.#flushMessages();
     this.#controls = NONE;
-    this.#isAckDue = this.#isFull = false;
+    this.#isAckDue = this.#isFull = this.#owesHello = false;
     // A burst that was under way ends no session. Queued since then counts, also if an attempt to resume fails.
     if (kind === "live") this.#carriedLength = this.#ordinaryLength;
     this.state = { kind: "suspended", session };
@@ -213,8 +219,8 @@ export class Endpoint {
     if (Array.isArray(frame)) {
       if (isTooLong(text, this.#limits.maxMessageBytes)) return this.#refuseLong();
       const { session } = this.state;
-      // Rule 7: acks are sent on receipt.
-      if (session?.receive(text.length)) this.#isAckDue = true;
+      // Rule 7: acks are sent on receipt. The first one brings the hello.
+      if (session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
       this.#hooks.receivePack(frame, text.length);
     } else if (isObject(frame)) this.#receiveControl(frame);
     else this.fail("neither a pack nor a control frame");
@@ -248,7 +254,10 @@ export class Endpoint {
     this.#wire!.send(JSON.stringify({ resume }));
   }
 
-  /** Client: takes the session that the server offers. The data frames of both sides are counted from their hellos on. */
+  /**
+   * Client: takes the session that the server offers. The data frames of both sides are counted from their hellos on. The
+   * server's is enough for the session to exist (rule 9), so the client's leaves with the first other frame.
+   */
   #open(hello: unknown): void {
     const offer = sessionOf(member(hello, "session"));
     if (offer === undefined) return this.fail("`session` of a hello breaks its rules");
@@ -256,7 +265,8 @@ export class Endpoint {
     session.token = offer.token;
     session.ttlMs = offer.ttlMs;
     this.#flushMessages();
-    this.#wire!.send(clientHello(this.#limits));
+    if (this.#isAwaited) this.#greet();
+    else this.#owesHello = true;
     this.#goLive(session);
   }
 
@@ -366,7 +376,7 @@ export class Endpoint {
     if (!this.#packs || !this.isFlowing) return;
     const { session } = this.state;
     if (session?.owes) this.#sendAck(session);
-    this.#wire!.send('{"ping":1}');
+    this.#write('{"ping":1}');
   }
 
   /** The log or the wire may have room again: sends what is logged or queued, as far as it has. */
@@ -383,13 +393,12 @@ export class Endpoint {
     const isTold = this.isFlowing && this.#wire !== undefined;
     if (isTold) {
       this.flush();
-      const wire = this.#wire!;
       if (session !== undefined) {
         this.#writeRest(session);
-        for (const [handle, text] of this.#queue ?? []) handle.sent = wire.send(`[${text}]`);
+        for (const [handle, text] of this.#queue ?? []) handle.sent = this.#write(`[${text}]`);
       }
       // A client that has no session comes back when it is told to.
-      if (session !== undefined || (bye.retryMs !== undefined && this.#packs)) wire.send(byeFrame(bye));
+      if (session !== undefined || (bye.retryMs !== undefined && this.#packs)) this.#write(byeFrame(bye));
     }
     this.#forget({ code: bye.code, reason: bye.reason });
     return isTold;
@@ -399,7 +408,7 @@ export class Endpoint {
   restart(reason: string): void {
     const end = { code: CloseCode.Superseded, reason };
     // A close with this code alone would not end the session.
-    if (this.state.session !== undefined) this.#wire?.send(byeFrame(end));
+    if (this.state.session !== undefined) this.#write(byeFrame(end));
     this.#end(end, false);
   }
 
@@ -435,7 +444,7 @@ export class Endpoint {
     this.#queue = undefined;
     this.#messages = this.#controls = NONE;
     this.#length = 0;
-    this.#isAckDue = this.#isFull = false;
+    this.#isAckDue = this.#isFull = this.#owesHello = false;
   }
 
   /** Messages flow in a session. `received`: how many frames the other side has of a session that is resumed. */
@@ -516,7 +525,7 @@ export class Endpoint {
     const wire = this.#wire!;
     if (!this.#packs) return void wire.send(message.plain);
     const { session } = this.state;
-    wire.send(message.pack);
+    this.#write(message.pack);
     if (session === undefined) return;
     session.log.push(message.pack.text);
     session.next++;
@@ -527,13 +536,29 @@ export class Endpoint {
     if (this.#controls === NONE) return;
     const controls = this.#controls;
     this.#controls = NONE;
-    this.#sendAll(controls);
+    if (this.#owesHello) this.#greet(...controls);
+    else this.#sendAll(controls);
   }
 
   #sendAll(frames: readonly string[]): void {
     const wire = this.#wire;
     if (wire?.sendAll !== undefined) wire.sendAll(frames);
     else for (const frame of frames) wire?.send(frame);
+  }
+
+  /** Sends a frame, behind the hello if that is still to be sent. Returns false if there is no socket, or it takes no more. */
+  #write(frame: string | EncodedFrame): boolean {
+    const wire = this.#wire;
+    if (wire === undefined) return false;
+    if (!this.#owesHello) return wire.send(frame);
+    this.#greet(typeof frame === "string" ? frame : frame.text);
+    return wire.open;
+  }
+
+  /** Client: sends its hello, and frames behind it. */
+  #greet(...frames: string[]): void {
+    this.#owesHello = false;
+    this.#sendAll([clientHello(this.#limits), ...frames]);
   }
 
   #flushMessages(): void {
@@ -544,7 +569,7 @@ export class Endpoint {
     if (!this.#packs && this.state.session === undefined) return this.#sendAll(messages);
     const frame = `[${messages.join(",")}]`;
     const { session } = this.state;
-    if (session === undefined) return void this.#wire?.send(frame);
+    if (session === undefined) return void this.#write(frame);
     session.log.push(frame);
     this.#writeLog(session);
   }
@@ -556,14 +581,14 @@ export class Endpoint {
     if (session.owesEarly) this.#sendAck(session);
     const { highWaterBytes } = this.#limits;
     while (session.next <= session.log.last && wire.unsentBytes < highWaterBytes) {
-      wire.send(session.log.at(session.next++));
+      this.#write(session.log.at(session.next++));
     }
     this.#checkRoom(session);
   }
 
   /** Sends what is logged and was not given to this wire, however full it is. */
   #writeRest(session: Session): void {
-    while (session.next <= session.log.last) this.#wire!.send(session.log.at(session.next++));
+    while (session.next <= session.log.last) this.#write(session.log.at(session.next++));
   }
 
   /** Rule 7: no message gets a number while the log or the wire is full. */
@@ -576,7 +601,7 @@ export class Endpoint {
     this.#isAckDue = false;
     const wire = this.#wire!;
     const { logLength, highWaterBytes } = this.#limits;
-    if (wire.unsentBytes <= Math.max(logLength, highWaterBytes)) wire.send(`{"ack":${session.ack()}}`);
+    if (wire.unsentBytes <= Math.max(logLength, highWaterBytes)) this.#write(`{"ack":${session.ack()}}`);
     else if (session.log.length === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Data of this side, which is not acked, fills the wire. The ack leaves behind it.
     else session.isAckLate = this.#isFull = true;

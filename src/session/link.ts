@@ -131,9 +131,11 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#isOver) return;
     this.#isOver = true;
     const bye: Bye = { code, reason, retryMs };
+    const hasEnded = this.endpoint.state.kind === "ended";
     const isTold = this.endpoint.close(bye);
     this.#drop();
-    if (isTold) return this.#socket!.close(code, reason);
+    // The socket of an ended connection closes already, or the other side is about to close it.
+    if (isTold || (hasEnded && this.#socket !== undefined)) return this.#socket!.close(code, reason);
     this.leave(reason);
     this.#receiver.closed({ code, reason });
   }
@@ -229,10 +231,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   /** Client: takes the first or the next socket. As `Endpoint.attach`. */
-  attach(socket: Socket, isAgreed: boolean, hello: unknown): void {
+  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
     if (this.endpoint.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
     this.#take(socket);
-    this.endpoint.attach(socket, isAgreed, hello);
+    this.endpoint.attach(socket, isAgreed, hello, isAwaited);
     this.#settleOutput();
     if (this.#isStarted && this.#socket === socket) socket.start(this);
   }
@@ -244,7 +246,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#receiver.lost!(new Error(reason), next);
     const socket = this.#detach()!;
     // A listener of `lost` may have closed the peer.
-    next.attach(socket, isAgreed, hello);
+    next.attach(socket, isAgreed, hello, true);
   }
 
   #take(socket: Socket): void {

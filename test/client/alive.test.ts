@@ -222,7 +222,7 @@ describe("a page", () => {
     const { peer } = await live();
     page.emit("pagehide", { persisted: true });
     await pass(10);
-    expect(network.last.line.sent.at(-1)).not.toContain("bye");
+    expect(network.last.line.sent.join()).not.toContain("bye");
     expect(peer.state).toBe("open");
   });
 

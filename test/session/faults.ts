@@ -41,11 +41,12 @@ function withEndpoint(
 /** Parts of which one end changes the frames that it writes. */
 function withWrites(side: Side | "both", change: (frame: string, endpoint: Endpoint) => readonly string[]): Parts {
   class Faulty extends Endpoint {
-    override attach(wire: Wire, isAgreed: boolean, hello: unknown): void {
+    override attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
       super.attach(
         rewriting(wire, (frame) => change(frame, this)),
         isAgreed,
         hello,
+        isAwaited,
       );
     }
     override accept(wire: Wire, session: Parameters<Endpoint["accept"]>[1]): void {
@@ -411,6 +412,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
       },
     ),
   ],
+  ["9: a client says no hello", withWrites("client", dropping('{"hello"'))],
   ["8: a refused client is not told that its session is lost", withReads("client", dropping('{"resumed":{"refused"'))],
   [
     "8: a refused client keeps what it had sent",

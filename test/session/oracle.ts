@@ -246,7 +246,7 @@ export class ClientEnd extends End {
   }
 
   attach(line: Line): void {
-    this.endpoint.attach(line.client, true, this.hello);
+    this.endpoint.attach(line.client, true, this.hello, line.returns);
   }
 
   override suspended(): void {

@@ -22,7 +22,7 @@ export function serverLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
 /** Returns a client's link that takes no session. The server's hello is still to come. */
 export function clientLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
   const link = new PackedLink("client", limits, false, undefined);
-  link.attach(socket, true, undefined);
+  link.attach(socket, true, undefined, false);
   return link;
 }
 
@@ -43,12 +43,12 @@ export class TestClient implements LinkOwner {
   #hello: unknown;
   #isAgreed = true;
 
-  /** `hello`: what the server's hello says, `undefined` if it is still to come, `"plain"` if the server speaks plain JSON-RPC. */
-  constructor(socket: Socket, limits: EndpointLimits, notes: ClientNotes = {}, hello?: unknown) {
+  /** `hello`: what the server's hello says, `undefined` if it is still to come, `"plain"` if the server speaks plain JSON-RPC. `isAwaited`: as of `attach`. */
+  constructor(socket: Socket, limits: EndpointLimits, notes: ClientNotes = {}, hello?: unknown, isAwaited = true) {
     this.#limits = limits;
     this.#notes = notes;
     this.link = this.#makeLink();
-    this.attach(socket, hello);
+    this.attach(socket, hello, isAwaited);
   }
 
   /** Whether there is a session to resume. */
@@ -56,11 +56,11 @@ export class TestClient implements LinkOwner {
     return this.link.endpoint.state.session !== undefined;
   }
 
-  /** Takes the next socket. `hello`: as in the constructor. */
-  attach(socket: Socket, hello?: unknown): void {
+  /** Takes the next socket. `hello`: as in the constructor. `isAwaited`: as of `Endpoint.attach`. */
+  attach(socket: Socket, hello?: unknown, isAwaited = true): void {
     this.#isAgreed = hello !== "plain";
     this.#hello = this.#isAgreed ? hello : undefined;
-    this.link.attach(socket, this.#isAgreed, this.#hello);
+    this.link.attach(socket, this.#isAgreed, this.#hello, isAwaited);
   }
 
   /** Takes the next socket as the driver does: when the server's first frame has come, which the socket keeps for the link. */

@@ -300,6 +300,31 @@ describe("close() while suspended (rule 8)", () => {
   });
 });
 
+describe("close() of a session that has ended, and whose socket has not", () => {
+  it("reports how the socket closes", async () => {
+    const rig = await Rig.live();
+    rig.wire.server.inject("[1,");
+    rig.server.link.close(1001, "going away");
+    expect(rig.wire.server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.server.told.notices).toEqual([]);
+    rig.wire.server.cut({ code: 1002, reason: "read" });
+    expect(rig.server.told.notices).toEqual([{ closed: { code: 1002, reason: "read" } }]);
+    await rig.close();
+  });
+
+  it("closes the socket behind a bye whose close does not come", async () => {
+    const rig = await Rig.live();
+    rig.wire.client.inject('{"bye":{"code":1001,"reason":""}}');
+    expect(rig.wire.client.open).toBe(true);
+    rig.client.link.close(4002, "done");
+    expect(rig.wire.client.closedWith).toEqual({ code: 4002, reason: "done" });
+    rig.wire.client.cut({ code: 4002, reason: "done" });
+    expect(rig.told.notices).toEqual([{ closed: { code: 4002, reason: "done" } }]);
+    expect(rig.owner).toEqual([]);
+    await rig.close();
+  });
+});
+
 describe("a session without a socket (rule 8)", () => {
   it("lasts for its time at both ends, and not a moment longer", async () => {
     const rig = await Rig.live();

@@ -1,8 +1,9 @@
 /** How a session begins: the server's hello offers it, the client's hello takes it. */
 import { describe, expect, it } from "vitest";
+import { EncodedMessage } from "../../../src/core/transport.js";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
-import { clientLink, serverLink, TestClient } from "../../support/links.js";
+import { clientLink, sendEncoded, serverLink, TestClient } from "../../support/links.js";
 import { controls, KEPT, LIMITS, message, numbers, packs, Rig, Told, ToldLost, WIRE_LIMITS } from "./rig.js";
 import { microtasks, Wire } from "./wire.js";
 
@@ -18,14 +19,21 @@ function hello(session: unknown, more = {}): string {
   return JSON.stringify({ hello: { session, ...more } });
 }
 
-/** A client whose server is the test. `hello`: as for `TestClient`. */
-function clientAlone(first?: unknown): { wire: Wire; client: TestClient; told: Told } {
+/** A client whose server is the test. `first`: the hello, as for `TestClient`. `isAwaited`: as of `Endpoint.attach`. */
+function clientAlone(first?: unknown, isAwaited = true): { wire: Wire; client: TestClient; told: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
-  const client = new TestClient(wire.client, LIMITS, { over: () => false }, first);
+  const client = new TestClient(wire.client, LIMITS, { over: () => false }, first, isAwaited);
   const told = new ToldLost();
   client.link.start(told);
   return { wire, client, told };
+}
+
+/** A client that has not said its hello yet. */
+function clientBeforeHello(): ReturnType<typeof clientAlone> {
+  const alone = clientAlone({ session: OFFER }, false);
+  expect(alone.wire.client.sent).toEqual([]);
+  return alone;
 }
 
 /** A link of the rig's server whose client is the test. */
@@ -382,5 +390,61 @@ describe("what a server's hello says of a session", () => {
     expect(client.isResumable).toBe(true);
     expect(client.link.maxMessageBytes).toBe(offer.limits.maxMessageBytes);
     client.link.close();
+  });
+});
+
+describe("the hello of a client", () => {
+  it("leaves at once where the server waits for it", () => {
+    expect(clientAlone({ session: OFFER }).wire.client.sent).toEqual([TAKEN]);
+  });
+
+  it("otherwise leaves in front of the first message", async () => {
+    const { wire, client } = clientBeforeHello();
+    await microtasks();
+    expect(wire.client.sent).toEqual([]);
+    client.link.send(message(1));
+    await microtasks();
+    expect(wire.client.sent).toEqual([TAKEN, "[" + message(1) + "]"]);
+  });
+
+  it("leaves in front of a message that is encoded for many peers", () => {
+    const { wire, client } = clientBeforeHello();
+    sendEncoded(client.link, new EncodedMessage(message(1)));
+    expect(wire.client.sent).toEqual([TAKEN, "[" + message(1) + "]"]);
+  });
+
+  it("leaves in front of a ping", () => {
+    const { wire, client } = clientBeforeHello();
+    client.link.ping();
+    expect(wire.client.sent).toEqual([TAKEN, '{"ping":1}']);
+  });
+
+  it("leaves in front of a bye", () => {
+    const { wire, client } = clientBeforeHello();
+    client.link.close(4002, "done");
+    expect(wire.client.sent).toEqual([TAKEN, '{"bye":{"code":4002,"reason":"done"}}']);
+  });
+
+  it.each([
+    ["an ack, once a message has come", "[" + message(1) + "]", '{"ack":1}'],
+    ["a pong, once a ping has come", '{"ping":7}', '{"pong":7}'],
+  ])("leaves in front of %s", async (_what, frame, reply) => {
+    const { wire } = clientBeforeHello();
+    wire.client.inject(frame);
+    await microtasks();
+    expect(wire.client.sent).toEqual([TAKEN, reply]);
+  });
+
+  it("is left out on a socket that is lost before it leaves: `resume` confirms the session", async () => {
+    const { wire, client } = clientBeforeHello();
+    wire.client.cut();
+    const next = new Wire();
+    next.server.start({ frame() {}, closed() {} });
+    client.attach(next.client, { session: { ...OFFER, token: "u" } }, true);
+    expect(next.client.sent).toEqual([
+      JSON.stringify({ resume: { token: "t", received: 0, attempt: 1, limits: WIRE_LIMITS } }),
+    ]);
+    await microtasks();
+    expect(wire.client.sent).toEqual([]);
   });
 });
