@@ -7,7 +7,7 @@ import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
 
 /** How a server drains. */
 export interface DrainOptions {
-  /** How long running handlers may take to finish, in milliseconds. Then their peers are closed. Default 30,000; `Infinity` sets no limit. */
+  /** How long running handlers may take, in milliseconds. Then their peers are closed. Default 30,000; `Infinity` sets no limit. */
   timeoutMs?: number | undefined;
   /**
    * Each client reconnects after a random time of up to `retryMs`, in milliseconds. Default 5,000. Sent over `reciproc.v1` only.

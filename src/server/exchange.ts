@@ -15,7 +15,10 @@ export type Failure = "too large" | "too late" | "lost";
 /** How long the rest of an unread body is read and dropped before the connection is cut. */
 const LINGER_MS = 1000;
 
-/** Maximum number of unanswered requests on one connection. A client that pipelines more is cut, and must send them again (RFC 9112, section 9.3.2). */
+/**
+ * Maximum number of unanswered requests on one connection. A client that pipelines more is cut, and must send them again
+ * (RFC 9112, section 9.3.2).
+ */
 const MAX_PIPELINED = 100;
 
 /** So many parts of a body are joined into one, because a part of one byte takes 200 bytes of memory. */
@@ -58,7 +61,7 @@ export class Exchange {
     });
   }
 
-  /** Whether the response is given. */
+  /** True if the response was given here. */
   get isAnswered(): boolean {
     return this.#isAnswered;
   }

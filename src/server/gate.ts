@@ -30,9 +30,9 @@ import {
 export interface GateOwner {
   /** Maximum length of an incoming frame, in bytes. `ws` refuses a longer one before it is buffered. */
   readonly maxFrameBytes: number;
-  /** Whether the delegate answers pings itself, with a bound, which `ws` does not have. */
+  /** True if the delegate answers pings itself, with a bound, which `ws` does not have. */
   readonly answersPings?: boolean;
-  /** Whether a client that offers subprotocols is refused when none of them is chosen. */
+  /** True if a client that offers only unsupported subprotocols is refused. */
   readonly wantsAgreement?: boolean;
   /** Returns how many connections beyond `limits.maxConnections` may be open when this upgrade is checked. */
   reserved?(request: IncomingMessage): number;
@@ -40,7 +40,7 @@ export interface GateOwner {
   claim?(request: IncomingMessage): Refusal | undefined;
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
-  /** Takes an open connection over `socket`. `data` is what `authenticate` returned. `webSocket.protocol` is empty for no subprotocol. */
+  /** Takes an open connection over `socket`. `data` is what `authenticate` returned. `webSocket.protocol` is empty for none. */
   admit(webSocket: GatheringWebSocket, data: unknown, request: IncomingMessage, socket: Duplex): void;
   /**
    * Takes a request that is no upgrade. The gate passes requests of an HTTP server that it did not make only while no other

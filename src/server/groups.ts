@@ -110,13 +110,13 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
   readonly #joined = new Map<Peer<L, R, D>, string | Set<string>>();
 
-  /** Returns the topic of that name. `whyNot` returns why a peer cannot be a member, or `undefined`. */
-  topic(name: string, whyNot: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
+  /** Returns the topic of that name. `refusalOf` returns why a peer cannot be a member, or `undefined`. */
+  topic(name: string, refusalOf: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
     const group = groupOf<L, R, D>(() => this.#members.get(name) ?? EMPTY);
     const topic: Topic<L, R, D> = Object.assign(group, {
       add: (peer: Peer<L, R, D>) => {
         if (peer.state === "closed") return topic;
-        const reason = whyNot(peer);
+        const reason = refusalOf(peer);
         if (reason !== undefined) throw new TypeError(reason);
         this.#add(name, peer);
         return topic;

@@ -17,7 +17,7 @@ export interface ServerLimits extends PeerLimits {
    * within the same time, the client gets HTTP 408. Default 10,000; `Infinity` turns the limit off.
    */
   handshakeTimeoutMs: number;
-  /** Maximum number of suspended sessions of one `principal`. One more ends the oldest. Default 16; `Infinity` turns the limit off. */
+  /** Maximum number of suspended sessions of one `principal`. One more ends the oldest. Default 16; `Infinity` for no limit. */
   maxSuspendedPerPrincipal: number;
   /**
    * Maximum of what all suspended sessions hold together, in UTF-16 code units (bytes, for ASCII). Beyond it, the session that

@@ -21,12 +21,15 @@ export interface Authentication<D> {
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
   /**
    * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. If `principal` throws
-   * or returns no string, the client is refused with 401. Default: any accepted client that has the session's secret token resumes it.
+   * or returns no string, the client is refused with 401. Default: the secret token of the session suffices.
    */
   principal?: ((data: D) => string) | undefined;
 }
 
-/** Where a server listens, which protocols it speaks and which clients it accepts. Exactly one of `port`, `server` and `noServer` is required. */
+/**
+ * Where a server listens, which protocols it speaks and which clients it accepts. Exactly one of `port`, `server` and
+ * `noServer` is required.
+ */
 export interface GateOptions {
   /** Listens on this port; 0 picks a free one (see `server.url`). */
   port?: number | undefined;
@@ -39,11 +42,11 @@ export interface GateOptions {
   server?: HttpServer | HttpsServer | undefined;
   /** Does not listen. The application passes upgrades to `server.handleUpgrade`, and POSTs to `server.handleRequest`. */
   noServer?: boolean | undefined;
-  /** `"plain"` speaks plain JSON-RPC only. Default `"packed"`: speaks `reciproc.v1` to clients that offer it, and plain JSON-RPC to others. */
+  /** `"plain"` speaks plain JSON-RPC only. Default `"packed"`: `reciproc.v1` for clients that offer it, and plain JSON-RPC for others. */
   link?: "packed" | "plain" | undefined;
   /** The only path that the server serves, such as `"/rpc"`. Default: every path. */
   path?: string | undefined;
-  /** The origins whose pages may connect, such as `"https://example.org"`; `"*"` for any. Pages of the server's own host always may. */
+  /** The origins whose pages may connect, such as `"https://example.org"`; `"*"` for any. The server's own host always may. */
   origins?: readonly string[] | "*" | undefined;
   /** The host names of the server, such as `"example.org"`. On loopback, a name other than localhost is refused unless listed. */
   hosts?: readonly string[] | undefined;

@@ -40,7 +40,7 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
   readonly server: Server<L, R, D>;
 }
 
-/** Where a server listens, which clients it accepts, and what it serves. Exactly one of `port`, `server` and `noServer` is required. */
+/** The options of `serve`. Exactly one of `port`, `server` and `noServer` is required. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
   Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
@@ -70,7 +70,7 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
 const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refuse: 0, error: 0 };
 
 /**
- * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type that `authenticate` returns. Made by `serve`.
+ * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type of `peer.data`. Made by `serve`.
  *
  * A server emits only the events of `ServerEvents`: `on`, `once` and `emit` throw a `TypeError` for any other name.
  */
@@ -194,7 +194,10 @@ export class Server<
     return peer;
   }
 
-  /** Accepts or refuses an upgrade, for an application that listens itself (`noServer`). Answers and closes a refused socket. Never throws. */
+  /**
+   * Accepts or refuses an upgrade, for an application that listens itself (`noServer`). Answers and closes a refused socket.
+   * Never throws.
+   */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#gate.handleUpgrade(request, socket, head);
   }
@@ -330,7 +333,7 @@ export class Server<
     return [...offered].find((name) => this.#protocols.has(name));
   }
 
-  /** Returns whether a client offers to resume a session, over the link that can have one. */
+  /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
   #offersResume(request: IncomingMessage): boolean {
     const offered = offeredBy(request);
     return this.#sessions !== undefined && offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;

@@ -101,8 +101,8 @@ export class Sessions {
   /**
    * Takes an open, unstarted socket whose client offered to resume a session. If the client resumes, its session continues on the
    * link that it has. If the client sends a hello, calls `accept` with a new link, which `accept` must start before it returns.
-   * Closes the socket if neither comes within `timeoutMs`. A resumed session has a connection slot; for a new one, `claim` must
-   * find one.
+   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. `claim` claims one for
+   * a new session.
    */
   admit(
     socket: Socket,

@@ -25,7 +25,7 @@ export interface ServerStats extends Omit<PeerStats, keyof Counts>, Readonly<Cou
 }
 
 /** The present load, which the server knows. */
-type Now = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics">;
+type Load = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics">;
 
 /** Adds up the counts of the peers of one server. */
 export class Tally {
@@ -61,7 +61,7 @@ export class Tally {
   }
 
   /** Returns the sums over all peers, open and closed. */
-  sum(now: Now): ServerStats {
+  sum(load: Load): ServerStats {
     const counts = { ...this.#counts };
     const gauges = { pending: 0, running: 0, streams: 0, unsentBytes: 0 };
     let bytesReceived = this.#bytesReceived;
@@ -76,6 +76,6 @@ export class Tally {
     const refused = { ...this.#refused };
     const closed = { ...this.#closed };
     const happened = { opened: this.#opened, resumed: this.#resumed, refused, closed };
-    return { ...now, ...counts, ...gauges, bytesReceived, bytesSent, ...happened };
+    return { ...load, ...counts, ...gauges, bytesReceived, bytesSent, ...happened };
   }
 }

@@ -72,7 +72,7 @@ export class TokenRegistry<S> {
     const entry = this.#byHash.get(this.#options.hash(token));
     // Rule 10: the `resume` of another principal does not change the session.
     if (entry === undefined || entry.principal !== principal) return "unknown";
-    // Rule 3: nor does an attempt that came after a later one.
+    // Rule 3: an attempt that came after a later one does not change the session either.
     if (attempt <= entry.attempt) return "stale";
     entry.attempt = attempt;
     return entry;

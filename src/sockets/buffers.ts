@@ -1,6 +1,6 @@
 /** A pool of buffers for long writes, because allocating and freeing them is expensive (docs/PERFORMANCE.md). */
 
-/** At least half of a pooled buffer is in use. Unsent bytes are counted by message length, so a full socket keeps at most twice as much. */
+/** Shorter buffers are not pooled, so at least half of each is in use: the bound on unsent bytes counts only the used part. */
 const MIN_SIZE = 64 * 1024;
 const MAX_SIZE = 128 * 1024;
 /** The pool keeps at most so many spare buffers for all connections of the process: 1 MiB. */
@@ -10,7 +10,7 @@ const spare: Buffer[] = [];
 /** The buffers that this pool allocated. Other buffers may have the same length. */
 const pooled = new WeakSet<ArrayBufferLike>();
 
-/** Returns an uninitialized buffer of that size. If it `isBorrowed`, the caller may pass it to `giveBack` when it is no longer read. */
+/** Returns an uninitialized buffer of that size. If it `isBorrowed`, `giveBack` may follow when it is no longer read. */
 export function borrow(size: number): Buffer {
   if (size < MIN_SIZE || size > MAX_SIZE) return Buffer.allocUnsafe(size);
   return (spare.pop() ?? make()).subarray(0, size);

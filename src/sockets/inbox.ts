@@ -79,7 +79,10 @@ export abstract class Inbox {
     setDeadline(this.#closing, CLOSE_TIMEOUT_MS);
   }
 
-  /** Delivers a frame, or closes the socket with 1009 if the frame is too long. `maxFrameBytes` may have changed since the frame came. */
+  /**
+   * Delivers a frame, or closes the socket with 1009 if the frame is too long. Checked only here, because `maxFrameBytes` may have
+   * been raised since the frame came.
+   */
   #deliver(text: string, bytes?: number): void {
     const isTooLong = bytes === undefined ? exceeds(text, this.maxFrameBytes) : bytes > this.maxFrameBytes;
     if (!isTooLong) return this.#handler!.frame(text);

@@ -109,7 +109,10 @@ export class ReadBudget implements TickBudget {
     this.#spend();
   }
 
-  /** Returns true if the budget is spent at `now`. Starts a budget with the first work of a tick, unless the last is younger than `BUDGET_MS`. */
+  /**
+   * Returns true if the budget is spent at `now`. Starts a new budget with the first work of a tick, unless the last one is
+   * younger than `BUDGET_MS`.
+   */
   #isSpentAt(now: number): boolean {
     if (this.#isSpent) return true;
     if (now - this.#since < BUDGET_MS) return false;

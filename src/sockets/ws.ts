@@ -26,7 +26,7 @@ const CONTROL_FRAMES_PER_SECOND = 1000;
 /** How long a flooded socket stays open, so that its client can read the close. */
 const FLOODED_MS = 1000;
 
-/** The part of buffered data that is parsed between two checks of the budget: so many bytes, or so many frames like the last if they are longer. */
+/** Between two checks of the budget, so many buffered bytes are parsed, or so many frames like the last if they are longer. */
 const PART_BYTES = 16 * 1024;
 const PART_FRAMES = 64;
 
@@ -143,7 +143,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.frame(isBinary ? decodeFrame(bytes) : bytes.toString(), bytes.length);
   }
 
-  /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, pongs to a client that never reads would take all memory. */
+  /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, unsent pongs to a client would grow without limit. */
   pinged(data: Buffer): void {
     this.controlled();
     if (this.#isClosing) return;
@@ -158,7 +158,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#webSocket.pong(data);
   }
 
-  /** Corks the socket until the end of the tick, so that the frames of `ws` leave in one system call. Without it, 1,000 pongs took 30 ms. */
+  /** Corks the socket until the end of the tick, so that all its frames leave in one system call. 1,000 separate pongs took 30 ms. */
   #corkTick(): void {
     const raw = this.#raw;
     if (raw === undefined || raw.writableCorked > 0) return;
@@ -311,7 +311,7 @@ const FAILURE_CODES: Readonly<Record<string, number>> = {
   WS_ERR_INVALID_UTF8: 1007,
 };
 
-/** Returns the close code for an error of `ws`. `ws` sends that code to the other side, but reports 1006 here, as it reads no answer. */
+/** Returns the close code for an error of `ws`, which sends that code but reports 1006, because it reads no answer. */
 function failureCode(error: NodeJS.ErrnoException | undefined): number | undefined {
   if (!error?.code?.startsWith("WS_ERR_")) return undefined;
   return FAILURE_CODES[error.code] ?? 1002;
