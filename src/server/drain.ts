@@ -1,4 +1,4 @@
-/** Graceful shutdown: idle peers are closed first, busy peers may finish, and all clients learn when to reconnect. */
+/** Graceful shutdown: closes idle peers first, lets busy peers finish, and asks all clients to reconnect after a delay. */
 import { GoingAway } from "../close-codes.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { checkOptions, must, positive, type Checked } from "../core/options.js";
@@ -7,20 +7,20 @@ import { afterWork, endPeer, type AnyPeer } from "../peer/peer.js";
 
 /** How a server drains. */
 export interface DrainOptions {
-  /** How long handlers that run may go on, in milliseconds; then their peers are closed all the same. Default 30,000; `Infinity` waits for ever. */
+  /** How long running handlers may take, in milliseconds. Then their peers are closed. Default 30,000; `Infinity` sets no limit. */
   timeoutMs?: number | undefined;
   /**
-   * Each client reconnects after a random time of up to `retryMs`, in milliseconds. Default 5,000, at most 600,000 (10 minutes):
-   * clients obey no longer time, so a longer one is refused with a `TypeError`. Sent over `reciproc.v1` only.
+   * Each client reconnects after a random time of up to `retryMs`, in milliseconds. Default 5,000. Sent over `reciproc.v1` only.
+   * A time of more than 600,000 (10 minutes) throws a `TypeError`, because clients would ignore it.
    */
   retryMs?: number | undefined;
 }
 
-/** How often some peers are closed. */
+/** The time between two steps. */
 const STEP_MS = 25;
-/** In how many steps all idle peers are closed. */
+/** Number of steps in which all idle peers are closed. */
 const STEPS = 40;
-const LEAST_A_STEP = 10;
+const MIN_PER_STEP = 10;
 
 const isRetry = (value: number): boolean => value <= MAX_RETRY_MS;
 const atMost = must<number>(`a positive number of at most ${MAX_RETRY_MS}`, isRetry);
@@ -30,14 +30,14 @@ const DRAIN_OPTIONS = {
   retryMs: (value: unknown = 5_000, name: string) => Math.ceil(atMost(positive(value, name), name)),
 };
 
-/** Throws a `TypeError` that names the option, the rule and the value. */
+/** Checks the options. Throws a `TypeError` that names the option, the rule and the value. */
 export function checkDrain(options?: DrainOptions): Checked<typeof DRAIN_OPTIONS> {
   return checkOptions("options", options, DRAIN_OPTIONS);
 }
 
 /**
- * Closes `peers`, which no more are added to, with 1001: some at a time, so that they do not all come back at once, each when
- * nothing of it runs, or when `timeoutMs` are over. Resolves when none is left to close.
+ * Closes each of `peers` with 1001 when none of its handlers runs, or after `timeoutMs`. Closes peers in steps, so that their
+ * clients do not all reconnect at once. No peer may be added meanwhile. Resolves when the set is empty.
  */
 export async function drainPeers(
   peers: ReadonlySet<AnyPeer>,
@@ -45,16 +45,16 @@ export async function drainPeers(
   { timeoutMs, retryMs }: { timeoutMs: number; retryMs: number },
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs;
-  const aStep = Math.max(LEAST_A_STEP, Math.ceil(peers.size / STEPS));
-  // A batch of which a part waits for the next tick is no handler that runs. What comes from now on is not waited for.
+  const perStep = Math.max(MIN_PER_STEP, Math.ceil(peers.size / STEPS));
+  // A batch that is partly deferred to the next tick is not counted as running. Messages that arrive later are not waited for.
   const working = new Set<AnyPeer>();
   for (const peer of peers) if (afterWork(peer, () => working.delete(peer))) working.add(peer);
   while (peers.size > 0) {
-    const isLate = performance.now() >= deadline;
-    let left = aStep;
+    const isTimedOut = performance.now() >= deadline;
+    let left = perStep;
     for (const peer of peers) {
       if (left === 0) break;
-      if (!isLate && (working.has(peer) || peer.stats().running > 0)) continue;
+      if (!isTimedOut && (working.has(peer) || peer.stats().running > 0)) continue;
       left--;
       endPeer(peer, GoingAway, reason, retryMs);
     }

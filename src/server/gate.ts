@@ -1,6 +1,6 @@
 /**
- * The gate: an HTTP server, who of those that ask is let in, and how many there are. What comes through it are open
- * WebSockets, and whatever its owner makes of plain requests; it knows nothing of what is said over them.
+ * The gate: accepts or refuses the upgrades and requests of an HTTP server, and counts the connections. It hands open WebSockets
+ * and plain requests to a delegate, and does not interpret their messages.
  */
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -26,92 +26,92 @@ import {
   type Verdict,
 } from "./upgrade.js";
 
-/** Whoever takes what comes through a gate. None of its functions throws. */
+/** Takes the WebSockets and requests that a gate accepts. None of its functions throws. */
 export interface GateOwner {
-  /** Longest incoming frame, in bytes; `ws` stops a longer one before it is gathered. */
+  /** Maximum length of an incoming frame, in bytes. `ws` refuses a longer one before it is buffered. */
   readonly maxFrameBytes: number;
-  /** Whether it answers pings itself, with a bound, which `ws` does not have. */
+  /** True if the delegate answers pings itself, with a bound, which `ws` does not have. */
   readonly answersPings?: boolean;
-  /** Whether a client that offers subprotocols is refused when none of them is chosen. */
+  /** True if a client that offers only unsupported subprotocols is refused. */
   readonly wantsAgreement?: boolean;
-  /** Returns how many connections beyond `limits.maxConnections` there may be for the sake of this upgrade. */
+  /** Returns how many connections beyond `limits.maxConnections` may be open when this upgrade is checked. */
   reserved?(request: IncomingMessage): number;
-  /** Claims a slot for a connection that is about to be let in. Returns why there is none. */
+  /** Claims a slot for a connection that is about to open. Returns a refusal if there is no slot. */
   claim?(request: IncomingMessage): Refusal | undefined;
-  /** Chooses the subprotocol among those a client offers; `undefined` for none. */
+  /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
-  /** Takes a connection that was let in, over `socket`. `data` is what `authenticate` answered; `webSocket.protocol` is empty for none. */
+  /** Takes an open connection over `socket`. `data` is what `authenticate` returned. `webSocket.protocol` is empty for none. */
   admit(webSocket: GatheringWebSocket, data: unknown, request: IncomingMessage, socket: Duplex): void;
   /**
-   * Takes a request that is no upgrade: every one to an HTTP server of the gate's own, and to another while nobody else
-   * listens. Where it is missing, they are answered with 426.
+   * Takes a request that is no upgrade. The gate passes requests of an HTTP server that it did not make only while no other
+   * listener is attached. Without this function, the gate answers with 426.
    */
   request?(request: IncomingMessage, response: ServerResponse): void;
-  /** Somebody was refused; told before it is answered. */
+  /** Called when a request is refused, before it is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
-  /** Takes an error that has no caller to go to: `authenticate` threw, the HTTP server failed. */
+  /** Takes an error that no caller receives: `authenticate` threw, or the HTTP server failed. */
   failed(error: unknown): void;
 }
 
-/** Somebody who counts as a connection. */
+/** A client that is counted as a connection. */
 export interface Entry {
-  /** Whether `authenticate` lets them in; `undefined` where there is none. */
+  /** The result of `authenticate`; `undefined` without that option. */
   readonly verdict: Promise<Verdict> | undefined;
-  /** To be called once, when they are gone. */
+  /** Uncounts the connection. Must be called once, when it is closed. */
   readonly leave: () => void;
 }
 
-/** The gates on each HTTP server: several may share one, each with its path. */
+/** The gates on each HTTP server. Several gates may share a server, each with its own path. */
 const attached = new WeakMap<HttpServer, Set<Gate>>();
 
-/** The latest response on each HTTP connection. */
-const latest = new WeakMap<Duplex, ServerResponse>();
+/** The latestResponse response on each HTTP connection. */
+const latestResponse = new WeakMap<Duplex, ServerResponse>();
 
-/** Decides who gets in. Made with settings that are checked already; throws a `TypeError` when another gate has its path. */
+/** Accepts or refuses clients. Takes checked settings. The constructor throws a `TypeError` if another gate has its path. */
 export class Gate {
   readonly #settings: GateSettings;
-  readonly #owner: GateOwner;
+  readonly #delegate: GateOwner;
   readonly #upgrader: Server<typeof GatheringWebSocket>;
   readonly #http: HttpServer | undefined;
-  /** Sockets that are being decided about. */
+  /** Sockets that wait for `authenticate`. */
   readonly #deciding = new Set<Duplex>();
-  /** Sockets that were not refused at once and are not closed. */
+  /** Open sockets that passed the checks before `authenticate`. */
   readonly #sockets = new Set<Duplex>();
   #connections = 0;
-  /** One for all: each connection keeps it until its end. */
+  /** One function for all connections, because each keeps a reference until it closes. */
   readonly #leave = (): void => void this.#connections--;
   #isShut = false;
 
-  constructor(settings: GateSettings, owner: GateOwner) {
+  constructor(settings: GateSettings, delegate: GateOwner) {
     this.#settings = settings;
-    this.#owner = owner;
+    this.#delegate = delegate;
     this.#upgrader = new WebSocketServer<typeof GatheringWebSocket>({
       noServer: true,
       clientTracking: false,
       WebSocket: GatheringWebSocket,
       // Compression costs memory and CPU for each connection.
       perMessageDeflate: false,
-      maxPayload: owner.maxFrameBytes,
-      ...pieceLimits(owner.maxFrameBytes),
+      maxPayload: delegate.maxFrameBytes,
+      ...pieceLimits(delegate.maxFrameBytes),
       closeTimeout: CLOSE_TIMEOUT_MS,
-      autoPong: owner.answersPings !== true,
-      // Left to itself, `ws` agrees to any subprotocol it never heard of.
-      handleProtocols: (offered) => owner.chooseProtocol(offered) ?? false,
+      autoPong: delegate.answersPings !== true,
+      // Without this function, `ws` agrees to any subprotocol.
+      handleProtocols: (offered) => delegate.chooseProtocol(offered) ?? false,
     } as ServerOptions<typeof GatheringWebSocket>);
     const { server, port, limits } = settings;
     this.#http = server ?? (port === undefined ? undefined : makeHttp(limits.handshakeTimeoutMs));
     if (this.#http !== undefined) this.#attach(this.#http);
   }
 
-  /** Where it listens, such as `ws://127.0.0.1:3000/rpc`. Empty without an HTTP server, and while that does not listen. */
+  /** The URL of the gate, such as `ws://127.0.0.1:3000/rpc`. Empty without an HTTP server, and while that does not listen. */
   get url(): string {
     const address = this.#http?.address();
     if (!address || typeof address === "string") return "";
     const scheme = "setSecureContext" in this.#http! ? "wss" : "ws";
-    return `${scheme}://${reachable(address)}:${address.port}${this.#settings.path ?? "/"}`;
+    return `${scheme}://${hostInUrl(address)}:${address.port}${this.#settings.path ?? "/"}`;
   }
 
-  /** Starts listening, where there is a `port`. Rejects when the address is taken. */
+  /** Starts listening, if there is a `port`. Rejects if the address is in use. */
   listen(): Promise<void> {
     const { port, host, server } = this.#settings;
     const http = this.#http;
@@ -120,15 +120,15 @@ export class Gate {
       http.once("error", reject);
       http.listen(port, host, () => {
         http.off("error", reject);
-        http.on("error", (error) => this.#owner.failed(error));
+        http.on("error", (error) => this.#delegate.failed(error));
         resolve();
       });
     });
   }
 
-  /** Decides an upgrade. Answers and ends what it refuses. Never throws or rejects. */
+  /** Accepts or refuses an upgrade. Answers and closes a refused socket. Never throws. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // An application may have thought about it for a while. Its end is told already, and would be waited for without end.
+    // An application may pass a socket late. The "close" of a destroyed socket was already emitted, so `close` would wait for ever.
     if (socket.destroyed) return;
     const refusal =
       checkHandshake(request) ??
@@ -138,16 +138,19 @@ export class Gate {
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     const { verdict, leave } = this.enter(request);
     this.#sockets.add(socket);
-    // Told once, and `once` costs three times as much memory.
+    // "close" is emitted only once, and `once` takes three times as much memory.
     socket.on("close", () => {
       this.#sockets.delete(socket);
       leave();
     });
     if (verdict === undefined) this.#admit(undefined, request, socket, head);
-    else this.#await(verdict, request, socket, head);
+    else this.#awaitVerdict(verdict, request, socket, head);
   }
 
-  /** Why there is no place for a request: the gate is shut, another path is served, or too many are in. `path` is left to an application that has chosen it itself. */
+  /**
+   * Returns a refusal if the gate is shut, serves another path, or has too many connections. `checksPath` is false if the
+   * application routes requests itself.
+   */
   checkRoom(request: IncomingMessage, checksPath: boolean, isUpgrade: boolean): Refusal | undefined {
     const { path, limits } = this.#settings;
     if (this.#isShut) return { status: 503, reason: "the server is closing" };
@@ -155,27 +158,27 @@ export class Gate {
       return { status: 404, reason: `nothing is served at this path; \`path\` is "${path}"` };
     const { maxConnections } = limits;
     if (this.#connections < maxConnections) return undefined;
-    const reserved = isUpgrade ? (this.#owner.reserved?.(request) ?? 0) : 0;
+    const reserved = isUpgrade ? (this.#delegate.reserved?.(request) ?? 0) : 0;
     return this.#connections < maxConnections + reserved ? undefined : fullRefusal(maxConnections);
   }
 
-  /** Why a request is refused for its `Host` or its `Origin`. */
+  /** Returns a refusal if the `Host` or the `Origin` of a request is not allowed. */
   checkOrigin(request: IncomingMessage): Refusal | undefined {
     const address = this.#http?.address();
     const boundTo = typeof address === "string" ? address : address?.address;
     return checkOrigin(request, boundTo, this.#settings);
   }
 
-  /** Who offers subprotocols and is agreed none gives up when the connection is there already: better not to open it. */
+  /** Refuses a client that offers no supported subprotocol. Such a client would close a connection without one. */
   #checkOffer(request: IncomingMessage): Refusal | undefined {
-    if (this.#owner.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined)
+    if (this.#delegate.wantsAgreement !== true || request.headers["sec-websocket-protocol"] === undefined)
       return undefined;
-    if (this.#owner.chooseProtocol(offeredBy(request)) !== undefined) return undefined;
+    if (this.#delegate.chooseProtocol(offeredBy(request)) !== undefined) return undefined;
     const offer = request.headers["sec-websocket-protocol"];
-    return { status: 400, reason: `none of the subprotocols "${offer}" is spoken here; offer none` };
+    return { status: 400, reason: `none of the subprotocols "${offer}" is supported; offer none` };
   }
 
-  /** Counts a connection, and asks `authenticate` who it is. */
+  /** Counts a connection, and runs `authenticate`. */
   enter(request: IncomingMessage): Entry {
     const { authenticate, limits } = this.#settings;
     this.#connections++;
@@ -183,42 +186,42 @@ export class Gate {
     let parts = 2;
     const leave = (): void => void (--parts === 0 && this.#connections--);
     const { verdict, settled } = runAuthenticate(authenticate, request, limits.handshakeTimeoutMs);
-    // Its work goes on after its time is up or its client is gone, and counts as a connection until it ends.
+    // `authenticate` may run on after its timeout or after its client has disconnected. Until it ends, it counts as a connection.
     void settled.then((outcome) => {
       leave();
-      if ("error" in outcome) this.#owner.failed(outcome.error);
+      if ("error" in outcome) this.#delegate.failed(outcome.error);
     });
     return { verdict, leave };
   }
 
-  /** From now on everybody is refused with 503, and whoever is not decided about is cut. */
+  /** Refuses all further requests with 503, and cuts the sockets that wait for `authenticate`. */
   shut(): void {
     this.#isShut = true;
     for (const socket of this.#deciding) socket.destroy();
   }
 
   /**
-   * Shuts, waits until every connection that was let in is closed, which is its owner's to do, and lets go of the HTTP
-   * server; one of its own stops. Never rejects.
+   * Shuts the gate, waits until the delegate has closed every connection, and detaches from the HTTP server. Stops the HTTP
+   * server if the gate made it. Never rejects.
    */
   async close(): Promise<void> {
     this.shut();
-    // Not by `once` of node:events: that rejects when a client resets its connection.
+    // Not `once` of node:events, which rejects when a client resets its connection.
     await Promise.all([...this.#sockets].map((socket) => new Promise((resolve) => socket.once("close", resolve))));
     const http = this.#http;
     if (http === undefined) return;
-    // Not before: whoever came meanwhile was refused with 503.
+    // Not before, so that clients that connected meanwhile were refused with 503.
     this.#detach(http);
     if (this.#settings.server !== undefined || !http.listening) return;
     const closed = new Promise((resolve) => http.close(resolve));
-    // A client that never ends its request would hold the server open for ever.
+    // Otherwise, a client that never ends its request would keep the server open for ever.
     http.closeAllConnections();
     await closed;
   }
 
-  #await(verdict: Promise<Verdict>, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #awaitVerdict(verdict: Promise<Verdict>, request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#deciding.add(socket);
-    // Until `ws` takes the socket, nobody else listens, and an error without a listener ends the process.
+    // Until `ws` takes the socket, it has no other listener, and an error without a listener ends the process.
     socket.on("error", ignore);
     void verdict.then((decision) => {
       this.#deciding.delete(socket);
@@ -229,69 +232,69 @@ export class Gate {
   }
 
   #admit(data: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // `ws` opens nothing on such a socket, so it must not claim a slot.
+    // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
     if (!socket.readable || !socket.writable) return void socket.destroy();
-    const refusal = this.#owner.claim?.(request);
+    const refusal = this.#delegate.claim?.(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    this.#upgrade(request, socket, head, (webSocket) => this.#owner.admit(webSocket, data, request, socket));
+    this.#upgrade(request, socket, head, (webSocket) => this.#delegate.admit(webSocket, data, request, socket));
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: GatheringWebSocket) => void): void {
-    // What the server says first leaves in one packet with the 101.
+    // The server's first frames leave in one packet with the 101.
     socket.cork();
     try {
       this.#upgrader.handleUpgrade(request, socket, head, use);
     } catch (error) {
-      // Somebody else has taken this socket.
-      this.#owner.failed(error);
+      // Another listener has upgraded this socket.
+      this.#delegate.failed(error);
     } finally {
       socket.uncork();
     }
   }
 
   readonly #onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
-    if (this.#isAlone("upgrade")) {
-      if (!this.#isMine(request)) return;
-      if (request.method === "POST") this.#readAgain(request, socket, head);
+    if (this.#hasOnlyGates("upgrade")) {
+      if (!this.#isResponsible(request)) return;
+      if (request.method === "POST") this.#reparse(request, socket, head);
       else this.handleUpgrade(request, socket, head);
       return;
     }
     if (this.#servesPath(request)) return this.handleUpgrade(request, socket, head);
-    // A listener that is not ours, such as a development server's, may serve the path: then it is not ours to refuse.
-    // Should it leave the socket alone as well, an error on it must not end the process.
+    // Another listener, such as that of a development server, may serve the path, so the gate does not refuse. If no listener
+    // takes the socket, an error on it must not end the process.
     socket.on("error", ignore);
   };
 
-  /** Whoever else listens answers all requests, and hands on those that are not for it. */
+  /** Ignores requests while another listener is attached. That listener answers all requests, or passes them to `handleRequest`. */
   readonly #onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-    latest.set(request.socket, response);
-    if (!this.#isAlone("request") || !this.#isMine(request)) return;
-    if (this.#owner.request !== undefined) this.#owner.request(request, response);
+    latestResponse.set(request.socket, response);
+    if (!this.#hasOnlyGates("request") || !this.#isResponsible(request)) return;
+    if (this.#delegate.request !== undefined) this.#delegate.request(request, response);
     else answerUpgradeRequired(response);
   };
 
-  /** Whether nobody but gates listens to the HTTP server. */
-  #isAlone(event: "upgrade" | "request"): boolean {
+  /** Returns true if only gates listen to the HTTP server. */
+  #hasOnlyGates(event: "upgrade" | "request"): boolean {
     return this.#http!.listenerCount(event) === attached.get(this.#http!)!.size;
   }
 
-  /** Whether this of all gates is to answer: the one with the path, or the first when there is none. */
-  #isMine(request: IncomingMessage): boolean {
+  /** Returns true if this gate answers the request: the gate with its path does, or else the first gate. */
+  #isResponsible(request: IncomingMessage): boolean {
     const gates = [...attached.get(this.#http!)!];
     return (gates.find((gate) => gate.#servesPath(request)) ?? gates[0]) === this;
   }
 
   /**
-   * Hands a POST's connection to Node once more without the offer to upgrade, which a server may ignore (RFC 9110, section
-   * 7.8): Node hands out no request that makes one, and a POST opens no WebSocket. Java's client offers HTTP/2 with its
-   * requests. What is pipelined behind the request stays on the connection, and is read after it.
+   * Passes the connection of a POST to Node again, without the offer to upgrade. A server may ignore the offer (RFC 9110, section
+   * 7.8), but Node emits no "request" for it. Java's client offers HTTP/2 with its requests. Requests that are pipelined behind
+   * the POST stay on the connection, and are read after it.
    */
-  #readAgain(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const response = latest.get(socket);
-    // Node keeps responses in order for one reading of a connection only, so the next begins when the last response has left.
+  #reparse(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const response = latestResponse.get(socket);
+    // Node orders responses only within one parser of a connection, so the next parser starts when the last response has left.
     if (response !== undefined && !response.writableFinished) {
-      const again = (all: Buffer): void => this.#readAgain(request, socket, all);
-      return waitForResponse(response, socket, head, this.#owner.maxFrameBytes, again);
+      const again = (all: Buffer): void => this.#reparse(request, socket, all);
+      return waitForResponse(response, socket, head, this.#delegate.maxFrameBytes, again);
     }
     // A response that ends the connection leaves nothing to read.
     if (socket.writableEnded) return;
@@ -302,16 +305,16 @@ export class Gate {
   }
 
   #attach(http: HttpServer): void {
-    const ours = attached.get(http) ?? new Set<Gate>();
+    const gates = attached.get(http) ?? new Set<Gate>();
     const { path } = this.#settings;
-    for (const gate of ours) {
+    for (const gate of gates) {
       const other = gate.#settings;
       if (other.path !== undefined && path !== undefined && other.path !== path) continue;
       throw new TypeError(
         `This HTTP server has a server at \`path\` "${other.path ?? "(any)"}" already, got "${path ?? "(any)"}"`,
       );
     }
-    attached.set(http, ours.add(this));
+    attached.set(http, gates.add(this));
     http.on("upgrade", this.#onUpgrade);
     http.on("request", this.#onRequest);
   }
@@ -328,24 +331,24 @@ export class Gate {
   }
 
   #refuse(refusal: Refusal, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Told first: once it is answered the client may be gone, and its address with it.
-    this.#owner.refused(refusal, request);
-    if (BYE_STATUS.has(refusal.status) && this.#owner.chooseProtocol(offeredBy(request)) === PROTOCOL) {
-      this.#upgrade(request, socket, head, (webSocket) => dismiss(webSocket, refusal));
+    // Reported before the answer: afterwards the socket may be closed, and its remote address unknown.
+    this.#delegate.refused(refusal, request);
+    if (BYE_STATUS.has(refusal.status) && this.#delegate.chooseProtocol(offeredBy(request)) === PROTOCOL) {
+      this.#upgrade(request, socket, head, (webSocket) => refuseWithBye(webSocket, refusal));
     } else answerRefusal(socket, refusal);
   }
 }
 
-/** How long somebody who is not let in may take to answer the close. */
-const DISMISS_MS = 1000;
+/** How long a refused client may take to answer the close. */
+const BYE_TIMEOUT_MS = 1000;
 
-/** What a client that is not let in may send before it has read so: then nothing more is read. */
-const DISMISS_FRAMES = 100;
+/** After so many frames of a refused client, no more are read. It may send some before it reads the close. */
+const BYE_MAX_FRAMES = 100;
 
-/** What a browser must be told in a frame, because it shows a page no HTTP status. */
+/** The statuses that are also sent in a bye, because a browser shows a page no HTTP status. */
 const BYE_STATUS = new Set([401, 403, 503]);
 
-/** Returns the refusal of a connection for which there is no slot. */
+/** Returns the refusal of a connection without a free slot. */
 export function fullRefusal(maxConnections: number): Refusal {
   return { status: 503, reason: `\`limits.maxConnections\`, ${maxConnections}, is reached` };
 }
@@ -355,22 +358,22 @@ export function offeredBy({ headers }: IncomingMessage): ReadonlySet<string> {
   return new Set((headers["sec-websocket-protocol"] ?? "").split(",").map((offered) => offered.trim()));
 }
 
-/** Says why, and closes: 4401 is HTTP's 401. No peer is made. */
-function dismiss(webSocket: GatheringWebSocket, { status, reason }: Refusal): void {
-  // What it still sends is not read, and may be malformed.
+/** Sends a bye and closes, with 4401 for HTTP's 401. Makes no peer. */
+function refuseWithBye(webSocket: GatheringWebSocket, { status, reason }: Refusal): void {
+  // Frames of a refused client are ignored, even malformed ones.
   webSocket.on("error", ignore);
   let frames = 0;
   const count = (): void => {
-    if (++frames === DISMISS_FRAMES) webSocket.pause();
+    if (++frames === BYE_MAX_FRAMES) webSocket.pause();
   };
   webSocket.on("message", count).on("ping", count).on("pong", count);
   const code = fromHttpStatus(status);
   webSocket.send(byeFrame({ code, reason }));
   webSocket.close(code, cutReason(reason));
-  setTimeout(() => webSocket.terminate(), DISMISS_MS).unref();
+  setTimeout(() => webSocket.terminate(), BYE_TIMEOUT_MS).unref();
 }
 
-/** A request must come in time: its head, then its body. Node looks every so often. */
+/** Makes an HTTP server that limits how long the head and the body of a request may take. */
 function makeHttp(timeoutMs: number): HttpServer {
   return createServer({
     headersTimeout: timeLimit(timeoutMs),
@@ -380,12 +383,12 @@ function makeHttp(timeoutMs: number): HttpServer {
   });
 }
 
-/** As Node's HTTP server takes it: 0 for none. */
+/** Returns a limit as Node's HTTP server takes it, with 0 for none. */
 function timeLimit(ms: number): number {
   return ms === Infinity ? 0 : Math.min(ms, LONGEST_DELAY_MS);
 }
 
-function reachable({ address, family }: AddressInfo): string {
+function hostInUrl({ address, family }: AddressInfo): string {
   if (address === "0.0.0.0" || address === "::") return "localhost";
   return family === "IPv6" ? `[${address}]` : address;
 }

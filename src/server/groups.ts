@@ -1,4 +1,4 @@
-/** Many peers at once: all of a server's, and those of a topic. A notification is encoded once for all of them. */
+/** Groups of peers: all peers of a server, and those of a topic. A notification to a group is encoded once. */
 import { encodeNotification } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
@@ -6,44 +6,48 @@ import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 
-/** A set of peers, iterable. Closed ones are never in it. */
+/** An iterable set of peers. It never contains closed peers. */
 export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
-  /** How many there are. */
+  /** Number of peers in the group. */
   readonly size: number;
-  /** Whether a peer is among them. */
+  /** Returns true if a peer is in the group. */
   has(peer: Peer<L, R, D>): boolean;
   /**
-   * Notifies every peer of the group, `except` one. Encoded once; `around` is not called. A peer whose connection is
-   * closing is passed over. For a peer that is suspended the notification waits. It is dropped, and counted in that peer's
-   * `stats().dropped`, when a quarter of `limits.maxUnsentBytes` waits there already, or the broadcasts to all suspended
-   * peers together have a quarter of `limits.maxSuspendedBytes`. It never ends a session, unless `whenSlow` says so. Throws a `TypeError` for params without a JSON form, and then nobody got it.
+   * Notifies every peer of the group, `except` one. Encodes the message once, and does not call `around`. Skips a peer whose
+   * connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
+   * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
+   * peer's `stats().dropped`. Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for params without a JSON form,
+   * before anything is sent.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
 }
 
-/** How a group is notified. */
+/** The options of `notify` on a group. */
 export interface NotifyOptions<P> {
-  /** The peer that gets no message. */
+  /** The peer that is not notified. Default: none. */
   except?: P | undefined;
   /**
-   * What happens to the message for a peer that reads too slowly or is suspended: `"drop"`, the default, counts it in that peer's
-   * `stats().dropped` and sends it nothing; `"close"` sends it like any notification to that peer alone, and so closes with
-   * 1013 where `limits.maxUnsentBytes` says so.
+   * What happens if a peer reads too slowly or is suspended. `"drop"`, the default, drops its message and counts it in the peer's
+   * `stats().dropped`. `"close"` sends the message like any notification, so the peer closes with 1013 if `limits.maxUnsentBytes`
+   * is exceeded.
    */
   whenSlow?: "drop" | "close" | undefined;
 }
 
-/** A named set of peers. A peer leaves it by itself when it closes; a topic without peers takes no memory. */
+/** A named set of peers. A peer that closes is removed. A topic without peers takes no memory. */
 export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends Group<L, R, D> {
-  /** Adds a peer of this server. One that is in it already, or closed, changes nothing. Throws a `TypeError` for another server's, and for one that came by HTTP POST. */
+  /**
+   * Adds a peer of this server. Does nothing if the peer is a member or closed. Throws a `TypeError` for a peer of another server,
+   * and for one that came by HTTP POST.
+   */
   add(peer: Peer<L, R, D>): this;
-  /** Takes a peer out; whether it was in. */
+  /** Removes a peer. Returns true if the peer was a member. */
   delete(peer: Peer<L, R, D>): boolean;
 }
 
 /**
- * Sends a message that goes to many peers to one of them, and counts it. Returns false if it was not taken. With `"drop"`, a
- * message to a slow reader is dropped, and never ends the connection.
+ * Sends a message of a group to one of its peers, and counts it. Returns false if the transport did not take it. With `"drop"`,
+ * drops the message to a slow reader instead of ending the connection.
  */
 export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" | "close"): boolean {
   const connection = connectionOf(peer);
@@ -57,7 +61,7 @@ export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" 
   return isTaken;
 }
 
-/** Sends a broadcast, unless the other side reads too slowly: half of `maxUnsentBytes` waits already. */
+/** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
 function broadcast(connection: Connection, message: EncodedMessage): boolean {
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
@@ -67,7 +71,7 @@ function broadcast(connection: Connection, message: EncodedMessage): boolean {
     if (isTaken) connection.broadcastBytes += message.unsentBytes;
     return isTaken;
   } catch (error) {
-    // A transport that throws breaks its promise. That must not stop the loop over many peers.
+    // `send` must not throw. If it does, the other peers must still be notified.
     connection.report(error);
     return false;
   }
@@ -81,7 +85,7 @@ const NOTIFY_OPTIONS = {
   whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
 };
 
-/** Makes a group of the peers that `members` returns at each moment. */
+/** Returns a group of the peers that `members` returns at the moment. */
 export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
@@ -100,19 +104,19 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   };
 }
 
-/** All topics of one server. The sets live here and a `Topic` is a view, so a `Topic` that the application keeps is never stale. */
+/** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
 export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
   readonly #members = new Map<string, Set<Peer<L, R, D>>>();
-  /** The names of each peer's topics. Many peers have just one, and a set for each takes memory. */
+  /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
   readonly #joined = new Map<Peer<L, R, D>, string | Set<string>>();
 
-  /** The topic of that name. `whyNot` says why a peer cannot be in it, if it cannot. */
-  topic(name: string, whyNot: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
+  /** Returns the topic of that name. `refusalOf` returns why a peer cannot be a member, or `undefined`. */
+  topic(name: string, refusalOf: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
     const group = groupOf<L, R, D>(() => this.#members.get(name) ?? EMPTY);
     const topic: Topic<L, R, D> = Object.assign(group, {
       add: (peer: Peer<L, R, D>) => {
         if (peer.state === "closed") return topic;
-        const reason = whyNot(peer);
+        const reason = refusalOf(peer);
         if (reason !== undefined) throw new TypeError(reason);
         this.#add(name, peer);
         return topic;
@@ -122,12 +126,12 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     return topic;
   }
 
-  /** How many topics have members. */
+  /** Number of topics that have members. */
   get size(): number {
     return this.#members.size;
   }
 
-  /** Takes a peer out of every topic. */
+  /** Removes a peer from every topic. */
   leaveAll(peer: Peer<L, R, D>): void {
     const joined = this.#joined.get(peer);
     for (const name of typeof joined === "string" ? [joined] : (joined ?? [])) this.#delete(name, peer);

@@ -1,6 +1,6 @@
 /**
- * HTTP POST: the same methods for clients that ask once and hold no connection. Each request is one message or batch, on a
- * peer of its own that cannot be called back. `docs/PROTOCOL.md` has the statuses.
+ * HTTP POST: the same methods for clients that keep no connection. Each request is one message or batch, and has its own peer,
+ * whose client cannot be called back. `docs/PROTOCOL.md` lists the statuses.
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Slot } from "../core/batch.js";
@@ -14,29 +14,29 @@ import { beginExchange, type Exchange, type Body, type Failure } from "./exchang
 import type { Gate } from "./gate.js";
 import { answerUpgradeRequired, checkHost, type Refusal, type Verdict } from "./upgrade.js";
 
-/** The owner of the requests by POST. None of its functions throws. */
-export interface PostOwner {
-  /** Longest body, in bytes. */
+/** Makes the peers of requests by POST. None of its functions throws. */
+export interface PostDelegate {
+  /** Maximum length of a body, in bytes. */
   readonly maxMessageBytes: number;
-  /** Most bytes of replies that wait to be read by one connection; the next reply cuts it. */
+  /** Maximum number of unsent bytes of replies on one connection. The next reply cuts the connection. */
   readonly maxUnsentBytes: number;
-  /** How long a request may take to arrive and to be let in, in milliseconds. */
+  /** How long a request may take to arrive and to be authenticated, in milliseconds. */
   readonly handshakeTimeoutMs: number;
-  /** Claims a connection slot for a request that is about to run. Returns why there is none. */
+  /** Claims a connection slot for a request that is about to run. Returns a refusal if there is none. */
   claim(): Refusal | undefined;
-  /** The status of a request that is owed no reply. */
+  /** The status of a request that needs no reply. */
   readonly notificationStatus: 200 | 204;
   /** Makes the peer of one request. */
   accept(transport: Transport, data: unknown): AnyPeer;
   /** Called before a refusal is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
-  /** Takes an error that has no caller to go to. */
+  /** Takes an error that no caller receives. */
   failed(error: unknown): void;
 }
 
 const TEXT = { "Content-Type": "text/plain; charset=utf-8" };
 const JSON_TEXT = { "Content-Type": "application/json; charset=utf-8" };
-/** The types of a body. An HTML form can send none of them, and a page of another site only after a preflight. */
+/** The media types of a body. An HTML form can send none of them, and a page of another site only after a preflight. */
 const TYPES = new Set(["application/json", "application/json-rpc", "application/jsonrequest"]);
 const ALLOW = { Allow: "GET, POST, OPTIONS" };
 
@@ -54,25 +54,25 @@ const PREFLIGHT_AGE = "600";
 /** Answers requests that are no upgrades. */
 export class Posts {
   readonly #gate: Gate;
-  readonly #owner: PostOwner;
-  /** The peer of each request that is under way and let in, once there is one. */
+  readonly #delegate: PostDelegate;
+  /** The peer of each request that passed the first checks. It is `undefined` until the request runs. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
   #running = 0;
 
-  constructor(gate: Gate, owner: PostOwner) {
+  constructor(gate: Gate, delegate: PostDelegate) {
     this.#gate = gate;
-    this.#owner = owner;
+    this.#delegate = delegate;
   }
 
-  /** How many requests have a peer: they run, or their response has not left. */
+  /** Number of requests that have a peer. Their handlers run, or their response has not left. */
   get running(): number {
     return this.#running;
   }
 
-  /** Answers one request. Never throws or rejects. */
+  /** Answers one request. Never throws. */
   handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): void {
-    // The application has answered the request.
+    // The application has already answered the request.
     if (response.headersSent) return;
     const exchange = beginExchange(request, response);
     if (exchange === undefined) return;
@@ -84,7 +84,7 @@ export class Posts {
     else void this.#take(exchange);
   }
 
-  /** Refuses the requests that are not let in yet, and ends every peer. Handlers may run on, without a caller. */
+  /** Refuses the requests that do not run yet, and ends every peer. Handlers may run on, without a caller. */
   shut(code: number, reason: string): void {
     for (const [exchange, peer] of this.#open) {
       if (peer === undefined) this.#refuse(exchange, { status: 503, reason });
@@ -92,7 +92,7 @@ export class Posts {
     }
   }
 
-  /** Resolves when no handler of any request runs, those of notifications included, or `timeoutMs` are over. Never rejects. */
+  /** Resolves when no handler of any request runs, not even of a notification, or after `timeoutMs`. Never rejects. */
   async drain(timeoutMs: number): Promise<void> {
     if (this.#open.size === 0) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -103,7 +103,7 @@ export class Posts {
     clearTimeout(timer);
   }
 
-  /** Resolves when every response has left. A client that does not take its own is cut after 5 seconds. Never rejects. */
+  /** Resolves when every response has left. Cuts clients that do not read their responses within 5 seconds. Never rejects. */
   async close(): Promise<void> {
     const open = [...this.#open.keys()];
     const cut = setTimeout(() => {
@@ -113,13 +113,13 @@ export class Posts {
     clearTimeout(cut);
   }
 
-  /** `Host` and `Origin` first: a page that is allowed may read why it is refused for anything else. */
+  /** Checks `Host` and `Origin` first, so that an allowed page may read any other refusal. */
   #check(exchange: Exchange, checksPath: boolean): Refusal | undefined {
     const { request } = exchange;
     const foreign = this.#gate.checkOrigin(request);
     if (foreign !== undefined) return foreign;
     allowPage(exchange);
-    return this.#gate.checkRoom(request, checksPath, false) ?? checkHead(request, this.#owner.maxMessageBytes);
+    return this.#gate.checkRoom(request, checksPath, false) ?? checkHead(request, this.#delegate.maxMessageBytes);
   }
 
   async #take(exchange: Exchange): Promise<void> {
@@ -133,53 +133,53 @@ export class Posts {
     if (this.#open.size === 0) this.#onEmpty?.();
   }
 
-  /** Returns the peer that the request runs on; `undefined` if it is refused or its client is gone. */
+  /** Returns the peer of the request, or `undefined` if the request is refused or its client has disconnected. */
   async #admit(exchange: Exchange, verdict: Promise<Verdict> | undefined): Promise<AnyPeer | undefined> {
-    const { maxMessageBytes, handshakeTimeoutMs } = this.#owner;
+    const { maxMessageBytes, handshakeTimeoutMs } = this.#delegate;
     const due = performance.now() + handshakeTimeoutMs;
     const decision = (await verdict) ?? { data: undefined };
     if ("refusal" in decision) return this.#refuse(exchange, decision.refusal);
-    if (exchange.isOver) return undefined;
+    if (exchange.isDone) return undefined;
     const body = await exchange.read(maxMessageBytes, due - performance.now());
     if (typeof body === "string") return this.#fail(exchange, body);
-    return exchange.inTurn(() => (exchange.isOver ? undefined : this.#run(exchange, body, decision.data)));
+    return exchange.runInBudget(() => (exchange.isDone ? undefined : this.#run(exchange, body, decision.data)));
   }
 
   #run(exchange: Exchange, body: Body, data: unknown): AnyPeer | undefined {
-    const refusal = this.#owner.claim();
+    const refusal = this.#delegate.claim();
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
-    const peer = this.#owner.accept(carrierOf(exchange), data);
+    const peer = this.#delegate.accept(transportOf(exchange), data);
     this.#open.set(exchange, peer);
-    answer(exchange, body, connectionOf(peer), this.#owner);
+    answer(exchange, body, connectionOf(peer), this.#delegate);
     return peer;
   }
 
   #fail(exchange: Exchange, failure: Failure): undefined {
-    const { maxMessageBytes, handshakeTimeoutMs } = this.#owner;
+    const { maxMessageBytes, handshakeTimeoutMs } = this.#delegate;
     if (failure === "too large") return this.#refuse(exchange, tooLarge(maxMessageBytes));
     const reason = `the request took longer than \`limits.handshakeTimeoutMs\`, ${handshakeTimeoutMs}`;
     if (failure === "too late") return this.#refuse(exchange, { status: 408, reason });
-    if (exchange.isOver) return undefined;
-    this.#owner.failed(new Error("a request's body was read before `handleRequest`, and is not in `request.body`"));
+    if (exchange.isDone) return undefined;
+    this.#delegate.failed(new Error("a request's body was read before `handleRequest`, and is not in `request.body`"));
     exchange.refuse(500, TEXT, "the request's body is lost\n");
     return undefined;
   }
 
   #refuse(exchange: Exchange, refusal: Refusal): undefined {
-    if (exchange.isOver) return;
+    if (exchange.isDone) return;
     const { status, reason } = refusal;
-    this.#owner.refused(refusal, exchange.request);
-    const body = status === 413 ? tooLargeReply(this.#owner.maxMessageBytes) : `${reason}\n`;
+    this.#delegate.refused(refusal, exchange.request);
+    const body = status === 413 ? tooLargeReply(this.#delegate.maxMessageBytes) : `${reason}\n`;
     exchange.refuse(status, { ...TEXT, ...EXTRA_HEADERS[status] }, body);
   }
 }
 
-/** Why the peer of a request cannot call. One for all requests: an error records the stack, which is expensive. */
-const NO_CALLS = new Error("the call came by HTTP POST, and whoever made it cannot be called back");
+/** Why the peer of a request cannot call. All requests share one error, because recording its stack is expensive. */
+const NO_CALLS = new Error("the call came by HTTP POST, so its caller cannot be called back");
 
-/** Returns the transport of the connection of one request. It sends nothing: the reply goes into a slot. */
-function carrierOf(exchange: Exchange): Transport {
+/** Returns the transport of one request. The transport sends nothing, because the reply goes into a slot. */
+function transportOf(exchange: Exchange): Transport {
   let receiver: Receiver;
   return {
     budget: exchange.budget,
@@ -189,7 +189,7 @@ function carrierOf(exchange: Exchange): Transport {
     send: () => false,
     close(code = 1000, reason = "") {
       const why = reason === "" ? `closed with ${code}` : reason;
-      // Not 503, and no silent cut: either would invite the client to send once more what may have run.
+      // Not 503 and not a silent cut, because either would invite the client to repeat a call that may have run.
       exchange.refuse(500, TEXT, `${why}; what was called may have run\n`);
       receiver.closed({ code, reason });
     },
@@ -197,10 +197,10 @@ function carrierOf(exchange: Exchange): Transport {
 }
 
 /**
- * Processes the one message or batch of a request, and answers with the reply. If it is owed no reply, answers at once, and
- * its handlers run on. The connection ends when it has replied and no handler runs, or when the client is gone.
+ * Processes the message or batch of a request, and answers with the reply. If no reply is needed, answers at once, and handlers
+ * run on. The connection ends when the reply is given and no handler runs, or when the client has disconnected.
  */
-function answer(exchange: Exchange, body: Body, connection: Connection, owner: PostOwner): void {
+function answer(exchange: Exchange, body: Body, connection: Connection, delegate: PostDelegate): void {
   const { incoming, outgoing } = connection;
   let isReplied = false;
   const endIfIdle = (): void => {
@@ -208,7 +208,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, owner: P
   };
   const reply = (text: string | undefined): void => {
     if (connection.ended !== undefined) return;
-    giveReply(exchange, text, owner);
+    giveReply(exchange, text, delegate);
     isReplied = true;
     endIfIdle();
   };
@@ -230,21 +230,21 @@ function answer(exchange: Exchange, body: Body, connection: Connection, owner: P
   else connection.dispatch(body.value, slot);
 }
 
-function giveReply(exchange: Exchange, text: string | undefined, owner: PostOwner): void {
-  const { maxUnsentBytes, notificationStatus } = owner;
-  // Each pipelined request fits the limits, and a client can send the next one without reading the reply.
+function giveReply(exchange: Exchange, text: string | undefined, delegate: PostDelegate): void {
+  const { maxUnsentBytes, notificationStatus } = delegate;
+  // Each pipelined request may fit the limits, but a client can send many without reading the replies.
   if (exchange.unsentBytes > maxUnsentBytes) exchange.cut();
   else if (text === undefined) exchange.answer(notificationStatus, {}, notificationStatus === 200 ? "" : undefined);
   else exchange.answer(200, JSON_TEXT, text);
 }
 
-/** Lets the page of an allowed origin read the response. Without credentials: cookies are not asked for. */
+/** Lets the page of an allowed origin read the response. Does not allow credentials, so browsers send no cookies. */
 function allowPage(exchange: Exchange): void {
   const { origin } = exchange.request.headers;
   if (origin !== undefined) exchange.allow(origin);
 }
 
-/** A browser asks this before a page may send JSON to another origin. */
+/** Answers the preflight that a browser sends before a page may send JSON to another origin. */
 function answerPreflight(exchange: Exchange): void {
   const { "access-control-request-headers": wanted } = exchange.request.headers;
   exchange.answer(204, {
@@ -255,7 +255,7 @@ function answerPreflight(exchange: Exchange): void {
   });
 }
 
-/** Checks method, type, encoding and length. A form of another site can send none but text, form data and URL encoding. */
+/** Checks method, type, encoding and length. A form of another site can send only text, form data and URL encoding. */
 function checkHead({ method, headers }: IncomingMessage, maxMessageBytes: number): Refusal | undefined {
   if (method === "OPTIONS") return undefined;
   if (method !== "POST") return { status: 405, reason: `calls are made by POST, not by ${method}` };

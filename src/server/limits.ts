@@ -1,26 +1,29 @@
-/** What one server accepts, over what each of its peers does. */
+/** The limits of a server, in addition to those of its peers. */
 import { mergeLimits, PEER_LIMITS, type PeerLimits } from "../core/limits.js";
 import { checkKnown } from "../core/options.js";
 
-/** Bounds on a server. Each is on by default; a value out of range throws when the server is made. */
+/** The limits of a server. Each has a default. A value out of range throws a `TypeError`. */
 export interface ServerLimits extends PeerLimits {
   /**
-   * Most connection slots. Each peer takes one, suspended or not, and each POST that runs. If no slot is free, a new client ends
-   * the session that was suspended first, of those without a principal before those with one: its peer closes with 1013. If
-   * none is suspended, the new client gets HTTP 503. It also gets 503 while as many sockets and POSTs are open as there are
-   * slots. A client that resumes a session takes no slot, and may open its socket beside the old one, which is then closed.
-   * Default 10,000; `Infinity` turns it off.
+   * Maximum number of connection slots. Each peer takes one, suspended or not, and each running POST takes one. If no slot is
+   * free, a new client ends the oldest suspended session, preferably one without a principal, whose peer closes with 1013. If no
+   * session is suspended, the new client gets HTTP 503. It also gets 503 while as many sockets and POSTs are open as there are
+   * slots. A client that resumes a session takes no slot, and may open its socket before the old one is closed. Default 10,000;
+   * `Infinity` turns the limit off.
    */
   maxConnections: number;
-  /** How long `authenticate` may take, in milliseconds; then HTTP 503. A POST's body must be there as soon; else HTTP 408. Default 10,000; `Infinity` waits for ever. */
+  /**
+   * How long `authenticate` may take, in milliseconds. After that, the client gets HTTP 503. If the body of a POST does not arrive
+   * within the same time, the client gets HTTP 408. Default 10,000; `Infinity` turns the limit off.
+   */
   handshakeTimeoutMs: number;
-  /** Most sessions of one `principal` that wait for their client; beyond them the oldest ends. Default 16; `Infinity` turns it off. */
+  /** Maximum number of suspended sessions of one `principal`. One more ends the oldest. Default 16; `Infinity` for no limit. */
   maxSuspendedPerPrincipal: number;
   /**
-   * Most that all suspended sessions hold together, in UTF-16 code units (bytes, for ASCII); beyond it the session that holds
-   * most ends. Counts replay logs, queued messages, values that streams have read ahead or that came and are not read, and 2,048
-   * for each stream; replies of batches that are not complete; and each frame in which the params of a running call came.
-   * Broadcasts that wait count apart: beyond a quarter as much they are dropped. Default 64 Mi.
+   * Maximum of what all suspended sessions hold together, in UTF-16 code units (bytes, for ASCII). Beyond it, the session that
+   * holds most ends. Counts replay logs, queued messages, buffered values of streams, 2,048 for each stream, replies of incomplete
+   * batches, and each frame that carried the params of a running call. Queued broadcasts are counted separately, and dropped
+   * beyond a quarter of the limit. Default 64 Mi.
    */
   maxSuspendedBytes: number;
 }
@@ -32,7 +35,7 @@ const DEFAULTS = {
   maxSuspendedBytes: 64 * 2 ** 20,
 };
 
-/** Splits given limits into the server's own, checked, and those of its peers. */
+/** Checks the given limits, and splits them into those of the server and those of its peers. */
 export function serverLimits(given: Partial<ServerLimits> = {}): {
   own: typeof DEFAULTS;
   peers: PeerLimits;

@@ -1,4 +1,4 @@
-/** The options of `serve`, except what needs the server's own type, and their check. */
+/** The options of `serve` and their check, except the options that depend on the type of the server. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
 import type { Dialect } from "../core/dialect.js";
@@ -13,60 +13,63 @@ import type { Authenticate } from "./upgrade.js";
 /** Authentication. Required if the type of `peer.data` is declared. */
 export interface Authentication<D> {
   /**
-   * Identifies the client of an upgrade, before there is a connection, and of each POST. What it returns becomes `peer.data`. If
-   * it returns null, undefined or false, throws or rejects, the client is refused with HTTP 401; a throw is also emitted as
-   * `error`. Called again when a client resumes its session: `peer.data` stays as it was. Default: lets every client in, with
-   * `data` undefined.
+   * Identifies the client of an upgrade, before the connection opens, and of each POST. Its result becomes `peer.data`. If it
+   * returns null, undefined or false, throws or rejects, the client is refused with HTTP 401, and an error is emitted as `error`.
+   * Called again when a client resumes its session, without changing `peer.data`. Default: accepts every client, with `data`
+   * undefined.
    */
   authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
   /**
-   * Names the client that `authenticate` let in. A client resumes a session only if its name is the same. If this throws or
-   * returns no string, the client is refused with 401. Default: any client that is let in and has the secret token of the session.
+   * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. If `principal` throws
+   * or returns no string, the client is refused with 401. Default: the secret token of the session suffices.
    */
   principal?: ((data: D) => string) | undefined;
 }
 
-/** Where a server listens, how it speaks and whom it lets in. Exactly one of `port`, `server` and `noServer` is given. */
+/**
+ * Where a server listens, which protocols it speaks and which clients it accepts. Exactly one of `port`, `server` and
+ * `noServer` is required.
+ */
 export interface GateOptions {
   /** Listens on this port; 0 picks a free one (see `server.url`). */
   port?: number | undefined;
-  /** The address to listen on, with `port`. Default `"127.0.0.1"`: this machine only. */
+  /** The address to listen on, with `port`. Default `"127.0.0.1"`, which only this machine can reach. */
   host?: string | undefined;
   /**
-   * Takes the upgrades of an existing HTTP server, beside Express or any other, and its POSTs unless the application listens for
-   * requests: such an application mounts `server.handleRequest`. `close()` does not close the HTTP server.
+   * Takes the upgrades of an existing HTTP server, which may also run Express or another framework. Takes its POSTs too, unless the
+   * application listens for requests; then it mounts `server.handleRequest`. `close()` does not close the HTTP server.
    */
   server?: HttpServer | HttpsServer | undefined;
-  /** Listens nowhere: the application passes upgrades to `server.handleUpgrade`, and POSTs to `server.handleRequest`. */
+  /** Does not listen. The application passes upgrades to `server.handleUpgrade`, and POSTs to `server.handleRequest`. */
   noServer?: boolean | undefined;
-  /** `"plain"` speaks plain JSON-RPC only. Default `"packed"`: speaks `reciproc.v1` to clients that offer it, and plain JSON-RPC to others. */
+  /** `"plain"` speaks plain JSON-RPC only. Default `"packed"`: `reciproc.v1` for clients that offer it, and plain JSON-RPC for others. */
   link?: "packed" | "plain" | undefined;
-  /** The only path that is served, such as `"/rpc"`. Default: every path. */
+  /** The only path that the server serves, such as `"/rpc"`. Default: every path. */
   path?: string | undefined;
   /** The origins whose pages may connect, such as `"https://example.org"`; `"*"` for any. The server's own host always may. */
   origins?: readonly string[] | "*" | undefined;
-  /** The names under which the server is reached, such as `"example.org"`. On loopback, others than localhost are refused unless listed. */
+  /** The host names of the server, such as `"example.org"`. On loopback, a name other than localhost is refused unless listed. */
   hosts?: readonly string[] | undefined;
-  /** What this server and each of its peers accept. */
+  /** The limits of this server and of each of its peers. */
   limits?: Partial<ServerLimits> | undefined;
   /**
-   * Asks each peer that said nothing for `intervalMs` for a sign of life (a WebSocket ping), and cuts it when none has come by
-   * `deadAfterMs`. Default 25,000 and 45,000 ms; `false` never asks, and a peer whose cable is pulled stays for ever.
+   * Pings each peer that has been silent for `intervalMs` (a WebSocket ping), and cuts one that has been silent for `deadAfterMs`.
+   * Default 25,000 and 45,000 ms. `false` sends no pings, so a peer whose network fails stays open for ever.
    */
   heartbeat?: HeartbeatOptions | false | undefined;
   /**
-   * How long a peer waits for its client to come back after it lost its socket, in milliseconds; until then it is suspended
-   * and nothing is lost. Default `{ ttlMs: 60_000 }`; `false` ends every peer with its socket. Over `reciproc.v1` only.
+   * How long a session can be resumed after it lost its socket, in milliseconds. Until then, its peer is suspended and no message
+   * is lost. Default `{ ttlMs: 60_000 }`; `false` ends every peer with its socket. Over `reciproc.v1` only.
    */
   session?: { ttlMs?: number | undefined } | false | undefined;
   /**
-   * How HTTP POSTs are answered. `notificationStatus` is the status of a POST that is owed no reply, as a notification: 204,
-   * the default, or 200 with an empty body, for clients that take 204 for a failure.
+   * How HTTP POSTs are answered. `notificationStatus` is the status of a POST that needs no reply, such as a notification: 204,
+   * the default, or 200 with an empty body, for clients that treat 204 as a failure.
    */
   post?: { notificationStatus?: 200 | 204 | undefined } | undefined;
 }
 
-/** Where a gate listens and whom it lets in, after checking. */
+/** The checked options of a gate. */
 export interface GateSettings extends OriginRules {
   readonly port: number | undefined;
   readonly host: string;
@@ -87,7 +90,7 @@ const POST_OPTIONS = {
   ),
 };
 
-/** The options of a server. Its `dialect` and `limits` take the place of those of a peer. */
+/** The options of a server. Its `dialect` and `limits` replace those of a peer. */
 const SERVER_OPTIONS = {
   port: optional(must<number>("a whole number from 0 to 65535", isPort)),
   host: optional(must<string>("a non-empty string", isText)),
@@ -99,39 +102,39 @@ const SERVER_OPTIONS = {
   origins: optional(checkOrigins),
   hosts: optional(checkHosts),
   heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
-  /** How long a session lasts without a socket; `undefined` for none. */
+  /** How long a session lasts without a socket, in milliseconds; `undefined` without sessions. */
   session: (value: unknown): number | undefined =>
     value === false ? undefined : checkOptions("session", value as object | undefined, SESSION_OPTIONS).ttlMs,
   principal: optional(anyFunction),
   post: (value: unknown) => checkOptions("post", value as object | undefined, POST_OPTIONS),
   ...PEER_OPTIONS,
   limits: (value: unknown) => serverLimits(value as Partial<ServerLimits> | undefined),
-  /** The dialects that a client may choose among by subprotocol. The first is for a client that chooses none. */
+  /** The dialects that a client may choose by subprotocol. A client that chooses none gets the first. */
   dialect: (value: unknown): readonly Dialect[] =>
     value === undefined ? [] : Array.isArray(value) ? value.map(checkDialect) : [checkDialect(value)],
 };
 
-/** The options of a server after checking. */
+/** The checked options of a server. */
 export interface CheckedOptions {
   readonly gate: GateSettings;
   readonly link: "packed" | "plain";
   readonly heartbeat: HeartbeatTimes | undefined;
-  /** How long a session lasts without a socket; `undefined` for none. */
+  /** How long a session lasts without a socket; `undefined` without sessions. */
   readonly sessionTtlMs: number | undefined;
-  /** The HTTP status of a POST that is owed no reply. */
+  /** The HTTP status of a POST that needs no reply. */
   readonly notificationStatus: 200 | 204;
   /** The options of the peers, for a client that chooses no dialect. */
   readonly peer: Checked<typeof PEER_OPTIONS>;
   readonly dialects: readonly Dialect[];
 }
 
-/** Throws a `TypeError` that names the option, the rule and the value. */
+/** Checks the options. Throws a `TypeError` that names the option, the rule and the value. */
 export function checkServerOptions(options: object): CheckedOptions {
   const checked = checkOptions("options", options, SERVER_OPTIONS);
   const { port, host, server, noServer, path, authenticate, principal, origins, hosts, limits, dialect } = checked;
   const given = [port !== undefined, server !== undefined, noServer === true].filter(Boolean).length;
   if (given !== 1) throw new TypeError(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
-  if (host !== undefined && port === undefined) throw new TypeError("`host` goes with `port` only");
+  if (host !== undefined && port === undefined) throw new TypeError("`host` requires `port`");
   return {
     gate: {
       port,
@@ -152,7 +155,7 @@ export function checkServerOptions(options: object): CheckedOptions {
   };
 }
 
-/** A client that was let in. */
+/** A client that `authenticate` accepted. */
 export interface Admission {
   /** What `authenticate` returned. */
   readonly data: unknown;
@@ -166,7 +169,7 @@ function admission(
 ): Authenticate | undefined {
   if (authenticate === undefined) {
     if (principal === undefined) return undefined;
-    throw new TypeError("`principal` names who `authenticate` lets in, and goes with it only");
+    throw new TypeError("`principal` requires `authenticate`");
   }
   return async (request): Promise<Admission | null> => {
     const data = await authenticate(request);
@@ -189,13 +192,13 @@ function isText(value: unknown): boolean {
 const oneHost = must<string>('a name such as "example.org"', isHost);
 const oneOrigin = must<string>('an origin as browsers send it, such as "https://example.org"', isOrigin);
 
-/** Names and not addresses: `"example.org"`, `"example.org:8080"`. Anything else would never match. */
+/** Checks that each host is a name such as `"example.org"` or `"example.org:8080"`. Anything else would never match. */
 function checkHosts(hosts: unknown, name: string): readonly string[] {
   if (!Array.isArray(hosts)) throw expected(name, 'a list of names such as "example.org"', hosts);
   return hosts.map((host, i) => oneHost(host, `hosts[${i}]`).toLowerCase());
 }
 
-/** As browsers send them: no path, no trailing slash, lower case, no default port. Anything else would never match. */
+/** Checks that each origin has no path, no trailing slash, no upper case and no default port. Anything else would never match. */
 function checkOrigins(origins: unknown, name: string): readonly string[] | "*" {
   if (origins === "*") return origins;
   if (!Array.isArray(origins)) throw expected(name, 'a list of origins such as "https://example.org", or "*"', origins);
@@ -210,7 +213,7 @@ function isLink(value: unknown): boolean {
   return value === "packed" || value === "plain";
 }
 
-/** The origin of schemes that the URL standard does not know (an app's own) is opaque; their text is taken as it is. */
+/** Checks an origin. If the URL standard does not know the scheme, such as an app's own, accepts the text as it is. */
 function isOrigin(text: unknown): boolean {
   if (typeof text !== "string" || !/^[a-z][a-z0-9+.-]*:\/\/[^/*]+$/.test(text)) return text === "null";
   if (!URL.canParse(text)) return false;

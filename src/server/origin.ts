@@ -1,12 +1,12 @@
 /**
- * Who may open a connection from a browser. Any page may open a WebSocket to any server, cookies included, so the server
- * must look at `Origin`; and a name that an attacker points at 127.0.0.1 makes a page same-origin with a local server, so
- * one bound to loopback must look at `Host` as well (DNS rebinding).
+ * Checks of `Origin` and `Host`. Any page may open a WebSocket to any server, cookies included, so the server must check
+ * `Origin`. If an attacker points a name at 127.0.0.1, a page becomes same-origin with a local server (DNS rebinding), so a
+ * server that is bound to loopback must also check `Host`.
  */
 
-/** What is allowed, apart from what always is. */
+/** The hosts and origins that are allowed in addition to the default ones. */
 export interface OriginRules {
-  /** Names, with or without a port, under which the server is reached. */
+  /** Host names of the server, with or without a port. */
   readonly hosts: readonly string[] | undefined;
   /** Origins whose pages may connect; `"*"` for any. */
   readonly origins: readonly string[] | "*" | undefined;
@@ -14,12 +14,12 @@ export interface OriginRules {
 
 const LOOPBACK_NAMES = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-/** Whether a bound or local address is loopback. */
+/** Returns true if an address is loopback. */
 export function isLoopback(address: string): boolean {
   return address === "::1" || /^(::ffff:)?127\./.test(address);
 }
 
-/** Why a request's `Host` is refused, naming the cure; `undefined` when it is allowed. */
+/** Returns why the `Host` of a request is refused, and which option allows it, or `undefined` if it is allowed. */
 export function refuseHost(host: string, boundToLoopback: boolean, { hosts }: OriginRules): string | undefined {
   if (!boundToLoopback && hosts === undefined) return undefined;
   const name = parseHost(host)?.hostname;
@@ -29,7 +29,10 @@ export function refuseHost(host: string, boundToLoopback: boolean, { hosts }: Or
   return `Host "${host}" is not allowed; if it is yours, list it in \`hosts\``;
 }
 
-/** Why a request's `Origin` is refused, naming the cure; `undefined` when it is allowed. No header means no browser. */
+/**
+ * Returns why the `Origin` of a request is refused, and which option allows it, or `undefined` if it is allowed. Allows a request
+ * without the header, because no browser sent it.
+ */
 export function refuseOrigin(
   origin: string | undefined,
   host: string,
@@ -42,19 +45,19 @@ export function refuseOrigin(
 }
 
 /**
- * A page of the same host, or a page of this machine (a dev server on another port) to a server of this machine. A page that
- * came without TLS may have been changed on its way, so it is not of the same host as a server with TLS.
+ * Returns true for a page of the same host, and for a page of this machine (a dev server on another port) to a server of this
+ * machine. A page that came without TLS may have been changed in transit, so it is not of the same host as a server with TLS.
  */
 function sameHost(origin: string, host: string, isTls: boolean): boolean {
   const from = URL.canParse(origin) ? new URL(origin) : undefined;
-  // Read with the origin's scheme, so that ":443" is the default port where it is one.
+  // Parsed with the origin's scheme, so that ":443" is the default port of "https:".
   const to = from && parseHost(host, from.protocol);
   if (from === undefined || to === undefined || from.hostname === "") return false;
   if (LOOPBACK_NAMES.has(from.hostname) && LOOPBACK_NAMES.has(to.hostname)) return true;
   return from.host === to.host && !(isTls && from.protocol === "http:");
 }
 
-/** Whether `name` can be what a `Host` header holds, with or without its port. */
+/** Returns true if `name` can be the value of a `Host` header, with or without its port. */
 export function isHost(name: unknown): boolean {
   if (typeof name !== "string") return false;
   const url = parseHost(name);
@@ -63,6 +66,6 @@ export function isHost(name: unknown): boolean {
 
 function parseHost(host: string, protocol = "http:"): URL | undefined {
   const url = `${protocol}//${host}`;
-  // Anything but a name and a port would move into another part of the URL.
+  // Anything but a name and a port would become another part of the URL.
   return /^[^\s/?#@\\]+$/.test(host) && URL.canParse(url) ? new URL(url) : undefined;
 }

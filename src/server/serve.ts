@@ -3,9 +3,9 @@ import type { AnyMethods, Contract } from "../core/contract.js";
 import { Server, type ServeOptions } from "./server.js";
 
 /**
- * Serves contract `S` to everybody who connects and may call them back by contract `C`; `D` is the type of `peer.data`.
- * Resolves when it listens. Rejects with a `TypeError` for bad options, naming option, rule and value, and with Node's
- * error when it cannot listen.
+ * Serves contract `S` to all clients, and calls them back by contract `C`. `D` is the type of `peer.data`. Resolves when the
+ * server listens. Rejects with a `TypeError` that names the option, the rule and the value, or with Node's error if the server
+ * cannot listen.
  */
 export async function serve<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, D = unknown>(
   options: NoInfer<ServeOptions<S, C, D>>,

@@ -1,4 +1,4 @@
-/** A server: many peers that share their handlers, and what is sent to many at once. Who gets in is the gate's to say. */
+/** A server: many peers that share handlers, and the groups that notify many peers at once. The gate accepts or refuses clients. */
 import { nanoid } from "nanoid";
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -30,36 +30,39 @@ import { checkServerOptions, type Admission, type Authentication, type GateOptio
 import { Tally, type ServerStats } from "./stats.js";
 import type { Refusal } from "./upgrade.js";
 
-/** What a server's handler is told about its call. */
+/** The context of a call to a server. */
 export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
   L,
   R,
   D
 > {
-  /** The server the call came to: its topics and all its peers. */
+  /** The server that received the call, with its topics and all its peers. */
   readonly server: Server<L, R, D>;
 }
 
-/** Where a server listens, whom it lets in, and what it serves. Exactly one of `port`, `server` and `noServer` is given. */
+/** The options of `serve`. Exactly one of `port`, `server` and `noServer` is required. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
   Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
     /**
-     * How cancels and progress are spelled, as for a peer. Of several, the subprotocol that a client offers chooses (`mcp`
-     * for `mcp`), and the first is for who offers none.
+     * How cancels and progress are spelled, as for a peer. If several are given, the subprotocol that a client offers selects
+     * one (`mcp` selects `mcp`). A client that offers none gets the first.
      */
     dialect?: Dialect | readonly Dialect[] | undefined;
   };
 
-/** What a server emits. A listener that throws is reported to `error`. Nothing is thrown where an event has no listener. */
+/** The events of a server. A listener that throws is reported to `error`. An event without a listener throws nothing. */
 export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
-  /** Somebody connected; emitted before the peer's first message is dispatched. Not for `accept`, which answers its peer, nor when a session goes on: that is the peer's `resume`. */
+  /**
+   * A client connected. Emitted before the peer's first message is dispatched. Not emitted for `accept`, which returns its peer,
+   * nor when a session is resumed: then the peer emits `resume`.
+   */
   peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
   /** An upgrade or a POST was refused. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
   /**
-   * What went wrong without a caller to tell: every peer's `error`, with the peer; `authenticate` threw; the HTTP server failed.
-   * While neither the server nor the peer has a listener, the first failure of each method is reported by `process.emitWarning`.
+   * An error that no caller receives: `authenticate` threw, the HTTP server failed, or a peer emitted `error`, which also passes
+   * the peer. If neither server nor peer has a listener, `process.emitWarning` reports the first failure of each method.
    */
   error(error: unknown, peer?: Peer<L, R, D>): void;
 };
@@ -67,9 +70,9 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
 const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refuse: 0, error: 0 };
 
 /**
- * Serves contract `L` to many peers and calls them back by contract `R`; `D` is what `authenticate` answers. Made by `serve`.
+ * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type of `peer.data`. Made by `serve`.
  *
- * It emits the events of `ServerEvents` and no others: `on`, `once` and `emit` throw a `TypeError` for another name.
+ * A server emits only the events of `ServerEvents`: `on`, `once` and `emit` throw a `TypeError` for any other name.
  */
 export class Server<
   L extends Contract<L> = AnyMethods,
@@ -84,16 +87,16 @@ export class Server<
   readonly #hooks: Hooks;
   readonly #peers = new Set<Peer<L, R, D>>();
   readonly #topics = new Topics<L, R, D>();
-  /** Open peers that `accept` made: they take no connection slot. */
+  /** Open peers that `accept` made. They take no connection slot. */
   readonly #accepted = new Set<Peer<L, R, D>>();
   /** Peers of one HTTP request each. */
-  readonly #callers = new WeakSet<AnyPeer>();
+  readonly #postPeers = new WeakSet<AnyPeer>();
   readonly #gate: Gate;
   readonly #posts: Posts;
   readonly #heartbeat: HeartbeatTimes | undefined;
   readonly #sessions: Sessions | undefined;
-  /** How long a client that says it returns has to say whose session it resumes. */
-  readonly #patienceMs: number;
+  /** How long a client that offered to resume a session may take to send `resume`. */
+  readonly #resumeTimeoutMs: number;
   readonly #maxConnections: number;
   /** The subprotocols that can be chosen. */
   readonly #protocols: ReadonlySet<string>;
@@ -110,7 +113,7 @@ export class Server<
       Context: ServerCallContext,
       error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
       hasErrorListener: () => this.listenerCount("error") > 0,
-      ended: (peer) => this.#forget(peer as Peer<L, R, D>),
+      ended: (peer) => this.#removePeer(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
       warned: new Set(),
     };
@@ -124,7 +127,7 @@ export class Server<
     this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()]);
     const { maxMessageBytes } = this.#config.limits;
     const { limits } = checked.gate;
-    this.#patienceMs = limits.handshakeTimeoutMs;
+    this.#resumeTimeoutMs = limits.handshakeTimeoutMs;
     this.#maxConnections = limits.maxConnections;
     if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
@@ -145,12 +148,12 @@ export class Server<
       ...both,
       maxFrameBytes: longestFrame(maxMessageBytes),
       answersPings: true,
-      // The session of a client that returns may still have its old socket, which is closed when the client resumes.
-      reserved: (request) => (this.#returns(request) ? this.#sessions!.live : 0),
-      claim: (request) => (this.#returns(request) ? undefined : this.#claim()),
-      chooseProtocol: (offered) => this.#choose(offered),
+      // The session of a reconnecting client may still have its old socket, which is closed when the client resumes.
+      reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
+      claim: (request) => (this.#offersResume(request) ? undefined : this.#claim()),
+      chooseProtocol: (offered) => this.#chooseProtocol(offered),
       admit: (webSocket, data, request, socket) =>
-        this.#welcome(webSocket, data as Admission | undefined, request, socket),
+        this.#acceptSocket(webSocket, data as Admission | undefined, request, socket),
       request: (request, response) => this.#posts.handle(request, response, true),
     });
     this.#posts = new Posts(this.#gate, {
@@ -160,21 +163,24 @@ export class Server<
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
       claim: () => this.#claim(),
       notificationStatus: checked.notificationStatus,
-      accept: (transport, data) => this.#receive(transport, (data as Admission | undefined)?.data as D),
+      accept: (transport, data) => this.#acceptPost(transport, (data as Admission | undefined)?.data as D),
     });
   }
 
-  /** Where it listens, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while it does not listen. */
+  /** The URL of the server, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while the server does not listen. */
   get url(): string {
     return this.#gate.url;
   }
 
-  /** The topic of that name. It needs no making: a topic is there while it has peers. */
+  /** Returns the topic of that name. A topic need not be created: it exists while it has peers. */
   topic(name: string): Topic<L, R, D> {
-    return this.#topics.topic(name, (peer) => this.#whyNoMember(peer));
+    return this.#topics.topic(name, (peer) => this.#topicRefusal(peer));
   }
 
-  /** Makes a peer of any open transport, with this server's handlers. No rule of the handshake applies: `data` is the caller's word. */
+  /**
+   * Makes a peer of an open transport, with this server's handlers. No rule of the handshake applies, and `data` is not checked.
+   * If the server is closed, closes the peer with 1001.
+   */
   accept(transport: Transport, data: D): Peer<L, R, D> {
     const peer = this.#accept(transport, data, this.#config);
     if (this.#peers.has(peer)) this.#accepted.add(peer);
@@ -188,21 +194,24 @@ export class Server<
     return peer;
   }
 
-  /** Decides an upgrade, for an application that listens itself (`noServer`). Answers and ends what it refuses. Never throws or rejects. */
+  /**
+   * Accepts or refuses an upgrade, for an application that listens itself (`noServer`). Answers and closes a refused socket.
+   * Never throws.
+   */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#gate.handleUpgrade(request, socket, head);
   }
 
   /**
    * Answers a request by HTTP POST, for an application that routes requests itself: with `noServer`, or beside Express as
-   * `app.post("/rpc", (request, response) => server.handleRequest(request, response))`. `path` does not matter then. A body
-   * that was read already is taken from `request.body`, parsed or as text. Never throws or rejects.
+   * `app.post("/rpc", (request, response) => server.handleRequest(request, response))`. Ignores `path`. Takes a body that was
+   * already read from `request.body`, parsed or as text. Never throws.
    */
   handleRequest(request: IncomingMessage, response: ServerResponse): void {
     this.#posts.handle(request, response, false);
   }
 
-  /** What happened on this server so far, and how full it is. Looks at every peer once, and costs nothing else. */
+  /** Returns the counts of this server so far, and its present load. Reads the counts of every peer once. */
   stats(): ServerStats {
     return this.#tally.sum({
       peers: this.#peers.size,
@@ -213,10 +222,10 @@ export class Server<
   }
 
   /**
-   * Goes away without hurting anybody: refuses whoever comes (503), closes each peer with 1001 when no handler of it runs, some
-   * at a time, tells its client when to come back, and then does what `close` does. What still runs after `timeoutMs` is closed
-   * all the same. Streams that are read and calls of this side's do not keep a peer; a suspended peer's client does not get
-   * what it missed. Rejects with a `TypeError` for bad options, and then does nothing; a second call waits for the first.
+   * Shuts down gracefully: refuses new clients with 503, closes each peer with 1001 when none of its handlers runs, and then
+   * closes the server. Closes peers in steps, and asks each client to reconnect after a random time. After `timeoutMs`, closes
+   * busy peers too. Streams that are read and this side's own calls do not delay a peer. The client of a suspended peer does not
+   * get its queued messages. If an option is bad, rejects with a `TypeError` and does nothing. A second call waits for the first.
    */
   async drain(options?: DrainOptions): Promise<void> {
     const checked = checkDrain(options);
@@ -231,19 +240,19 @@ export class Server<
   }
 
   /**
-   * Stops taking connections, closes every peer with 1001, and resolves when all are gone and, with `port`, the HTTP server
-   * has stopped. A peer that does not answer the close is cut after 5 seconds. Never rejects; a second call waits for the first.
+   * Refuses new clients and closes every peer with 1001. Resolves when all peers are closed and, with `port`, the HTTP server
+   * has stopped. Cuts a peer that does not answer the close within 5 seconds. Never rejects. A second call waits for the first.
    */
   close(): Promise<void> {
     return (this.#closed ??= this.#shutDown());
   }
 
-  /** `close()`, for `await using`. */
+  /** Calls `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 
-  /** Starts listening, for `serve`. Rejects when the address is taken. @internal */
+  /** Starts listening, for `serve`. Rejects if the address is in use. @internal */
   listen(): Promise<void> {
     return this.#gate.listen();
   }
@@ -256,54 +265,60 @@ export class Server<
     return peer;
   }
 
-  /** Makes the peer of one HTTP request: it is among no others, for nothing can be sent to it. */
-  #receive(transport: Transport, data: D): Peer<L, R, D> {
+  /** Makes the peer of one HTTP request. No group has the peer, because nothing can be sent to its client. */
+  #acceptPost(transport: Transport, data: D): Peer<L, R, D> {
     const peer = this.#makePeer(transport, data, this.#config);
-    this.#callers.add(peer);
+    this.#postPeers.add(peer);
     return peer;
   }
 
-  #whyNoMember(peer: Peer<L, R, D>): string | undefined {
+  #topicRefusal(peer: Peer<L, R, D>): string | undefined {
     if (this.#peers.has(peer)) return undefined;
-    return this.#callers.has(peer)
+    return this.#postPeers.has(peer)
       ? "a topic takes peers that can be notified, and this one came by HTTP POST"
       : "a topic takes peers of its own server only";
   }
 
-  #welcome(webSocket: GatheringWebSocket, who: Admission | undefined, request: IncomingMessage, raw: Duplex): void {
+  #acceptSocket(
+    webSocket: GatheringWebSocket,
+    admission: Admission | undefined,
+    request: IncomingMessage,
+    raw: Duplex,
+  ): void {
     const { protocol } = webSocket;
     const socket = new WsSocket(webSocket, this.#config.limits.maxMessageBytes, raw);
     if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
     const config = this.#configFor(request);
     const accept = (link: Transport): void => {
-      const peer = this.#accept(link, who?.data as D, config);
+      const peer = this.#accept(link, admission?.data as D, config);
       tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
     };
     const sessions = this.#sessions;
     if (protocol !== PROTOCOL) accept(plain(socket));
     else if (sessions === undefined) accept(linkWithoutSession(socket, config.limits));
-    else if (this.#returns(request))
-      sessions.admit(socket, who?.principal, this.#patienceMs, accept, (isAhead) => this.#claimAnew(isAhead, request));
-    else accept(sessions.link(socket, who?.principal));
+    else if (this.#offersResume(request))
+      sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, (isCheckOnly) =>
+        this.#claimForNewSession(isCheckOnly, request),
+      );
+    else accept(sessions.link(socket, admission?.principal));
   }
 
   /**
-   * Claims a slot for one more peer: a free one, or else that of a suspended session, which ends. Peers take slots, suspended
-   * ones included, and not sockets, so a client that resumes takes none. If `isAhead`, ends nothing yet. Returns why there is
-   * no slot.
+   * Claims a slot for one more peer. If none is free, ends a suspended session for its slot, unless `isCheckOnly`. Peers take
+   * slots, suspended ones included, and sockets do not, so a client that resumes takes none. Returns a refusal if there is no slot.
    */
-  #claim(isAhead = false): Refusal | undefined {
+  #claim(isCheckOnly = false): Refusal | undefined {
     const taken = this.#peers.size - this.#accepted.size + this.#posts.running;
     if (taken < this.#maxConnections) return undefined;
     const refusal = fullRefusal(this.#maxConnections);
     if (this.#sessions === undefined || this.#sessions.suspended === 0) return refusal;
-    if (!isAhead) this.#sessions.evict(`a new client needed the slot: ${refusal.reason}`);
+    if (!isCheckOnly) this.#sessions.evict(`a new client needed the slot: ${refusal.reason}`);
     return undefined;
   }
 
-  /** Claims a slot for a client that offered to resume a session and begins a new one. */
-  #claimAnew(isAhead: boolean, request: IncomingMessage): Bye | undefined {
-    const refusal = this.#claim(isAhead);
+  /** Claims a slot for a client that offered to resume a session and starts a new one. Returns the bye for a refused client. */
+  #claimForNewSession(isCheckOnly: boolean, request: IncomingMessage): Bye | undefined {
+    const refusal = this.#claim(isCheckOnly);
     if (refusal === undefined) return undefined;
     this.#refused(refusal, request);
     return { code: fromHttpStatus(refusal.status), reason: refusal.reason };
@@ -314,24 +329,24 @@ export class Server<
     tell(this, "refuse", [refusal, request], (error) => this.#report(error));
   }
 
-  #choose(offered: ReadonlySet<string>): string | undefined {
+  #chooseProtocol(offered: ReadonlySet<string>): string | undefined {
     return [...offered].find((name) => this.#protocols.has(name));
   }
 
-  /** Returns whether a client offers to resume a session, over the link that can have one. */
-  #returns(request: IncomingMessage): boolean {
+  /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
+  #offersResume(request: IncomingMessage): boolean {
     const offered = offeredBy(request);
-    return this.#sessions !== undefined && offered.has(RESUME_OFFER) && this.#choose(offered) === PROTOCOL;
+    return this.#sessions !== undefined && offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;
   }
 
-  /** By the first dialect that a client offers, also where it gets a link of ours and not that subprotocol. */
+  /** Returns the config of the first dialect that a client offers, even if `reciproc.v1` is chosen over that subprotocol. */
   #configFor({ headers }: IncomingMessage): Config {
     const offered = headers["sec-websocket-protocol"]?.split(",") ?? [];
     const [chosen = this.#config] = offered.flatMap((name) => this.#configBy.get(name.trim()) ?? []);
     return chosen;
   }
 
-  #forget(peer: Peer<L, R, D>): void {
+  #removePeer(peer: Peer<L, R, D>): void {
     this.#peers.delete(peer);
     this.#accepted.delete(peer);
     this.#topics.leaveAll(peer);
@@ -356,7 +371,7 @@ export class Server<
   }
 }
 
-/** Returns the link of a client on a server that keeps no sessions. */
+/** Returns the link of a client on a server without sessions. */
 function linkWithoutSession(socket: WsSocket, limits: PeerLimits): PackedLink {
   socket.send(HELLO);
   const link = new PackedLink("server", endpointLimits(limits), false, undefined);

@@ -1,4 +1,4 @@
-/** All sessions of one server: gives tokens, finds the session of a client that returns, and bounds the suspended ones. */
+/** All sessions of one server: issues tokens, finds the session that a client resumes, and bounds the suspended sessions. */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { List, unlink, type Linked } from "../core/list.js";
@@ -28,26 +28,26 @@ export interface SessionsOptions extends TokenOptions {
   readonly limits: EndpointLimits;
   /** How long a session lasts without a socket, in milliseconds. */
   readonly ttlMs: number;
-  /** Most suspended sessions of one principal. Beyond them its oldest one ends. */
+  /** Maximum number of suspended sessions of one principal. One more ends the oldest. */
   readonly maxSuspendedPerPrincipal: number;
-  /** Most that all suspended sessions hold together, in UTF-16 code units. Beyond it the one that holds most ends. */
+  /** Maximum of what all suspended sessions hold together, in UTF-16 code units. Beyond it, the session that holds most ends. */
   readonly maxHeldLength: number;
-  /** A session goes on over another socket. */
+  /** Called when a session was resumed over another socket. */
   resumed?(): void;
 }
 
 /**
- * Claims a connection slot for a session that begins. If `isAhead`, claims nothing yet and only looks whether there is a slot
- * to claim. Returns what the client is closed with if there is none.
+ * Claims a connection slot for a new session. If `isCheckOnly`, only checks that a slot is available. Returns the bye for the
+ * client if there is no slot.
  */
-export type Claim = (isAhead: boolean) => Bye | undefined;
+export type Claim = (isCheckOnly: boolean) => Bye | undefined;
 
 /** The place of a suspended session in the order of suspension. */
 interface Place extends Linked {
   readonly session: ServerSession;
 }
 
-/** The handler of a socket of which nothing more is read. */
+/** The handler of a socket that is being closed. */
 const IGNORE: SocketHandler = { frame() {}, closed() {} };
 
 /** All sessions of one server. */
@@ -55,17 +55,17 @@ export class Sessions {
   readonly options: SessionsOptions;
   readonly tokens: TokenRegistry<ServerSession>;
   /**
-   * The suspended sessions without a principal, and those with one, each in the order of suspension. Not Sets: the first
-   * member of a Set is found behind the places of all that were deleted before it.
+   * The suspended sessions without a principal, and those with one, each in the order of suspension. Not Sets: a Set finds its
+   * first member only by skipping the places of all members deleted before it.
    */
   readonly #unnamed = new List<Place>();
   readonly #named = new List<Place>();
   readonly #byPrincipal = new Map<string, Set<ServerSession>>();
-  /** Sockets whose clients have said that they return, and not yet whose session they resume. */
+  /** Sockets whose clients offered to resume a session and have not sent `resume` or a hello yet. */
   readonly #arrivals = new Set<Arrival>();
   #suspended = 0;
   #held = 0;
-  /** The length of the broadcasts that are queued in suspended sessions. It ends none of them, and has a bound of its own. */
+  /** The length of the broadcasts that are queued in suspended sessions. It has its own bound, which ends no session. */
   #heldBroadcasts = 0;
 
   constructor(options: SessionsOptions) {
@@ -73,12 +73,12 @@ export class Sessions {
     this.tokens = new TokenRegistry(options);
   }
 
-  /** How many sessions have no socket. They count as connections. */
+  /** Number of sessions without a socket. Each takes a connection slot. */
   get suspended(): number {
     return this.#suspended;
   }
 
-  /** How many sessions have a socket and can be resumed over another. */
+  /** Number of sessions that have a socket and can be resumed over another. */
   get live(): number {
     return this.tokens.resumable - this.#suspended;
   }
@@ -89,8 +89,8 @@ export class Sessions {
   }
 
   /**
-   * Returns the link of a new client. `principal` names the user: only the same one may resume the session. If it is `undefined`,
-   * the token alone decides, and no bound for each principal applies.
+   * Returns the link of a new client. `principal` names the user: only the same principal may resume the session. If it is
+   * `undefined`, the token alone decides, and `maxSuspendedPerPrincipal` does not apply.
    */
   link(socket: Socket, principal: string | undefined): PackedLink {
     const token = this.tokens.makeToken();
@@ -99,25 +99,26 @@ export class Sessions {
   }
 
   /**
-   * Takes a socket, open and not started, whose client says that it returns. Either its session goes on, on the link that it has,
-   * or the client begins anew, and `welcome` is given a link, which it must start before it returns. A client that says neither
-   * within `patienceMs` is closed. A session that is resumed has a connection slot. For a new one, `claim` must return one.
+   * Takes an open, unstarted socket whose client offered to resume a session. If the client resumes, its session continues on the
+   * link that it has. If the client sends a hello, calls `accept` with a new link, which `accept` must start before it returns.
+   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. `claim` claims one for
+   * a new session.
    */
   admit(
     socket: Socket,
     principal: string | undefined,
-    patienceMs: number,
-    welcome: (link: PackedLink) => void,
+    timeoutMs: number,
+    accept: (link: PackedLink) => void,
     claim: Claim = () => undefined,
   ): void {
-    // The token is for a session that begins anew. A client that resumes one ignores it.
+    // The token is for a new session. A client that resumes one ignores it.
     const token = this.tokens.makeToken();
     this.#greet(socket, token);
     // `resume` may be longer than any message.
     socket.maxFrameBytes = longestFrame(this.options.limits.maxMessageBytes);
-    const arrival = new Arrival(this, socket, principal, patienceMs, claim, () => {
+    const arrival = new Arrival(this, socket, principal, timeoutMs, claim, () => {
       const { link } = this.#begin(socket, principal, token);
-      welcome(link);
+      accept(link);
       return link;
     });
     this.#arrivals.add(arrival);
@@ -133,22 +134,22 @@ export class Sessions {
     return new ServerSession(this, principal, socket, token);
   }
 
-  /** An arrival has said whose session it resumes, or is closed. */
+  /** Forgets an arrival whose client has sent `resume` or a hello, or whose socket is closed. */
   settled(arrival: Arrival): void {
     this.#arrivals.delete(arrival);
   }
 
-  /** Closes the sockets of the clients that have not said yet whose session they resume. */
+  /** Closes the sockets of the clients that have not sent `resume` or a hello yet. */
   shut(code: number, reason: string): void {
     for (const arrival of this.#arrivals) arrival.close(code, reason);
   }
 
-  /** Ends the oldest suspended session with 1013 and this reason: one without a principal, if there is any. */
+  /** Ends the oldest suspended session with 1013 and this reason. Prefers sessions without a principal. */
   evict(reason: string): void {
     (this.#unnamed.first ?? this.#named.first)?.session.end(reason);
   }
 
-  /** A session has lost its socket. */
+  /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
   suspend(session: ServerSession): void {
     session.place = { session };
     (session.principal === undefined ? this.#unnamed : this.#named).add(session.place);
@@ -157,7 +158,7 @@ export class Sessions {
     this.update(session);
   }
 
-  /** A session has a socket again, or is over. */
+  /** Removes a session that was resumed or has ended from the suspended ones. Does nothing if it is not suspended. */
   release(session: ServerSession): void {
     if (session.place === undefined) return;
     unlink(session.place);
@@ -172,7 +173,7 @@ export class Sessions {
     if (siblings?.size === 0) this.#byPrincipal.delete(principal!);
   }
 
-  /** Counts what a suspended session holds now, and ends those that hold most while all hold too much. */
+  /** Updates the count of what a suspended session holds. While all together hold too much, ends the session that holds most. */
   update(session: ServerSession): void {
     if (session.place === undefined) return;
     const { heldLength, endpoint } = session.link;
@@ -187,7 +188,7 @@ export class Sessions {
     }
   }
 
-  /** Whether a suspended session may queue one more broadcast of that length. */
+  /** Returns true if a suspended session may queue one more broadcast of that length. */
   acceptsBroadcast(length: number): boolean {
     return this.#heldBroadcasts + length <= this.options.maxHeldLength / 4;
   }
@@ -205,11 +206,11 @@ export class Sessions {
   }
 }
 
-/** One client's session, which exists for certain once the client has confirmed its token. */
+/** The session of one client. It certainly exists once the client has confirmed its token. */
 class ServerSession implements LinkOwner {
   /** Set while the session is suspended. */
   place: Place | undefined;
-  /** What is counted of it among the suspended sessions. */
+  /** The part of this session in the counts of all suspended sessions. */
   held = 0;
   heldBroadcasts = 0;
   readonly principal: string | undefined;
@@ -257,12 +258,12 @@ class ServerSession implements LinkOwner {
 
   succeed(_end: CloseInfo): undefined {}
 
-  /** Ends the session for what this server must bound. */
+  /** Ends the session with 1013, because a bound of the server is exceeded. */
   end(reason: string): void {
     this.link.endpoint.end(CloseCode.TryAgainLater, reason);
   }
 
-  /** Goes on over `socket`. Returns false if `received` cannot be true, and ends the session then. */
+  /** Resumes the session over `socket`. If `received` cannot be true, ends the session and returns false. */
   resume(socket: Socket, resume: ResumeFrame): boolean {
     const { link } = this;
     if (!link.endpoint.state.session!.covers(resume.received)) {
@@ -276,7 +277,7 @@ class ServerSession implements LinkOwner {
   }
 }
 
-/** A socket whose client says that it returns, until it is known whose session it resumes. */
+/** A socket whose client offered to resume a session, until the client sends `resume` or a hello. */
 class Arrival implements SocketHandler, Expiring {
   deadline = 0;
   readonly #sessions: Sessions;
@@ -286,12 +287,12 @@ class Arrival implements SocketHandler, Expiring {
   readonly #begin: () => PackedLink;
   #isRefused = false;
 
-  /** `begin` makes a new session on the socket, and returns its link, which is started. */
+  /** `begin` starts a new session on the socket, and returns its started link. */
   constructor(
     sessions: Sessions,
     socket: Socket,
     principal: string | undefined,
-    patienceMs: number,
+    timeoutMs: number,
     claim: Claim,
     begin: () => PackedLink,
   ) {
@@ -300,11 +301,11 @@ class Arrival implements SocketHandler, Expiring {
     this.#principal = principal;
     this.#claim = claim;
     this.#begin = begin;
-    setDeadline(this, patienceMs);
+    setDeadline(this, timeoutMs);
   }
 
   frame(text: string): void {
-    if (helloOf(text) !== undefined) this.#startAnew(text);
+    if (helloOf(text) !== undefined) this.#startNewSession(text);
     else this.#resume(resumeOf(member(parse(text), "resume")));
   }
 
@@ -316,7 +317,7 @@ class Arrival implements SocketHandler, Expiring {
     this.close(CloseCode.Superseded, "neither `resume` nor a hello came in time");
   }
 
-  #startAnew(hello: string): void {
+  #startNewSession(hello: string): void {
     const bye = this.#claim(false);
     if (bye !== undefined) {
       this.#socket.send(byeFrame(bye));
@@ -327,7 +328,7 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #resume(resume: ResumeFrame | undefined): void {
-    // Rule 1: a client that was refused says hello, and nothing else.
+    // Rule 1: a refused client sends a hello and nothing else.
     if (resume === undefined || this.#isRefused)
       return this.close(CloseCode.ProtocolError, "neither `resume` nor a hello");
     const found = this.#sessions.tokens.find(resume, this.#principal);
@@ -339,14 +340,14 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #refuse(): void {
-    // Without a bye the client keeps its session, which another server may know, and tries again.
+    // Without a bye, the client keeps its session, which another server may have, and reconnects.
     const bye = this.#claim(true);
     if (bye !== undefined) return this.close(bye.code, cutReason(bye.reason));
     this.#isRefused = true;
     this.#socket.send(REFUSED);
   }
 
-  /** Closes the socket. Nothing more of it is read. */
+  /** Closes the socket, and ignores further frames. */
   close(code: number, reason: string): void {
     this.#settle();
     this.#socket.start(IGNORE);

@@ -1,33 +1,33 @@
-/** What a server counts over all its peers, those that are gone included. */
+/** The counts of a server over all its peers, closed ones included. */
 import { addCounts, newCounts, type Counts, type PeerStats } from "../core/stats.js";
 import type { CloseInfo } from "../core/transport.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Refusal } from "./upgrade.js";
 
-/** What happened on a server since it began, and how full it is. Names of what happened are those of `PeerStats`, summed over all peers. */
+/** The counts of a server since it was made, and its present load. Counts that `PeerStats` also has are sums over all peers. */
 export interface ServerStats extends Omit<PeerStats, keyof Counts>, Readonly<Counts> {
   /** Open peers, suspended ones included. */
   readonly peers: number;
-  /** Peers that wait for their client to come back. */
+  /** Suspended peers. */
   readonly suspended: number;
-  /** What suspended sessions hold, as `limits.maxSuspendedBytes` counts it, and the broadcasts that wait there. */
+  /** What suspended sessions hold, as `limits.maxSuspendedBytes` counts it, and their queued broadcasts. */
   readonly suspendedBytes: number;
   /** Topics that have members. */
   readonly topics: number;
-  /** Peers that there ever were: connections, and POSTs that ran. */
+  /** Number of peers that were made, one for each connection and for each POST that ran. */
   readonly opened: number;
-  /** How often a session went on over another socket. */
+  /** Number of times that a session was resumed. */
   readonly resumed: number;
-  /** How many upgrades and POSTs were refused, by HTTP status. */
+  /** Number of refused upgrades and POSTs, by HTTP status. */
   readonly refused: Readonly<Record<number, number>>;
-  /** How many peers ended, by the close code that each reported with `close`. That of a POST which was answered is 1000. */
+  /** Number of closed peers, by the close code of their `close` event. An answered POST counts as 1000. */
   readonly closed: Readonly<Record<number, number>>;
 }
 
-/** What is known of at the moment, beside the counts. */
-type Now = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics">;
+/** The present load, which the server knows. */
+type Load = Pick<ServerStats, "peers" | "suspended" | "suspendedBytes" | "topics">;
 
-/** Adds it up. */
+/** Adds up the counts of the peers of one server. */
 export class Tally {
   readonly #live = new Set<AnyPeer>();
   readonly #counts = newCounts();
@@ -60,8 +60,8 @@ export class Tally {
     this.#bytesSent += stats.bytesSent;
   }
 
-  /** The sum of all. */
-  sum(now: Now): ServerStats {
+  /** Returns the sums over all peers, open and closed. */
+  sum(load: Load): ServerStats {
     const counts = { ...this.#counts };
     const gauges = { pending: 0, running: 0, streams: 0, unsentBytes: 0 };
     let bytesReceived = this.#bytesReceived;
@@ -76,6 +76,6 @@ export class Tally {
     const refused = { ...this.#refused };
     const closed = { ...this.#closed };
     const happened = { opened: this.#opened, resumed: this.#resumed, refused, closed };
-    return { ...now, ...counts, ...gauges, bytesReceived, bytesSent, ...happened };
+    return { ...load, ...counts, ...gauges, bytesReceived, bytesSent, ...happened };
   }
 }

@@ -1,15 +1,15 @@
-/** What an upgrade request must pass before there is a WebSocket. */
+/** The checks that an upgrade request must pass before a WebSocket is opened. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { isLoopback, refuseHost, refuseOrigin, type OriginRules } from "./origin.js";
 
-/** Why an upgrade or a POST was refused: the `refuse` event's argument, and the HTTP answer. */
+/** Why an upgrade or a POST was refused: the argument of the `refuse` event, and the HTTP answer. */
 export interface Refusal {
   /** The HTTP status: 400, 401, 403, 404, 405, 408, 413, 415, 426 or 503. */
   readonly status: number;
-  /** What rule was broken, by what value, and where there is one, the option that allows it. */
+  /** The rule that was broken, the value that broke it, and the option that would allow it, if one does. */
   readonly reason: string;
 }
 
@@ -40,7 +40,7 @@ export function answerRefusal(socket: Duplex, { status, reason }: Refusal): void
   ];
   const extra = EXTRA_HEADERS[status];
   if (extra !== undefined) headers.push(extra);
-  // Nobody else listens by now, and whoever is refused may be gone: an error without a listener would end the process.
+  // The socket has no other listener, and its client may have disconnected. An error without a listener would end the process.
   socket.on("error", () => socket.destroy());
   socket.once("finish", () => socket.destroy());
   socket.end(`${headers.join("\r\n")}\r\n\r\n${body}`);
@@ -49,7 +49,7 @@ export function answerRefusal(socket: Duplex, { status, reason }: Refusal): void
 /** The headers of an offer to upgrade, which are also the options by which `Connection` names them. */
 const OFFER = new Set(["upgrade", "http2-settings"]);
 
-/** Returns the bytes of a request's head without its offer to upgrade. Other options of `Connection`, such as `close`, stay. */
+/** Returns the bytes of a request's head without its offer to upgrade. Keeps other options of `Connection`, such as `close`. */
 export function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage): Buffer {
   const lines = [`${method} ${url} HTTP/${httpVersion}`];
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -65,14 +65,14 @@ function withoutOffer(connection: string): string {
   return options.join(",");
 }
 
-/** What a part of a body that waits counts for besides its length: the memory of a buffer. */
+/** The memory of a buffered part of a body besides its length, in bytes. */
 const PART_BYTES = 200;
-/** Longest head of a request, with room: Node's own limit is 16 KiB. */
+/** Maximum length of a request's head, with a margin: Node's own limit is 16 KiB. */
 const HEAD_BYTES = 65_536;
 
 /**
- * Waits until `response` has left, and then calls `use` with `head` and what has come behind it. The socket is read meanwhile,
- * because the end of one that is not read is not noticed, and is cut when it ends or when more than one message has come.
+ * Waits until `response` has left, and then calls `use` with `head` and the bytes received after it. Reads the socket meanwhile,
+ * because its end would not be noticed otherwise. Cuts the socket if it ends or if more than one message has come.
  */
 export function waitForResponse(
   response: ServerResponse,
@@ -96,7 +96,7 @@ export function waitForResponse(
   });
 }
 
-/** Answers a request that is no upgrade and should be one. */
+/** Answers a request that must be an upgrade and is not. */
 export function answerUpgradeRequired(response: ServerResponse): void {
   response.writeHead(426, { "Content-Type": "text/plain; charset=utf-8", Connection: "Upgrade", Upgrade: "websocket" });
   response.end("This server speaks JSON-RPC 2.0 over WebSocket.\n");
@@ -104,7 +104,7 @@ export function answerUpgradeRequired(response: ServerResponse): void {
 
 const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
 
-/** Checks that it is a WebSocket handshake at all (RFC 6455, section 4.2.1), before anything is run for it. */
+/** Checks that a request is a WebSocket handshake (RFC 6455, section 4.2.1), before `authenticate` runs. */
 export function checkHandshake({ method, headers }: IncomingMessage): Refusal | undefined {
   const { upgrade = "", "sec-websocket-key": key = "", "sec-websocket-version": version = "" } = headers;
   if (method !== "GET") return { status: 405, reason: `a WebSocket is opened by GET, not by ${method}` };
@@ -124,8 +124,8 @@ function checkProtocols(header: string | undefined): Refusal | undefined {
 }
 
 /**
- * Checks that a request has one `Host` header (RFC 9112, section 3.2). Of two, Node keeps the first, and a proxy in front may
- * have decided by the second.
+ * Checks that a request has one `Host` header (RFC 9112, section 3.2). If there are two, Node keeps the first, and a proxy in
+ * front may have used the second.
  */
 export function checkHost({ httpVersion, rawHeaders }: IncomingMessage): Refusal | undefined {
   let hosts = 0;
@@ -134,7 +134,7 @@ export function checkHost({ httpVersion, rawHeaders }: IncomingMessage): Refusal
   return { status: 400, reason: `the request has ${hosts} \`Host\` headers, not one` };
 }
 
-/** Checks `Host` and `Origin`. `boundTo` is the address the server listens on, where it is known. */
+/** Checks `Host` and `Origin`. `boundTo` is the address on which the server listens, if it is known. */
 export function checkOrigin(
   request: IncomingMessage,
   boundTo: string | undefined,
@@ -148,40 +148,40 @@ export function checkOrigin(
   return reason === undefined ? undefined : { status: 403, reason };
 }
 
-/** Whether a request came over TLS that ends here. */
+/** Returns true if this process terminates the TLS of a request. */
 export function isTls({ socket }: IncomingMessage): boolean {
   return (socket as Partial<TLSSocket>).encrypted === true;
 }
 
-/** Says who asks. */
+/** Identifies the client of a request. */
 export type Authenticate = (request: IncomingMessage) => unknown;
 
-/** What `authenticate` came to: the peer's data, or why there will be no peer. `error` is what it threw. */
+/** The result of `authenticate`: the data of the peer, or a refusal. `error` is what `authenticate` threw. */
 export type Verdict = { data: unknown } | { refusal: Refusal; error?: unknown };
 
 /**
- * Runs `authenticate`. It fails closed: null, undefined, false, a throw and a delay beyond `timeoutMs` all refuse. `verdict`
- * comes in time; `settled` is what `authenticate` really came to, however late.
+ * Runs `authenticate`, and fails closed: null, undefined, false, a throw and a delay beyond `timeoutMs` all refuse. Returns
+ * `verdict`, which settles within `timeoutMs`, and `settled`, which settles when `authenticate` does.
  */
 export function runAuthenticate(
   authenticate: Authenticate,
   request: IncomingMessage,
   timeoutMs: number,
 ): { verdict: Promise<Verdict>; settled: Promise<Verdict> } {
-  const settled = judge(authenticate, request);
+  const settled = callAuthenticate(authenticate, request);
   if (timeoutMs === Infinity) return { verdict: settled, settled };
   const reason = `authentication took longer than ${timeoutMs} ms`;
   const verdict = new Promise<Verdict>((resolve) => {
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
     const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
-    // The socket keeps the process alive for as long as there is somebody to refuse.
+    // The client's socket keeps the process alive while it is open.
     timer.unref();
     void settled.finally(() => clearTimeout(timer)).then(resolve);
   });
   return { verdict, settled };
 }
 
-async function judge(authenticate: Authenticate, request: IncomingMessage): Promise<Verdict> {
+async function callAuthenticate(authenticate: Authenticate, request: IncomingMessage): Promise<Verdict> {
   const refusal: Refusal = { status: 401, reason: "authentication failed" };
   try {
     const data = await authenticate(request);

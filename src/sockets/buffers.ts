@@ -1,33 +1,33 @@
-/** Buffers for long writes, which are used again: making and freeing them is dear (docs/PERFORMANCE.md). */
+/** A pool of buffers for long writes, because allocating and freeing them is expensive (docs/PERFORMANCE.md). */
 
-/** Of a buffer that waits in a full socket at least half is in use: what waits is counted, and bounded, by its own length. */
-const SHORTEST = 64 * 1024;
-const LENGTH = 128 * 1024;
-/** So many are kept, for all connections of the process: 1 MiB. */
-const MOST = 8;
+/** Shorter buffers are not pooled, so at least half of each is in use: the bound on unsent bytes counts only the used part. */
+const MIN_SIZE = 64 * 1024;
+const MAX_SIZE = 128 * 1024;
+/** The pool keeps at most so many spare buffers for all connections of the process: 1 MiB. */
+const MAX_SPARE = 8;
 
 const spare: Buffer[] = [];
-/** Those that were made here: others may be as long. */
-const ours = new WeakSet<ArrayBufferLike>();
+/** The buffers that this pool allocated. Other buffers may have the same length. */
+const pooled = new WeakSet<ArrayBufferLike>();
 
-/** A buffer of that size, with whatever was in it. Where it `isBorrowed`, `giveBack` may follow when nobody reads it any more. */
+/** Returns an uninitialized buffer of that size. If it `isBorrowed`, `giveBack` may follow when it is no longer read. */
 export function borrow(size: number): Buffer {
-  if (size < SHORTEST || size > LENGTH) return Buffer.allocUnsafe(size);
+  if (size < MIN_SIZE || size > MAX_SIZE) return Buffer.allocUnsafe(size);
   return (spare.pop() ?? make()).subarray(0, size);
 }
 
 function make(): Buffer {
-  const buffer = Buffer.allocUnsafeSlow(LENGTH);
-  ours.add(buffer.buffer);
+  const buffer = Buffer.allocUnsafeSlow(MAX_SIZE);
+  pooled.add(buffer.buffer);
   return buffer;
 }
 
-/** Whether a buffer can be given back. */
+/** Returns true if a buffer is from the pool. */
 export function isBorrowed({ length, buffer }: Buffer): boolean {
-  return length >= SHORTEST && ours.has(buffer);
+  return length >= MIN_SIZE && pooled.has(buffer);
 }
 
-/** Takes a borrowed buffer back: the next that is borrowed may be the same. */
+/** Returns a borrowed buffer to the pool, which may lend it again at once. */
 export function giveBack({ buffer }: Buffer): void {
-  if (spare.length < MOST) spare.push(Buffer.from(buffer));
+  if (spare.length < MAX_SPARE) spare.push(Buffer.from(buffer));
 }

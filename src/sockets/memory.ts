@@ -1,9 +1,9 @@
-/** Two sockets joined in memory. Frames arrive in a microtask, as those of a network arrive later: never inside `send`. */
+/** Two sockets joined in memory. Frames arrive in a microtask and never inside `send`, as on a network. */
 import type { CloseInfo, EncodedFrame } from "../core/transport.js";
 import { frameText, type Socket } from "../link/socket.js";
 import { Inbox } from "./inbox.js";
 
-/** Makes two sockets, each of which receives what the other sends. Closing either closes both, after what was sent before. */
+/** Returns two sockets, each of which receives the frames of the other. Closing one closes both, after earlier frames arrived. */
 export function memorySockets(maxMessageBytesA: number, maxMessageBytesB: number): [Socket, Socket] {
   const a = new MemorySocket(maxMessageBytesA);
   const b = new MemorySocket(maxMessageBytesB);
@@ -14,7 +14,7 @@ export function memorySockets(maxMessageBytesA: number, maxMessageBytesB: number
 
 class MemorySocket extends Inbox implements Socket {
   other!: MemorySocket;
-  /** Memory takes everything at once. */
+  /** A memory socket is never full. */
   readonly unsentBytes = 0;
   readonly #underWay: (string | CloseInfo)[] = [];
   #open = true;

@@ -1,41 +1,41 @@
 /**
- * How long one connection may be processed in one tick of the event loop. Without a bound, `libuv` reads up to 2 MiB of one
- * socket before any other socket gets its turn, and all of it would be processed at once.
+ * Bounds how long one connection is processed in one tick of the event loop. Without a bound, `libuv` reads up to 2 MiB of one
+ * socket before it reads another, and all of it would be processed at once.
  */
 import type { TickBudget } from "../core/transport.js";
 
-/** A connection is processed for about so long in one tick. With 4 ms, echoes of 64 KB, 8 at a time, were 6 % slower. */
+/** How long a connection is processed in one tick. With 4 ms, echoes of 64 KB, 8 at a time, were 6 % slower. */
 const BUDGET_MS = 6;
-/** The clock is read for each message of a pack or a batch, or for every eighth while messages are this quick: a reading takes 40 ns. */
+/** While messages are this quick, the clock is read for every eighth message of a pack or a batch: one reading takes 40 ns. */
 const QUICK_MS = 0.02;
 const QUICK_MESSAGES = 8;
 
-/** A socket whose reading can be stopped. */
+/** A socket whose reading can be paused. */
 export interface Pausable {
-  /** When the other side last gave a sign of life. Data that waits in a budget is one. */
+  /** When data last came from the other side. Deferred data counts until it is processed. */
   heardAt: number;
   pauseReading(): void;
   resumeReading(): void;
-  /** Hands over a part of what has been read from the system since `pauseReading`. Returns false if there is nothing. */
+  /** Processes a part of the data that was read from the system since `pauseReading`. Returns false if there is none. */
   readPart(): boolean;
 }
 
 type Work = () => void;
 const NO_WORK: Work[] = [];
 
-/** Taken when this file is loaded: a budget works under the fake timers of a test too. */
+/** Taken when this file is loaded, so that a budget works under the fake timers of a test. */
 const { setImmediate } = globalThis;
 
-/** Counts the ticks in which a budget was begun. */
+/** Counts the ticks in which a budget was started. */
 let tick = 0;
-let isTickNoted = false;
+let isTickScheduled = false;
 
-/** Returns the number of this tick, which ends with its immediates. */
-function thisTick(): number {
-  if (!isTickNoted) {
-    isTickNoted = true;
+/** Returns the number of the present tick. A tick ends with its immediates. */
+function currentTick(): number {
+  if (!isTickScheduled) {
+    isTickScheduled = true;
     setImmediate(() => {
-      isTickNoted = false;
+      isTickScheduled = false;
       tick++;
     });
   }
@@ -43,40 +43,40 @@ function thisTick(): number {
 }
 
 /**
- * The budget of one connection, and its work that waits for a later tick, in order. While work waits, nothing more is read
- * from the socket, so at most two reads of 64 KiB wait here and in the socket.
+ * The budget of one connection, and its deferred work, in order. While work is deferred, the socket is not read, so at most two
+ * reads of 64 KiB are buffered here and in the socket.
  */
 export class ReadBudget implements TickBudget {
   readonly #socket: Pausable | undefined;
-  /** The work that waits: from `#next` on, and in front of the rest the parts that were deferred by the present work. */
+  /** The deferred work, from `#next` on. It begins with `#deferred` parts that the present work has deferred. */
   #queue = NO_WORK;
   #next = 0;
   #deferred = 0;
-  /** Whether the budget of this tick is spent, and the next tick goes on with the work. */
+  /** True if the budget of this tick is spent and the deferred work continues in the next tick. */
   #isSpent = false;
-  /** The tick in which the budget was last begun, and when. */
+  /** The tick in which the budget was last started, and the time of that start. */
   #tick = -1;
   #since = -BUDGET_MS;
-  /** Messages until the clock is read again, and when it was read for a message before. */
+  /** Messages until the clock is read again, and its last reading for a message. */
   #untilReading = 1;
   #readAt = 0;
 
-  /** Without a socket, nothing but deferred work waits. */
+  /** `socket` is paused while work is deferred. Without a socket, only work is deferred. */
   constructor(socket?: Pausable) {
     this.#socket = socket;
   }
 
-  /** Whether work waits. */
+  /** True if work is deferred. */
   get hasWork(): boolean {
     return this.#queue !== NO_WORK;
   }
 
-  /** Returns whether new work may be done at once; otherwise it must be given to `add`. `now`: by `performance.now()`. */
+  /** Returns true if new work may run at once. Otherwise, it must be passed to `add`. `now` is by `performance.now()`. */
   isFree(now: number): boolean {
     return !this.#isSpentAt(now) && !this.hasWork;
   }
 
-  /** Queues work behind all other. */
+  /** Defers work behind all other deferred work. */
   add(work: Work): void {
     if (this.#queue === NO_WORK) this.#queue = [work];
     else this.#queue.push(work);
@@ -99,7 +99,7 @@ export class ReadBudget implements TickBudget {
     this.#spend();
   }
 
-  /** Takes over the work that waits in the budget of the socket before this one. */
+  /** Takes over the work that is deferred in the budget of the previous socket. */
   adopt(other: ReadBudget): void {
     if (!other.hasWork) return;
     const work = [...other.#queue.slice(other.#next), ...this.#queue.slice(this.#next)];
@@ -109,7 +109,10 @@ export class ReadBudget implements TickBudget {
     this.#spend();
   }
 
-  /** A budget begins with the first work of a tick; while the one before is less than `BUDGET_MS` old, none is needed. */
+  /**
+   * Returns true if the budget is spent at `now`. Starts a new budget with the first work of a tick, unless the last one is
+   * younger than `BUDGET_MS`.
+   */
   #isSpentAt(now: number): boolean {
     if (this.#isSpent) return true;
     if (now - this.#since < BUDGET_MS) return false;
@@ -119,35 +122,35 @@ export class ReadBudget implements TickBudget {
   }
 
   #begin(now: number): void {
-    this.#tick = thisTick();
+    this.#tick = currentTick();
     this.#since = now;
   }
 
-  /** Gives the other connections their turn. */
+  /** Pauses the socket and continues in the next tick, so that other connections are processed meanwhile. */
   #spend(): void {
     if (this.#isSpent) return;
     this.#isSpent = true;
     this.#socket?.pauseReading();
-    setImmediate(() => this.#work());
+    setImmediate(() => this.#runDeferred());
   }
 
-  #work(): void {
+  #runDeferred(): void {
     const now = performance.now();
     this.#isSpent = false;
     this.#begin(now);
     if (this.#socket !== undefined) this.#socket.heardAt = now;
     try {
-      while (this.#workNext() && !this.#isSpentAt(performance.now()));
+      while (this.#runNext() && !this.#isSpentAt(performance.now()));
     } finally {
       if (this.#next >= this.#queue.length) this.#clear();
-      // Also where work has thrown.
+      // Also if work has thrown.
       if (this.hasWork) this.#spend();
       else if (!this.#isSpent) this.#socket?.resumeReading();
     }
   }
 
-  /** Does the next work, or reads more when there is none. Returns false if there is nothing to read either. */
-  #workNext(): boolean {
+  /** Runs the next work, or reads more if there is none. Returns false if there is nothing to read either. */
+  #runNext(): boolean {
     if (this.#next >= this.#queue.length) {
       this.#clear();
       return this.#socket?.readPart() === true;

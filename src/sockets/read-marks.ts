@@ -1,74 +1,74 @@
-/** Finding out that the other side has read what was sent: it answers a ping when it has read everything before it. */
+/** Detects how far the other side has read: it answers a ping once it has read all earlier frames. */
 
-/** Most marks that wait for their pongs: a client that answers no pings must not collect them. */
-const MOST = 1024;
+/** Maximum number of waiting marks. A client that answers no pings must not accumulate them. */
+const MAX_MARKS = 1024;
 
-/** A ping is sent at most so often, and so many are on their way: `ws` and reciproc end connections on which very many come. */
-const PACE_MS = 5;
-const MOST_PINGS = 16;
+/** Minimum time between pings, and maximum number of unanswered pings. `ws` and reciproc end connections with too many pings. */
+const MIN_INTERVAL_MS = 5;
+const MAX_PINGS = 16;
 
-/** How long the latest ping may be unanswered until the others are taken for lost. */
+/** If the latest ping is unanswered for so long, all unanswered pings are considered lost. */
 const LOST_MS = 1000;
 
-/** How far the other side of one WebSocket has read. Marks that are set within `PACE_MS` share a ping. */
+/** Tracks how far the other side of one WebSocket has read. Marks that are set within `MIN_INTERVAL_MS` share a ping. */
 export class ReadMarks {
   readonly #ping: (payload: string) => void;
   readonly #waiting: (() => void)[] = [];
   #lastSet = 0;
-  /** The mark of the latest ping, and when it was sent. */
-  #asked = 0;
-  #askedAt = -LOST_MS;
-  /** The marks of the pings that are on their way, in order. */
-  #onTheirWay: number[] = [];
+  /** The mark of the latest ping, and the time when it was sent. */
+  #pinged = 0;
+  #pingedAt = -LOST_MS;
+  /** The marks of the unanswered pings, in order. */
+  #unanswered: number[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `ping` sends a ping behind everything that was sent before. */
+  /** `ping` sends a ping behind all earlier frames. */
   constructor(ping: (payload: string) => void) {
     this.#ping = ping;
   }
 
-  /** Sets a mark: calls `then` when the other side has read what was sent so far. Returns false if too many marks wait. */
+  /** Sets a mark: calls `then` when the other side has read all frames sent so far. Returns false if too many marks wait. */
   set(then: () => void): boolean {
-    if (this.#waiting.length === MOST) return false;
+    if (this.#waiting.length === MAX_MARKS) return false;
     this.#waiting.push(then);
     this.#lastSet++;
-    this.#ask();
+    this.#pingIfDue();
     return true;
   }
 
   /**
-   * Takes a pong's payload. A pong may answer several pings: it is sent for the latest (RFC 6455, section 5.5.3). Returns true
-   * if a mark waited for it.
+   * Takes the payload of a pong. A pong may answer several pings, with the payload of the latest (RFC 6455, section 5.5.3).
+   * Returns true if a mark waited for the pong.
    */
   reached(payload: string): boolean {
     const mark = Number(payload);
-    if (mark > this.#asked) return false;
+    if (mark > this.#pinged) return false;
     const before = this.#waiting.length;
     while (this.#waiting.length > 0 && this.#lastSet - this.#waiting.length < mark) this.#waiting.shift()!();
     if (this.#waiting.length === before) return false;
-    this.#onTheirWay = this.#onTheirWay.filter((one) => one > mark);
-    this.#ask();
+    this.#unanswered = this.#unanswered.filter((one) => one > mark);
+    this.#pingIfDue();
     return true;
   }
 
-  /** Pings for the marks that no ping was sent for, at once or when it is time. */
-  #ask(): void {
-    if (this.#timer !== undefined || this.#asked === this.#lastSet) return;
+  /** Sends a ping for the marks without one, at once or when `MIN_INTERVAL_MS` have passed. */
+  #pingIfDue(): void {
+    if (this.#timer !== undefined || this.#pinged === this.#lastSet) return;
     const now = performance.now();
-    if (now - this.#askedAt > LOST_MS) this.#onTheirWay = [];
-    if (this.#onTheirWay.length === MOST_PINGS) return;
-    const waitMs = this.#askedAt + PACE_MS - now;
+    if (now - this.#pingedAt > LOST_MS) this.#unanswered = [];
+    if (this.#unanswered.length === MAX_PINGS) return;
+    const waitMs = this.#pingedAt + MIN_INTERVAL_MS - now;
     if (waitMs > 0) {
       this.#timer = setTimeout(() => {
         this.#timer = undefined;
-        this.#ask();
+        this.#pingIfDue();
       }, waitMs);
       this.#timer.unref();
       return;
     }
-    this.#asked = this.#lastSet;
-    this.#askedAt = now;
-    this.#onTheirWay.push(this.#asked);
-    this.#ping(String(this.#asked));
+    this.#pinged = this.#lastSet;
+    this.#pingedAt = now;
+    this.#unanswered.push(this.#pinged);
+    this.#ping(String(this.#pinged));
   }
 }

@@ -4,7 +4,7 @@ import type { EncodedFrame } from "../core/transport.js";
 import { frameText, type Socket } from "../link/socket.js";
 import { Inbox, textOf } from "./inbox.js";
 
-/** The part of the standard WebSocket that is used here. */
+/** The part of the standard WebSocket that reciproc uses. */
 export interface StandardWebSocket {
   binaryType: string;
   readonly readyState: number;
@@ -17,7 +17,7 @@ export interface StandardWebSocket {
 
 const OPEN = 1;
 
-/** Wraps a WebSocket that is open or opening. It listens at once: what comes before `start` is kept. */
+/** Wraps a WebSocket that is open or opening. It listens at once, and keeps frames that come before `start`. */
 export class StandardSocket extends Inbox implements Socket {
   /** When a frame last came. */
   heardAt = performance.now();
@@ -34,7 +34,7 @@ export class StandardSocket extends Inbox implements Socket {
     webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
       this.end({ code: closeCode(code), reason }),
     );
-    // It says nothing, and "close" follows. But the WebSocket of `ws`, made global, throws when nobody listens.
+    // "error" has no details, and "close" follows. But the WebSocket of `ws`, if it is the global one, throws without a listener.
     webSocket.addEventListener("error", () => {});
   }
 
@@ -58,7 +58,7 @@ export class StandardSocket extends Inbox implements Socket {
   }
 }
 
-/** Returns the code of a `close` event, or 1006 if that is no close code: Deno gives 0 for a lost connection. */
+/** Returns the code of a `close` event, or 1006 if that is no close code. Deno reports 0 for a lost connection. */
 export function closeCode(code: number | undefined): number {
   return code! >= 1000 ? code! : Abnormal;
 }

@@ -1,16 +1,16 @@
-/** Text frames as they stand on the wire (RFC 6455, section 5.2): those of one write. */
+/** Encodes the text frames of one write (RFC 6455, section 5.2). */
 import { randomFillSync } from "node:crypto";
 
 /** FIN, and the opcode of a text. */
 const TEXT = 0x81;
 const MASKED = 0x80;
 const KEY_BYTES = 4;
-/** Up to here Node writes a string from a buffer on the stack. */
-const LONGEST_STRING = 16 * 1024;
-/** Below this a loop over bytes is done before one over words is set up. */
+/** Up to this length, Node writes a string from a buffer on the stack. */
+const MAX_STRING_LENGTH = 16 * 1024;
+/** Below this length, a loop over bytes is faster than setting up one over words. */
 const FEW_BYTES = 64;
 
-/** Makes a buffer of that size; nothing needs to be in it. */
+/** Returns a buffer of that size, which may be uninitialized. */
 type Allocate = (size: number) => Buffer;
 
 function fresh(size: number): Buffer {
@@ -18,31 +18,31 @@ function fresh(size: number): Buffer {
 }
 
 /**
- * The frames that a server sends. While they are short, and each of their characters is one byte, that is a string to be
- * written as `latin1`: Node makes no buffer for it.
+ * Returns the frames that a server sends. If they are short and each character is one byte, returns a string to be written as
+ * `latin1`, for which Node allocates no buffer.
  */
 export function unmaskedFrames(texts: readonly string[], allocate?: Allocate): string | Buffer {
   let frames = "";
   for (const text of texts) {
     const { length } = text;
-    if (frames.length + length > LONGEST_STRING || Buffer.byteLength(text) !== length)
+    if (frames.length + length > MAX_STRING_LENGTH || Buffer.byteLength(text) !== length)
       return bytesOf(texts, false, allocate);
-    frames += length < 126 ? "\x81" + String.fromCharCode(length) : `\x81\x7e${pairOf(length)}`;
+    frames += length < 126 ? "\x81" + String.fromCharCode(length) : `\x81\x7e${uint16String(length)}`;
     frames += text;
   }
   return frames;
 }
 
-function pairOf(length: number): string {
+function uint16String(length: number): string {
   return String.fromCharCode(length >> 8, length & 255);
 }
 
-/** The frames that a client sends, each masked by a key of its own (section 5.3). */
+/** Returns the frames that a client sends, each masked with its own key (section 5.3). */
 export function maskedFrames(texts: readonly string[], allocate?: Allocate): Buffer {
   return bytesOf(texts, true, allocate);
 }
 
-/** A server's frame that goes to many. */
+/** Returns a server's frame, to be sent to many clients. */
 export function unmaskedFrame(text: string): Buffer {
   return bytesOf([text], false);
 }
@@ -62,7 +62,7 @@ function bytesOf(texts: readonly string[], isMasked: boolean, allocate: Allocate
     const text = texts[i]!;
     const length = lengths[i]!;
     at = writeHeader(bytes, at, length, isMasked ? MASKED : 0) + keyBytes;
-    // Where each character is one byte, they are copied as they are.
+    // If each character is one byte, "latin1" copies without encoding.
     bytes.write(text, at, length === text.length ? "latin1" : "utf8");
     if (isMasked) mask(bytes, at, at + length);
     at += length;
@@ -75,7 +75,7 @@ function headerBytes(length: number): number {
   return length < 65_536 ? 4 : 10;
 }
 
-/** Writes a header but for its key; answers where that would stand. */
+/** Writes a header without its key. Returns the position after it. */
 function writeHeader(bytes: Buffer, at: number, length: number, flag: number): number {
   bytes[at] = TEXT;
   if (length < 126) {
@@ -90,7 +90,7 @@ function writeHeader(bytes: Buffer, at: number, length: number, flag: number): n
   return bytes.writeBigUInt64BE(BigInt(length), at + 2);
 }
 
-/** Writes a key before `start`, and masks with it what stands from there to `end`. */
+/** Writes a key before `start`, and masks the bytes from `start` to `end` with it. */
 function mask(bytes: Buffer, start: number, end: number): void {
   const key = start - KEY_BYTES;
   writeKey(bytes, key);
@@ -98,7 +98,7 @@ function mask(bytes: Buffer, start: number, end: number): void {
   if (end - start > FEW_BYTES) {
     for (; (bytes.byteOffset + at) % KEY_BYTES !== 0; at++) bytes[at]! ^= bytes[key + ((at - start) & 3)]!;
     const words = new Int32Array(bytes.buffer, bytes.byteOffset + at, (end - at) >> 2);
-    for (let i = 0; i < KEY_BYTES; i++) turned[i] = bytes[key + ((at - start + i) & 3)]!;
+    for (let i = 0; i < KEY_BYTES; i++) rotated[i] = bytes[key + ((at - start + i) & 3)]!;
     const word = asWord[0]!;
     for (let i = 0; i < words.length; i++) words[i]! ^= word;
     at += words.byteLength;
@@ -106,11 +106,11 @@ function mask(bytes: Buffer, start: number, end: number): void {
   for (; at < end; at++) bytes[at]! ^= bytes[key + ((at - start) & 3)]!;
 }
 
-/** The key as the bytes of a word: it begins with whichever of them meets the word's first. */
-const turned = new Uint8Array(KEY_BYTES);
-const asWord = new Int32Array(turned.buffer);
+/** The key as one word, rotated so that it begins with the key byte for the first byte of a word. */
+const rotated = new Uint8Array(KEY_BYTES);
+const asWord = new Int32Array(rotated.buffer);
 
-/** Random bytes, made in advance: a key must not be foreseen, and asking for four at a time is dear. */
+/** Random bytes, made in advance, because a key must be unpredictable and requesting four bytes at a time is expensive. */
 const keys = new Uint8Array(2048 * KEY_BYTES);
 let keysUsed = keys.length;
 

@@ -1,4 +1,4 @@
-/** A socket over the `ws` package: Node's, on both sides. */
+/** A socket over the `ws` package, for servers and clients on Node. */
 import { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as ws from "ws";
@@ -18,44 +18,44 @@ import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 export { CLOSE_TIMEOUT_MS } from "./inbox.js";
 
 /**
- * Pings and pongs of WebSocket that one connection may send in a second, and at once after a quiet second. A heartbeat sends one
- * in many seconds. `ws` has a bound of its own, 60 pongs that have not left, which holds only where `ws` sends the pongs.
+ * Number of WebSocket pings and pongs that one connection may send in a second, or at once after a quiet second. A heartbeat sends
+ * one in many seconds. The bound of `ws`, 60 unsent pongs, applies only if `ws` sends the pongs.
  */
 const CONTROL_FRAMES_PER_SECOND = 1000;
 
-/** How long a socket of which nothing more is read stays open, so that its client can read the close. */
+/** How long a flooded socket stays open, so that its client can read the close. */
 const FLOODED_MS = 1000;
 
-/** How much of the data that was read is parsed between two looks at the budget: as much as holds so many frames like the last, at least. */
+/** Between two checks of the budget, so many buffered bytes are parsed, or so many frames like the last if they are longer. */
 const PART_BYTES = 16 * 1024;
 const PART_FRAMES = 64;
 
 /**
- * Whether the WebSockets of `ws` write their frames to a socket of Node's, so that other frames can be written there too. Bun
- * replaces `ws` with an implementation of its own, whose `Sender` makes no frames. On a client it hands out no socket. On a
- * server it does not count what is written to the socket, and does not send it once the socket was full.
+ * True if `ws` writes its frames to a Node socket, so that other frames can be written there too. Bun replaces `ws` with its own
+ * implementation, whose `Sender` makes no frames. On a client, Bun exposes no socket. On a server, Bun does not count bytes that
+ * are written to the socket, and does not send them once the socket was full.
  */
 const writesToSockets = typeof (ws as { Sender?: { frame?: unknown } }).Sender?.frame === "function";
 
 /**
- * In how many pieces a message may come, as options of `ws`, which keeps them until the last and closes with 1008 beyond.
- * Its own bounds do not look at the length: a message of 16 KB could hold 1 GiB, because a fragment keeps the 64 KiB that
- * it was read with. Fragments of 1 KiB and packets of 256 bytes are smaller than anybody's who means to send a long message.
+ * Returns options of `ws` that limit in how many pieces a message may come. `ws` keeps all pieces until the last, and closes with
+ * 1008 beyond the limit. Its default bounds ignore the length: a message of 16 KB could hold 1 GiB, because a fragment keeps the
+ * 64 KiB that it was read with. No serious sender of a long message uses fragments under 1 KiB or packets under 256 bytes.
  */
 export function pieceLimits(maxFrameBytes: number): { maxFragments: number; maxBufferedChunks: number } {
   return { maxFragments: pieces(maxFrameBytes, 1024), maxBufferedChunks: pieces(maxFrameBytes, 256) };
 }
 
-/** A short message may come in smaller ones. */
+/** Returns the number of pieces of at least `size` bytes, and 128 more so that a short message may come in smaller ones. */
 function pieces(bytes: number, size: number): number {
   return 128 + Math.ceil(bytes / size);
 }
 
-/** A WebSocket whose frames a `WsSocket` writes. The close of `ws` overtakes none of them. */
+/** A WebSocket whose frames a `WsSocket` writes. Its close overtakes none of them. */
 export class GatheringWebSocket extends WebSocket {
   owner: WsSocket | undefined;
 
-  /** Called by `ws` too, when the other side closes or breaks the protocol. */
+  /** Closes after all earlier frames. `ws` also calls this when the other side closes or breaks the protocol. */
   override close(code?: number, data?: string | Buffer): void {
     const close = (): void => {
       this.owner?.flushHandler();
@@ -67,45 +67,45 @@ export class GatheringWebSocket extends WebSocket {
 }
 
 /**
- * A `ws` WebSocket that writes several frames in one system call. It listens at once: what comes before `start` is kept.
+ * A `ws` WebSocket that writes several frames in one system call. It listens at once, and keeps frames that come before `start`.
  *
- * For that it writes text frames itself, to the connection's own socket, which the public `upgrade` events of Node and of
- * `ws` hand out. `ws` never has a fragmented or asynchronous send under way, because none is made here.
+ * This class writes text frames itself, to the connection's socket, which the public `upgrade` events of Node and of `ws` expose.
+ * No fragmented or asynchronous send of `ws` can interleave, because this class makes none.
  *
- * Where the runtime replaces `ws`, the WebSocket itself sends each frame (`writesToSockets`).
+ * If the runtime replaces `ws`, the WebSocket itself sends each frame (`writesToSockets`).
  */
 export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** When a frame of any kind last came. */
   heardAt = performance.now();
   override readonly budget = new ReadBudget(this);
   readonly #webSocket: GatheringWebSocket;
-  /** A server's frames are not masked, so their bytes can be shared. */
+  /** The frames of a server are not masked, so their bytes can be shared. */
   readonly #isServer: boolean;
-  /** Where frames are written; `undefined` where the WebSocket must send them, and before a client is connected. */
+  /** The socket to which frames are written. `undefined` if the WebSocket must send them, and before a client is connected. */
   #raw: Duplex | undefined;
   #error: NodeJS.ErrnoException | undefined;
-  /** Whether this side has closed it: then what still comes is for no one. */
+  /** True if this side has closed the socket. Further frames are ignored. */
   #isClosing = false;
   /** Length of the newest frame. */
   #frameBytes = 0;
-  /** Made with the first control frame. */
+  /** Created with the first control frame. */
   #controlFrames: Rate | undefined;
-  /** Whether too many control frames came: then nothing more is read. */
+  /** True if too many control frames came. Nothing more is read. */
   #isFlooded = false;
   #heartbeat: Heartbeat | undefined;
   #readMarks: ReadMarks | undefined;
 
-  /** `raw` is the socket that a server was handed with the upgrade; a client's comes with the answer. */
+  /** `raw` is the socket of a server's upgrade. A client gets its socket with the response. */
   constructor(webSocket: GatheringWebSocket, maxFrameBytes: number, raw?: Duplex) {
-    // `maxPayload` stops a longer message before it is gathered; what comes here fits.
+    // `maxPayload` refuses a longer message before it is buffered, so every frame here fits.
     super(maxFrameBytes);
     this.#webSocket = webSocket;
     this.#raw = writesToSockets ? raw : undefined;
     this.#isServer = this.#raw !== undefined;
-    // Bun's event holds no socket.
+    // Bun's event has no socket.
     if (raw === undefined) webSocket.once("upgrade", ({ socket }) => (this.#raw = socket ?? undefined));
     webSocket.owner = this;
-    // The same functions for all: closures of its own are dear where thousands are idle.
+    // All sockets share these functions, because closures for each take memory when thousands are idle.
     webSocket.on("message", onMessage);
     webSocket.on("ping", onPing);
     webSocket.on("pong", onPong);
@@ -113,7 +113,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     webSocket.on("close", onClose);
   }
 
-  /** Calls `then` when the pong to a ping that follows what was sent has come. */
+  /** Calls `then` when the other side has answered a ping that follows all sent frames. Returns false if it cannot. */
   afterRead(then: () => void): boolean {
     if (!this.open) return false;
     this.#readMarks ??= new ReadMarks((payload) => {
@@ -123,17 +123,17 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return this.#readMarks.set(then);
   }
 
-  /** A pong came. One that answers a mark was asked for, and counts as no flood. */
+  /** Takes a pong. A pong that answers a read mark was requested, so it does not count towards a flood. */
   ponged(payload: Buffer): void {
-    if (this.#readMarks?.reached(payload.toString()) === true) this.#hear();
+    if (this.#readMarks?.reached(payload.toString()) === true) this.#recordReceipt();
     else this.controlled();
   }
 
   /** Takes a text or binary frame. If the budget of this tick is spent, processes it in a later tick. */
   received(bytes: Buffer, isBinary: boolean): void {
-    const isFree = this.#hear();
+    const isFree = this.#recordReceipt();
     this.#frameBytes = bytes.length;
-    // Not even decoded: text that is not UTF-8 costs an error.
+    // Ignored frames are not decoded, because decoding text that is not UTF-8 creates an error.
     if (this.#isClosing) return;
     if (isFree) this.#process(bytes, isBinary);
     else this.budget.add(() => this.#process(bytes, isBinary));
@@ -143,32 +143,32 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.frame(isBinary ? decodeFrame(bytes) : bytes.toString(), bytes.length);
   }
 
-  /** Answers a ping, while there is room for the answer. Without that bound, a client that never reads would be answered without end. */
+  /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, unsent pongs to a client would grow without limit. */
   pinged(data: Buffer): void {
     this.controlled();
     if (this.#isClosing) return;
-    // A pong says that what came before the ping is processed.
+    // A pong confirms that all frames before the ping are processed.
     if (this.budget.hasWork) this.budget.add(() => this.#pong(data));
     else this.#pong(data);
   }
 
   #pong(data: Buffer): void {
     if (!this.open || this.unsentBytes >= ROOM_FOR_PONGS) return;
-    this.#corkTurn();
+    this.#corkTick();
     this.#webSocket.pong(data);
   }
 
-  /** What `ws` writes in this turn leaves in one system call: 1,000 pongs took 30 ms. */
-  #corkTurn(): void {
+  /** Corks the socket until the end of the tick, so that all its frames leave in one system call. 1,000 separate pongs took 30 ms. */
+  #corkTick(): void {
     const raw = this.#raw;
     if (raw === undefined || raw.writableCorked > 0) return;
     raw.cork();
     atEndOfTick({ endTick: () => raw.uncork() });
   }
 
-  /** Takes note of a ping or a pong; if there are too many, closes the socket and reads nothing more of it. */
+  /** Counts a ping or a pong. If there are too many, closes the socket and stops reading. */
   controlled(): void {
-    this.#hear();
+    this.#recordReceipt();
     if (this.#isFlooded || (this.#controlFrames ??= new Rate(CONTROL_FRAMES_PER_SECOND)).take()) return;
     const reason = `more than ${CONTROL_FRAMES_PER_SECOND} pings and pongs in a second`;
     this.#error ??= Object.assign(new Error(reason), { code: FLOODED });
@@ -178,8 +178,8 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     setTimeout(() => this.#webSocket.terminate(), FLOODED_MS).unref();
   }
 
-  /** Returns whether what came may be processed at once. */
-  #hear(): boolean {
+  /** Records that data has come. Returns true if it may be processed at once. */
+  #recordReceipt(): boolean {
     return this.budget.isFree((this.heardAt = performance.now()));
   }
 
@@ -191,20 +191,20 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     if (!this.#isFlooded) this.#webSocket.resume();
   }
 
-  /** A read of 64 KiB may hold 10,000 frames, which `ws` takes 10 ms to parse: in parts, they are parsed within the budget. */
+  /** Parses a part of the buffered data. `ws` takes 10 ms for a read of 64 KiB with 10,000 frames, so parts keep to the budget. */
   readPart(): boolean {
     if (this.#isFlooded || this.#raw === undefined) return false;
     const length = Math.min(this.#raw.readableLength, Math.max(PART_BYTES, PART_FRAMES * this.#frameBytes));
     return length > 0 && this.#raw.read(length) !== null;
   }
 
-  /** Calls `close` when everything that came before the other side's close is processed, and what it led to is sent. */
+  /** Calls `close` when all frames that came before the other side's close are processed, and their replies are sent. */
   closeAfterWork(close: () => void): void {
     if (this.budget.hasWork && !this.#isClosing) this.budget.add(close);
     else close();
   }
 
-  /** Always followed by `closed`. */
+  /** Records an error. `closed` always follows. */
   failed(cause: Error): void {
     this.#error ??= cause;
   }
@@ -216,7 +216,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     else end();
   }
 
-  /** From now on, until it is closed, the other side is asked for signs of life. */
+  /** Starts a heartbeat, which runs until the socket is closed. */
   watch(times: HeartbeatTimes): void {
     this.#heartbeat = new Heartbeat(this, times);
   }
@@ -239,35 +239,35 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   sendAll(frames: readonly string[]): void {
     const raw = this.#raw;
     if (raw === undefined || !this.open) return this.#sendEach(frames);
-    // Another kind of stream may keep what was written for as long as it likes, and a full socket for very long.
-    const isTaken = Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
-    const allocate = isTaken ? borrow : undefined;
+    // A stream that is no `net.Socket` may keep a written buffer for any time, and a full socket may keep it for long.
+    const isEmpty = Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
+    const allocate = isEmpty ? borrow : undefined;
     const bytes = this.#isServer ? unmaskedFrames(frames, allocate) : maskedFrames(frames, allocate);
     if (typeof bytes === "string") raw.write(bytes, "latin1");
     else if (!isBorrowed(bytes)) raw.write(bytes);
     else raw.write(bytes, (error) => error || giveBack(bytes));
   }
 
-  /** Sends frames where nothing can be written past the WebSocket, or nothing at all. */
+  /** Sends each frame through the WebSocket, if it is open. */
   #sendEach(frames: readonly string[]): void {
     for (const frame of frames) if (this.open) this.#webSocket.send(frame);
   }
 
-  /** Asks for a sign of life (RFC 6455, section 5.5.2). */
+  /** Sends a ping (RFC 6455, section 5.5.2). */
   ping(): void {
     if (this.open) this.#webSocket.ping();
   }
 
-  /** Cuts the connection without a close. */
+  /** Cuts the connection without a close frame. */
   giveUp(reason: string): void {
     this.#error ??= new Error(reason);
     this.#webSocket.terminate();
   }
 
-  /** Bytes that came in and went out, headers included; `undefined` before the connection is open. */
+  /** Bytes received and sent, headers included. `undefined` before the connection is open. */
   get traffic(): Traffic | undefined {
     const { bytesRead: received, bytesWritten = 0, writableLength = 0 } = (this.#raw ?? {}) as Partial<NetSocket>;
-    // Node counts as written what waits to be, and takes it back when the connection is cut.
+    // Node's `bytesWritten` includes unsent bytes, and drops them when the connection is cut.
     return received === undefined ? undefined : { received, sent: bytesWritten - writableLength };
   }
 
@@ -311,7 +311,7 @@ const FAILURE_CODES: Readonly<Record<string, number>> = {
   WS_ERR_INVALID_UTF8: 1007,
 };
 
-/** `ws` closes with the right code for what it could not read, but tells this side 1006: it reads no answer after that. */
+/** Returns the close code for an error of `ws`, which sends that code but reports 1006, because it reads no answer. */
 function failureCode(error: NodeJS.ErrnoException | undefined): number | undefined {
   if (!error?.code?.startsWith("WS_ERR_")) return undefined;
   return FAILURE_CODES[error.code] ?? 1002;

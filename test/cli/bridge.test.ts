@@ -194,7 +194,7 @@ describe("reciproc bridge", () => {
     // Most clients would give up an open connection whose offer was passed over, and a command would have started in vain.
     expect(await upgrade(lsp.url, offer)).toMatchObject({
       status: 400,
-      body: 'none of the subprotocols "graphql-ws, mcp, reciproc.v1" is spoken here; offer none\n',
+      body: 'none of the subprotocols "graphql-ws, mcp, reciproc.v1" is supported; offer none\n',
     });
   });
 

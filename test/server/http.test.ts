@@ -578,7 +578,7 @@ describe("the peer of a POST", () => {
   });
 
   it("cannot be called back, and says why", async () => {
-    const why = "the call came by HTTP POST, and whoever made it cannot be called back";
+    const why = "the call came by HTTP POST, so its caller cannot be called back";
     const lost = gate<unknown[]>();
     await using server = await serve({
       port: 0,

@@ -85,7 +85,7 @@ describe("serve's options", () => {
 
   it("take a host with a port only", async () => {
     expect(await rejection(serve({ noServer: true, host: "localhost" }))).toMatchObject({
-      message: "`host` goes with `port` only",
+      message: "`host` requires `port`",
     });
   });
 

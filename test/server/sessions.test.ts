@@ -195,7 +195,7 @@ describe("the principal", () => {
 
   it("needs somebody to name", async () => {
     await expect(serve({ port: 0, principal: () => "ada" })).rejects.toThrow(
-      new TypeError("`principal` names who `authenticate` lets in, and goes with it only"),
+      new TypeError("`principal` requires `authenticate`"),
     );
     await expect(serve({ port: 0, authenticate: () => "ada", principal: "ada" } as never)).rejects.toThrow(
       "Expected `principal` to be a function",
