@@ -1,25 +1,25 @@
-/** What the two sides call each other for. Types only: nothing here exists at run time. */
+/** The contracts of the page and the server. Types only: nothing here exists at run time. */
 
 export type Color = "ink" | "red" | "orange" | "yellow" | "green" | "blue" | "violet" | "pink";
 
-/** How somebody introduces themselves. */
+/** The name and colour of a person. */
 export interface Profile {
   name: string;
   color: Color;
 }
 
-/** Somebody who is here. */
+/** A person who is present. */
 export interface Person extends Profile {
   id: string;
-  /** Whether their connection is lost, and may yet come back. */
+  /** Whether the connection is suspended: the page may still reconnect. */
   isAway: boolean;
 }
 
-/** A line on the board. Places are fractions of the board's width and height, so that every window shows the same picture. */
+/** A line on the board. Positions are fractions of the board's width and height, so that every window shows the same picture. */
 export interface Stroke {
   id: string;
   color: Color;
-  /** How thick, as a fraction of the board's width. */
+  /** The thickness, as a fraction of the board's width. */
   size: number;
   /** x, y, x, y, ... */
   points: number[];
@@ -30,13 +30,13 @@ export interface Line extends Profile {
   text: string;
 }
 
-/** What somebody answered when asked to clear the board. A page is out of reach if it crashed or its network is gone. */
+/** The answer of a person who was asked to clear the board. A page is out of reach if it crashed or lost its network. */
 export type Answer = "agreed" | "refused" | "did not answer" | "left" | "out of reach";
 
 /** How a vote ended. */
 export interface Verdict {
   by: string;
-  /** When the asker left, nobody's answer counts any more. */
+  /** If the asker left, the answers do not count. */
   outcome: "cleared" | "kept" | "asker left";
   answers: { name: string; answer: Answer }[];
 }
@@ -45,46 +45,46 @@ export interface Verdict {
 export type DocumentName = "welcome.css" | "server.json";
 
 /**
- * A change to a whole document, as CodeMirror's `ChangeSet` writes it: a number keeps that many characters, an array takes
- * away as many as its first member says and puts its other members there, as lines.
+ * A change to a whole document, as CodeMirror's `ChangeSet` writes it: a number keeps that many characters. An array deletes
+ * as many as its first member, and inserts its other members as lines.
  */
 export type Change = (number | [number, ...string[]])[];
 
-/** A change, and the page that made it: by that name the page knows its own when they come back, in their order. */
+/** A change, and the name of the page that made it. By that name a page recognizes its own changes, which arrive in order. */
 export interface Update {
   page: string;
   change: Change;
 }
 
-/** A selection: where it began, and where the caret is. Both are offsets in UTF-16 units, as JavaScript counts. */
+/** A selection: its start and the caret, as offsets in UTF-16 units. */
 export interface Selection {
   anchor: number;
   head: number;
 }
 
-/** Where somebody is in the editor. */
+/** The position of a person in the editor. */
 export interface Caret extends Selection {
   id: string;
   document: DocumentName;
 }
 
-/** A point in a document's life: which life, because a server that starts anew begins another, and after how many changes. */
+/** A version of a document: the number of changes in one life. A restarted server starts another life. */
 export interface Moment {
   life: string;
   version: number;
 }
 
-/** What is needed to begin with a document, or to go on with it. */
+/** The state with which a page starts or continues editing a document. */
 export interface Opened extends Moment {
-  /** The whole text; or, for a page that has it, what changed since. */
+  /** The whole text; for a page that has an earlier version, the changes since. */
   content: { text: string } | { updates: Update[] };
   carets: Caret[];
 }
 
-/** What a newcomer needs to catch up. */
+/** The state that a page gets when it joins. */
 export interface Welcome {
   you: string;
-  /** Who you are: what `join` proposed, with another name or colour if somebody had it. */
+  /** The profile that `join` proposed, with another name or colour if that is taken. */
   profile: Profile;
   people: Person[];
   strokes: Stroke[];
@@ -93,37 +93,37 @@ export interface Welcome {
   voteTimeoutMs: number;
 }
 
-/** What the server serves. */
+/** The methods of the server. */
 export interface ServerApi {
-  /** Proposes who this is, and comes first. Before it is answered comes `welcome`; from then on all that happens is pushed. */
+  /** Proposes a profile. A page calls it first. The server sends `welcome` before the response, and pushes all later events. */
   join(params: Profile): void;
   rename(params: Profile): void;
-  /** Begins stroke number `stroke` of this person, or makes it longer. */
+  /** Starts or extends stroke number `stroke` of this person. */
   draw(params: { stroke: number; size: number; points: number[] }): void;
-  /** Takes back this person's newest stroke. */
+  /** Deletes this person's newest stroke. */
   undo(): void;
   move(params: { x: number; y: number }): void;
   say(params: { text: string }): void;
   react(params: { emoji: string }): void;
-  /** Asks everybody else; answers when all have answered or the time is up. */
+  /** Asks all other people. Returns when all have answered or the time is up. */
   clear(): Verdict;
-  /** Opens a document, or goes on with it after a break. From then on what happens in the editor is pushed. */
+  /** Opens a document, or continues it after a loss. From then on, the server pushes all events of the editor. */
   open(params: { document: DocumentName; since?: Moment | undefined }): Opened;
-  /** Makes changes that follow on `version`. Whoever was quicker comes first: the server moves the rest to where it belongs. */
+  /** Makes changes to `version`. The server rebases them onto changes that it received earlier. */
   edit(params: { document: DocumentName; version: number; page: string; changes: Change[] }): void;
-  /** Tells where this person is, in the document as it was at `version`. */
+  /** Reports the position of this person, in the document at `version`. */
   point(params: Selection & { document: DocumentName; version: number }): void;
-  /** Cuts the network under the page that asks, for three seconds. The answer is under way by then: it comes afterwards. */
+  /** Cuts the network of the calling page for three seconds. The response is lost with it, and arrives after the page reconnects. */
   cut(): void;
 }
 
-/** What each page serves. */
+/** The methods of each page. */
 export interface ClientApi {
-  /** All there is. A notification, so that it and what is pushed later are taken in the order in which they were sent. */
+  /** Gives the whole state. A notification, so that it and later notifications are processed in the order they were sent. */
   welcome(params: Welcome): void;
-  /** Asks the person: may the board be cleared? Whoever does not answer within `timeoutMs` has not agreed. */
+  /** Asks the person whether the board may be cleared. A person who does not answer within `timeoutMs` has not agreed. */
   vote(params: { by: string; timeoutMs: number }): boolean;
-  /** Answered at once: the server measures the round trip. */
+  /** Returns at once: the server measures the round trip. */
   ping(): void;
   people(params: { people: Person[] }): void;
   drew(params: Stroke): void;
@@ -132,10 +132,10 @@ export interface ClientApi {
   said(params: Line): void;
   reacted(params: Profile & { emoji: string }): void;
   decided(params: Verdict): void;
-  /** Somebody made changes that follow on `version`; it may have been this page. */
+  /** Reports changes to `version`, by any page, this one included. */
   edited(params: { document: DocumentName; version: number; by: string; updates: Update[] }): void;
-  /** Where somebody else is now. */
+  /** Reports the position of another person. */
   pointed(params: Caret): void;
-  /** Once a second: the messages of that second, and everybody's newest round trip. */
+  /** Reports, once a second, the messages of that second and the newest round trip of each person. */
   stats(params: { perSecond: number; roundTrips: { id: string; ms: number }[] }): void;
 }

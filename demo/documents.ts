@@ -1,22 +1,22 @@
-/** What is written in the editor, as the server keeps it: everybody's changes in one order. */
+/** The documents of the editor on the server: the changes of all people in one order. */
 import { randomUUID } from "node:crypto";
 import { rebaseUpdates, type Update as Rebased } from "@codemirror/collab";
 import { ChangeSet, Text } from "@codemirror/state";
 import { RpcError } from "reciproc/node";
 import type { Caret, Change, DocumentName, Moment, Opened, Selection, Update } from "./api.js";
 
-/** A document is read by a language server at each change, and sent whole to newcomers. */
+/** The longest document. A language server reads it at each change, and each joining page gets all of it. */
 const MOST_CHARACTERS = 20_000;
-/** So many changes can be slept through; after more, a page gets the whole text anew. */
+/** The most changes that are kept. A page that missed more gets the whole text again. */
 const MOST_UPDATES = 1000;
 
-/** One document. It lives as long as this process does. */
+/** One document. It exists as long as this process. */
 export class SharedDocument {
   readonly #name: DocumentName;
   readonly #life = randomUUID();
   readonly #carets = new Map<string, Caret>();
   #text: Text;
-  /** The newest changes; those before were forgotten. */
+  /** The newest changes. Older ones are dropped. */
   #updates: Rebased[] = [];
   #forgotten = 0;
 
@@ -29,7 +29,7 @@ export class SharedDocument {
     return this.#forgotten + this.#updates.length;
   }
 
-  /** What whoever knew it at that moment needs to go on; everything, for whoever did not, or has missed too much. */
+  /** Returns the changes since a version, or the whole text if that version is unknown or too old. */
   open(since: Moment | undefined): Opened {
     const missed = since?.life === this.#life ? this.#since(since.version) : undefined;
     return {
@@ -41,8 +41,8 @@ export class SharedDocument {
   }
 
   /**
-   * Makes changes that follow on `version`, and answers them as they follow on the newest one. Those that were made before,
-   * by a page that could not know, are left out. Throws an `RpcError` when they do not fit, and then makes none of them.
+   * Makes changes to `version`. Returns them rebased onto the newest version, without those that a page sent again because it
+   * missed the response. Throws an `RpcError` if they do not fit, and then makes none of them.
    */
   edit(version: number, page: string, changes: readonly Change[], by: string): Update[] {
     const over = this.#since(version);
@@ -57,7 +57,7 @@ export class SharedDocument {
     return updates.map(written);
   }
 
-  /** Notes where somebody was at `version`, and answers where that is now; `undefined` when nobody knows any more. */
+  /** Notes the selection of a person at `version`. Returns it in the newest version; `undefined` if `version` is too old. */
   point(id: string, version: number, { anchor, head }: Selection): Caret | undefined {
     const over = this.#since(version);
     if (over === undefined) return undefined;
@@ -70,7 +70,7 @@ export class SharedDocument {
     return caret;
   }
 
-  /** Forgets where somebody was. */
+  /** Removes the caret of a person. */
   leave(id: string): void {
     this.#carets.delete(id);
   }
@@ -86,12 +86,12 @@ export class SharedDocument {
       const updates = rebaseUpdates(given, over);
       return { updates, text: updates.reduce((text, update) => update.changes.apply(text), this.#text) };
     } catch {
-      // A `RangeError`: they were made for a text of another length.
+      // A `RangeError`: the changes were made for a text of another length.
       throw new RpcError(409, "These changes do not fit the document");
     }
   }
 
-  /** A caret is moved along by what its own person types there, and stays before what others do. The pages reckon the same. */
+  /** Moves the carets. Text typed at a caret moves it only if its own person typed. The pages use the same rule. */
   #moveCarets(change: ChangeSet, by: string): void {
     for (const [id, { anchor, head, ...rest }] of this.#carets) {
       const side = id === by ? 1 : -1;

@@ -1,4 +1,4 @@
-/** The page and the modules it imports, from a fixed list of folders. */
+/** Serves the page and the modules that it imports, from a fixed list of folders. */
 import { once } from "node:events";
 import { STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -6,7 +6,7 @@ import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import send from "send";
 
-/** The first part of a path, and the folder behind it. The page's import map names the last three, and the modules. */
+/** The folders, by the first part of a path. The page's import map names the last three, and the modules. */
 const FOLDERS = new Map([
   ["", new URL("../page/", import.meta.url)],
   ["page", new URL("page/", import.meta.url)],
@@ -15,7 +15,7 @@ const FOLDERS = new Map([
   ["nanoid", new URL("./", import.meta.resolve("nanoid/package.json"))],
 ]);
 
-/** Modules of one file each, under the name by which they import each other. Only the editor loads them. */
+/** Modules of one file each, by their import names. Only the editor loads them. */
 const MODULES = new Map(
   [
     "@codemirror/autocomplete",
@@ -40,12 +40,12 @@ const MODULES = new Map(
     "w3c-keyname",
   ].map((name) => [
     `/modules/${name}`,
-    // The one that brings along what it imports.
+    // This file is bundled with its dependencies.
     new URL(import.meta.resolve(name === "markdown-it" ? "markdown-it/browser" : name)),
   ]),
 );
 
-/** Folder and file. No part of a path may begin with a dot or contain an escape, so no path leads out of its folder. */
+/** Matches folder and file. No part may begin with a dot or contain an escape, so no path leads out of its folder. */
 const PATH = /^\/(?:([a-z0-9]+)\/)?((?:[\w-][\w.-]*\/)*[\w-][\w.-]*\.(?:html|css|js))$/;
 
 /** The newest response of each connection. */
@@ -70,7 +70,7 @@ export async function serveFile(request: IncomingMessage, response: ServerRespon
     .pipe(response);
 }
 
-/** The URL's folder and the file's path inside it. */
+/** Returns the folder of a URL and the file's path inside it. */
 function find(path: string): { folder: string; name: string } | undefined {
   const module = MODULES.get(path);
   if (module !== undefined) {
@@ -82,7 +82,7 @@ function find(path: string): { folder: string; name: string } | undefined {
   return base && name ? { folder: fileURLToPath(base), name } : undefined;
 }
 
-/** Answers with that status. A response that has begun is cut off instead, so that the client sees that it is incomplete. */
+/** Responds with a status. If a response has begun, resets it instead, so that the client sees that it is incomplete. */
 function refuse(response: ServerResponse, status: number): void {
   if (response.headersSent) return void response.destroy();
   for (const name of response.getHeaderNames()) response.removeHeader(name);

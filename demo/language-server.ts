@@ -1,9 +1,9 @@
 /**
  * Runs a language server on standard input and output: `node language-server.js LANGUAGE --stdio`.
  *
- * A language server serves whoever opens the demo's page, so it must not read files of this machine or fetch addresses, and
- * whether it does must not depend on what its client sends. The commands of vscode-langservers-extracted pass it a file
- * reader and an HTTP client. Here it gets neither: what it wants to read, it requests from its client.
+ * A language server serves every client that opens the demo's page. So it must not read files of this machine or fetch
+ * addresses, whatever its client sends. The commands of vscode-langservers-extracted pass it a file reader and an HTTP client.
+ * Here it gets neither, and requests files from its client.
  */
 import { createRequire } from "node:module";
 import type { Language } from "./lsp.js";
@@ -21,7 +21,7 @@ interface LanguageServer {
   startServer: (connection: Connection, runtime: Runtime) => void;
 }
 
-/** What it needs of its runtime. `file`, `http` and `configureHttpRequests` are left out on purpose. */
+/** The runtime of a language server. `file`, `http` and `configureHttpRequests` are left out on purpose. */
 interface Runtime {
   readonly timer: {
     setImmediate(callback: (...args: unknown[]) => void, ...args: unknown[]): Timer;
@@ -33,12 +33,12 @@ interface Timer {
 }
 
 const language = process.argv[2] as Language;
-// As the package itself sees its dependencies, wherever they are installed.
+// Resolves dependencies as the package does, wherever they are installed.
 const require = createRequire(createRequire(import.meta.url).resolve("vscode-langservers-extracted/package.json"));
 const { createConnection } = require("vscode-languageserver/node") as Protocol;
 const { startServer } = require(`./lib/${language}-language-server/${language}Server.js`) as LanguageServer;
 
-// Standard output carries the protocol. From here on, what is written to the console becomes a message of it.
+// Standard output carries the protocol. From here on, console output becomes a message of the protocol.
 const connection = createConnection();
 process.on("unhandledRejection", (reason) => connection.console.error(`Unhandled rejection: ${String(reason)}`));
 startServer(connection, {

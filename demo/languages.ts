@@ -1,6 +1,6 @@
 /**
- * Language servers behind WebSockets: `/lsp/css` and `/lsp/json`. Whoever connects gets a process of their own, so that one
- * which dies, or is slow, is one person's alone, and a session is what the protocol means by it: one client, one server.
+ * Language servers behind WebSockets: `/lsp/css` and `/lsp/json`. Each connection gets its own process. So a process that is
+ * slow or exits affects one person, and a session has one client and one server, as the protocol requires.
  */
 import type { IncomingMessage, Server } from "node:http";
 import { fileURLToPath } from "node:url";
@@ -10,20 +10,20 @@ import type * as parts from "../dist/cli/parts.js";
 import type { Language } from "./lsp.js";
 import type { Network } from "./network.js";
 
-/** What the command `reciproc bridge` is made of. The package does not export it, so it is imported by its place. */
+/** The parts of `reciproc bridge`. The package does not export them, so they are imported by path. */
 const { bridge, Gate, checkServerOptions } = (await import(
   new URL("cli/parts.js", import.meta.resolve("reciproc")).href
 )) as typeof parts;
 
 const LANGUAGES: readonly Language[] = ["css", "json"];
-/** Each is a process, of some 50 MB. */
+/** Most connections. Each has a process of about 50 MB. */
 const MOST_SERVERS = 24;
 const MOST_MEGABYTES = 192;
-/** The longest message of a page is its whole document; the longest of a language server are all completions there are. */
+/** The longest message. From a page it is a whole document, from a language server the list of all completions. */
 const MAX_FRAME_BYTES = 256 * 1024;
 const MAX_MESSAGE_BYTES = 8 * 2 ** 20;
 
-/** Serves them beside whatever else the HTTP server serves. The rules for who gets in are those of `serve`. */
+/** Serves the language servers on an HTTP server that may serve other paths. Hosts and origins are checked as by `serve`. */
 export class LanguageServers {
   readonly #gates: readonly parts.Gate[];
   readonly #running = new Set<Promise<void>>();
@@ -43,7 +43,7 @@ export class LanguageServers {
     });
   }
 
-  /** Lets nobody in any more, ends every language server, and resolves when all are gone. Never rejects. */
+  /** Refuses new connections and ends every language server. Resolves when all have exited. Never rejects. */
   async close(): Promise<void> {
     for (const gate of this.#gates) gate.shut();
     this.#stop.abort();

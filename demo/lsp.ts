@@ -6,7 +6,7 @@ import type { CompletionItem, CompletionList, Diagnostic, Hover, Position, Range
 
 export type { CompletionItem, CompletionList, Diagnostic, Hover, Position, Range };
 
-/** The languages there are servers for. */
+/** The languages that have a server. */
 export type Language = "css" | "json";
 
 interface Place {
@@ -14,7 +14,7 @@ interface Place {
   position: Position;
 }
 
-/** What a language server serves. */
+/** The methods of a language server. */
 export interface LanguageServer {
   initialize(params: InitializeParams): InitializeResult;
   initialized(params: {}): void;
@@ -30,15 +30,15 @@ export interface LanguageServer {
   "textDocument/hover"(params: Place): Hover | null;
 }
 
-/** What the editor serves to it. */
+/** The methods that the editor serves to a language server. */
 export interface LanguageClient {
-  /** Asks for settings; answered with one value for each item. */
+  /** Returns the settings: one value for each item. */
   "workspace/configuration"(params: { items: { section?: string }[] }): unknown[];
   "textDocument/publishDiagnostics"(params: { uri: string; diagnostics: Diagnostic[] }): void;
   "window/logMessage"(params: { type: number; message: string }): void;
 }
 
-/** New text for a range, or, without one, for all. */
+/** New text for a range; without a range, for the whole document. */
 export interface TextChange {
   range?: Range;
   text: string;

@@ -1,18 +1,18 @@
 /**
- * The network under each page, with a switch. What it cuts is real: the page's TCP connections are reset, with whatever was
- * under way in them, and on new ones nothing comes through until the network is back. Nobody is told.
+ * The network of each page, with a switch. The cut is real: it resets the page's TCP connections, with all data in flight, and
+ * holds new ones until the network is back. Neither peer is notified.
  */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 
 export class Network {
   readonly #sockets = new Map<string, Set<Socket>>();
-  /** The pages that are cut off, and until when. */
+  /** The pages that are cut off, each with a promise that resolves when the network is back. */
   readonly #down = new Map<string, Promise<void>>();
 
   /**
-   * Takes an upgrade, before anybody answers it; that of a page that is cut off gets through when the network is back. Answers
-   * the page's name, which is in the address it asks for. Strangers have none.
+   * Takes an upgrade request before the server answers it. If the page is cut off, waits until the network is back. Returns
+   * the page's name from the URL. Other clients have no name.
    */
   async carry({ url = "", socket }: IncomingMessage): Promise<string> {
     const page = new URLSearchParams(url.split("?")[1]).get("page") ?? "";
@@ -22,7 +22,7 @@ export class Network {
     return page;
   }
 
-  /** Cuts a page off for so long. */
+  /** Cuts a page off for `ms` milliseconds. */
   cut(page: string, ms: number): void {
     for (const socket of this.#sockets.get(page) ?? []) socket.resetAndDestroy();
     const isOver = new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,14 +1,14 @@
-/** Keeps people apart: who joins gets a name and a colour that differ from those of the people who are present. */
+/** Gives each joining person a name and a colour that differ from those of the people who are present. */
 import type { Color, Profile } from "./api.js";
 
-/** In the order in which they are given away. */
+/** The colours, in the order in which they are assigned. */
 export const COLORS: readonly Color[] = ["violet", "orange", "green", "pink", "blue", "red", "yellow", "ink"];
 /** The longest name, in UTF-16 units. */
 export const MOST_NAME = 24;
 
 /**
- * Returns the profile that somebody who would like to have `wish` gets among `others`. A name that is taken gets a number. A
- * colour that is taken is replaced with one that the fewest people have.
+ * Returns the profile for a person who asks for `wish` among `others`. A name that is taken gets a number. A colour that is
+ * taken is replaced with one that the fewest people have.
  */
 export function distinctProfile({ name, color }: Profile, others: readonly Profile[]): Profile {
   const names = new Set(others.map((other) => other.name));

@@ -1,4 +1,4 @@
-/** What the server accepts. Any Standard Schema would do (zod, valibot, arktype); one made by hand is this small. */
+/** The schemas of the server's methods. Any Standard Schema works (zod, valibot, arktype). This one is written by hand. */
 import type { Params, SchemaResult, StandardSchema } from "reciproc";
 import type { Moment, Profile, ServerApi } from "./api.js";
 import { COLORS, MOST_NAME } from "./profiles.js";
@@ -7,7 +7,7 @@ type Check = (value: any) => boolean;
 
 const EMOJIS = new Set(["❤️", "🎉", "😂", "👏", "🔥", "🚀"]);
 
-/** Four digits at most: a newcomer gets the whole board in one message, so every number on it must be short. */
+/** Four digits at most: a joining page gets the whole board in one message, so every number must be short. */
 const fraction: Check = (value) =>
   typeof value === "number" && value >= 0 && value <= 1 && Math.round(value * 10_000) / 10_000 === value;
 const text =
@@ -19,9 +19,9 @@ const points: Check = (value) =>
 
 const DOCUMENTS = new Set(["welcome.css", "server.json"]);
 const known: Check = (value) => DOCUMENTS.has(value);
-/** A place in a document, or a number of its changes. */
+/** An offset in a document, or a number of changes. */
 const count: Check = (value) => Number.isSafeInteger(value) && value >= 0;
-/** One line: what a line break would part belongs into two. */
+/** One line, without line breaks. */
 const line: Check = (value) => typeof value === "string" && !/[\r\n]/.test(value);
 const section: Check = (value) =>
   count(value) || (Array.isArray(value) && count(value[0]) && value.slice(1).every(line));
@@ -58,7 +58,7 @@ function fits<T>(schema: StandardSchema<T>, value: unknown): boolean {
   return "value" in (schema["~standard"].validate(value) as SchemaResult<T>);
 }
 
-/** An object whose members pass their checks; members without one are left out of what the handler gets. */
+/** Accepts an object whose members pass their checks. The handler gets only members that have a check. */
 function object<T>(checks: { [K in keyof T & string]: Check }): StandardSchema<T> {
   const validate = (value: unknown): SchemaResult<T> => {
     const given = new Map(Object.entries(value ?? {}));

@@ -64,7 +64,7 @@ for (const view of views) {
     for (const each of [page, ada, bo]) await each.click("#editor-tab");
     await (view.editor === "css" ? styleTogether : configureTogether)(page, ada, bo);
     await save(page, view.file);
-    // For the next view the text is as it was.
+    // Restores the text for the next view.
     for (const each of [page, bo]) for (let i = 0; i < 8; i++) await each.keyboard.press("Control+z");
     for (const each of [ada, bo]) await each.click("#board-tab");
     await page.context().close();
@@ -121,10 +121,10 @@ async function save(page: Page, file: string): Promise<void> {
   await writeFile(file, Buffer.from(webp.split(",")[1]!, "base64"));
 }
 
-/** Three people in the stylesheet, one of whom is offered values. */
+/** Shows three people in the stylesheet, one of them with completions. */
 async function styleTogether(page: Page, left: Page, right: Page): Promise<void> {
   for (const each of [page, left, right]) await open(each, "css");
-  // For some seconds, so that the curves have a shape.
+  // Types for some seconds, so that the curves have a shape.
   await caretTo(right, "transition: none");
   await right.keyboard.type(" /* it still moves, but does not glide */", { delay: 110 });
   await page.locator(".cm-line", { hasText: "rebeccapurple" }).waitFor();
@@ -139,7 +139,7 @@ async function styleTogether(page: Page, left: Page, right: Page): Promise<void>
   await page.waitForTimeout(500);
 }
 
-/** Three people in the server's settings, one of whom reads what a setting means. */
+/** Shows three people in the server's settings, one of them with the explanation of a setting. */
 async function configureTogether(page: Page, left: Page, right: Page): Promise<void> {
   for (const each of [page, left, right]) await open(each, "json");
   await caretTo(left, "maxConnections");
@@ -149,7 +149,7 @@ async function configureTogether(page: Page, left: Page, right: Page): Promise<v
   await page.waitForTimeout(600);
 }
 
-/** Goes to a file, and waits until the language server has found the mistake that it begins with. */
+/** Opens a file, and waits until the language server has found its mistake. */
 async function open(page: Page, language: string): Promise<void> {
   await page.click(`#${language}-tab`);
   await page.getByText(`${language} language server: ready`).waitFor();
@@ -254,7 +254,7 @@ async function paint(left: Page, right: Page): Promise<void> {
   await pick(right, "orange", "Medium");
 }
 
-/** "hello", in one hand. */
+/** Writes "hello" in one stroke. */
 async function write(page: Page, x: number, y: number): Promise<void> {
   const at = (dx: number, dy: number): Point => [x + dx, y + dy];
   await line(page, [

@@ -1,8 +1,8 @@
 /**
- * One board, and an editor, that everybody who opens the page shares. `npm run demo` starts it.
+ * Serves one board and one editor, which all pages share. `npm run demo` starts it.
  *
- * Environment: PORT (3000; the next free one when it is taken, 0 for any), HOST (127.0.0.1: this machine only;
- * README warns of others), VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000).
+ * Environment: PORT (3000; the next free one if it is taken; 0 for any), HOST (127.0.0.1, this machine only; README warns of
+ * others), VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000).
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -18,14 +18,14 @@ import { distinctProfile } from "./profiles.js";
 import { Strokes } from "./strokes.js";
 import { texts } from "./texts.js";
 
-/** `peer.data`: who sits behind a connection. */
+/** `peer.data`: the person on a connection. */
 interface Seat {
-  /** The name of their page on the network. */
+  /** The name of the page on the network. */
   page: string;
-  /** `undefined` until they join. */
+  /** `undefined` until the person joins. */
   profile: Profile | undefined;
   roundTripMs: number | undefined;
-  /** The pings, one each second, since their page last answered one. */
+  /** The pings, one each second, since the page last answered one. */
   missedPings: number;
 }
 type Member = Peer<ServerApi, ClientApi, Seat>;
@@ -33,7 +33,7 @@ type Member = Peer<ServerApi, ClientApi, Seat>;
 const VOTE_TIMEOUT_MS = Number(process.env["VOTE_TIMEOUT_MS"] ?? 10_000);
 const SESSION_TTL_MS = Number(process.env["SESSION_TTL_MS"] ?? 60_000);
 const CUT_MS = 3000;
-/** After so many a page is out of reach. A page whose network was cut by the switch is back before. */
+/** A page that missed more pings is out of reach. A page whose network was cut by the switch misses fewer. */
 const MOST_MISSED_PINGS = 6;
 const MOST_LINES = 100;
 
@@ -57,7 +57,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   path: "/rpc",
   // The longest message is a full document, pasted: in JSON a character takes six bytes at worst.
   limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
-  // How long those who were cut off are waited for.
+  // How long the server keeps the session of a page that was cut off.
   session: { ttlMs: SESSION_TTL_MS },
   authenticate: async (request) => ({
     page: await network.carry(request),
@@ -137,7 +137,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     edit({ document, version, page, changes }, { peer }) {
       const before = documents[document].version;
       const updates = documents[document].edit(version, page, changes, peer.id);
-      // To its author too: so the changes come to every page in one order.
+      // The author gets its changes too, so that every page gets all changes in one order.
       if (updates.length > 0) pushToEditors("edited", { document, version: before, by: peer.id, updates });
     },
     point({ document, version, anchor, head }, { peer }) {
@@ -152,9 +152,9 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   },
 });
 
-/** Everybody who has joined. Whoever disconnects leaves it without being told to. */
+/** All peers that have joined. A peer that closes leaves the topic by itself. */
 const board: Topic<ServerApi, ClientApi, Seat> = server.topic("board");
-/** Everybody who has opened a document. */
+/** All peers that have opened a document. */
 const editor: typeof board = server.topic("editor");
 server.on("peer", (peer) => {
   peer.on("suspend", pushPeople);
@@ -163,7 +163,7 @@ server.on("peer", (peer) => {
 });
 server.on("error", (error) => process.stderr.write(`${inspect(error)}\n`));
 
-/** Notifies everybody of a topic. `around` does not see these: they are encoded once, not once for each peer. */
+/** Notifies all peers of a topic. `around` is not called, because the message is encoded once for all peers. */
 const pushTo =
   (topic: typeof board): typeof board.notify =>
   (method, ...args) => {
@@ -175,7 +175,7 @@ const pushToEditors = pushTo(editor);
 
 function leave({ id }: Member): void {
   for (const document of Object.values(documents)) document.leave(id);
-  // Whoever shows people takes the carets of those who are gone away.
+  // Each page removes the carets of people who have left.
   pushPeople();
 }
 
@@ -208,7 +208,7 @@ async function vote(asker: Member, signal: AbortSignal): Promise<Verdict> {
   return { by, outcome: agreed || present.length === 0 ? "cleared" : "kept", answers };
 }
 
-/** The server calls the page. `signal` aborts when the asker leaves: then nobody waits for the answer any more. */
+/** Calls a page, and returns its answer. `signal` aborts when the asker leaves, because the answer is not needed then. */
 async function ask(voter: Member, by: string, signal: AbortSignal): Promise<Answer> {
   const timeoutMs = VOTE_TIMEOUT_MS;
   const unreachable = new AbortController();
@@ -216,7 +216,7 @@ async function ask(voter: Member, by: string, signal: AbortSignal): Promise<Answ
   try {
     const options = { timeoutMs, signal: AbortSignal.any([signal, unreachable.signal]) };
     const agreed: unknown = await voter.request("vote", { by, timeoutMs }, options);
-    // The contract says boolean; what comes from outside is checked all the same.
+    // The contract says boolean, but a value from the network must be checked.
     return agreed === true ? "agreed" : "refused";
   } catch (error) {
     if (error instanceof ConnectionLostError)
@@ -234,11 +234,11 @@ function isOutOfReach({ data }: Member): boolean {
   return data.missedPings > MOST_MISSED_PINGS;
 }
 
-/** Measures every round trip by a call, and tells everybody. */
+/** Measures every round trip by a call, and reports it to all pages. */
 setInterval(() => {
   for (const peer of board) {
     peer.data.missedPings++;
-    // Of those who are away the answer would tell how long they were.
+    // A call to a suspended peer would measure the suspension.
     if (peer.state === "open") void measure(peer);
   }
   const roundTrips = [...board].flatMap(({ id, data: { roundTripMs: ms } }) => (ms === undefined ? [] : { id, ms }));
@@ -253,7 +253,7 @@ async function measure(peer: Member): Promise<void> {
     peer.data.roundTripMs = performance.now() - start;
     peer.data.missedPings = 0;
   } catch {
-    // Too slow or gone: the last figure stands, or the peer is no longer on the board.
+    // The page is too slow or gone, so its last figure stays until it leaves the board.
   }
 }
 
@@ -273,7 +273,7 @@ http.on("error", (error: NodeJS.ErrnoException) => {
 });
 listen();
 
-// Every page is told (1001) before the process ends. Once: the second Ctrl+C does not wait.
+// Closes every page with 1001 before the process exits. `once`: a second Ctrl+C does not wait.
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => void stop());
 
 async function stop(): Promise<void> {

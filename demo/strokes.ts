@@ -1,8 +1,8 @@
-/** What is on the board, as the server keeps it: in order, and never more than fits into one message. */
+/** The strokes of the board on the server: in order, and at most as many as fit into one message. */
 import type { Stroke } from "./api.js";
 
 const MOST_POINTS = 40_000;
-/** A stroke has more than its points; a board of dots must be bounded too. */
+/** The weight of a stroke besides its points, so that a board of dots is bounded too. */
 const STROKE_WEIGHT = 10;
 
 export class Strokes {
@@ -14,7 +14,7 @@ export class Strokes {
     return [...this.#strokes.values()];
   }
 
-  /** Begins a stroke or makes it longer. Answers which old ones had to go for it. */
+  /** Starts or extends a stroke. Returns the ids of old strokes that were deleted for it. */
   extend(piece: Stroke): string[] {
     const stroke = this.#strokes.get(piece.id);
     if (stroke === undefined) this.#strokes.set(piece.id, piece);
@@ -29,7 +29,7 @@ export class Strokes {
     return gone;
   }
 
-  /** The newest stroke whose id begins with `prefix`. */
+  /** Returns the newest stroke whose id begins with `prefix`. */
   newest(prefix: string): string | undefined {
     return [...this.#strokes.keys()].filter((id) => id.startsWith(prefix)).at(-1);
   }

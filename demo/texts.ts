@@ -1,4 +1,4 @@
-/** What the documents of the editor begin with. Each has one mistake, for the language server to find. */
+/** The initial texts of the documents. Each has one mistake, for the language server to find. */
 import type { DocumentName } from "./api.js";
 
 const css = `/*

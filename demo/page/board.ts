@@ -1,4 +1,4 @@
-/** The picture: keeps the strokes and paints them, sharp on every screen and the same in every window. */
+/** Keeps the strokes and paints them, sharp on every screen and the same in every window. */
 import type { Color, Stroke } from "../api.js";
 import { byId } from "./dom.js";
 
@@ -8,12 +8,12 @@ const pen = canvas.getContext("2d")!;
 const strokes = new Map<string, Stroke>();
 let frame = 0;
 
-/** So many of the newest strokes are painted anew in each frame; those below lie ready on a canvas of their own. */
+/** The number of newest strokes that are repainted in each frame. Older strokes are cached on a second canvas. */
 const NEWEST = 16;
 const below = document.createElement("canvas").getContext("2d")!;
 const ready = new Set<string>();
 
-/** Shows these strokes and no others. */
+/** Replaces all strokes. */
 export function load(all: readonly Stroke[]): void {
   strokes.clear();
   for (const stroke of all) strokes.set(stroke.id, stroke);
@@ -21,7 +21,7 @@ export function load(all: readonly Stroke[]): void {
   changed();
 }
 
-/** Begins a stroke or makes it longer. */
+/** Starts or extends a stroke. */
 export function extend(piece: Stroke): void {
   const stroke = strokes.get(piece.id);
   if (stroke === undefined) strokes.set(piece.id, { ...piece, points: [...piece.points] });
@@ -30,7 +30,7 @@ export function extend(piece: Stroke): void {
   changed();
 }
 
-/** Takes strokes away. */
+/** Deletes strokes. */
 export function erase(ids: readonly string[]): void {
   for (const id of ids) strokes.delete(id);
   if (ids.some((id) => ready.has(id))) ready.clear();
@@ -43,7 +43,7 @@ function changed(): void {
   frame ||= requestAnimationFrame(repaint);
 }
 
-/** Paints each stroke as a whole, in order: painted in pieces it would have other edges than after a reload. */
+/** Paints each stroke as a whole, in order: a stroke painted in pieces would have other edges than after a reload. */
 function repaint(): void {
   frame = 0;
   if (ready.size === 0) below.clearRect(0, 0, canvas.width, canvas.height);
@@ -67,7 +67,7 @@ function paint(on: CanvasRenderingContext2D, { color, size, points }: Stroke): v
   on.lineCap = on.lineJoin = "round";
   on.beginPath();
   if (points.every((value, i) => value === points[i % 2])) {
-    // It never left its place, and a canvas leaves out lines without length.
+    // A canvas does not draw lines without length, so a dot is a circle.
     on.arc(x(0), y(0), on.lineWidth / 2, 0, 2 * Math.PI);
     return on.fill();
   }
@@ -79,7 +79,7 @@ function paint(on: CanvasRenderingContext2D, { color, size, points }: Stroke): v
   on.stroke();
 }
 
-/** Colours have names on the wire, because each theme has its own. */
+/** Returns the theme's value of a colour. The wire carries names, because each theme has its own values. */
 function inkOf(color: Color): string {
   return getComputedStyle(canvas).getPropertyValue(`--${color}`);
 }

@@ -1,9 +1,9 @@
-/** Two live curves of the last minute: messages a second, and this page's round trip. */
+/** Draws two live curves of the last minute: messages a second, and this page's round trip. */
 import { byId } from "./dom.js";
 
 const SECONDS = 60;
 
-/** Makes a curve of the elements whose ids begin with `name`; answers what takes its newest value. */
+/** Makes a curve of the elements whose ids begin with `name`. Returns a function that adds a value. */
 export function curve(name: string, least: number, write: (value: number) => string): (value: number) => void {
   const line = byId(`${name}-line`, SVGPolylineElement);
   const area = byId(`${name}-area`, SVGPolygonElement);

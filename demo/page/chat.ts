@@ -1,4 +1,4 @@
-/** The chat: one line in, many lines out. */
+/** The chat: its lines and the field for a new line. */
 import type { Line } from "../api.js";
 import { byId, element, limit } from "./dom.js";
 import { complain } from "./notice.js";
@@ -11,7 +11,7 @@ const input = byId("text", HTMLInputElement);
 let atEnd = true;
 let height = 0;
 
-/** Shows these lines and no others. */
+/** Replaces all lines. */
 export function load(all: readonly Line[]): void {
   lines.replaceChildren();
   for (const line of all) show(line);
@@ -32,7 +32,7 @@ function follow(): void {
 }
 
 lines.addEventListener("scroll", () => {
-  // When it has another height than before, nobody has scrolled.
+  // If the height has changed, the event is not from the reader.
   if (lines.clientHeight === height) atEnd = lines.scrollHeight - lines.scrollTop - height < 20;
 });
 // The panel above may take some of its height.
@@ -41,7 +41,7 @@ new ResizeObserver(() => {
   follow();
 }).observe(lines);
 
-/** Calls `say` with what is sent. The field is free for the next line at once; a line that failed comes back into it. */
+/** Calls `say` with each line. Clears the field at once, and restores a line whose call failed. */
 export function onSay(say: (text: string) => Promise<unknown>): void {
   limit(input, MOST_TEXT);
   form.addEventListener("submit", (event) => {

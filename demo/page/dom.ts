@@ -1,13 +1,13 @@
-/** Short words for what every module does with the document. */
+/** Short functions for the document, which every module uses. */
 
-/** The element of that id, which must be there and of that type. */
+/** Returns the element of an id. Throws unless it exists and has that type. */
 export function byId<T extends Element>(id: string, type: abstract new () => T): T {
   const found = document.getElementById(id);
   if (found instanceof type) return found;
   throw new Error(`the page has no ${type.name} with the id "${id}"`);
 }
 
-/** A new element with a class and a text. Text, never HTML: names and chat lines come from other people. */
+/** Makes an element with a class and a text. The text is never HTML: names and chat lines come from other people. */
 export function element(tag: string, className: string, text = ""): HTMLElement {
   const made = document.createElement(tag);
   made.className = className;
@@ -17,7 +17,7 @@ export function element(tag: string, className: string, text = ""): HTMLElement 
 
 const characters = new Intl.Segmenter();
 
-/** As much of `text` as is at most `most` long, in whole characters: a flag or a family is several code units. */
+/** Returns `text` cut to `most` UTF-16 units, in whole characters: a flag or a family has several code units. */
 export function cut(text: string, most: number): string {
   let end = 0;
   for (const { index, segment } of characters.segment(text)) {
@@ -27,11 +27,11 @@ export function cut(text: string, most: number): string {
   return text.slice(0, end);
 }
 
-/** Keeps a field within `most`. What `maxlength` does, which would cut through a character. */
+/** Limits a field to `most` UTF-16 units, as `maxlength` does, but without cutting a character in two. */
 export function limit(field: HTMLInputElement, most: number): void {
   const shorten = (event: Event): void => {
     if ((event as InputEvent).isComposing || field.value.length <= most) return;
-    // What was typed or pasted last stands before the caret, and it is that which does not fit.
+    // Cuts before the caret, where the newest text is.
     const caret = field.selectionEnd ?? field.value.length;
     const rest = field.value.slice(caret);
     const kept = cut(field.value.slice(0, caret), most - rest.length);

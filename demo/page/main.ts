@@ -1,4 +1,4 @@
-/** The page: connects, says who it is, and ties each part to the messages it lives on. */
+/** The page: connects, joins, and connects each part to its messages. */
 import { connect, type Context, type Handlers, type Peer } from "reciproc";
 import type { ClientApi, Person, ServerApi, Stroke } from "../api.js";
 import * as board from "./board.js";
@@ -22,16 +22,16 @@ const alarm = byId("ended", HTMLElement);
 const showRate = curve("rate", 20, (perSecond) => `${perSecond}/s`);
 const showTrip = curve("trip", 2, (ms) => `${ms.toFixed(1)} ms`);
 
-/** Goes on from one connection to the next. Until it is there the parts are inert, and none of them uses it. */
+/** The peer, the same for all connections. Until it is set, the parts are inert, and none of them uses it. */
 let peer!: Peer<ClientApi, ServerApi>;
-/** Once somebody has gone there. */
+/** The editor, once the person has opened it. */
 let editor: rooms.Editor | undefined;
 let you = "";
 let voteTimeoutMs = 0;
-/** What was drawn here since the connection broke. It waits with the session; should that be lost, it has not arrived. */
+/** The pieces drawn since the peer was suspended. They are queued in the session, and lost if the session is lost. */
 let waiting: pen.Piece[] = [];
 
-/** What the server may call here. */
+/** The methods that the server calls. */
 const methods: Handlers<ClientApi, Context> = {
   welcome(now) {
     if (you !== "") show("The server did not know this page any more. Here is what it has now.");
@@ -65,8 +65,8 @@ const methods: Handlers<ClientApi, Context> = {
 };
 
 /**
- * Connects, for good: what is lost is brought back by the session, and where there is none any more, by beginning again. Then
- * `onOpen` asks for all there is, before anything else is sent.
+ * Connects, and reconnects whenever the connection is lost. If the session is lost too, `onOpen` joins again and gets the
+ * whole state, before anything else is sent.
  */
 async function enter(): Promise<void> {
   try {
@@ -131,13 +131,13 @@ pen.start(
     if (peer.state === "suspended") waiting.push(piece);
     peer.notify("draw", piece);
   },
-  // Where a pointer was while nobody could see it, nobody wants to know afterwards.
+  // Positions are not queued while the peer is suspended: they would be outdated.
   (place) => void (peer.state === "open" && peer.notify("move", place)),
 );
 chat.onSay((text) => peer.request("say", { text }));
 reactions.onReact((emoji) => peer.notify("react", { emoji }));
 profile.onChange((now) => void peer.request("rename", now).catch(complain));
-// By its keys it can be called while the parts are inert.
+// Its keys work even while the parts are inert.
 pen.onUndo(() => void (parts.inert || peer.notify("undo")));
 byId("clear", HTMLButtonElement).addEventListener("click", () => {
   const stop = vote.wait(voteTimeoutMs);

@@ -5,7 +5,7 @@ const SHOWN_MS = 6000;
 const notice = byId("notice", HTMLElement);
 let fading: ReturnType<typeof setTimeout> | undefined;
 
-/** Shows it for some seconds. */
+/** Shows a message for some seconds. */
 export function show(text: string): void {
   notice.textContent = text;
   notice.hidden = false;
@@ -13,7 +13,7 @@ export function show(text: string): void {
   fading = setTimeout(() => (notice.hidden = true), SHOWN_MS);
 }
 
-/** Shows what went wrong. */
+/** Shows an error. */
 export function complain(error: unknown): void {
   show(error instanceof Error ? error.message : String(error));
 }

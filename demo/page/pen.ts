@@ -1,4 +1,4 @@
-/** The pointer, be it mouse, finger or pen: what it draws and where it is, told once a frame and not once an event. */
+/** Reports the strokes and positions of a mouse, finger or pen, once a frame and not once an event. */
 import { canvas } from "./board.js";
 import { byId } from "./dom.js";
 
@@ -9,7 +9,7 @@ export interface Piece {
   points: number[];
 }
 
-/** A message stays small, and one endless line does not stay one stroke. */
+/** The most points of a stroke, which bounds each message. A longer line becomes several strokes. */
 const MOST_POINTS = 250;
 
 const sizes = byId("sizes", HTMLFormElement);
@@ -18,7 +18,7 @@ let drawing: { pointer: number; piece: Piece; drawn: number } | undefined;
 let place: { x: number; y: number } | undefined;
 let frame = 0;
 
-/** Starts to listen. `draw` gets the pieces, `move` the places. */
+/** Starts to listen. Calls `draw` with each piece and `move` with each position. */
 export function start(draw: (piece: Piece) => void, move: (place: { x: number; y: number }) => void): void {
   const flush = (): void => {
     cancelAnimationFrame(frame);
@@ -47,13 +47,13 @@ export function start(draw: (piece: Piece) => void, move: (place: { x: number; y
   };
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || drawing !== undefined) return;
-    // From here on every move of this pointer comes here, wherever it goes.
+    // From here on, all moves of this pointer come to the canvas.
     canvas.setPointerCapture(event.pointerId);
     begin(event);
     add(event);
   });
   canvas.addEventListener("pointermove", (event) => {
-    // Between two frames a pointer may have moved many times; without these, quick curves have corners.
+    // A pointer may move many times between two frames. Without these moves, fast curves have corners.
     const events = event.getCoalescedEvents?.() ?? [];
     for (const each of events.length > 0 ? events : [event]) add(each);
   });
@@ -67,7 +67,7 @@ export function onUndo(undo: () => void): void {
     const { key, ctrlKey, metaKey, shiftKey, altKey, target } = event;
     if (key.toLowerCase() !== "z" || !(ctrlKey || metaKey) || shiftKey || altKey) return;
     if (target instanceof Element && target.matches("input:not([type=radio])")) return;
-    // In the other room these keys are the editor's.
+    // In the editor's room, the editor handles these keys.
     if (!canvas.checkVisibility()) return;
     event.preventDefault();
     undo();
@@ -84,7 +84,7 @@ function placeOf({ clientX, clientY }: PointerEvent): { x: number; y: number } {
   return { x: fraction((clientX - left) / width), y: fraction((clientY - top) / height) };
 }
 
-/** Four digits are as fine as a pixel, and short on the wire; the server takes no more. */
+/** Rounds to four digits: as fine as a pixel, short on the wire, and the most that the server accepts. */
 function fraction(value: number): number {
   return Math.round(Math.min(1, Math.max(0, value)) * 10_000) / 10_000;
 }

@@ -1,4 +1,4 @@
-/** Who is here, how far away they are, and where their pointers are. */
+/** Shows the people who are present, their round trips and their pointers. */
 import type { Person } from "../api.js";
 import { byId, element } from "./dom.js";
 
@@ -10,7 +10,7 @@ const shown = new Map<string, { cursor: HTMLElement; idle: ReturnType<typeof set
 let people: readonly Person[] = [];
 let roundTrips = new Map<string, number>();
 
-/** Shows who is here now. `you` is told apart. */
+/** Replaces the list of people. `you` is marked. */
 export function show(now: readonly Person[], you: string): void {
   people = now;
   count.textContent = `${people.length} here`;
@@ -38,12 +38,12 @@ export function show(now: readonly Person[], you: string): void {
   }
 }
 
-/** Who is here now. */
+/** Returns the people who are present. */
 export function here(): readonly Person[] {
   return people;
 }
 
-/** Moves somebody's cursor. It fades when it rests. */
+/** Moves a person's cursor. It fades when it stops. */
 export function move({ id, x, y }: { id: string; x: number; y: number }): void {
   const person = people.find((other) => other.id === id);
   if (person === undefined) return;
@@ -56,7 +56,7 @@ export function move({ id, x, y }: { id: string; x: number; y: number }): void {
   one.idle = setTimeout(() => one.cursor.classList.add("idle"), IDLE_MS);
 }
 
-/** Takes the newest round trips. */
+/** Shows the newest round trips. */
 export function measure(measured: readonly { id: string; ms: number }[]): void {
   roundTrips = new Map(measured.map(({ id, ms }) => [id, ms]));
   showRoundTrips();

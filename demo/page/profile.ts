@@ -1,6 +1,6 @@
 /**
- * Who you are here: a name and a colour, by chance at first, and yours to change. Each window has its own, which a reload
- * keeps. What you chose is remembered for the next window, too.
+ * The person's name and colour, random at first, and editable. Each window has its own, which a reload keeps. The last choice
+ * is stored for the next window.
  */
 import type { Color, Profile } from "../api.js";
 import { byId, cut, limit } from "./dom.js";
@@ -15,7 +15,7 @@ const field = byId("name", HTMLInputElement);
 const colors = byId("colors", HTMLFormElement);
 const choices = [...colors.querySelectorAll("input")];
 
-/** The name and colour chosen now. */
+/** Returns the current name and colour. */
 export function read(): Profile {
   return chosen;
 }
@@ -35,9 +35,9 @@ export function onChange(change: (profile: Profile) => void): void {
   });
 }
 
-/** Takes the profile that the server gave this window. */
+/** Adopts the profile that the server assigned to this window. */
 export function adopt(profile: Profile): void {
-  // What is being typed into the field stays.
+  // A name that is being typed stays in the field.
   if (profile.name !== chosen.name || profile.color !== chosen.color) choose(profile);
 }
 
@@ -57,7 +57,7 @@ function store(storage: () => Storage): void {
   }
 }
 
-/** What is remembered comes from outside, like anything else that is stored: each part is checked. */
+/** Reads the stored profile. Checks each part, because other code can write to the storage. */
 function remembered(): Partial<Profile> {
   try {
     const stored = sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? "{}";

@@ -5,7 +5,7 @@ import { byId, element } from "./dom.js";
 const MOST = 40;
 const sky = byId("sky", HTMLElement);
 
-/** Lets one rise, with the name of who sent it. */
+/** Shows an emoji that rises, with the name of its sender. */
 export function float({ name, color, emoji }: Profile & { emoji: string }): void {
   if (sky.childElementCount >= MOST) sky.firstElementChild!.remove();
   const balloon = element("div", "balloon");
@@ -17,7 +17,7 @@ export function float({ name, color, emoji }: Profile & { emoji: string }): void
   sky.append(balloon);
 }
 
-/** Calls `react` with the emoji of the button that is pressed. */
+/** Calls `react` with the emoji of each pressed button. */
 export function onReact(react: (emoji: string) => void): void {
   for (const button of byId("emojis", HTMLElement).querySelectorAll("button")) {
     button.addEventListener("click", () => react(button.value));

@@ -1,4 +1,4 @@
-/** The page's two rooms. Its address says which one is shown, so that a reload and a second window show the same. */
+/** The page's two rooms. The URL names the one that is shown, so that a reload and a second window show the same. */
 import type * as editor from "./editor/room.js";
 import { byId } from "./dom.js";
 import { complain } from "./notice.js";
@@ -6,7 +6,7 @@ import { tablist } from "./tablist.js";
 
 export type Editor = typeof editor;
 
-/** Shows the room that the address names. `loaded` gets the editor, when somebody first goes there. */
+/** Shows the room that the URL names. Calls `loaded` with the editor when it is opened for the first time. */
 export function start(loaded: (editor: Editor) => void): void {
   const second = byId("second", HTMLAnchorElement);
   let loading: Promise<void> | undefined;
@@ -25,7 +25,7 @@ export function start(loaded: (editor: Editor) => void): void {
   addEventListener("hashchange", () => enter(named()));
 }
 
-/** The tab of the room that the address names. */
+/** Returns the tab of the room that the URL names. */
 function named(): HTMLButtonElement {
   return byId(location.hash === "#editor" ? "editor-tab" : "board-tab", HTMLButtonElement);
 }

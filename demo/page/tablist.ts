@@ -1,4 +1,4 @@
-/** Tabs for mouse, finger and keyboard: one of them is in the order of Tab, the arrow keys go on from there. */
+/** Tabs for mouse, finger and keyboard. One tab is in the tab order, and the arrow keys select the others. */
 
 const STEPS = new Map<string, (at: number, count: number) => number>([
   ["ArrowRight", (at, count) => (at + 1) % count],
@@ -7,7 +7,7 @@ const STEPS = new Map<string, (at: number, count: number) => number>([
   ["End", (_at, count) => count - 1],
 ]);
 
-/** Makes tabs of a list's buttons, and answers what selects one. `chosen` gets the one that is: `first`, now, and those after it. */
+/** Makes tabs of a list's buttons. Calls `chosen` with `first` at once, and with each selected tab. Returns a function that selects a tab. */
 export function tablist(
   list: HTMLElement,
   first: HTMLButtonElement,

@@ -1,7 +1,7 @@
-/** On a narrow screen the panels are tabs; on a wide one all are seen and these buttons are not. */
+/** On a narrow screen the panels are tabs. On a wide screen all panels are visible, and these buttons are hidden. */
 import { byId } from "./dom.js";
 
-/** Lets the buttons choose. */
+/** Makes the buttons select panels. */
 export function start(): void {
   const panels = byId("panels", HTMLElement);
   const buttons = [...byId("tabs", HTMLElement).querySelectorAll("button")];

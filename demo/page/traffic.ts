@@ -3,7 +3,7 @@ import type { Around, Call } from "reciproc";
 import { byId, element } from "./dom.js";
 
 const MOST_ROWS = 80;
-/** Messages that come many times a second share a row while they keep coming. */
+/** Methods of many messages a second. Consecutive ones share a row. */
 const FREQUENT = new Set([
   "draw",
   "drew",
@@ -26,7 +26,7 @@ const latest = new Map<string, Row>();
 let missed = 0;
 let paused = false;
 
-/** The option of `connect`. `next` sends what goes out and runs the handler of what came in; what it answers is passed on. */
+/** The `around` option of `connect`. `next` sends an outgoing call or runs the handler of an incoming one. Returns its result. */
 export const around: Around = async (call, next) => {
   const row = rowFor(call);
   const start = performance.now();
@@ -62,7 +62,7 @@ pause.addEventListener("click", () => {
   pause.textContent = paused ? "Resume" : "Pause";
 });
 
-/** One call, or many frequent ones in a row. */
+/** A row: one call, or several consecutive frequent ones. */
 class Row {
   readonly item = element("li", "message");
   readonly #times = element("span", "times");

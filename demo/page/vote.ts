@@ -1,4 +1,4 @@
-/** The question the server asks this page, and what comes of it. */
+/** The vote: the server's question to this page, and its outcome. */
 import type { Verdict } from "../api.js";
 import { byId } from "./dom.js";
 import { show } from "./notice.js";
@@ -14,14 +14,14 @@ byId("agree", HTMLButtonElement).addEventListener("click", () => answer(true));
 byId("refuse", HTMLButtonElement).addEventListener("click", () => answer(false));
 
 /**
- * Asks the person, and promises the answer. It is the handler's result, so it travels back as the reply to the server's call.
- * Only the server tells the time: it says how the vote ended, whether or not there was an answer.
+ * Asks the person. Returns a promise of the answer, which is the handler's result, and so the response to the server's call.
+ * The server alone times the vote, and reports its end, with or without an answer.
  */
 export function ask({ by, timeoutMs }: { by: string; timeoutMs: number }, signal: AbortSignal): Promise<boolean> {
   question.textContent = `${by} would like to clear the board.`;
   card.style.setProperty("--time", `${timeoutMs}ms`);
   card.hidden = false;
-  // The card and not a button: whoever is typing must not answer by the next key.
+  // Focuses the card and not a button: a person who is typing must not answer with the next key.
   const before = document.activeElement;
   card.focus();
   const stop = countDown(timeoutMs, (seconds) => (left.textContent = `${seconds} s left`));
@@ -32,19 +32,19 @@ export function ask({ by, timeoutMs }: { by: string; timeoutMs: number }, signal
       card.hidden = true;
       resolve(agreed);
     };
-    // The connection ended: nobody waits for the answer any more.
+    // The server no longer waits for the answer: the connection ended, or the call was cancelled.
     signal.addEventListener("abort", () => answer(false));
   });
 }
 
-/** Shows the one who asked how long the others may still take, until it is decided or the undo is called. */
+/** Shows the asker the time left, until the vote is decided. Returns a function that stops this. */
 export function wait(timeoutMs: number): () => void {
   stopWaiting();
   const stop = countDown(timeoutMs, (seconds) => show(`Waiting for everybody else to agree: ${seconds} s left`));
   return (stopWaiting = stop);
 }
 
-/** Tells how it ended. */
+/** Shows the outcome. */
 export function decide(verdict: Verdict): void {
   stopWaiting();
   answer(false);

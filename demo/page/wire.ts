@@ -1,9 +1,9 @@
-/** Where the page connects to. Its server knows by the name in the address which connections to cut. */
+/** The URLs of the page's connections. The server finds the connections to cut by the name in the URL. */
 
-/** Told to nobody but the server. */
+/** The name of this page, which only the server gets. */
 const NAME = crypto.getRandomValues(new Uint32Array(4)).join("-");
 
-/** The address of that path, for a connection of this page. */
+/** Returns the URL of a path, for a connection of this page. */
 export function wire(path: string): string {
   return `${path}?page=${NAME}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Puts a command that talks over its standard input and output (a language server, an MCP server) behind a WebSocket: one
- * message a frame, either way, as it is. Whichever of the two ends first, the other ends too.
+ * Puts a command that communicates over stdio (a language server, an MCP server) behind a WebSocket. Each frame carries one
+ * unchanged message, in both directions. When the command or the WebSocket ends, the bridge ends the other.
  */
 import { isUtf8 } from "node:buffer";
 import type { WebSocket } from "ws";
@@ -13,51 +13,51 @@ import { checkOptions, type BridgeOptions, type CheckedOptions } from "./options
 
 export type { BridgeOptions } from "./options.js";
 
-/** How a bridge came to its end. */
+/** How a bridge ended. */
 export interface BridgeEnd {
-  /** What ended first, and had the other end. */
+  /** What ended first. */
   readonly endedBy: "command" | "socket" | "signal";
-  /** Why, in words: "the command exited with code 3". */
+  /** The reason in words, such as "the command exited with code 3". */
   readonly reason: string;
-  /** Whether that calls for attention: the command failed in some way, or the client broke the WebSocket protocol or a limit. */
+  /** Whether the command failed, or the client broke the WebSocket protocol or a limit. */
   readonly isFailure: boolean;
-  /** How the WebSocket was closed, with the error behind it where there is one. */
+  /** How the WebSocket was closed, with its error if there was one. */
   readonly close: CloseInfo;
-  /** The command's exit code; null when a signal ended it, or when it did not start. */
+  /** The command's exit code; null if a signal ended it, or if it did not start. */
   readonly exitCode: number | null;
   /** The signal that ended the command. */
   readonly signal: NodeJS.Signals | null;
 }
 
-/** With so much unsent on the WebSocket, the command's output is not read; it goes on at half of it. */
+/** High-water mark: above it, the bridge does not read the command's output. The low-water mark is half of it. */
 const HIGH_WATER_BYTES = 2 ** 20;
 
 /**
- * Runs a command for an open WebSocket of `ws`, which it listens to at once, and resolves when both are over and no process
- * of the command's group is left. What the command has written is delivered before the WebSocket is closed: with 1000 when
- * it exited with code 0, otherwise with 1011 and the reason. A command that cannot be started is no error of this function.
+ * Runs a command for an open WebSocket of `ws`, and listens to the WebSocket at once. Resolves when both have ended and no
+ * process of the command's group is left. Delivers the command's output before it closes the WebSocket: with 1000 after exit
+ * code 0, otherwise with 1011 and the reason. If the command cannot be started, resolves with that reason.
  * Rejects with a `TypeError` for bad options, and for a WebSocket that is not open.
  */
 export async function bridge(webSocket: WebSocket, options: BridgeOptions): Promise<BridgeEnd> {
   const checked = checkOptions(options);
   if (webSocket.readyState !== webSocket.OPEN) throw expected("webSocket.readyState", "1, open", webSocket.readyState);
-  return new Bridge(webSocket, checked).untilOver();
+  return new Bridge(webSocket, checked).run();
 }
 
-/** How a WebSocket was closed; an error of `ws` or of the system has a code. */
+/** How a WebSocket was closed. An error of `ws` or of the system has a code. */
 interface SocketEnd extends CloseInfo {
   readonly error: NodeJS.ErrnoException | undefined;
 }
 
-/** Close codes with which the side that sent a message is told that it must not: not UTF-8, too big. */
+/** Close codes of forbidden messages: not UTF-8, too big. */
 const OFFENCES = new Set([1007, 1009]);
 
-/** How a bridge is to end. The code and the reason are for the WebSocket. */
+/** How a bridge has to end. The code and the reason are for the WebSocket. */
 interface Verdict extends Pick<BridgeEnd, "endedBy" | "reason" | "isFailure"> {
   readonly code: number;
 }
 
-/** When the bridge itself is to end. */
+/** The verdict if the application ends the bridge. */
 const CLOSING: Verdict = { endedBy: "signal", code: 1001, reason: "the bridge is closing", isFailure: false };
 
 class Bridge {
@@ -90,7 +90,7 @@ class Bridge {
     this.#drainMs = options.drainMs;
     this.#aborted = new Promise((resolve) => (this.#onAbort = resolve));
     this.#verdict = new Promise((resolve) => {
-      // The first counts.
+      // Only the first verdict counts.
       this.#decide = (verdict) => {
         this.#isDecided = true;
         resolve(verdict);
@@ -99,13 +99,13 @@ class Bridge {
     this.#child = new Child({
       ...options,
       output: (chunk) => this.#toSocket(chunk),
-      deaf: () => this.#commandFailed("the command closed its input"),
+      inputClosed: () => this.#commandFailed("the command closed its input"),
     });
     this.#closed = this.#listen(options.pingMs);
   }
 
-  /** Waits for the first of the two to end, ends the other, and waits for that. */
-  async untilOver(): Promise<BridgeEnd> {
+  /** Waits until the command or the WebSocket ends, ends the other, and waits for its end. */
+  async run(): Promise<BridgeEnd> {
     this.#signal?.addEventListener("abort", this.#onAbort);
     if (this.#signal?.aborted) this.#onAbort();
     this.#drain?.addEventListener("abort", this.#onDrain);
@@ -131,7 +131,7 @@ class Bridge {
     return { ...verdict, close, exitCode, signal };
   }
 
-  /** Nobody knows what of a command's work is an answer that is owed. So it is told that nothing more comes, and may end by itself. */
+  /** Ends the command's standard input, so that it may finish and exit. A bridge cannot know which responses are pending. */
   readonly #onDrain = (): void => {
     this.#drainTimer = setTimeout(this.#onAbort, this.#drainMs);
     this.#child.endInput();
@@ -143,7 +143,7 @@ class Bridge {
     webSocket.on("message", (data: Buffer, isBinary: boolean) => this.#toCommand(data, isBinary));
     // Always followed by "close".
     webSocket.on("error", (cause) => (error ??= cause));
-    // What waits to be sent finds out by itself.
+    // Unsent data detects a lost connection without a ping.
     const ping = setInterval(() => void (webSocket.bufferedAmount === 0 && webSocket.ping()), pingMs);
     return new Promise((resolve) => {
       webSocket.once("close", (code, reason) => {
@@ -182,7 +182,7 @@ class Bridge {
     this.#webSocket.send(text, { binary: false }, this.#onSent);
   }
 
-  /** Called for each frame, also when it could not leave. */
+  /** Called for each frame, also if it could not be sent. */
   readonly #onSent = (): void => {
     this.#unsent--;
     if (this.#unsent === 0) this.#onAllSent?.();
@@ -195,7 +195,7 @@ class Bridge {
     try {
       for (const text of this.#decoder.end()) this.#send(text);
     } catch {
-      // That it ended there says more than which rule is broken thereby.
+      // The end inside a message is the cause, so the broken rule is not reported.
       place = ", in the middle of a message";
     }
     if (this.#drain?.aborted) return this.#decide(CLOSING);
@@ -208,9 +208,12 @@ class Bridge {
     this.#decide({ endedBy: "command", code: 1011, reason, isFailure: true });
   }
 
-  /** Closes behind what was sent. `ws` cuts a connection soon after a close that is not answered, so a slow reader gets the close only when it has read the rest. */
+  /**
+   * Closes the WebSocket after all frames are sent. `ws` terminates a connection soon after an unanswered close, so a slow
+   * reader must get the close only after it has read the rest.
+   */
   async #closeSocket(code: number, reason: string): Promise<void> {
-    // The answer to the close comes behind what was not read.
+    // The answer to the close follows unread messages, so a paused WebSocket must read again.
     this.#webSocket.resume();
     await Promise.race([this.#allSent(), this.#closed, this.#aborted]);
     this.#webSocket.close(code, cutReason(reason));

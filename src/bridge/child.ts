@@ -1,61 +1,61 @@
-/** One command that runs: its pipes, how it ends, and that nothing of it is left then. */
+/** Runs one command: its pipes, its end, and the end of all its child processes. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 
-/** What to run, and how to end it. */
+/** The command to run, and how to end it. */
 export interface ChildOptions {
   readonly command: string;
   readonly args: readonly string[];
   readonly cwd: string | undefined;
   readonly env: NodeJS.ProcessEnv | undefined;
-  /** How long it may take to end by itself before it gets SIGTERM, and then again before SIGKILL. */
+  /** How long the command may take to exit before it gets SIGTERM, and then again before SIGKILL. */
   readonly graceMs: number;
-  /** Where its standard error goes. */
+  /** The destination of its standard error. */
   readonly stderr: "inherit" | "ignore" | ((chunk: Buffer) => void);
-  /** What it writes to its standard output. */
+  /** Called with each chunk of its standard output. */
   readonly output: (chunk: Buffer) => void;
-  /** It has closed its standard input and goes on without. Told at most once. */
-  readonly deaf: () => void;
+  /** Called at most once, if the command has closed its standard input and still runs. */
+  readonly inputClosed: () => void;
 }
 
 /** How a command ended. */
 export interface ChildEnd {
-  /** Its exit code; null when a signal ended it, or when it did not start. */
+  /** Its exit code; null if a signal ended it, or if it did not start. */
   readonly exitCode: number | null;
   /** The signal that ended it. */
   readonly signal: NodeJS.Signals | null;
-  /** Why it could not be started. */
+  /** Why the command could not be started. */
   readonly error?: NodeJS.ErrnoException;
 }
 
 /**
- * Whether a command gets a process group of its own. With one, its helpers end with it (`npx` and `sh -c` run the real program
- * as a helper), and a Ctrl-C at the terminal is for us alone. Windows has no such groups.
+ * Whether a command gets its own process group. Then its child processes end with it (`npx` and `sh -c` run the real program
+ * as a child process), and a Ctrl-C at the terminal signals this process only. Windows has no such groups.
  */
 const OWN_GROUP = process.platform !== "win32";
 
-/** How often it is looked whether helpers are gone: the system tells of a child's end, and not of theirs. */
+/** The interval between checks of the process group: the system reports the end of a child, but not of its children. */
 const POLL_MS = 20;
 
-/** Those that run. When this process exits, however early, so do they. */
+/** The running commands. They are killed when this process exits, however early. */
 const running = new Set<Child>();
 
 function killAll(): void {
   for (const child of running) child.kill();
 }
 
-/** A command from its start on. What fails, fails as its end: making one never throws. */
+/** A started command. The constructor never throws: `ended` reports a command that could not be started. */
 export class Child {
-  /** Resolves when the command has ended, however it did, and everything it wrote was handed over. Never rejects. */
+  /** Resolves when the command has ended, and `output` got everything that it wrote. Never rejects. */
   readonly ended: Promise<ChildEnd>;
-  /** Resolves when nothing of it is left, helpers included. Never rejects. */
+  /** Resolves when the command and its child processes are gone. Never rejects. */
   readonly gone: Promise<unknown>;
   readonly #graceMs: number;
   readonly #process: ChildProcess | undefined;
   #onDrain: (() => void) | undefined;
   #isEnding = false;
   #hasExited = false;
-  /** Whether its pipes are at their end, too. */
+  /** Whether its pipes have ended too. */
   #hasClosed = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -64,7 +64,7 @@ export class Child {
     try {
       this.#process = start(options);
     } catch (error) {
-      // Node reports most failures as an event, but not all: a NUL byte, arguments too long.
+      // Node emits most failures as an event, but throws for a NUL byte and for arguments that are too long.
       this.ended = this.gone = Promise.resolve({ exitCode: null, signal: null, error: error as Error });
       return;
     }
@@ -72,18 +72,21 @@ export class Child {
     this.gone = this.#untilGone(this.#process);
   }
 
-  /** Writes to its standard input. False when that is full; then `onceDrained` tells when to go on. What a command that reads no more is given, is dropped. */
+  /**
+   * Writes to its standard input. Drops the bytes if the command no longer reads. Returns false at the high-water mark: then
+   * wait for `onceDrained`.
+   */
   write(bytes: Buffer): boolean {
     const { stdin } = this.#process ?? {};
     return !stdin?.writable || stdin.write(bytes);
   }
 
-  /** Calls back, once, when its standard input has room again. */
+  /** Calls `listener` once, when its standard input has drained. */
   onceDrained(listener: () => void): void {
     this.#onDrain = listener;
   }
 
-  /** Stops reading its output: a command that has filled the pipe waits. */
+  /** Stops reading its output. The command blocks once the pipe is full. */
   pause(): void {
     if (this.#hasExited) clearTimeout(this.#timer);
     this.#process?.stdout?.pause();
@@ -95,21 +98,21 @@ export class Child {
     if (this.#hasExited && !this.#hasClosed) this.#linger();
   }
 
-  /** Whether its output is not read at the moment. */
+  /** Whether reading its output is paused. */
   get isPaused(): boolean {
     return this.#process?.stdout?.isPaused() === true;
   }
 
-  /** Ends its standard input, behind what was written to it; it may go on for as long as it likes. */
+  /** Ends its standard input, after everything written before. The command may run as long as it likes. */
   endInput(): void {
     this.#process?.stdin?.end();
   }
 
-  /** Has it end: its standard input ends; when it goes on, SIGTERM; when it goes on, SIGKILL. */
+  /** Ends the command: ends its standard input, sends SIGTERM after `graceMs`, and SIGKILL after `graceMs` more. */
   end(): void {
     if (this.#isEnding) return;
     this.#isEnding = true;
-    // Whoever waits until its output is taken must not wait for ever.
+    // A command that blocks on a full output pipe could not exit.
     this.resume();
     if (this.#hasExited || this.#process?.pid === undefined) return;
     this.endInput();
@@ -120,14 +123,14 @@ export class Child {
     }, this.#graceMs);
   }
 
-  /** Ends it at once. */
+  /** Kills the command at once. */
   kill(): void {
     this.#signal("SIGKILL");
   }
 
-  #watch(child: ChildProcess, { output, stderr, deaf }: ChildOptions): Promise<ChildEnd> {
+  #watch(child: ChildProcess, { output, stderr, inputClosed }: ChildOptions): Promise<ChildEnd> {
     const { pid, stdin, stdout } = child;
-    // Without a number it did not start, and may have no pipes either.
+    // A command without a pid did not start, and may have no pipes.
     if (pid === undefined) {
       return new Promise((resolve) => {
         child.once("error", (error) => resolve({ exitCode: null, signal: null, error }));
@@ -135,9 +138,9 @@ export class Child {
     }
     child.on("error", ignore);
     stdin!.on("drain", () => this.#drained());
-    // What was written to a command that has closed its end: mostly it has ended, and that is told in a moment.
+    // A closed standard input usually means that the command is exiting, so `exit` may follow within `graceMs`.
     stdin!.on("error", ignore).once("close", () => {
-      if (!this.#hasExited && !stdin!.writableEnded) this.#timer = setTimeout(deaf, this.#graceMs);
+      if (!this.#hasExited && !stdin!.writableEnded) this.#timer = setTimeout(inputClosed, this.#graceMs);
     });
     stdout!.on("error", ignore).on("data", output);
     if (typeof stderr === "function") child.stderr!.on("error", ignore).on("data", stderr);
@@ -151,13 +154,13 @@ export class Child {
     });
   }
 
-  /** Ends what its helpers still do, when it has exited. */
+  /** Ends the remaining processes of the group after the command has exited. */
   async #untilGone(child: ChildProcess): Promise<void> {
     if (child.pid === undefined) return;
     add(this);
     await new Promise((resolve) => child.once("exit", resolve));
     let isLeft = this.#signal("SIGTERM");
-    // Twice: what is killed is gone a moment later, and what nobody waits for (a container without an init) stays a zombie.
+    // Bounded by twice `graceMs`: a killed process takes a moment to go, and stays a zombie in a container without an init.
     for (let waited = 0; isLeft && waited < 2 * this.#graceMs; waited += POLL_MS) {
       await delay(POLL_MS);
       isLeft = this.#signal(waited < this.#graceMs ? 0 : "SIGKILL");
@@ -171,14 +174,17 @@ export class Child {
     listener?.();
   }
 
-  /** The command is over; what it has started may not be, and may hold its pipes open. */
+  /** Notes that the command has exited. Its child processes may still run and hold its pipes open. */
   #exited(): void {
     this.#hasExited = true;
     clearTimeout(this.#timer);
     if (!this.isPaused) this.#linger();
   }
 
-  /** The pipes end with the last who can write to them. When that is somebody out of reach, it is not waited for; time that they are paused does not count. */
+  /**
+   * Closes the pipes after `graceMs`, not counting the time that they are paused. A process outside the group may hold them
+   * open for ever.
+   */
   #linger(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
@@ -187,15 +193,15 @@ export class Child {
     }, this.#graceMs);
   }
 
-  /** Signals the whole group, 0 being none; whether there is anybody in it. */
+  /** Signals the whole group; 0 only checks it. Returns true if it has a process. */
   #signal(signal: NodeJS.Signals | 0): boolean {
     const pid = this.#process?.pid;
-    // Without a group, its number may be somebody else's by then.
+    // Without a group, another process may have the pid by then.
     if (pid === undefined || (this.#hasExited && !OWN_GROUP)) return false;
     try {
       return process.kill(OWN_GROUP ? -pid : pid, signal);
     } catch {
-      // Nobody, or a process that has changed its user, and then nothing can be done about it.
+      // The group is empty, or its process has changed its user and cannot be signalled.
       return false;
     }
   }

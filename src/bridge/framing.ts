@@ -1,30 +1,30 @@
 /**
- * How messages stand on a pipe: two framings, each a decoder (bytes to message texts) and an encoder. A text is handled as
- * its bytes in UTF-8, which is what a pipe and a WebSocket carry: nothing is decoded on the way.
+ * The two framings of messages on a pipe, each with a decoder (bytes to message texts) and an encoder. A text is a buffer of
+ * UTF-8, as a pipe and a WebSocket carry it, so no text is decoded.
  */
 import { isUtf8 } from "node:buffer";
 import { expected } from "../core/errors.js";
 
-/** Takes a stream of bytes apart. After it has thrown, or after `end`, it is of no further use. */
+/** Splits a stream of bytes into messages. Must not be used after it has thrown, or after `end`. */
 export interface Decoder {
   /**
-   * Takes the next bytes, cut anywhere, and yields each message that they complete. Throws a `TypeError` that names the
-   * rule and the value where the stream breaks the framing; the messages before that place were yielded.
+   * Takes the next bytes, cut anywhere, and yields each message that they complete. If the stream breaks the framing, yields
+   * the messages before that place, then throws a `TypeError` that names the rule and the value.
    */
   push(chunk: Buffer): Iterable<Buffer>;
-  /** The stream is over. Yields a last message that needs no more than that; throws as `push` does when it ended inside one. */
+  /** Ends the stream. Yields the last message if the end completes it. Throws as `push` does if the stream ended inside one. */
   end(): Iterable<Buffer>;
 }
 
-/** One way to put messages on a pipe. */
+/** One framing of messages on a pipe. */
 export interface Framing {
-  /** Starts on a stream whose messages have at most `maxMessageBytes` each. It holds one message at a time. */
+  /** Makes a decoder of messages of at most `maxMessageBytes` each. It buffers one message at a time. */
   decoder(maxMessageBytes: number): Decoder;
-  /** The bytes that stand for one message. `text` is UTF-8. */
+  /** Returns the bytes of one framed message. `text` is UTF-8. */
   encode(text: Buffer): Buffer;
 }
 
-/** `"lsp"`: each message behind a header with its `Content-Length`. `"lines"`: each message on a line of its own. */
+/** `"lsp"`: a header with `Content-Length` before each message. `"lines"`: each message on its own line. */
 export type FramingName = "lsp" | "lines";
 
 /** The base protocol of the Language Server Protocol: a header block in ASCII, CR LF after each line, a blank line, the message. */
@@ -33,7 +33,7 @@ const lsp: Framing = {
   encode: (text) => Buffer.concat([Buffer.from(`Content-Length: ${text.length}\r\n\r\n`, "latin1"), text]),
 };
 
-/** One message a line, as MCP has it on stdio. CR LF ends a line too, empty lines are passed over, and the last needs no end. */
+/** One message a line, as MCP on stdio. CR LF ends a line too, empty lines are skipped, and the last line needs no end. */
 const lines: Framing = {
   decoder: (maxMessageBytes) => new LineDecoder(maxMessageBytes),
   encode: (text) => Buffer.concat([inOneLine(text), Buffer.of(LF)]),
@@ -46,17 +46,17 @@ const LF = 0x0a;
 const CR = 0x0d;
 const EMPTY = Buffer.alloc(0);
 
-/** A header block needs some 30 bytes; one this long is none. */
+/** The longest header block. A typical one has 30 bytes. */
 const MAX_HEADER_BYTES = 4096;
 
 class HeaderDecoder implements Decoder {
   readonly #maxMessageBytes: number;
-  /** The header line, or the message, that is not complete. */
+  /** The incomplete header line or message. */
   readonly #part = new Pieces();
   #headerBytes = 0;
-  /** As the header block says, while that is read. */
+  /** The `Content-Length` of the header block that is being read. */
   #contentLength: number | undefined;
-  /** The length of the message that comes; `undefined` while a header block does. */
+  /** The length of the message that is being read; `undefined` while a header block is read. */
   #bodyBytes: number | undefined;
 
   constructor(maxMessageBytes: number) {
@@ -86,7 +86,7 @@ class HeaderDecoder implements Decoder {
     return [];
   }
 
-  /** Reads up to the end of one line, and answers what is left. */
+  /** Reads up to the end of one line. Returns the rest. */
   #readHeaderLine(chunk: Buffer): Buffer {
     const end = chunk.indexOf(LF) + 1;
     const piece = end === 0 ? chunk : chunk.subarray(0, end);
@@ -105,7 +105,7 @@ class HeaderDecoder implements Decoder {
 
   #readField(line: string): void {
     const [, name, value] = FIELD.exec(line) ?? [];
-    // Told line by line: what prints something else to its standard output may never come to a blank line.
+    // Checked line by line: a program that prints other text to its standard output may never print a blank line.
     if (name === undefined || value === undefined)
       throw expected("header", '"Name: value" and CR LF', excerpt(Buffer.from(line, "latin1")));
     if (/^content-length$/i.test(name)) this.#readContentLength(value);
@@ -129,10 +129,10 @@ class HeaderDecoder implements Decoder {
   }
 }
 
-/** A name is a token (RFC 9110, section 5.6.2), so the tail of a message that was longer than announced is none. */
+/** A name is a token (RFC 9110, section 5.6.2), so the tail of a message that was longer than announced does not match. */
 const FIELD = /^([\w!#$%&'*+.^`|~-]+):[ \t]*(.*?)[ \t]*\r\n$/;
 
-/** The specification asks readers to take "utf8" for "utf-8". */
+/** Throws unless the charset is UTF-8. The specification asks readers to accept "utf8" for "utf-8". */
 function checkCharset(contentType: string): void {
   const charset = /;\s*charset\s*=\s*"?([^\s";]*)/i.exec(contentType)?.[1];
   if (charset !== undefined && !/^utf-?8$/i.test(charset))
@@ -141,7 +141,7 @@ function checkCharset(contentType: string): void {
 
 class LineDecoder implements Decoder {
   readonly #maxMessageBytes: number;
-  /** The line that is not complete. */
+  /** The incomplete line. */
   readonly #part = new Pieces();
 
   constructor(maxMessageBytes: number) {
@@ -155,7 +155,7 @@ class LineDecoder implements Decoder {
       rest = rest.subarray(end + 1);
       yield* this.#line(piece);
     }
-    // A carriage return may be its last byte, and is none of the message's.
+    // The last byte may be a carriage return, which is not part of the message.
     this.#checkLength(this.#part.length + rest.length - 1);
     this.#part.append(rest);
   }
@@ -178,7 +178,7 @@ class LineDecoder implements Decoder {
   }
 }
 
-/** Gathers what comes in pieces. It grows by doubling, so that a message that comes byte by byte costs no more than one that comes whole. */
+/** Joins pieces. Its buffer grows by doubling, so that a message that arrives byte by byte takes linear time. */
 class Pieces {
   #bytes = EMPTY;
   #length = 0;
@@ -198,7 +198,7 @@ class Pieces {
     this.#length = length;
   }
 
-  /** Everything so far and `last`, and begins anew. What came in one piece is not copied. */
+  /** Returns all pieces and `last`, and clears the buffer. A single piece is not copied. */
   take(last: Buffer): Buffer {
     if (this.#length === 0) return last;
     this.append(last);
@@ -209,16 +209,16 @@ class Pieces {
   }
 }
 
-/** A WebSocket's text frame must be UTF-8 (RFC 6455, section 8.1): whoever is sent another closes the connection. */
+/** Throws unless a text is UTF-8. A client closes the connection if a text frame is not UTF-8 (RFC 6455, section 8.1). */
 function checkUtf8(text: Buffer): Buffer {
   if (isUtf8(text)) return text;
   throw expected("message", "UTF-8", excerpt(text));
 }
 
 /**
- * Puts a text into one line, its meaning kept. In JSON a line break can only stand between tokens, where a space means the
- * same. What is no JSON must not become so by that (two documents, a string across two lines): U+000B, which JSON allows
- * nowhere, keeps it for the reader to refuse.
+ * Returns a text in one line, with the same meaning. In JSON, a line break occurs only between tokens, where a space is
+ * equivalent. A text that is not JSON (two documents, a string across two lines) must not become JSON, so its line breaks
+ * become U+000B, which JSON does not allow.
  */
 function inOneLine(text: Buffer): Buffer {
   if (!text.includes(LF) && !text.includes(CR)) return text;
@@ -239,7 +239,7 @@ function isJson(text: Buffer): boolean {
 
 const MOST_SHOWN = 60;
 
-/** The beginning of what came, for a message: it may be long, and it may be anything. */
+/** Returns the beginning of untrusted bytes, for an error message. */
 function excerpt(bytes: Buffer): string {
   return shorten(bytes.toString("utf8", 0, 4 * MOST_SHOWN).trimEnd());
 }

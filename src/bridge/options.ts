@@ -1,47 +1,47 @@
-/** The options of a bridge, and their check. */
+/** Checks the options of a bridge. */
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
 import { checkKnown, checkTimeout } from "../core/options.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
 
-/** What to put behind a WebSocket, and how. */
+/** The command to put behind a WebSocket, and the limits of the bridge. */
 export interface BridgeOptions {
-  /** The program, looked up in `PATH`. No shell reads it. */
+  /** The program, looked up in `PATH`. It is not run in a shell. */
   command: string;
   /** Its arguments. */
   args?: readonly string[] | undefined;
-  /** How messages stand on its pipes: `"lsp"` behind a `Content-Length` header, `"lines"` one JSON a line. Default `"lsp"`. */
+  /** The framing on its pipes: `"lsp"` is a `Content-Length` header before each message, `"lines"` one JSON a line. Default `"lsp"`. */
   framing?: FramingName | undefined;
-  /** The directory it runs in. Default: that of this process. */
+  /** Its working directory. Default: that of this process. */
   cwd?: string | undefined;
-  /** Its environment, whole. Default: that of this process. */
+  /** Its complete environment. Default: that of this process. */
   env?: NodeJS.ProcessEnv | undefined;
   /**
    * Longest message, in bytes of UTF-8. A longer one from the WebSocket closes it with 1009, a longer one from the command
    * with 1011. Default 16 MiB (an editor opens files and a language server lists symbols beyond 1 MiB), at most 256 MiB. The
-   * `maxPayload` of the WebSocket's own server must not be more: what exceeds it is gathered before it is refused.
+   * `maxPayload` of the WebSocket's server must not be larger: the bridge refuses a longer message only after it was buffered.
    */
   maxMessageBytes?: number | undefined;
   /**
-   * In milliseconds, how long the command may take to end when the WebSocket has: its standard input ends, so much later it
-   * gets SIGTERM, and so much later again SIGKILL. Default 2,000.
+   * When the WebSocket ends, the command's standard input ends. The command gets SIGTERM after this time, and SIGKILL after
+   * this time again. In milliseconds. Default 2,000.
    */
   graceMs?: number | undefined;
   /**
-   * How often the WebSocket is pinged, in milliseconds. While the command does not read, the WebSocket is not read either, and
-   * writing to it is the only way to learn that the other side is gone. Default 25,000.
+   * The interval between WebSocket pings, in milliseconds. While the command does not read, the bridge does not read the
+   * WebSocket, and only a write can detect that the client is gone. Default 25,000.
    */
   pingMs?: number | undefined;
-  /** Where the command's standard error goes: this process's own, nowhere, or to a function, in pieces of any size. Default `"inherit"`. */
+  /** The destination of the command's standard error: that of this process, none, or a function that gets chunks of any size. Default `"inherit"`. */
   stderr?: "inherit" | "ignore" | ((chunk: Buffer) => void) | undefined;
-  /** Ends both when it aborts; the WebSocket with 1001. */
+  /** When it aborts, the bridge ends the command, and closes the WebSocket with 1001. */
   signal?: AbortSignal | undefined;
   /**
-   * Ends the command's standard input when it aborts, behind what came before: a command that then finishes what it was asked
-   * and exits has all its answers delivered, and the WebSocket is closed with 1001. After `drainMs` it is as with `signal`.
+   * When it aborts, the bridge ends the command's standard input after all earlier messages. If the command then exits, all its
+   * output is delivered, and the WebSocket is closed with 1001. After `drainMs` the bridge acts as if `signal` had aborted.
    */
   drain?: AbortSignal | undefined;
-  /** In milliseconds. Default 30,000. */
+  /** How long the command may run after `drain` aborted, in milliseconds. Default 30,000. */
   drainMs?: number | undefined;
 }
 
@@ -62,9 +62,9 @@ export interface CheckedOptions {
 }
 
 const MIB = 2 ** 20;
-/** What a message may have unless it is said otherwise. */
+/** The default of `maxMessageBytes`. */
 export const DEFAULT_MESSAGE_BYTES = 16 * MIB;
-/** Far below where `ws` stops checking (`maxPayload` is an int32 there). */
+/** Far below the limit of `ws`, whose `maxPayload` is an int32. */
 export const MOST_MESSAGE_BYTES = 256 * MIB;
 
 const KNOWN: Readonly<Record<keyof BridgeOptions, 0>> = {
@@ -82,7 +82,7 @@ const KNOWN: Readonly<Record<keyof BridgeOptions, 0>> = {
   drainMs: 0,
 };
 
-/** Throws a `TypeError` that names the option, the rule and the value. */
+/** Returns the options with their defaults. Throws a `TypeError` that names the option, the rule and the value. */
 export function checkOptions(options: BridgeOptions): CheckedOptions {
   checkKnown("options", options, KNOWN);
   const { command, args = [], framing = "lsp", maxMessageBytes = DEFAULT_MESSAGE_BYTES, stderr = "inherit" } = options;
@@ -109,7 +109,7 @@ export function checkOptions(options: BridgeOptions): CheckedOptions {
   };
 }
 
-/** Longer delays do not fit Node's timers, which would fire at once. */
+/** Returns a checked delay, cut to the longest of Node's timers, which fire at once for a longer one. */
 function checkDelay(name: string, value: number): number {
   return Math.min(checkTimeout(name, value), LONGEST_DELAY_MS);
 }

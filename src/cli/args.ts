@@ -1,13 +1,13 @@
-/** What was typed: options and arguments, checked, and what is wrong with them. */
+/** Parses and checks the command line: options and arguments. */
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { parseArgs } from "node:util";
 import type { FramingName } from "../bridge/framing.js";
 import { MOST_MESSAGE_BYTES } from "../bridge/options.js";
 
-/** The command was not used as it is meant to be: exit code 64. */
+/** The command line is wrong. The process exits with code 64. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
-  /** Lines that point at the place; instead of them the reader is sent to `--help`. */
+  /** Lines that point at the fault. Without them, the message refers to `--help`. */
   readonly excerpt: string | undefined;
 
   constructor(message: string, excerpt?: string) {
@@ -16,7 +16,7 @@ export class UsageError extends Error {
   }
 }
 
-/** Every option there is; each command names those it takes. All take `help` and `no-color`, which is read where colours are made. */
+/** All options. Each command names those it takes, and all take `help` and `no-color`. `main.ts` reads `no-color`. */
 const OPTIONS = {
   "allow-host": { type: "string", multiple: true },
   "allow-origin": { type: "string", multiple: true },
@@ -38,16 +38,16 @@ const OPTIONS = {
 
 export type OptionName = keyof typeof OPTIONS;
 
-/** What a command accepts. */
+/** The arguments and options that a command accepts. */
 export interface Grammar {
-  /** The arguments in order; those in brackets may be left out. */
+  /** The arguments in order. Those in brackets are optional. */
   readonly arguments: readonly string[];
   readonly options: readonly OptionName[];
-  /** Its arguments are another command line: they stand behind "--", and there may be any number of them. */
+  /** Set if the arguments are another command line. They follow "--", in any number. */
   readonly takesCommand?: true;
 }
 
-/** What was typed, checked. An option that was not given is `undefined` or false. */
+/** A checked command line. An option that was not given is `undefined` or false. */
 export interface Args {
   readonly allowedHosts: readonly string[] | undefined;
   readonly allowedOrigins: readonly string[] | "*" | undefined;
@@ -109,19 +109,19 @@ function parse({ options, takesCommand }: Grammar, argv: readonly string[]): Par
   }
   const { values, positionals } = parsed;
   if (takesCommand && positionals.length > 0)
-    throw new UsageError(`COMMAND stands behind "--", got "${positionals[0]}" before it`);
+    throw new UsageError(`COMMAND must follow "--", got "${positionals[0]}" before it`);
   return { values, positionals: [...positionals, ...command] };
 }
 
-/** What stands before "--" is ours, what stands behind it the command's: both have options. */
+/** Splits at "--": `reciproc` takes the options before it, and COMMAND those after it. */
 function splitAtDashes(argv: readonly string[]): [own: readonly string[], command: readonly string[]] {
   const at = argv.indexOf("--");
   if (at >= 0) return [argv.slice(0, at), argv.slice(at + 1)];
   if (argv.includes("--help") || argv.includes("-h")) return [argv, []];
-  throw new UsageError('"--" is missing; COMMAND and its arguments stand behind it');
+  throw new UsageError('"--" is missing; COMMAND and its arguments must follow it');
 }
 
-/** Node explains itself in several sentences; the first says what is wrong. */
+/** Returns the fault that Node found. Node writes several sentences, and the first names the fault. */
 function explain(message: string): string {
   const [first] = message.split(/\.\s|\.?\n/, 1) as [string];
   const valueless = /(--[\w-]+)(?: <value>)?' argument (?:missing|is ambiguous)/.exec(first);
@@ -138,14 +138,14 @@ function checkCount(grammar: Grammar, given: readonly string[]): void {
   throw new UsageError(`one argument too many: "${extra}"${quotes}`);
 }
 
-/** Names are case-insensitive and may repeat. Without a prototype: a name may be any token, `__proto__` too. */
+/** Parses headers. Names are case-insensitive and may repeat. The result has no prototype, because `__proto__` is a valid name. */
 function readHeaders(lines: readonly string[]): Record<string, string[]> {
   const headers = Object.create(null) as Record<string, string[]>;
   for (const line of lines) {
     const colon = line.indexOf(":");
     const name = line.slice(0, Math.max(colon, 0)).trim().toLowerCase();
     const value = line.slice(colon + 1).trim();
-    // The value may be a secret and is not repeated.
+    // The value may be a secret, so the error does not repeat it.
     if (colon < 0 || !isHeader(name, value)) throw new UsageError('--header takes "Name: value"');
     (headers[name] ??= []).push(value);
   }
@@ -158,7 +158,7 @@ function isHeader(name: string, value: string): boolean {
     validateHeaderValue(name, value);
     return true;
   } catch {
-    // Node throws to say no.
+    // Node's validators return nothing, and throw for an invalid header.
     return false;
   }
 }
@@ -181,7 +181,7 @@ function readHost(text: string): string {
   throw new UsageError("--host takes a name or an address");
 }
 
-/** As a `Host` header has it; a scheme, a path or a pattern would never match one. */
+/** Checks a name as a `Host` header has it. A scheme, a path or a pattern would never match. */
 function readAllowedHost(text: string): string {
   if (/^[^\s/?#@*\\]+$/.test(text) && URL.canParse(`http://${text}`)) return text;
   throw new UsageError(`--allow-host takes a name such as example.org, got "${text}"`);
@@ -194,7 +194,10 @@ function readAllowedOrigins(texts: readonly string[]): readonly string[] | "*" {
   return texts.includes("*") ? "*" : texts;
 }
 
-/** As browsers send one: "https://example.org/", with a path, would never match. An app's own scheme has no origin to compare with. */
+/**
+ * Whether `text` is an origin as browsers send it. "https://example.org/", with a path, would never match. The URL standard
+ * defines no origin for an app's own scheme.
+ */
 function isOrigin(text: string): boolean {
   if (!/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*]+$/.test(text) || !URL.canParse(text)) return false;
   const { origin } = new URL(text);
@@ -212,7 +215,7 @@ function readPort(text: string): number {
   throw new UsageError(`--port takes a whole number from 0 to 65535, got "${text}"`);
 }
 
-/** Longer delays do not fit Node's timers. */
+/** The longest delay of Node's timers. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 function readTimeout(option: string, text: string | undefined): number | undefined {
@@ -222,7 +225,7 @@ function readTimeout(option: string, text: string | undefined): number | undefin
   throw new UsageError(`${option} takes milliseconds, a whole number from 1 to ${LONGEST_MS}, got "${text}"`);
 }
 
-/** Reads URL. Without a scheme it is taken for `ws://`. Throws a `UsageError`. */
+/** Parses URL. The default scheme is `ws://`. Throws a `UsageError`. */
 export function readUrl(text: string): URL {
   const full = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `ws://${text}`;
   const url = URL.canParse(full) ? new URL(full) : undefined;
@@ -231,7 +234,7 @@ export function readUrl(text: string): URL {
   throw new UsageError(`URL is an address such as ws://localhost:3000/rpc, got "${text}"`);
 }
 
-/** Where a URL leads: host and port, and nothing that may be secret. */
+/** Returns the host and port of a URL, and nothing that may be secret. */
 export function hostAndPort({ protocol, hostname, port }: URL): string {
   return `${hostname}:${port || (/^(wss|https):$/.test(protocol) ? 443 : 80)}`;
 }

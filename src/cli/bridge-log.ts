@@ -1,11 +1,11 @@
-/** What is told on standard error about several connections at once: whole lines, with the connection's number where there is a choice. */
+/** Writes the logs of several connections to standard error, in whole lines. A prefix has the number of the connection while several are open. */
 import { StringDecoder } from "node:string_decoder";
 import { printable, type Output } from "./output.js";
 
-/** A line this long is cut in two. */
+/** A longer line is cut in two. */
 const MAX_LINE_LENGTH = 64 * 1024;
 
-/** Standard error, shared by the connections that are open. */
+/** Standard error, shared by the open connections. */
 export class BridgeLog {
   readonly #stderr: Output;
   #opened = 0;
@@ -15,7 +15,7 @@ export class BridgeLog {
     this.#stderr = stderr;
   }
 
-  /** Begins to tell of one more connection. */
+  /** Starts the log of one more connection. */
   open(): ConnectionLog {
     this.#open++;
     this.#opened++;
@@ -28,14 +28,14 @@ export class BridgeLog {
   }
 }
 
-/** One connection's part of it. */
+/** The log of one connection. */
 class ConnectionLog {
   readonly #stderr: Output;
   readonly #prefix: () => string;
   readonly #onClose: () => void;
-  /** A character may come in pieces. */
+  /** Joins characters that are cut between two chunks. */
   readonly #decoder = new StringDecoder("utf8");
-  /** A line without its end. */
+  /** The incomplete last line. */
   #rest = "";
 
   constructor(stderr: Output, prefix: () => string, onClose: () => void) {
@@ -44,7 +44,7 @@ class ConnectionLog {
     this.#onClose = onClose;
   }
 
-  /** Takes what the command wrote to its standard error. It is passed on as it is: colours are the command's choice. */
+  /** Writes a chunk of the command's standard error, unchanged: colours are the command's choice. */
   write(chunk: Buffer): void {
     const lines = (this.#rest + this.#decoder.write(chunk)).split("\n");
     this.#rest = lines.pop()!;
@@ -52,7 +52,7 @@ class ConnectionLog {
     if (this.#rest.length > MAX_LINE_LENGTH) this.#flush();
   }
 
-  /** Tells the last of it, with `failure` where there was one. */
+  /** Writes the incomplete last line, and `failure` if there was one. */
   close(failure: string | undefined): void {
     this.#rest += this.#decoder.end();
     if (this.#rest !== "") this.#flush();

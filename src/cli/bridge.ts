@@ -6,13 +6,13 @@ import { checkServerOptions } from "../server/options.js";
 import { UsageError, type Args } from "./args.js";
 import { BridgeLog } from "./bridge-log.js";
 import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
-import { DEFAULT_PORT, tellCannotListen, tellRefusal } from "./gate.js";
+import { DEFAULT_PORT, printListenError, printRefusal } from "./gate.js";
 import { describe } from "./output.js";
 
-/** Each is a process of its own, and a language server easily takes 100 MB. */
+/** Each connection runs its own process, and a language server easily takes 100 MB. */
 const DEFAULT_CONNECTIONS = 32;
 
-/** `reciproc bridge`: puts a command that talks over its standard input and output behind a WebSocket. */
+/** `reciproc bridge`: puts a command that communicates over stdio behind a WebSocket. */
 export const bridge: Command = {
   name: "bridge",
   arguments: ["COMMAND", "[ARGS...]"],
@@ -28,30 +28,30 @@ export const bridge: Command = {
     "max-message-bytes",
     "drain-timeout",
   ],
-  summary: "put a program that talks over stdio behind a WebSocket",
-  help: `Starts COMMAND anew for each connection, and joins the two: a message on the command's standard output becomes a
-text frame, a frame becomes a message on its standard input, and nothing in it is changed. For language servers, MCP
-servers and whatever else speaks JSON-RPC over stdio. Whoever can connect can use the command as you can.
+  summary: "put a program that communicates over stdio behind a WebSocket",
+  help: `Starts a new process of COMMAND for each connection. A message on its standard output becomes a text frame, and a
+frame becomes a message on its standard input, unchanged. For language servers, MCP servers and other programs that
+speak JSON-RPC over stdio. Every client that can connect can use COMMAND with your permissions.
 
-The first line on standard output is "listening on ws://HOST:PORT/PATH". What the commands write to their standard error
-goes to this one, with the number of the connection in front while several are open; so do failures and refusals.
+The first line on standard output is "listening on ws://HOST:PORT/PATH". Standard error shows the standard error of the
+commands, failures and refusals. While several connections are open, each line begins with the connection's number.
 
-When the connection ends, the command's standard input does; 2 seconds later it gets SIGTERM, and 2 more later SIGKILL.
-When the command ends, the connection is closed: with 1000 after exit code 0, else with 1011 and the reason.
+When the connection ends, the command's standard input ends. The command gets SIGTERM 2 seconds later, and SIGKILL after
+2 more. When the command ends, the connection is closed: with 1000 after exit code 0, else with 1011 and the reason.
 
-Ctrl-C ends all connections so. SIGTERM drains: whoever comes is refused, the standard input of each command ends, and
-what it still answers is delivered until it ends by itself. A second signal ends everything at once.
+Ctrl-C ends all connections in this way. SIGTERM drains: new connections are refused, the standard input of each command
+ends, and its remaining output is delivered until it exits. A second signal ends everything at once.
 
-  --framing lsp|lines    how messages stand on the command's pipes: behind a Content-Length header, as language servers
-                         have it (default lsp), or one JSON a line, as MCP servers do
+  --framing lsp|lines    how messages are framed on the command's pipes: lsp puts a Content-Length header before each,
+                         for language servers (default); lines puts each on one line, for MCP servers
   --port N               the port to listen on (default ${DEFAULT_PORT}); 0 picks a free one
   --host H               the address to listen on (default 127.0.0.1, this machine only)
   --path P               the only path that is served, such as /lsp (default: every path)
-  --allow-host NAME      a name besides localhost under which the bridge is reached; may be repeated
+  --allow-host NAME      a host name of the bridge besides localhost; may be repeated
   --allow-origin ORIGIN  an origin whose pages may connect, such as https://example.org, or "*"; may be repeated
   --max-connections N    most connections at once (default ${DEFAULT_CONNECTIONS})
-  --max-message-bytes N  longest message either way (default ${DEFAULT_MESSAGE_BYTES})
-  --drain-timeout MS     how long commands may run on after SIGTERM (default 30000)
+  --max-message-bytes N  longest message in either direction (default ${DEFAULT_MESSAGE_BYTES})
+  --drain-timeout MS     how long commands may run after SIGTERM (default 30000)
 
 Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
@@ -59,14 +59,14 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
   async run(args, io) {
     if (args.arguments[0] === "") throw new UsageError("COMMAND is empty");
-    // Before it listens: whoever reads the first line may send the signal.
+    // Before the gate listens: a parent process that reads the first line may send a signal at once.
     const signalled = untilSignal();
     const bridges = new Bridges(args, io);
     const { gate } = bridges;
     try {
       await gate.listen();
     } catch (error) {
-      tellCannotListen(io.stderr, error as Error, args);
+      printListenError(io.stderr, error as Error, args);
       return ExitCode.NoConnection;
     }
     io.stdout.line(`listening on ${gate.url}`);
@@ -79,7 +79,7 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 class Bridges implements GateOwner {
   readonly gate: Gate;
   readonly maxFrameBytes: number;
-  /** Most clients would give up, with a command started for nothing. */
+  /** Without an agreed subprotocol, most clients close, and the command was started for nothing. */
   readonly wantsAgreement = true;
   readonly #args: Args;
   readonly #io: Io;
@@ -100,27 +100,27 @@ class Bridges implements GateOwner {
     this.gate = new Gate(checkServerOptions({ port, host, path, hosts, origins, limits }).gate, this);
   }
 
-  /** MCP's own clients offer its name, and a browser gives up when nobody agrees. No other is known here. */
+  /** Returns the agreed subprotocol. MCP clients offer "mcp", and a browser closes if the server does not agree. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined {
     return this.#args.framing === "lines" && offered.has("mcp") ? "mcp" : undefined;
   }
 
   admit(webSocket: WebSocket): void {
-    // A command may take a while to end when its connection has: who comes and goes fast must not gather them.
-    if (this.#running.size >= 2 * this.#maxConnections) return turnAway(webSocket);
+    // A command may outlive its connection for seconds, so clients that reconnect quickly must not accumulate commands.
+    if (this.#running.size >= 2 * this.#maxConnections) return refuse(webSocket);
     const bridged = this.#join(webSocket)
       .catch((error: unknown) => this.failed(error))
       .finally(() => this.#running.delete(bridged));
     this.#running.add(bridged);
   }
 
-  refused: GateOwner["refused"] = (refusal, request) => tellRefusal(this.#io.stderr, refusal, request, bridge.options);
+  refused: GateOwner["refused"] = (refusal, request) => printRefusal(this.#io.stderr, refusal, request, bridge.options);
 
   failed(error: unknown): void {
     this.#io.stderr.alarm(`error: ${describe(error)}`);
   }
 
-  /** Lets nobody in any more, ends every command, at SIGTERM when it has answered, and resolves when all are gone. */
+  /** Refuses new connections and ends every command. On SIGTERM, drains the commands first. Resolves when all have exited. */
   async close(signal: NodeJS.Signals): Promise<void> {
     this.gate.shut();
     (signal === "SIGTERM" ? this.#drain : this.#stop).abort();
@@ -145,8 +145,8 @@ class Bridges implements GateOwner {
   }
 }
 
-/** Try again later (RFC 6455's registry of close codes). */
-function turnAway(webSocket: WebSocket): void {
+/** Closes with 1013, "try again later" (RFC 6455's registry of close codes). */
+function refuse(webSocket: WebSocket): void {
   webSocket.on("error", () => {});
   webSocket.close(1013, "too many commands are ending");
 }

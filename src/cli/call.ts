@@ -1,11 +1,11 @@
 import { readUrl } from "./args.js";
 import { ExitCode, type Command } from "./command.js";
-import { tellFailure, type Failure } from "./failure.js";
+import { printFailure, type Failure } from "./failure.js";
 import { jsonLine } from "./output.js";
-import { canBeWritten, readParams } from "./params.js";
+import { isWritable, readParams } from "./params.js";
 import { withPeer } from "./remote.js";
 
-const message = "the result nests too deep to be written";
+const message = "the result is nested too deeply to be written";
 const TOO_DEEP: Failure = { exitCode: ExitCode.CallFailed, message, error: { code: "TOO_DEEP", message } };
 
 /** `reciproc call`: calls a method and prints its result. */
@@ -17,13 +17,13 @@ export const call: Command = {
   help: `Calls METHOD on the server at URL and prints the result as JSON: in one line when piped,
 indented on a terminal. An error is printed on standard error.
 
-  URL     ws:// or wss://; without a scheme, ws:// is meant
+  URL     ws:// or wss:// (default ws://)
   PARAMS  a JSON array or object, or - to read it from standard input
 
   --json                  print {"result":...} or {"error":{...}} in one line
-  --timeout MS            wait so long for the connection (default 10000) and for the answer (default 60000)
+  --timeout MS            how long to wait for the connection (default 10000) and for the response (default 60000)
   --header "Name: value"  a header of the upgrade request; may be repeated
-  --plain                 offer no subprotocol of ours, only plain JSON-RPC 2.0
+  --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1
 
 Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
 
@@ -35,7 +35,7 @@ Exit codes: 0 result, 1 error or timeout, 2 no connection or lost, 64 wrong use.
     const params = await readParams(text, io.stdin);
     return withPeer(url, args, io, async (peer) => {
       const result: unknown = await peer.request(method, params);
-      if (!canBeWritten(result)) return tellFailure(TOO_DEEP, io, args.json);
+      if (!isWritable(result)) return printFailure(TOO_DEEP, io, args.json);
       io.stdout.line(args.json ? jsonLine({ result }) : io.stdout.json(result));
       return ExitCode.Ok;
     });

@@ -1,4 +1,4 @@
-/** What went wrong with a connection or a call: what to say, to whom, and the exit code. */
+/** Failures of connections and calls: their messages, where they are printed, and their exit codes. */
 import { STATUS_CODES } from "node:http";
 import {
   ConnectError,
@@ -12,17 +12,17 @@ import {
 import { ExitCode, type Io } from "./command.js";
 import { jsonLine, printable } from "./output.js";
 
-/** A failure, ready to be told. */
+/** A failure, ready to be printed. */
 export interface Failure {
   readonly exitCode: number;
   /** One line for people. */
   readonly message: string;
-  /** The `error` of `--json`. A numeric code is the other side's, a string one of ours. */
+  /** The `error` of `--json`. A numeric code comes from the other side, a string from reciproc. */
   readonly error: { code: number | string; message: string; data?: unknown; [more: string]: unknown };
 }
 
-/** Tells a failure: with `--json` in one line on standard output, else on standard error. Answers the exit code. */
-export function tellFailure({ exitCode, message, error }: Failure, { stdout, stderr }: Io, json: boolean): number {
+/** Prints a failure: with `--json` in one line on standard output, else on standard error. Returns the exit code. */
+export function printFailure({ exitCode, message, error }: Failure, { stdout, stderr }: Io, json: boolean): number {
   if (json) stdout.line(jsonLine({ error }));
   else {
     stderr.alarm(printable(message));
@@ -31,44 +31,48 @@ export function tellFailure({ exitCode, message, error }: Failure, { stdout, std
   return exitCode;
 }
 
-/** What an error of a connection to `where` means; rethrows what is none. */
+/** Returns the failure for an error of a connection to `where`. Rethrows any other error. */
 export function failureOf(error: unknown, where: string): Failure {
   if (error instanceof RpcError) {
     const { code, message, data } = error;
     return { exitCode: ExitCode.CallFailed, message: `error ${code}: ${message}`, error: { code, message, data } };
   }
   if (error instanceof TimeoutError || error instanceof TooLargeError)
-    return ours(ExitCode.CallFailed, error, error.message);
+    return localFailure(ExitCode.CallFailed, error, error.message);
   if (error instanceof ProtocolError) {
-    const failure = ours(ExitCode.CallFailed, error, `${where} broke the protocol: ${error.message}`);
+    const failure = localFailure(ExitCode.CallFailed, error, `${where} broke the protocol: ${error.message}`);
     return { ...failure, error: { ...failure.error, data: error.raw } };
   }
   if (error instanceof ConnectError) {
-    const failure = ours(ExitCode.NoConnection, error, `cannot connect to ${where}: ${reasonOf(error)}`);
+    const failure = localFailure(ExitCode.NoConnection, error, `cannot connect to ${where}: ${reasonOf(error)}`);
     return { ...failure, error: { ...failure.error, status: error.status } };
   }
   if (error instanceof ConnectionLostError) {
     const { outcome, cause } = error;
     const consequence = outcome === "not-sent" ? "the call was not sent" : "the call may have run";
-    const failure = ours(ExitCode.NoConnection, error, lostMessage(where, (cause as Error).message, consequence));
+    const failure = localFailure(
+      ExitCode.NoConnection,
+      error,
+      lostMessage(where, (cause as Error).message, consequence),
+    );
     return { ...failure, error: { ...failure.error, outcome } };
   }
   throw error;
 }
 
-/** A connection that ended in another way than wanted; `consequence` says what that means. */
+/** Returns the failure for a connection that ended unexpectedly. `consequence` is appended to the message. */
 export function lost({ code, reason, error }: CloseInfo, where: string, consequence = ""): Failure {
   const how = error?.message ?? `closed with ${code}${reason && ` (${reason})`}`;
-  return ours(ExitCode.NoConnection, { code: "CONNECTION_LOST" }, lostMessage(where, how, consequence));
+  return localFailure(ExitCode.NoConnection, { code: "CONNECTION_LOST" }, lostMessage(where, how, consequence));
 }
 
-/** 1006 stands for a socket that ended without a close frame (RFC 6455, section 7.1.5), and tells a reader nothing. */
+/** Returns a message. 1006 means a socket that ended without a close frame (RFC 6455, section 7.1.5), so it is spelled out. */
 function lostMessage(where: string, how: string, consequence: string): string {
   const words = how.replace(/^closed with 1006$/, "it ended without a close");
   return `lost the connection to ${where}: ${words}${consequence && `; ${consequence}`}`;
 }
 
-function ours(exitCode: number, { code }: { code: string }, message: string): Failure {
+function localFailure(exitCode: number, { code }: { code: string }, message: string): Failure {
   return { exitCode, message, error: { code, message } };
 }
 
@@ -78,7 +82,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ECONNRESET: "connection reset",
   EHOSTUNREACH: "the host cannot be reached",
   ENETUNREACH: "the network cannot be reached",
-  ENOTFOUND: "no host has this name",
+  ENOTFOUND: "host not found",
   EPROTO: "the server does not speak TLS here",
   ETIMEDOUT: "no answer",
 };
@@ -89,6 +93,6 @@ function reasonOf({ url, message, status, cause }: ConnectError): string {
     return `the server answered HTTP ${status} ${STATUS_CODES[status] ?? ""}`.trimEnd() + hint;
   }
   const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? "";
-  // The beginning names the address again.
+  // The prefix repeats the address.
   return REASONS[code] ?? message.replace(`could not connect to ${url}: `, "");
 }

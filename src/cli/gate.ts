@@ -1,4 +1,4 @@
-/** What the commands that listen have in common: telling why somebody was refused, and why they cannot listen. */
+/** Messages of the commands that listen: why a connection was refused, and why the command cannot listen. */
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../server/upgrade.js";
 import type { Args, OptionName } from "./args.js";
@@ -6,7 +6,7 @@ import { printable, type Output } from "./output.js";
 
 export const DEFAULT_PORT = 3000;
 
-/** By the names that the server has for its options. A map: what is looked up comes from a request's headers, too. */
+/** Flags by the server's names of its options. A Map, because some looked-up names come from request headers. */
 const FLAGS = new Map<string, OptionName>([
   ["hosts", "allow-host"],
   ["limits.maxConnections", "max-connections"],
@@ -14,8 +14,8 @@ const FLAGS = new Map<string, OptionName>([
   ["path", "path"],
 ]);
 
-/** Tells of a refused connection in one line, with the option that would let it in where the command takes it. */
-export function tellRefusal(
+/** Prints a refused connection in one line, with the flag that would accept it if the command has that flag. */
+export function printRefusal(
   stderr: Output,
   { status, reason }: Refusal,
   { socket }: IncomingMessage,
@@ -28,8 +28,8 @@ export function tellRefusal(
   stderr.alarm(printable(`refused ${socket.remoteAddress ?? "a connection"}: ${status}, ${named}`));
 }
 
-/** Tells why it cannot listen where it was asked to. */
-export function tellCannotListen(
+/** Prints why the command cannot listen on the requested address. */
+export function printListenError(
   stderr: Output,
   error: NodeJS.ErrnoException,
   { host, port = DEFAULT_PORT }: Args,

@@ -1,9 +1,9 @@
 /**
- * Where a text stops being JSON (RFC 8259). `JSON.parse` says whether it is, but not always where it is not; a person who
- * typed it into a shell needs the place.
+ * Finds where a text stops being JSON (RFC 8259). `JSON.parse` does not always report the position, which a user who typed
+ * the text into a shell needs.
  */
 
-/** The first character that cannot stand where it stands, or the end of the text. */
+/** The first character that JSON does not allow at its position, or the end of the text. */
 export interface JsonFault {
   /** An index into the text, in UTF-16 units. */
   readonly index: number;
@@ -11,15 +11,15 @@ export interface JsonFault {
   readonly reason: string;
 }
 
-/** A place in a text as people count: from 1, columns in characters. */
+/** A position in a text as people count: from 1, columns in characters. */
 export interface Place {
   readonly line: number;
   readonly column: number;
-  /** The line, cut around the place when it is long, and a caret under the place. */
+  /** The line, cut around the position if it is long, and a caret under the position. */
   readonly excerpt: string;
 }
 
-/** Finds the first fault of `text`; `undefined` when it is one JSON text. Agrees with `JSON.parse` on which texts are. */
+/** Returns the first fault of `text`; `undefined` if it is one JSON text. Accepts the same texts as `JSON.parse`. */
 export function findJsonFault(text: string): JsonFault | undefined {
   try {
     new Scanner(text).document();
@@ -33,7 +33,7 @@ export function findJsonFault(text: string): JsonFault | undefined {
 const MOST_BEFORE = 60;
 const MOST_AFTER = 18;
 
-/** Says where `index` is, for a message. */
+/** Returns the position of `index`, for a message. */
 export function placeOf(text: string, index: number): Place {
   const start = text.lastIndexOf("\n", index - 1) + 1;
   const newline = text.indexOf("\n", index);
@@ -48,7 +48,7 @@ export function placeOf(text: string, index: number): Place {
   };
 }
 
-/** One column each: what would move the cursor is shown as a space. */
+/** Returns the characters of a text, one column each: a character that would move the cursor becomes a space. */
 function characters(text: string): string[] {
   return Array.from(text, (character) => (/\p{C}/u.test(character) ? " " : character));
 }
@@ -68,10 +68,10 @@ const LITERALS = new Map([
   ["n", "null"],
 ]);
 
-/** Goes through the text once. Not recursive: nesting may be as deep as `JSON.parse` takes it. */
+/** Scans the text once. Not recursive, so nesting may be as deep as `JSON.parse` accepts. */
 class Scanner {
   readonly #text: string;
-  /** The closing brackets that are owed. */
+  /** The closing brackets that are still missing. */
   readonly #owed: ("]" | "}")[] = [];
   #at = 0;
 
@@ -87,7 +87,7 @@ class Scanner {
     if (this.#at < this.#text.length) this.#fail("the end of the text");
   }
 
-  /** Reads a value; of a bracket that holds something, all up to the end of its first scalar or empty bracket. */
+  /** Reads a scalar or an empty bracket, with all opening brackets and the names before it. */
   #untilValueEnds(): void {
     for (;;) {
       this.#skipSpace();
@@ -101,7 +101,7 @@ class Scanner {
     }
   }
 
-  /** After a value: takes closing brackets, then the comma and the name before the next value. */
+  /** Reads the closing brackets after a value, then the comma and the name before the next value. */
   #close(): void {
     for (;;) {
       this.#skipSpace();
@@ -135,7 +135,7 @@ class Scanner {
     for (const letter of literal) this.#take(letter, `\`${literal}\``);
   }
 
-  /** A word that merely shares a first letter with a literal is better explained from its beginning. */
+  /** Whether the word may be that literal. A word that only shares its first letter is reported from its beginning. */
   #startsLike(literal: string): boolean {
     const rest = this.#text.slice(this.#at, this.#at + 2);
     return rest.length < 2 || literal.startsWith(rest);

@@ -1,7 +1,7 @@
 import { encodeNotification, encodeRequest, type Call, type CloseInfo, type Peer } from "../node.js";
 import { hostAndPort, readUrl } from "./args.js";
 import { ExitCode, untilSignal, type Command } from "./command.js";
-import { lost, tellFailure } from "./failure.js";
+import { lost, printFailure } from "./failure.js";
 import { describe, type Output } from "./output.js";
 import { withPeer } from "./remote.js";
 
@@ -14,20 +14,20 @@ export const listen: Command = {
   arguments: ["URL"],
   options: ["json", "once", "timeout", "header", "plain"],
   summary: "print what the other side sends",
-  help: `Connects to URL and prints each notification and each request that comes, one JSON-RPC object a line.
+  help: `Connects to URL and prints each incoming notification and request, one JSON-RPC object a line.
 Requests are answered with -32601 (Method not found).
 
-Goes on until Ctrl-C. A connection that is lost, or closed by a server that restarts, is made again, and standard error
-tells of it: what was sent in between is missing, unless the server kept it for this client. A server that closes with
-1000 ends it, and so does one that throws it out (44xx) or refuses it (401, 403).
+Runs until Ctrl-C. Reconnects if the connection is lost or the server restarts, and reports that on standard error.
+Messages sent in between are missing, unless the server queued them for this client. The command ends if the server
+closes with 1000 or 44xx, or refuses the client (401, 403).
 
-  URL  ws:// or wss://; without a scheme, ws:// is meant
+  URL  ws:// or wss:// (default ws://)
 
-  --once                  end with the first connection, however that ends
+  --once                  do not reconnect
   --json                  no colour, and print a failure as {"error":{...}} in one line
-  --timeout MS            wait so long for the connection (default 10000)
+  --timeout MS            how long to wait for the connection (default 10000)
   --header "Name: value"  a header of the upgrade request; may be repeated
-  --plain                 offer no subprotocol of ours, only plain JSON-RPC 2.0
+  --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1
 
 Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong use.
 
@@ -44,14 +44,14 @@ Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong 
       async (peer) => {
         peer.on("error", (error) => stderr.alarm(`error: ${describe(error)}`));
         if (stderr.isTerminal) stderr.line(`connected to ${hostAndPort(url)}; Ctrl-C ends`);
-        tellOfLosses(peer, hostAndPort(url), stderr);
+        reportLosses(peer, hostAndPort(url), stderr);
         const info = await Promise.race<CloseInfo | void>([peer.closed, untilSignal().then(() => {}), stdout.broken]);
         if (info === undefined || NORMAL.has(info.code)) return ExitCode.Ok;
-        return tellFailure(lost(info, hostAndPort(url)), io, args.json);
+        return printFailure(lost(info, hostAndPort(url)), io, args.json);
       },
       {
-        comesBack: !args.once,
-        // Not `fallback`: that does not see the methods of the reserved `rpc.` space.
+        reconnect: !args.once,
+        // `fallback` is not called for methods of the reserved `rpc.` space.
         around: (call, next) => {
           if (call.direction === "incoming") show(textOf(call));
           return next();
@@ -61,8 +61,8 @@ Exit codes: 0 closed by you or by the server, 2 no connection or lost, 64 wrong 
   },
 };
 
-/** Whoever reads what is printed must know where something is missing. */
-function tellOfLosses(peer: Peer, where: string, stderr: Output): void {
+/** Reports each lost connection, so that a reader of the output knows where messages are missing. */
+function reportLosses(peer: Peer, where: string, stderr: Output): void {
   let isMissing = false;
   peer.on("suspend", () => {
     isMissing = false;

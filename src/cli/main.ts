@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The `reciproc` command: finds the command that was typed, runs it, and tells the shell how it ended. */
+/** The `reciproc` command: finds the command that was typed, runs it, and sets the exit code. */
 import { readFileSync } from "node:fs";
 import { readArgs, UsageError } from "./args.js";
 import { bridge } from "./bridge.js";
@@ -11,11 +11,11 @@ import { describe, Output, printable } from "./output.js";
 import { serve } from "./serve.js";
 
 const COMMANDS: readonly Command[] = [serve, call, notify, listen, bridge];
-/** How long a server may take to answer the close before the process ends without it. */
-const LEAVE_MS = 1_000;
+/** How long the process waits for a server to answer the close. */
+const CLOSE_WAIT_MS = 1_000;
 
 const argv = process.argv.slice(2);
-// What does not get to its end must not look like success.
+// A process that ends early must not look successful.
 process.exitCode = ExitCode.Internal;
 const color = !argv.includes("--no-color");
 const stdout = new Output(process.stdout, color);
@@ -27,8 +27,8 @@ if (failed !== undefined) {
   stderr.alarm(`cannot write to standard output: ${printable(failed.message)}`);
   process.exitCode ||= ExitCode.CallFailed;
 }
-// Unreferenced: when nothing is left to do, the process ends by itself and at once.
-setTimeout(() => process.exit(), LEAVE_MS).unref();
+// Unreferenced, so that an idle process exits at once.
+setTimeout(() => process.exit(), CLOSE_WAIT_MS).unref();
 
 async function run([name, ...rest]: string[]): Promise<number> {
   const command = COMMANDS.find((candidate) => candidate.name === name);
@@ -36,7 +36,7 @@ async function run([name, ...rest]: string[]): Promise<number> {
     if (command !== undefined) return await runCommand(command, rest);
     return runBare(name);
   } catch (error) {
-    if (error instanceof UsageError) return tellUsage(error, command);
+    if (error instanceof UsageError) return printUsageError(error, command);
     stderr.alarm(`reciproc failed: ${describe(error)}`);
     return ExitCode.Internal;
   }
@@ -56,14 +56,14 @@ function runBare(name: string | undefined): number {
   }
   if (name === "--help" || name === "-h") stdout.line(usage());
   else if (name === "--version") stdout.line(version());
-  else if (name.startsWith("-")) throw new UsageError(`unknown option "${name}"; options stand after the command`);
+  else if (name.startsWith("-")) throw new UsageError(`unknown option "${name}"; options must follow the command`);
   else throw new UsageError(`unknown command "${name}"`);
   return ExitCode.Ok;
 }
 
-function tellUsage({ message, excerpt }: UsageError, command: Command | undefined): number {
-  const who = command === undefined ? "reciproc" : `reciproc ${command.name}`;
-  stderr.alarm(printable(`${who}: ${message}${excerpt === undefined ? `; see \`${who} --help\`` : ""}`));
+function printUsageError({ message, excerpt }: UsageError, command: Command | undefined): number {
+  const name = command === undefined ? "reciproc" : `reciproc ${command.name}`;
+  stderr.alarm(printable(`${name}: ${message}${excerpt === undefined ? `; see \`${name} --help\`` : ""}`));
   if (excerpt !== undefined) stderr.line(excerpt);
   return ExitCode.Usage;
 }
@@ -80,9 +80,9 @@ function usage(): string {
 
 ${lines.join("\n")}
 
-  reciproc COMMAND --help  says more about one of them
+  reciproc COMMAND --help  explains one command
   reciproc --version       prints the version
-  --no-color               no colours; nor are there any with NO_COLOR, or when piped`;
+  --no-color               no colours, as with NO_COLOR or when piped`;
 }
 
 function version(): string {

@@ -1,28 +1,28 @@
 import { hostAndPort, readUrl } from "./args.js";
 import { ExitCode, type Command } from "./command.js";
-import { lost, tellFailure } from "./failure.js";
+import { lost, printFailure } from "./failure.js";
 import { readParams } from "./params.js";
 import { withPeer } from "./remote.js";
 
-/** Closed as asked, or with an empty close frame: either comes after everything before it was read. */
+/** The codes of an answered close: 1000, or an empty close frame. The server sends either after it read everything before. */
 const CONFIRMED = new Set([1000, 1005]);
 
-/** `reciproc notify`: sends a notification and waits until it was read. */
+/** `reciproc notify`: sends a notification and waits until the server has read it. */
 export const notify: Command = {
   name: "notify",
   arguments: ["URL", "METHOD", "[PARAMS]"],
   options: ["json", "timeout", "header", "plain"],
   summary: "send a notification",
   help: `Notifies METHOD on the server at URL, and waits for the connection to be closed by both sides,
-so that the notification has arrived. Prints nothing: a notification has no answer.
+so that the notification has arrived. Prints nothing: a notification has no response.
 
-  URL     ws:// or wss://; without a scheme, ws:// is meant
+  URL     ws:// or wss:// (default ws://)
   PARAMS  a JSON array or object, or - to read it from standard input
 
   --json                  print a failure as {"error":{...}} in one line
-  --timeout MS            wait so long for the connection (default 10000)
+  --timeout MS            how long to wait for the connection (default 10000)
   --header "Name: value"  a header of the upgrade request; may be repeated
-  --plain                 offer no subprotocol of ours, only plain JSON-RPC 2.0
+  --plain                 offer only plain JSON-RPC 2.0, and not the subprotocol reciproc.v1
 
 Exit codes: 0 arrived, 2 no connection or lost before that was certain, 64 wrong use.
 
@@ -38,7 +38,7 @@ Exit codes: 0 arrived, 2 no connection or lost before that was certain, 64 wrong
       const info = await peer.closed;
       if (taken && CONFIRMED.has(info.code)) return ExitCode.Ok;
       const consequence = taken ? `"${method}" may not have arrived` : `"${method}" was not sent`;
-      return tellFailure(lost(info, hostAndPort(url), consequence), io, args.json);
+      return printFailure(lost(info, hostAndPort(url), consequence), io, args.json);
     });
   },
 };

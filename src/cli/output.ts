@@ -1,4 +1,4 @@
-/** What the commands print: plain lines for programs, indented and coloured JSON for people at a terminal. */
+/** Prints plain lines for programs, and indented and coloured JSON for people at a terminal. */
 import { inspect, styleText } from "node:util";
 
 /** Standard output or standard error. */
@@ -8,12 +8,12 @@ export interface Stream {
   on(event: "error", listener: (error: Error) => void): unknown;
 }
 
-/** One of the two outputs. When its reader goes away (`| head`), what follows is dropped: that is no crash. */
+/** One of the two outputs. When its reader exits (`| head`), drops the rest without an error. */
 export class Output {
   readonly isTerminal: boolean;
   /** Whether colours are shown. */
   readonly color: boolean;
-  /** Resolves when nothing can be written any more. */
+  /** Resolves when the output can no longer be written to. */
   readonly broken: Promise<void>;
   readonly #stream: Stream;
   #error: NodeJS.ErrnoException | undefined;
@@ -21,7 +21,7 @@ export class Output {
   constructor(stream: Stream, allowColor: boolean, env: NodeJS.ProcessEnv = process.env) {
     this.#stream = stream;
     this.isTerminal = stream.isTTY === true;
-    // no-color.org: set and not empty.
+    // no-color.org: `NO_COLOR` counts if it is set and not empty.
     this.color = this.isTerminal && allowColor && !env["NO_COLOR"] && env["TERM"] !== "dumb";
     this.broken = new Promise((resolve) => {
       stream.on("error", (error) => {
@@ -41,17 +41,17 @@ export class Output {
     this.line(this.color ? paint("red", text) : text);
   }
 
-  /** JSON for whoever reads here: compact for a program, indented for a person. */
+  /** Returns the JSON of a value: compact for a program, indented for a terminal. */
   json(value: unknown): string {
     return this.isTerminal ? this.#paint(JSON.stringify(value, null, 2)) : jsonLine(value);
   }
 
-  /** A JSON text in one line. */
+  /** Returns a JSON text in one line, coloured if colours are shown. */
   jsonLine(text: string): string {
     return this.#paint(text);
   }
 
-  /** Resolves when everything has left, with the error that kept it from leaving. A reader that went away is none. */
+  /** Waits until everything is written. Returns the error that prevented it. A reader that exited (EPIPE) is no error. */
   async flushed(): Promise<Error | undefined> {
     if (this.#error === undefined) {
       await new Promise<void>((resolve) => this.#stream.write("", () => resolve()));
@@ -64,12 +64,12 @@ export class Output {
   }
 }
 
-/** Compact JSON in one line. */
+/** Returns compact JSON in one line. */
 export function jsonLine(value: unknown): string {
   return escapeControls(JSON.stringify(value));
 }
 
-/** JSON leaves DEL and the C1 controls as they are, and to a terminal they may be commands. The escapes mean the same. */
+/** Escapes DEL and the C1 controls. JSON allows them in strings, but a terminal may execute them. */
 function escapeControls(json: string): string {
   return json.replace(/[\u007f-\u009f]/g, (character) => `\\u00${character.charCodeAt(0).toString(16)}`);
 }
@@ -84,12 +84,12 @@ export function colorJson(json: string): string {
   });
 }
 
-/** Whether there are colours at all was decided by the `Output`: Node would look at standard output alone. */
+/** Colours a text. The `Output` has decided whether colours are shown; Node would check standard output only. */
 function paint(format: "cyan" | "green" | "red" | "yellow", text: string): string {
   return styleText(format, text, { validateStream: false });
 }
 
-/** Text from elsewhere in one line that cannot command a terminal. */
+/** Returns untrusted text in one line, without control characters that a terminal may execute. */
 export function printable(text: string): string {
   return text.replace(/\s*\n\s*/g, " ").replace(/\p{Cc}/gu, (character) => `\\x${hex(character)}`);
 }
@@ -98,18 +98,18 @@ function hex(character: string): string {
   return character.charCodeAt(0).toString(16).padStart(2, "0");
 }
 
-/** One line about anything that was thrown, with the place in a file where that is known. Never throws. */
+/** Returns one line about any thrown value, with the place in a file if it is known. Never throws. */
 export function describe(error: unknown): string {
   try {
     if (!(error instanceof Error)) return printable(inspect(error, { breakLength: Infinity, depth: 2 }));
     return printable(`${error.name}: ${error.message}${placeInFile(error.stack)}`);
   } catch {
-    // A hostile Proxy or getter: whatever is asked of it throws.
-    return "something that cannot be shown";
+    // A hostile Proxy or getter throws at every access.
+    return "a value that cannot be shown";
   }
 }
 
-/** The first file in a stack; Node's own modules, `node:..`, are none. */
+/** Returns the first file in a stack. Node's own modules, `node:..`, do not count. */
 function placeInFile(stack: unknown): string {
   const place = typeof stack === "string" ? /(?:^|[ (]|file:\/\/)(\/[^\s():]+:\d+(?::\d+)?)/m.exec(stack) : null;
   return place === null ? "" : ` (${place[1]!})`;

@@ -1,8 +1,8 @@
-/** PARAMS: JSON from the command line or from standard input. */
+/** Reads PARAMS: JSON from the command line or from standard input. */
 import { UsageError } from "./args.js";
 import { findJsonFault, placeOf } from "./json.js";
 
-/** Reads PARAMS: `undefined` when left out, standard input for `-`. Throws a `UsageError` that points at the place. */
+/** Reads PARAMS, from standard input for `-`. Returns `undefined` if absent. Rejects with a `UsageError` that points at the fault. */
 export async function readParams(
   argument: string | undefined,
   stdin: AsyncIterable<Uint8Array>,
@@ -12,7 +12,7 @@ export async function readParams(
   return parseParams(argument, "PARAMS");
 }
 
-/** Parses PARAMS; `source` names them in messages. Throws a `UsageError`. */
+/** Parses PARAMS. `source` names them in messages. Throws a `UsageError`. */
 export function parseParams(text: string, source: string): object {
   if (text.trim() === "") throw new UsageError(`${source} is empty`);
   let value: unknown;
@@ -22,15 +22,15 @@ export function parseParams(text: string, source: string): object {
     throw pointedAt(text, source, error as Error);
   }
   if (typeof value === "object" && value !== null) {
-    if (!canBeWritten(value)) throw new UsageError(`${source} nests too deep to be written`);
+    if (!isWritable(value)) throw new UsageError(`${source} is nested too deeply to be written`);
     return value;
   }
   const kind = value === null ? "null" : `a ${typeof value}`;
   throw new UsageError(`${source} must be a JSON array or object, got ${kind}`);
 }
 
-/** `JSON.parse` takes any depth, `JSON.stringify` does not. */
-export function canBeWritten(value: unknown): boolean {
+/** Whether `JSON.stringify` can write a value. `JSON.parse` accepts any depth, `JSON.stringify` does not. */
+export function isWritable(value: unknown): boolean {
   try {
     JSON.stringify(value);
     return true;
@@ -40,14 +40,14 @@ export function canBeWritten(value: unknown): boolean {
 }
 
 function pointedAt(given: string, source: string, error: Error): UsageError {
-  // A text that ends too early ends with its last character, not on the empty line behind the newline that closes a file.
+  // Trailing blanks are cut, so that a text that ends too early is marked after its last character, not on an empty line.
   const text = given.slice(0, endOfText(given));
   const fault = findJsonFault(text) ?? { index: 0, reason: error.message };
   const { line, column, excerpt } = placeOf(text, fault.index);
   return new UsageError(`${source} is not JSON: ${fault.reason} (line ${line}, column ${column})`, excerpt);
 }
 
-/** Where the blanks at the end begin: those that JSON allows, since any other is a fault to point at. */
+/** Returns where the trailing blanks begin. Only blanks that JSON allows count: any other is a fault. */
 function endOfText(text: string): number {
   let end = text.length;
   while (end > 0 && " \n\r\t".includes(text[end - 1]!)) end--;

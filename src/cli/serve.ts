@@ -4,10 +4,10 @@ import { pathToFileURL } from "node:url";
 import { serve as startServer, type Around, type Server } from "../node.js";
 import { UsageError, type Args } from "./args.js";
 import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
-import { DEFAULT_PORT, tellCannotListen, tellRefusal } from "./gate.js";
+import { DEFAULT_PORT, printListenError, printRefusal } from "./gate.js";
 import { describe, printable } from "./output.js";
 
-/** What a file serves. */
+/** The methods of a file. */
 export type Methods = Record<string, (params: any, context: any) => unknown>;
 
 /** `reciproc serve`: serves the methods of a file. */
@@ -20,19 +20,19 @@ export const serve: Command = {
 
   export default { add: ([a, b], context) => a + b };
 
-The first line on standard output is "listening on ws://HOST:PORT/PATH". What a handler throws, an RpcError aside,
-goes to standard error with the name of its method, and refused connections do, one line each.
+The first line on standard output is "listening on ws://HOST:PORT/PATH". Standard error shows one line for each refused
+connection, and for each error of a handler, with its method. An RpcError is sent to the caller instead.
 
-SIGTERM drains: whoever comes is refused, calls that run are finished, and clients are told to come back soon, to the
-next server. Ctrl-C closes every connection without waiting for calls. Either waits up to 5 seconds for clients that do
-not answer the close; a second signal ends at once.
+SIGTERM drains: new connections are refused, running calls finish, and clients are asked to reconnect soon, to the next
+server. Ctrl-C closes every connection without waiting for calls. Either waits up to 5 seconds for clients that do not
+answer the close. A second signal ends the process at once.
 
   --port N               the port to listen on (default ${DEFAULT_PORT}); 0 picks a free one
   --host H               the address to listen on (default 127.0.0.1, this machine only)
   --path P               the only path that is served, such as /rpc (default: every path)
-  --allow-host NAME      a name besides localhost under which the server is reached; may be repeated
+  --allow-host NAME      a host name of the server besides localhost; may be repeated
   --allow-origin ORIGIN  an origin whose pages may connect, such as https://example.org, or "*"; may be repeated
-  --drain-timeout MS     how long calls may run on after SIGTERM (default 30000)
+  --drain-timeout MS     how long calls may run after SIGTERM (default 30000)
 
 Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
@@ -40,7 +40,7 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 
   async run(args, io) {
     const methods = await loadMethods(args.arguments[0]!);
-    // Before it listens: whoever reads the first line may send the signal.
+    // Before the server listens: a parent process that reads the first line may send a signal at once.
     const signalled = untilSignal();
     const server = await start(methods, args, io);
     if (server === undefined) return ExitCode.NoConnection;
@@ -58,7 +58,7 @@ async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Serv
   try {
     server = await startServer({ port, host, path, hosts, origins, methods, around: noting(failedIn) });
   } catch (error) {
-    tellCannotListen(stderr, error as Error, args);
+    printListenError(stderr, error as Error, args);
     return undefined;
   }
   server.on("error", (error) => {
@@ -66,11 +66,11 @@ async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Serv
     const method = isObject(thrown) ? failedIn.get(thrown) : undefined;
     stderr.alarm(`${printable(method ?? "error")}: ${describe(thrown)}`);
   });
-  server.on("refuse", (refusal, request) => tellRefusal(stderr, refusal, request, serve.options));
+  server.on("refuse", (refusal, request) => printRefusal(stderr, refusal, request, serve.options));
   return server;
 }
 
-/** Notes in which method an error was thrown: the server's `error` event does not say. */
+/** Returns an `around` that notes which method threw an error: the server's `error` event does not name it. */
 function noting(failedIn: WeakMap<object, string>): Around {
   return ({ direction, method }, next) => {
     if (direction === "outgoing") return next();
@@ -81,13 +81,13 @@ function noting(failedIn: WeakMap<object, string>): Around {
   };
 }
 
-/** Returns what a handler threw: where that is an error from the other side, the server reports one that has it as its cause. */
+/** Returns the error that a handler threw. If the other side sent it, the server reports another error with it as the cause. */
 function thrownBehind(error: unknown, failedIn: WeakMap<object, string>): unknown {
   if ((isObject(error) && failedIn.has(error)) || !(error instanceof Error)) return error;
   return isObject(error.cause) && failedIn.has(error.cause) ? error.cause : error;
 }
 
-/** Imports a file and checks what it exports. Throws a `UsageError` that says what is wrong with it. */
+/** Imports a file. Returns the methods that it exports. Rejects with a `UsageError` that names the fault. */
 export async function loadMethods(file: string): Promise<Methods> {
   const path = resolve(file);
   const isFile = await stat(path).then(
@@ -106,8 +106,7 @@ export async function loadMethods(file: string): Promise<Methods> {
 async function importFile(path: string, file: string): Promise<Record<string, unknown>> {
   let onIdle: (() => void) | undefined;
   const idle = new Promise<never>((_resolve, reject) => {
-    onIdle = () =>
-      reject(new UsageError(`"${file}" never finishes loading: its top-level await waits for nothing that runs`));
+    onIdle = () => reject(new UsageError(`"${file}" never finishes loading: its top-level await cannot settle`));
     process.once("beforeExit", onIdle);
   });
   try {
@@ -121,9 +120,9 @@ async function importFile(path: string, file: string): Promise<Record<string, un
 }
 
 function hintFor(error: unknown, file: string): string {
-  // Node keeps the place of a syntax error in an ES module to itself.
+  // Node does not report the place of a syntax error in an ES module.
   if (error instanceof SyntaxError) return `; \`node --check ${file}\` shows the place`;
-  // Also when FILE imports such a file.
+  // This error also occurs if FILE imports a TypeScript file.
   if (error instanceof TypeError && /^Unknown file extension "\.[cm]?tsx?"/.test(error.message))
     return `; compile it first, or run with a loader such as \`NODE_OPTIONS="--import tsx" reciproc serve ${file}\``;
   return "";
@@ -132,7 +131,7 @@ function hintFor(error: unknown, file: string): string {
 function checkMethods(value: unknown, file: string): Methods {
   if (!isPlainObject(value)) throw new UsageError(`the default export of "${file}" is not a plain object of methods`);
   const entries = Object.entries(value);
-  // What Node makes of an empty file, too.
+  // Node also returns such an export for an empty file.
   if (entries.length === 0) throw new UsageError(`the default export of "${file}" holds no methods`);
   for (const [name, method] of entries) {
     if (typeof method !== "function")

@@ -1,6 +1,6 @@
-/** The calls that wait, by id. Unlike a Map, and like `list.ts`, it allocates no new table while calls come and go. */
+/** Pending calls by id. Unlike a Map, and like `list.ts`, the table is not reallocated while calls come and go. */
 
-/** What the table needs of a call. `beside` belongs to the table. */
+/** The part of a call that the table uses. `beside` belongs to the table. */
 interface Entry {
   readonly id: number;
   /** The next call in the same place. */
@@ -8,15 +8,15 @@ interface Entry {
 }
 
 const FEWEST_PLACES = 16;
-/** What a burst needed beyond this is not kept. */
+/** A table that a burst made larger is not kept. */
 const MOST_KEPT = 256;
 
-/** Each call in a place that its id names, and behind it those of the same place. Ids count up, so few share one. */
+/** A hash table with chaining. Ids count up, so few calls share a place. */
 export class CallTable<T extends Entry> {
   size = 0;
   #places: (T | undefined)[] = places(FEWEST_PLACES);
 
-  /** The call of that id, which may be anything: `"1"` is not 1. */
+  /** Returns the call of an id, which may be any value: `"1"` is not 1. */
   get(id: unknown): T | undefined {
     if (typeof id !== "number") return undefined;
     let call = this.#places[id & (this.#places.length - 1)];
@@ -24,7 +24,7 @@ export class CallTable<T extends Entry> {
     return call;
   }
 
-  /** Adds one that is in no table. */
+  /** Adds a call that is in no table. */
   add(call: T): void {
     if (this.size === this.#places.length) this.#resize(this.size * 2);
     const place = call.id & (this.#places.length - 1);
@@ -33,7 +33,7 @@ export class CallTable<T extends Entry> {
     this.size++;
   }
 
-  /** Takes out the call of that id, which may be anything. Returns `undefined` if there is none. */
+  /** Removes the call of an id, which may be any value. Returns the call; `undefined` if there is none. */
   take(id: unknown): T | undefined {
     if (typeof id !== "number") return undefined;
     const place = id & (this.#places.length - 1);
@@ -51,7 +51,7 @@ export class CallTable<T extends Entry> {
     return call;
   }
 
-  /** All of them, in the order they were made. */
+  /** Returns all calls, in the order they were made. */
   toArray(): T[] {
     const calls = this.#unordered();
     // oxlint-disable-next-line unicorn/no-array-sort -- made here, and `toSorted` is younger than some runtimes.

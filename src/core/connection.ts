@@ -40,7 +40,7 @@ export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
 /** The connection that a peer stands on. It is the slot of a response that stands alone. */
 export class Connection implements Receiver, Slot {
-  /** Why the connection is over; `undefined` while it is not. */
+  /** Why the connection has ended; `undefined` while it has not. */
   ended: Error | undefined;
   /** How the connection ended; `undefined` until its transport has ended. */
   closeInfo: CloseInfo | undefined;
@@ -57,7 +57,7 @@ export class Connection implements Receiver, Slot {
   /** How many of the unsent bytes are broadcasts, at most. */
   broadcastBytes = 0;
   readonly counts: Counts;
-  /** Emits the events of this connection, and is what handlers get. */
+  /** Emits the events of this connection. Handlers get it as `context.peer`. */
   readonly peer: EventEmitter<any>;
   readonly transport: Transport;
   readonly config: Config;
@@ -150,7 +150,7 @@ export class Connection implements Receiver, Slot {
     slot.leaveOut();
   }
 
-  /** Rewrites what the config makes allowance for. Returns how a message says that it is of version 1.0, if it is. */
+  /** Rewrites a message that the config allows. Returns how the message shows that it is of version 1.0, if it is. */
   normalize(value: unknown): Version1 | undefined {
     const { readsNullParams, readsVersion1 } = this.config;
     // As vscode-jsonrpc does.
@@ -223,7 +223,7 @@ export class Connection implements Receiver, Slot {
     this.reportIfHeard(() => new RpcError(code, message, data));
   }
 
-  /** The transport has ended. */
+  /** Ends the connection, whose transport has ended. */
   closed(reported: CloseInfo): void {
     if (this.closeInfo !== undefined) return;
     // A slow or broken reader often never answers the close. The socket then reports 1006, which says nothing about the cause.

@@ -1,8 +1,8 @@
 /**
- * The types of a contract: what one side serves and the other calls. Types only; nothing here exists at run time.
+ * The types of a contract: the methods that one side serves and the other calls. Nothing here exists at run time.
  *
- * A contract is an interface whose methods take nothing or one `params` (an array or an object, as it stands on the
- * wire: JSON-RPC 2.0, section 4.2) and return the result, plain or as a promise.
+ * A contract is an interface. Its methods take nothing or one `params`, an array or an object as on the wire (JSON-RPC 2.0,
+ * section 4.2), and return the result or a promise of it.
  */
 
 /** Checks that `T` is a contract: each method takes nothing, or one `params`. An interface has no index signature, so the bound refers to itself. */
@@ -22,13 +22,13 @@ type Return<M> = NonNullable<M> extends (...args: never) => infer R ? Awaited<R>
 type Frozen<P> = P extends readonly unknown[] ? Readonly<P> : P;
 type Received<T> = unknown extends T ? T : [T] extends [void] ? void : T extends undefined ? null : T;
 
-/** The `params` of method `M`, `undefined` when it takes none. */
+/** The `params` of method `M`; `undefined` if it takes none. */
 export type Params<M> = 0 extends 1 & M ? any : Args<M> extends [] ? undefined : Args<M>[0];
 
-/** What a caller of method `M` receives. `undefined` arrives as `null`, and this type says so. */
+/** The result of method `M` for its caller. `undefined` arrives as `null`. */
 export type Result<M> = Received<Return<M>>;
 
-/** The arguments after the method's name in a call of `M`: `params` where it takes some, then `Tail`. */
+/** The arguments after the method's name in a call of `M`: `params` if it takes any, then `Tail`. */
 export type CallArgs<M, Tail extends unknown[] = [options?: CallOptions]> =
   Args<M> extends []
     ? [params?: undefined, ...Tail]
@@ -36,7 +36,7 @@ export type CallArgs<M, Tail extends unknown[] = [options?: CallOptions]> =
       ? [params?: Frozen<Args<M>[0]>, ...Tail]
       : [params: Frozen<Args<M>[0]>, ...Tail];
 
-/** The methods that may be notified: those without a result. Notifying another would drop its answer unseen. */
+/** The methods that may be notified: those without a result. Notifying another method would drop its result. */
 export type NotifyName<T> = {
   [K in keyof T & string]-?: unknown extends Return<T[K]> ? K : [Return<T[K]>] extends [void] ? K : never;
 }[keyof T & string];
@@ -53,12 +53,12 @@ export type StreamName<T> = {
   [K in keyof T & string]-?: unknown extends Return<T[K]> ? K : Return<T[K]> extends Stream<unknown> ? K : never;
 }[keyof T & string];
 
-/** What the stream that method `M` returns yields. */
+/** The values of the stream that method `M` returns. */
 export type Item<M> = unknown extends Return<M> ? any : Return<M> extends Stream<infer T> ? T : never;
 
 type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<I> : T;
 
-/** The function that serves method `M`: `(params, context)`, its result plain or as a promise. Where the contract says `Stream`, it may return the iterable itself. */
+/** The function that serves method `M`. Returns the result or a promise of it. If the contract says `Stream`, it may return an async iterable. */
 export type Handler<M, Ctx> = (
   this: void,
   params: Params<M>,
@@ -68,7 +68,7 @@ export type Handler<M, Ctx> = (
 /** A plain object with one handler for each method of contract `L`. */
 export type Handlers<L, Ctx> = { [K in keyof L]: Handler<L[K], Ctx> };
 
-/** The other side's methods as functions. An untyped remote is `any`: under `noUncheckedIndexedAccess` nothing else can be called. */
+/** The other side's methods as functions. An untyped remote is `any`, because `noUncheckedIndexedAccess` forbids calls otherwise. */
 export type Remote<R> = string extends keyof R
   ? any
   : {
@@ -88,21 +88,21 @@ export type ApiOf<H> = {
     : never;
 };
 
-/** What one call may ask for. */
+/** Options of one call. */
 export interface CallOptions {
-  /** How long to wait for the answer, in milliseconds; `Infinity` waits for ever. Default: the peer's `timeoutMs`, 60,000. Rejects with `TimeoutError`. */
+  /** How long to wait for the response, in milliseconds; `Infinity` waits for ever. Default: the peer's `timeoutMs`, 60,000. Rejects with `TimeoutError`. */
   timeoutMs?: number | undefined;
-  /** Aborting it rejects the call at once with `signal.reason`. One that is already aborted sends nothing. */
+  /** Aborting it rejects the call at once with `signal.reason`. If it is already aborted, nothing is sent. */
   signal?: AbortSignal | undefined;
   /**
-   * Called with each progress report, in order, before the result and never after. Params must be by name or absent: they
-   * carry the token that asks for reports, the call's id unless they hold one already; else the call rejects with `TypeError`.
-   * Asking takes a dialect: on a plain link without one, reports come only where your params hold a token of their own. A call
-   * made after `lost` asks when it leaves; only then is it known whether the next server is a reciproc peer.
+   * Called with each progress report, in order, and never after the result. Params must be by name or absent, else the call
+   * rejects with `TypeError`: they carry the token that asks for reports, by default the call's id. On a plain link without a
+   * dialect, reports come only if your params hold a token. A call made after `lost` asks when it is sent, because only then it
+   * is known whether the next server is a reciproc peer.
    */
   onProgress?: ((value: any) => void) | undefined;
-  /** Whether each report starts `timeoutMs` anew. Default false. */
+  /** Whether each report restarts `timeoutMs`. Default false. */
   resetTimeoutOnProgress?: boolean | undefined;
-  /** How long the call may take in all, in milliseconds, whatever is reported. Default `Infinity`. Rejects with `TimeoutError`. */
+  /** How long the call may take in total, in milliseconds, even with reports. Default `Infinity`. Rejects with `TimeoutError`. */
   maxTotalTimeoutMs?: number | undefined;
 }

@@ -1,41 +1,41 @@
 /**
- * One timer for all deadlines of the process, and none while nothing waits.
+ * One timer for all deadlines of the process, and none while no deadline is set.
  *
  * Deadlines of equal length expire in the order they were set, so a queue for each length needs no sorting: setting and
- * clearing one changes a few links. Starting and stopping a timer costs far more, so one call after another shares a short
- * one: it runs on for at most `LINGER_MS` after the last deadline is cleared, and keeps no process alive.
+ * clearing one changes a few links. Starting and stopping a timer costs far more, so consecutive calls share a timer. It runs
+ * for at most `LINGER_MS` after the last deadline is cleared, and keeps no process alive.
  *
- * In workerd each deadline has a timer of its own instead.
+ * In workerd each deadline has its own timer.
  */
 import { List, unlink, type Linked } from "./list.js";
 
-/** Something that expires. `deadline` belongs to this file. */
+/** An object that expires. `deadline` belongs to this file. */
 export interface Expiring extends Linked {
   deadline: number;
   expire(): void;
 }
 
-/** A timer this late means that the process stalled or the tab was throttled, and answers may be waiting unread. */
+/** A timer this late means that the process stalled or the tab was throttled, and that responses may be unread. */
 const LATE_MS = 50;
-/** `setTimeout` takes longer delays for 1 ms. */
+/** `setTimeout` treats a longer delay as 1 ms. */
 export const LONGEST_DELAY_MS = 2 ** 31 - 1;
-/** How far ahead the timer is set at first. Whatever still waits when it fires is waited for exactly. */
+/** The first delay of the timer. If deadlines are still set when it fires, the timer is set to the earliest. */
 export const LINGER_MS = 1000;
 
 const queues = new Map<number, List<Expiring>>();
 let waiting = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let timerDue = Infinity;
-/** Whether the timer is set to an earliest deadline, and not just a while ahead. */
+/** Whether the timer is set to the earliest deadline. */
 let isExact = false;
 
 /**
- * The timers of the deadlines that are set, in workerd: it ties a timer to the request that set it, so one that another
- * request shares never fires for that. No feature shows this without a timer, which may not be set while a module loads.
+ * The timers of the deadlines in workerd. It binds a timer to the request that set it, so a shared timer would not fire for
+ * another request. Detecting this would need a timer, which may not be set while a module loads, so the name is checked.
  */
 const ownTimers = isWorkerd() ? new WeakMap<Expiring, ReturnType<typeof setTimeout>>() : undefined;
 
-/** Calls `entry.expire()` once, `delayMs` from now, unless it is cleared or set anew before. `Infinity` never expires. */
+/** Calls `entry.expire()` once, after `delayMs`, unless the deadline is cleared or set again before. `Infinity` never expires. */
 export function setDeadline(entry: Expiring, delayMs: number): void {
   if (entry.before !== undefined || ownTimers !== undefined) clearDeadline(entry);
   if (delayMs === Infinity) return;
@@ -60,14 +60,14 @@ export function clearDeadline(entry: Expiring): void {
   else timer?.unref?.();
 }
 
-/** How many deadlines wait, and whether the timer keeps the process alive for them. For tests. */
+/** Returns how many deadlines are set, and whether the timer keeps the process alive for them. For tests. */
 export function countDeadlines(): { waiting: number; armed: boolean } {
   return { waiting, armed: timer?.hasRef?.() ?? timer !== undefined };
 }
 
 /**
- * The first of several has come: the timer that lingers must keep the process alive again. One that is overdue, or further
- * ahead than it was ever set, belongs to a clock that was replaced (the fake clock of a test) and will never fire.
+ * Makes a lingering timer keep the process alive again, for the first deadline. Clears a timer that is overdue, or further
+ * ahead than any delay: it belongs to a replaced clock (the fake clock of a test) and will never fire.
  */
 function wake(now: number): void {
   if (timer === undefined) return;
@@ -78,7 +78,7 @@ function wake(now: number): void {
 function arm(due: number, now: number): void {
   disarm();
   timerDue = due;
-  // Rounded up: a timer that fires a fraction early would find nothing due and be set again.
+  // Rounded up: a timer that fires a fraction early would find no due deadline, and would be set again.
   timer = setTimeout(onTimer, Math.min(Math.ceil(due - now), LONGEST_DELAY_MS));
 }
 
@@ -91,7 +91,7 @@ function disarm(): void {
 
 function onTimer(): void {
   if (waiting === 0 || performance.now() - timerDue < LATE_MS) return expireDue();
-  // The answer may already be here: one turn of reading before anything is rejected.
+  // A response may already be in the socket, so the event loop reads once before any call is rejected.
   timer = setTimeout(expireDue, 0);
 }
 

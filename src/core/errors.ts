@@ -18,7 +18,7 @@ export function isAbort(error: unknown, reason: unknown): boolean {
   }
 }
 
-/** Says what was expected and what came: ``Expected `timeoutMs` to be a positive number, got `-1` (number)``. */
+/** Returns the error for a wrong value: ``Expected `timeoutMs` to be a positive number, got `-1` (number)``. */
 export function expected(name: string, rule: string, value: unknown): TypeError {
   return new TypeError(`Expected \`${name}\` to be ${rule}, got ${show(value)}`);
 }
@@ -71,7 +71,7 @@ export function isReceived(error: unknown): boolean {
 /** Whether a call without an answer can have run: `"not-sent"` only when no byte of it can have been processed. */
 export type Outcome = "not-sent" | "unknown";
 
-/** No answer came in time. `outcome` says whether the call may have run. */
+/** No response came in time. `outcome` says whether the call may have run. */
 export class TimeoutError extends Error {
   override readonly name: string = "TimeoutError";
   readonly code = "TIMEOUT";
@@ -79,7 +79,7 @@ export class TimeoutError extends Error {
   declare readonly method: string;
   /** How long the call waited, in milliseconds. */
   declare readonly timeoutMs: number;
-  /** `"not-sent"`: it waited for a connection all the while, and is safe to call again. `"unknown"`: it may have run, or run still. */
+  /** `"not-sent"`: the call was queued the whole time, and is safe to call again. `"unknown"`: it may have run, or still run. */
   declare readonly outcome: Outcome;
 
   constructor(method: string, timeoutMs: number, outcome: Outcome = "unknown") {
@@ -90,7 +90,7 @@ export class TimeoutError extends Error {
   }
 }
 
-/** The connection ended before the answer came. `outcome` says whether the call may have run, `cause` why the connection ended. */
+/** The connection ended before the response came. `outcome` says whether the call may have run, `cause` why the connection ended. */
 export class ConnectionLostError extends Error {
   override readonly name: string = "ConnectionLostError";
   readonly code = "CONNECTION_LOST";
@@ -149,11 +149,11 @@ export class ProtocolError extends Error {
   }
 }
 
-/** The connection could not be opened. `cause` is what the runtime said, `status` the HTTP status where it can be seen (never in a browser). */
+/** The connection could not be opened. `cause` is the runtime's error, `status` the HTTP status if it is known (never in a browser). */
 export class ConnectError extends Error {
   override readonly name: string = "ConnectError";
   readonly code = "CONNECT_FAILED";
-  /** Where to; without user name, password and query, which may hold secrets. */
+  /** The URL, without user name, password and query, which may hold secrets. */
   declare readonly url: string;
   /** The HTTP status that refused the upgrade. */
   declare readonly status: number | undefined;

@@ -1,4 +1,4 @@
-/** What the owner of peers, such as a server, hears of them and adds to them. */
+/** Hooks, by which a server observes its peers and extends them. */
 import { CallContext } from "./incoming-call.js";
 import type { CloseInfo } from "./transport.js";
 
@@ -8,19 +8,19 @@ export interface Hooks {
   readonly server: unknown;
   /** The class of the `context` that handlers get. */
   readonly Context: typeof CallContext;
-  /** Takes an error that a peer emits. Returns true if a listener of the owner got it. */
+  /** Takes an error that a peer emits. Returns true if a listener of the server got it. */
   error(error: unknown, peer: unknown): boolean;
-  /** Whether a listener gets what `error` takes. */
+  /** Whether the server has a listener for `error`. */
   hasErrorListener(): boolean;
   /** Called when a peer closes, before any listener. */
   ended(peer: unknown): void;
   /** Called when the transport of a peer has ended, after `ended`. */
   closed(peer: unknown, info: CloseInfo): void;
-  /** The methods of whose failure a warning was given. */
+  /** The methods whose failure was reported as a warning. */
   readonly warned: Set<string>;
 }
 
-const NO_OWNER: Omit<Hooks, "warned"> = {
+const DEFAULT_HOOKS: Omit<Hooks, "warned"> = {
   server: undefined,
   Context: CallContext,
   error: () => false,
@@ -29,7 +29,7 @@ const NO_OWNER: Omit<Hooks, "warned"> = {
   closed() {},
 };
 
-/** Returns the hooks of a peer without an owner. */
+/** Returns the hooks of a peer without a server. */
 export function defaultHooks(): Hooks {
-  return { ...NO_OWNER, warned: new Set() };
+  return { ...DEFAULT_HOOKS, warned: new Set() };
 }

@@ -13,7 +13,7 @@ export type Id = string | number | null;
 /** By position or by name (section 4.2). */
 export type StructuredParams = readonly unknown[] | object;
 
-/** A call that is owed an answer (section 4). */
+/** A call that must get a response (section 4). */
 export interface RequestMessage {
   jsonrpc: "2.0";
   id: Id;
@@ -21,7 +21,7 @@ export interface RequestMessage {
   params?: StructuredParams;
 }
 
-/** A call that is owed none (section 4.1). */
+/** A call without a response (section 4.1). */
 export interface NotificationMessage {
   jsonrpc: "2.0";
   method: string;
@@ -35,21 +35,21 @@ export interface ErrorObject {
   data?: unknown;
 }
 
-/** An answer with a result (section 5). */
+/** A response with a result (section 5). */
 export interface ResultMessage {
   jsonrpc: "2.0";
   id: Id;
   result: unknown;
 }
 
-/** An answer with an error (section 5). `id` is null where the request's id could not be read. */
+/** A response with an error (section 5). `id` is null if the request's id could not be read. */
 export interface ErrorMessage {
   jsonrpc: "2.0";
   id: Id;
   error: ErrorObject;
 }
 
-/** An answer (section 5). */
+/** A response (section 5). */
 export type ResponseMessage = ResultMessage | ErrorMessage;
 
 /** Any one message. */
@@ -58,7 +58,7 @@ export type Message = RequestMessage | NotificationMessage | ResponseMessage;
 /**
  * The kind of a parsed value.
  * - `request`, `notification`, `response`: well formed.
- * - `invalid`: none of the three; its sender is owed a -32600.
+ * - `invalid`: none of the three. It must be answered with -32600.
  * - `broken`: looks like a response but breaks a rule of section 5. Never answered, because two peers would loop, unless it is
  *   an id alone that no call of its receiver waits under.
  */
@@ -74,7 +74,7 @@ export interface Unchecked {
   error?: unknown;
 }
 
-/** Tells a parsed value's kind by its shape. Never throws on what `JSON.parse` can return. */
+/** Returns the kind of a parsed value by its shape. Never throws for a result of `JSON.parse`. */
 export function classify(value: unknown): Kind {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return "invalid";
   const { jsonrpc, id, method, params, result, error } = value as Unchecked;
@@ -134,7 +134,7 @@ export function isErrorObject(error: unknown): error is ErrorObject {
   return Number.isInteger(code) && typeof message === "string";
 }
 
-/** Whether `value` is a well-formed request, which is owed an answer. */
+/** Whether `value` is a well-formed request, which must get a response. */
 export function isRequest(value: unknown): value is RequestMessage {
   return classify(value) === "request";
 }
@@ -155,11 +155,11 @@ export function isInternalMethod(method: string): boolean {
 }
 
 /**
- * Parses one text: a message, or a batch of them (section 6). In a batch, a member that is no message stands as the
- * error it is owed.
+ * Parses one text: a message, or a batch of them (section 6). A member of a batch that is not a message becomes the error for
+ * its sender.
  *
- * Throws an `RpcError`: -32700 for what is not JSON, -32600 for JSON that is no message and for an empty batch;
- * a `ProtocolError` for a malformed response.
+ * Throws an `RpcError`: -32700 for text that is not JSON, -32600 for JSON that is not a message and for an empty batch.
+ * Throws a `ProtocolError` for a malformed response.
  */
 export function parseMessage(text: string): Message | (Message | RpcError | ProtocolError)[] {
   const value = parseJson(text);
@@ -172,7 +172,7 @@ export function parseMessage(text: string): Message | (Message | RpcError | Prot
   return value.map(read);
 }
 
-/** Parses JSON; what is not JSON throws the -32700 its sender is owed. */
+/** Parses JSON. Throws an `RpcError` of code -32700 for any other text. */
 function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -181,7 +181,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The error that is owed to what is no message. */
+/** Returns the error for a value that is not a message. */
 function invalidRequest(): RpcError {
   return new RpcError(ErrorCode.InvalidRequest, "Invalid Request");
 }
@@ -192,7 +192,7 @@ function read(value: unknown): Message | RpcError | ProtocolError {
   return kind === "broken" ? brokenResponse(value as Unchecked) : (value as Message);
 }
 
-/** Names the rule of section 5 that a malformed response breaks. */
+/** Returns an error that names the rule of section 5 that a response breaks. */
 export function brokenResponse(raw: Unchecked): ProtocolError {
   return new ProtocolError(`malformed response: ${brokenRule(raw)}`, raw);
 }

@@ -1,32 +1,32 @@
-/** Messages that wait to be sent, and can be taken back until then. */
+/** Queued messages. A queued message can be cancelled. */
 import type { SendHandle } from "./transport.js";
 
-/** What a message that waits costs besides its text: many small ones must not be cheap. */
+/** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
 export const QUEUED_COST = 64;
 
-/** The handle of a broadcast, which waits beside the ordinary messages and takes no room from them. */
+/** The send handle of a broadcast. Broadcasts have a limit of their own, apart from that of ordinary messages. */
 export class BroadcastHandle implements SendHandle {
   sent = false;
 }
 
-/** A queue out of which a message can be taken back. */
+/** A queue whose messages can be cancelled. */
 export class SendQueue {
-  /** By handle, in the order they came. */
+  /** The messages by handle, in the order they were added. */
   readonly #messages = new Map<SendHandle, string>();
   #length = 0;
   #broadcastLength = 0;
 
-  /** The length of all texts, and `QUEUED_COST` for each. */
+  /** The length of all texts in UTF-16 code units, plus `QUEUED_COST` for each. */
   get length(): number {
     return this.#length;
   }
 
-  /** The part of `length` that broadcasts have. */
+  /** The part of `length` that belongs to broadcasts. */
   get broadcastLength(): number {
     return this.#broadcastLength;
   }
 
-  /** Adds a message; answers what `length` has grown by. */
+  /** Adds a message. Returns the increase of `length`. */
   add(text: string, handle: SendHandle = { sent: false }): number {
     handle.sent = false;
     this.#messages.set(handle, text);
@@ -35,7 +35,7 @@ export class SendQueue {
     return cost;
   }
 
-  /** Takes a message out, wherever it stands; answers what `length` has shrunk by, 0 when it is not there. */
+  /** Removes a message. Returns the decrease of `length`; 0 if the message is not queued. */
   remove(handle: SendHandle): number {
     const text = this.#messages.get(handle);
     if (text === undefined) return 0;
@@ -50,7 +50,7 @@ export class SendQueue {
     if (handle instanceof BroadcastHandle) this.#broadcastLength += by;
   }
 
-  /** In the order they came, those that are added meanwhile included. One may be removed when it is handed out. */
+  /** Iterates in the order of adding, including messages that are added meanwhile. The current message may be removed. */
   [Symbol.iterator](): Iterator<[SendHandle, string]> {
     return this.#messages.entries();
   }

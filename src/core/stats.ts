@@ -1,24 +1,24 @@
-/** Counts that are always on: plain numbers, which are increased where things happen. */
+/** Counters. They are plain numbers, and always on. */
 
-/** What happened on one connection since it began. Members of batches count each. */
+/** The events of one connection since it began. Each member of a batch counts. */
 export interface Counts {
   requestsSent: number;
   notificationsSent: number;
   requestsReceived: number;
   notificationsReceived: number;
-  /** Requests and notifications not run, because `maxInFlight` were running. */
+  /** Requests and notifications that were refused, because `maxInFlight` were running. */
   refusedBusy: number;
-  /** Requests, notifications and foreign messages not run, because of `maxMessagesPerSecond`. */
+  /** Requests, notifications and foreign messages that were refused because of `maxMessagesPerSecond`. */
   refusedRate: number;
-  /** Messages that were malformed. */
+  /** Malformed messages. */
   malformed: number;
-  /** Answers that no call waited for: late, repeated or never asked for. */
+  /** Responses without a pending call: late, repeated or unsolicited. */
   unmatched: number;
-  /** Broadcasts that were not sent, because this peer reads too slowly, has no socket and enough waits for it, or is closing. */
+  /** Broadcasts that were dropped: the peer reads too slowly, has no socket and too much queued, or is closing. */
   dropped: number;
 }
 
-/** Nothing has happened yet. */
+/** Returns counters that are all 0. */
 export function newCounts(): Counts {
   return {
     requestsSent: 0,
@@ -33,22 +33,22 @@ export function newCounts(): Counts {
   };
 }
 
-/** Adds what `counts` holds to `total`. */
+/** Adds `counts` to `total`. */
 export function addCounts(total: Counts, counts: Readonly<Counts>): void {
   for (const name of Object.keys(total) as (keyof Counts)[]) total[name] += counts[name];
 }
 
-/** What happened so far, and how full everything is at this moment. */
+/** The counters of a peer so far, and the current sizes of its tables and queues. */
 export interface PeerStats extends Readonly<Counts> {
-  /** Calls of this side that wait for their answer. */
+  /** Pending calls of this side. */
   readonly pending: number;
-  /** Handlers that run. */
+  /** Running handlers. */
   readonly running: number;
-  /** Streams of this side that the other reads. */
+  /** Streams of this side that the other side reads. */
   readonly streams: number;
-  /** Bytes that wait to be sent. */
+  /** Unsent bytes. */
   readonly unsentBytes: number;
-  /** Bytes that came and went, WebSocket headers included; 0 where the carrier does not count them (in a browser). */
+  /** Bytes received and sent, WebSocket headers included; 0 if the carrier does not count them (in a browser). */
   readonly bytesReceived: number;
   readonly bytesSent: number;
 }

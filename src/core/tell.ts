@@ -2,8 +2,8 @@
 import type { EventEmitter } from "./packages.js";
 
 /**
- * Calls every listener, and gives what one throws or rejects with to `failed`: a failing listener must break neither the code
- * that emits nor the listeners after it. What an `error` listener fails with surfaces as uncaught.
+ * Calls every listener, and passes its error or rejection to `failed`: a failing listener must break neither the emitting code
+ * nor the listeners after it. By default, the error is uncaught.
  * Returns true if there was a listener.
  */
 export function tell(
@@ -15,14 +15,14 @@ export function tell(
   // `emit` would stop at the first that throws, and drop the promises of those that are asynchronous.
   const listeners = emitter.listeners(event);
   for (const listener of listeners) {
-    // Takes out only what `once` added.
+    // Removes only listeners that `once` added.
     emitter.removeListener(event, listener, undefined, true);
     attempt(() => listener.apply(emitter, args), failed);
   }
   return listeners.length > 0;
 }
 
-/** Makes the emitters of a class throw a `TypeError` for an event that is not among `known`: no listener would ever be called. */
+/** Makes the emitters of a class throw a `TypeError` for an event that is not in `known`, whose listeners would never be called. */
 export function refuseUnknownEvents(prototype: object, known: object): void {
   const methods = prototype as Record<string, (this: unknown, event: PropertyKey, ...rest: unknown[]) => unknown>;
   for (const name of ["on", "once", "addListener", "emit"]) {
@@ -40,7 +40,7 @@ export function refuseUnknownEvents(prototype: object, known: object): void {
 /** A server may add and remove methods for as long as it lives. */
 const MOST_WARNINGS = 1000;
 
-/** Warns in the runtime's own way that the handler of `method` has failed, unless `warned` has the method or is full. */
+/** Warns, by the runtime's function, that the handler of `method` failed, unless `warned` has the method or is full. */
 export function warnOnce(warned: Set<string>, method: string, cause: unknown): void {
   if (warned.has(method) || warned.size >= MOST_WARNINGS) return;
   warned.add(method);
@@ -56,7 +56,7 @@ interface Runtime {
   reportError?: (error: Error) => void;
 }
 
-/** Returns the stack of what was thrown, and of its cause. Never throws, whatever was thrown. */
+/** Returns the stack of a thrown value, and of its cause. Never throws. */
 function stackOf(error: unknown): string {
   try {
     const { stack = String(error), cause } = Object(error) as Error;
@@ -66,7 +66,7 @@ function stackOf(error: unknown): string {
   }
 }
 
-/** Calls code of the application, and gives what it throws or rejects with to `failed`. */
+/** Calls code of the application, and passes its error or rejection to `failed`. */
 export function attempt(call: () => unknown, failed: (error: unknown) => void): void {
   try {
     const result = call();

@@ -1,5 +1,5 @@
 /**
- * The extensions of one connection: cancelling, as its dialect spells it, progress and streams.
+ * The extensions of one connection: cancelling and progress, in the messages of its dialect, and streams.
  *
  * Streams are the enumerables of StreamJsonRpc: `{ token, values }` stands for a stream, `$/enumerator/next` asks for more
  * values, `$/enumerator/abort` stops the stream. Source: StreamJsonRpc, "Asynchronous enumerables".
@@ -175,7 +175,7 @@ class StandardExtensions implements Extensions {
     if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
     const { answersOnly } = this.#connection;
     if (answersOnly !== undefined)
-      throw new Error("nobody could read a stream out of an answer", { cause: answersOnly });
+      throw new Error("the caller cannot read a stream in a response to HTTP POST", { cause: answersOnly });
     this.isOffering = true;
     let isSent = false;
     const toJSON = (): object => {
@@ -194,8 +194,7 @@ class StandardExtensions implements Extensions {
   encodeRequest(call: OutgoingCall, params: unknown): string {
     const met: Served[] = [];
     const text = this.#encode(undefined, met, () => encodeRequest(call.id, call.method, params as object));
-    if (met.length > 0)
-      call.whenSettled(() => this.#stopAll(met, new Error("the call that this stream went with is over")));
+    if (met.length > 0) call.whenSettled(() => this.#stopAll(met, new Error("the call of this stream has ended")));
     return text;
   }
 
@@ -229,7 +228,7 @@ class StandardExtensions implements Extensions {
     const isAll = this.#connection.answersOnly !== undefined;
     const first = isAll ? this.#takeAll(served) : this.#takeEnd(served);
     const known = await first.finally(() => {
-      // The call was cancelled meanwhile. What the source did then is not its result.
+      // If the call was cancelled meanwhile, the end of the source is not its result.
       const unread = whyUnread(call);
       if (unread !== undefined) throw unread.reason;
     });
@@ -267,7 +266,7 @@ class StandardExtensions implements Extensions {
   /** Stops the stream that the other side no longer reads. */
   #abort(params: unknown): void {
     const served = this.#announced(params);
-    if (served !== undefined) this.#stop(served, abortError("nobody reads the stream any more"), true);
+    if (served !== undefined) this.#stop(served, abortError("the stream is no longer read"), true);
   }
 
   /** Stops the streams of the calls of that id, which were cancelled. Their responses may have crossed the cancel. */
@@ -285,7 +284,7 @@ class StandardExtensions implements Extensions {
     }
   }
 
-  /** Goes on reading sources: the connection has a socket again. */
+  /** Continues to read sources: the connection has a socket again. */
   resumed(): void {
     for (const { producer } of this.#served.values()) producer.resumed();
   }
@@ -299,7 +298,7 @@ class StandardExtensions implements Extensions {
     }
   }
 
-  /** Stops all streams: the connection is over. */
+  /** Stops all streams: the connection has ended. */
   end(reason: unknown): void {
     this.#stopAll([...this.#served.values()], reason);
   }

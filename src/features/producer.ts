@@ -1,4 +1,4 @@
-/** The end of a stream that yields: reads an iterable a little ahead, and gives the values that are ready when asked. */
+/** The producing end of a stream: reads an iterable a little ahead, and returns the values that are ready when asked. */
 import { exceeds, stringify } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import * as ErrorCode from "../core/codes.js";
@@ -6,7 +6,7 @@ import { isAbort, RpcError } from "../core/errors.js";
 import type { Connection } from "../core/connection.js";
 import { VALUE_COST } from "../core/transport.js";
 
-/** At most so many characters of JSON, and so many values, are read ahead: all that a slow reader makes this side keep. */
+/** The most characters of JSON, and the most values, that are read ahead, which bounds the memory for a slow reader. */
 const MOST_AHEAD = 64 * 1024;
 const MOST_VALUES = 1000;
 /** What a reply adds to its values, in bytes, with an id and a token of ordinary length. */
@@ -42,7 +42,7 @@ export class Producer {
   readonly #connection: Connection;
   readonly #failed: (error: unknown) => void;
   #iterator: Cursor | undefined;
-  /** Values that wait to be asked for, as JSON. */
+  /** Queued values, as JSON. */
   #ready: string[] = [];
   #length = 0;
   /** How the source ended; `undefined` while it has not. */
@@ -64,19 +64,19 @@ export class Producer {
     if (isNodeStream(source)) source.on("error", (error) => this.#sourceFailed(error));
   }
 
-  /** Whether values wait to be taken. */
+  /** Whether values are queued. */
   get waits(): boolean {
     return this.#ready.length > 0;
   }
 
-  /** Resolves as soon as values wait or none will come; or when neither is so within `waitMs`. */
+  /** Resolves when values are queued or the source has ended, at the latest after `waitMs`. */
   async ready(waitMs: number): Promise<void> {
     void this.#readAhead();
     while (!this.waits && this.#end === undefined) if (!(await this.arrival(waitMs))) return;
     await this.#quiet();
   }
 
-  /** Takes the values that wait, if any. Throws what the source failed with, after the values before it. */
+  /** Takes the queued values, if any. After the last value, throws the error of a source that failed. */
   take(): Portion {
     const values = this.#portion();
     const hasFailed = this.#end !== undefined && "error" in this.#end;
@@ -86,7 +86,7 @@ export class Producer {
     return { values, isLast };
   }
 
-  /** Drops the values that wait, and lets the source clean up. A later request for values gets the end, or `error`. */
+  /** Drops the queued values, and closes the source. A later request for values gets the end, or `error`. */
   stop(reason: unknown, error?: RpcError): void {
     this.#reason = reason;
     const before = this.#end;
@@ -97,7 +97,7 @@ export class Producer {
     else if ("error" in before) this.#failedLate(before.error);
   }
 
-  /** Goes on reading: the connection has a socket again. */
+  /** Continues to read: the connection has a socket again. */
   resumed(): void {
     this.#wake?.();
     if (this.#isPaused) void this.#readAhead();
@@ -140,7 +140,7 @@ export class Producer {
       this.#connection.transport.keeps?.(text.length + VALUE_COST);
       this.#wake?.();
     } catch (error) {
-      // The source did nothing wrong, and does not know: it must be closed.
+      // The source did not fail, so it must be closed.
       this.#finish({ error });
       void this.#close();
     }
@@ -151,7 +151,7 @@ export class Producer {
     this.#wake?.();
   }
 
-  /** Closes the source. Called last, for `return` may wait for a `next` that is under way. */
+  /** Closes the source. Called last, because `return` may wait for a pending `next`. */
   async #close(): Promise<void> {
     try {
       if (isNodeStream(this.#source)) this.#source.destroy();
@@ -213,7 +213,7 @@ export class Producer {
   }
 }
 
-/** A web stream's own iterator cannot be ended while it waits: its reader can. */
+/** Returns the iterator of a source. A web stream's iterator cannot be closed while it waits, but its reader can. */
 function iteratorOf(source: AnyIterable): Cursor {
   if ("getReader" in source) {
     const reader = (source as ReadableStream<unknown>).getReader();

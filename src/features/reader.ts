@@ -1,17 +1,17 @@
-/** The end of a stream that reads: asks for the next values before it has consumed the last, which hides the round trip. */
+/** The reading end of a stream: requests more values before it has consumed the last, which hides the round trip. */
 import { isObject, member } from "../core/message.js";
 import * as ErrorCode from "../core/codes.js";
 import { ConnectionLostError, ProtocolError, RpcError } from "../core/errors.js";
 import { observed } from "../core/promises.js";
 import type { Frame } from "../core/transport.js";
 
-/** How a reader reaches its stream. */
+/** The stream of a reader, on the other side. */
 export interface Source {
-  /** The method that errors of reading name: that of the call which opened the stream, where it is known. */
+  /** The method in errors of reading: that of the call that opened the stream, if it is known. */
   readonly method: string;
   /** Returns the stream as it stands in a result or in params. */
   open(): Promise<unknown>;
-  /** Gives up `open`. */
+  /** Cancels `open`. */
   abandon(reason: unknown): void;
   /** Requests more values. */
   next(token: unknown): Promise<unknown>;
@@ -22,7 +22,7 @@ export interface Source {
   drop(frame: Frame | undefined): void;
 }
 
-/** Values that came in one reply, and the token that more can be had by; `undefined` when these are the last. */
+/** The values of one reply, and the token for more; `undefined` if these are the last. */
 interface Batch {
   readonly values: unknown[];
   readonly token: unknown;
@@ -36,16 +36,16 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
   #hasBegun = false;
   #values: unknown[] = [];
   #consumed = 0;
-  /** The frames of the replies that are kept: of the values being read, and of those that follow. */
+  /** The frames of the kept replies: of the values being read, and of those that follow. */
   readonly #frames: (Frame | undefined)[] = [];
-  /** The reply that is under way: to `open` at first. */
+  /** The pending reply: to `open` at first. */
   #ahead: Promise<Batch> | undefined;
   /** Whether the token is still unknown. */
   #isOpening: boolean;
   /** The token, while the other side holds the stream for this reader. */
   #held: unknown;
   #end: { error?: unknown } | undefined;
-  /** The last `next()`: the one after it waits for it. */
+  /** The last `next()`, for which the following one waits. */
   #turn: Promise<unknown> = Promise.resolve();
   #wake: (() => void) | undefined;
 
@@ -71,7 +71,7 @@ export class StreamReader implements AsyncIterableIterator<unknown> {
 
   /** Ends the stream at once, also while a `next()` waits. */
   async return(value?: unknown): Promise<IteratorResult<unknown>> {
-    this.#stop({}, new Error("nobody reads the stream any more"));
+    this.#stop({}, new Error("the stream is no longer read"));
     return { done: true, value };
   }
 

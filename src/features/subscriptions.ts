@@ -22,8 +22,8 @@ export interface SubscriptionLimits {
   /** Most subscriptions that one peer has open. Opening more throws an `RpcError` of code -32006. Default 1,024; `Infinity` turns it off. */
   maxPerPeer: number;
   /**
-   * Most pushes that wait for the response, for each subscription. Until the response has left, further pushes are not taken.
-   * After that, a further push sends the waiting pushes without more delay. Default 256; `Infinity` turns it off.
+   * Most pushes of a subscription that are queued until the response is read. Until the response is sent, further pushes are
+   * refused. After that, a further push sends the queued pushes at once. Default 256; `Infinity` turns it off.
    */
   maxHeld: number;
 }
@@ -48,7 +48,7 @@ export interface Subscription<T = any> {
    * ended, and while `maxHeld` pushes wait for the response to leave. Throws a `TypeError` for a value that cannot be encoded.
    */
   readonly notify: (result: T) => boolean;
-  /** Ends the subscription from this side. Returns whether it was open. Drops the pushes that wait. */
+  /** Ends the subscription from this side. Returns whether it was open. Drops queued pushes. */
   readonly close: () => boolean;
 }
 
@@ -225,7 +225,7 @@ class OpenSubscription<T> implements Subscription<T> {
     setDeadline(this.#wait, afterRead(() => this.#flush()) ? READ_WAIT_MS : 0);
   }
 
-  /** Sends the pushes that wait. What an `around` pushes meanwhile comes last. If an `around` closes the subscription, stops. */
+  /** Sends the queued pushes. A push that `around` makes meanwhile comes last. If `around` closes the subscription, stops. */
   #flush(): void {
     clearDeadline(this.#wait);
     for (let next; (next = this.#held?.shift()) !== undefined;) this.#peer.notify(this.#method, next);

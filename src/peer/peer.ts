@@ -62,8 +62,8 @@ export type PeerEvents = {
   /** Messages flow again. Unless `lost` came in between, nothing was lost and nothing came twice. */
   resume(): void;
   /**
-   * The session is lost, and the peer goes on with a new one. Calls that waited are rejected, with their `outcome`. Handlers
-   * that ran are aborted, streams have ended, and the other side has forgotten this peer. It is not known which notifications
+   * The session is lost, and the peer continues with a new one. Pending calls are rejected, with their `outcome`. Running
+   * handlers are aborted, streams have ended, and the other side has discarded its peer. It is not known which notifications
    * were delivered. Emitted only between `suspend` and `resume`.
    */
   lost(error: Error): void;
@@ -102,17 +102,17 @@ export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 
 /** Options of a peer, whatever it serves. */
 export interface PeerOptions<Ctx = any> {
-  /** How long a call waits for its answer, in milliseconds, unless it says otherwise. Default 60,000; `Infinity` waits for ever. */
+  /** How long a call waits for its response, in milliseconds, unless its options say otherwise. Default 60,000; `Infinity` waits for ever. */
   timeoutMs?: number | undefined;
-  /** Called for what no handler is registered for, except the reserved `rpc.*`; `context.method` says which. Its return value is the result. */
+  /** Called for methods without a handler, except the reserved `rpc.*`. `context.method` names the method. Its return value is the result. */
   fallback?: ((params: any, context: Ctx) => unknown) | undefined;
   /** Wraps every call, incoming and outgoing. */
   around?: Around | undefined;
   /** Bounds on what this side accepts. */
   limits?: Partial<PeerLimits> | undefined;
   /**
-   * How cancels and progress are spelled: `lsp`, `mcp`, `acp`, or one of your own. Default: `lsp` is understood, and spoken
-   * to a reciproc peer; to another JSON-RPC peer nothing is sent that you did not write.
+   * The messages for cancelling and progress: `lsp`, `mcp`, `acp`, or your own dialect. Default: `lsp` is understood, and sent
+   * to a reciproc peer. Another JSON-RPC peer gets only messages that you wrote.
    */
   dialect?: Dialect | undefined;
   /**
@@ -216,7 +216,7 @@ export function afterWork(peer: AnyPeer, then: () => void): boolean {
   return true;
 }
 
-/** How full a peer's tables are. For tests that assert emptiness. */
+/** Returns the sizes of a peer's tables. For tests. */
 export function inspect(peer: AnyPeer): {
   pending: number;
   openBatches: number;
@@ -249,7 +249,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   extends EventEmitter<PeerEvents>
   implements Caller<R>
 {
-  /** The application's own data about this peer; on a server, what `authenticate` answered. Never sent. */
+  /** The application's own data about this peer; on a server, the value that `authenticate` returned. Never sent. */
   data!: D;
   #connection: Connection;
   #id: string | undefined;
@@ -275,7 +275,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     (peer as Peer).#connection = next;
   }
 
-  /** A random name for this peer; made when first read, never sent. */
+  /** A random name for this peer. Made when first read, never sent. */
   get id(): string {
     return (this.#id ??= nanoid());
   }

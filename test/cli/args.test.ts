@@ -151,10 +151,10 @@ describe("readArgs for a command that takes another", () => {
   });
 
   it.each([
-    [["x", "--port", "1"], /^"--" is missing; COMMAND and its arguments stand behind it$/],
+    [["x", "--port", "1"], /^"--" is missing; COMMAND and its arguments must follow it$/],
     [[], /^"--" is missing/],
     [["--"], /^COMMAND is missing$/],
-    [["x", "--", "y"], /^COMMAND stands behind "--", got "x" before it$/],
+    [["x", "--", "y"], /^COMMAND must follow "--", got "x" before it$/],
     [["--fly", "--", "y"], /^unknown option "--fly"$/],
     [["--port", "--", "y"], /^--port needs a value$/],
     [["--framing", "LSP", "--", "y"], /^--framing takes lsp or lines, got "LSP"$/],

@@ -44,7 +44,7 @@ describe("reciproc call", () => {
         socket.send(`{"jsonrpc":"2.0","id":${id},"result":${deep}}`);
       });
     });
-    const tooDeep = "nests too deep to be written";
+    const tooDeep = "is nested too deeply to be written";
     expect(await run(["call", url, "m", "-"], deep)).toEqual({
       code: 64,
       stdout: "",
@@ -143,7 +143,7 @@ describe("reciproc call", () => {
     const { code, stderr } = await run(["call", "ws://no-such-host.invalid", "any"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
-      /^cannot connect to no-such-host\.invalid:80: (no host has this name|the name cannot be looked up now)\n$/,
+      /^cannot connect to no-such-host\.invalid:80: (host not found|the name cannot be looked up now)\n$/,
     );
   });
 

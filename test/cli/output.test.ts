@@ -114,7 +114,7 @@ describe("one line about an error", () => {
     });
     expect(describeError(null)).toBe("null");
     expect(describeError({ a: 1 })).toBe("{ a: 1 }");
-    expect(describeError(hostile)).toBe("something that cannot be shown");
+    expect(describeError(hostile)).toBe("a value that cannot be shown");
   });
 
   it("leaves nothing in a text that commands a terminal", () => {

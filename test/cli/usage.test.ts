@@ -32,11 +32,11 @@ describe("reciproc", () => {
 
   it.each([
     [["fly"], 'reciproc: unknown command "fly"; see `reciproc --help`\n'],
-    [["--fly"], 'reciproc: unknown option "--fly"; options stand after the command; see `reciproc --help`\n'],
+    [["--fly"], 'reciproc: unknown option "--fly"; options must follow the command; see `reciproc --help`\n'],
     [["call", "--fly"], 'reciproc call: unknown option "--fly"; see `reciproc call --help`\n'],
     [
       ["bridge", "x", "--port", "1"],
-      'reciproc bridge: "--" is missing; COMMAND and its arguments stand behind it; see `reciproc bridge --help`\n',
+      'reciproc bridge: "--" is missing; COMMAND and its arguments must follow it; see `reciproc bridge --help`\n',
     ],
     [["bridge", "--"], "reciproc bridge: COMMAND is missing; see `reciproc bridge --help`\n"],
     [["bridge", "--", ""], "reciproc bridge: COMMAND is empty; see `reciproc bridge --help`\n"],

@@ -752,7 +752,9 @@ describe("a feature that needs more than one reply", () => {
     });
     const { errors } = listen(server);
     expect(await read(await post(server, request(1, "both")))).toEqual([200, failure(1, -32603, "Internal error")]);
-    expect(errors).toEqual([expect.objectContaining({ message: "nobody could read a stream out of an answer" })]);
+    expect(errors).toEqual([
+      expect.objectContaining({ message: "the caller cannot read a stream in a response to HTTP POST" }),
+    ]);
   });
 
   it("is progress: reporting it does nothing", async () => {

@@ -1,18 +1,17 @@
-/** The Agent Client Protocol's spelling. */
+/** The dialect of the Agent Client Protocol. */
 import { tokenFrom, type Dialect } from "../../core/dialect.js";
 import { isId, member } from "../../core/message.js";
 import { progressParams, readProgress } from "./lsp.js";
 
-/** Where params say which reports belong to them, and what an extension of the protocol is called. */
+/** The member of `_meta` that holds the progress token. */
 const PROGRESS = "reciproc/progress";
 
 /**
  * `$/cancel_request {requestId}`, always answered. It has no WebSocket subprotocol.
  *
- * The protocol tells progress by notifications of its own, such as `session/update`, and leaves room for extensions: no new
- * member in its params except below `_meta`, no new method except behind an underscore. So `onProgress` asks by
- * `_meta["reciproc/progress"]`, and `progress` reports by `_reciproc/progress {token, value}`: to another reciproc, or to
- * whoever knows of it.
+ * The protocol reports progress by its own notifications, such as `session/update`. Extensions may add members only below
+ * `_meta`, and methods only with an underscore first. So `onProgress` asks by `_meta["reciproc/progress"]`, and `progress`
+ * reports by `_reciproc/progress {token, value}`, to a reciproc peer or another peer that implements this.
  *
  * Source: Agent Client Protocol, "Cancellation" and "Extensibility".
  */

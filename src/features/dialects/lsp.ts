@@ -1,4 +1,4 @@
-/** The Language Server Protocol's spelling, which vscode-jsonrpc and StreamJsonRpc share. */
+/** The dialect of the Language Server Protocol, which vscode-jsonrpc and StreamJsonRpc share. */
 import { tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
 import { isId, member } from "../../core/message.js";
 
@@ -15,7 +15,7 @@ export function readProgress(params: unknown): { token: ProgressToken; value: un
 
 /**
  * `$/cancelRequest {id}`, always answered; `$/progress {token, value}`, asked for by `workDoneToken` (or
- * `partialResultToken`) in params by name. What `reciproc.v1` links speak unless told otherwise.
+ * `partialResultToken`) in params by name. The default dialect of `reciproc.v1` links.
  *
  * Source: Language Server Protocol 3.17, "Cancellation Support" and "Progress Support".
  */

@@ -1,4 +1,4 @@
-/** The Model Context Protocol's spelling, up to its revision 2025-11-25. */
+/** The dialect of the Model Context Protocol, up to its revision 2025-11-25. */
 import { tokenFrom, type Dialect, type ProgressToken } from "../../core/dialect.js";
 import { isId, member } from "../../core/message.js";
 
