@@ -29,7 +29,7 @@ const after = ({ headers, first }: Way, ...more: Buffer[]): Way => ({
   headers,
   first: Buffer.concat([first, ...more]),
 });
-/** A POST with the shortest head. */
+/** Returns a POST with the shortest head. */
 function postOf(body: string): string {
   return `POST / HTTP/1.1\r\nHost:127.0.0.1\r\nContent-Type:application/json\r\nContent-Length:${body.length}\r\n\r\n${body}`;
 }

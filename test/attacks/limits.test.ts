@@ -206,7 +206,7 @@ describe("a call with 500,000 errors in its params", () => {
   });
 });
 
-/** An endless stream, and the number of open and returned sources. */
+/** Makes an endless stream, and counts open and returned sources. */
 function counting() {
   const seen = { begun: 0, read: 0, returned: 0 };
   async function* count(): AsyncGenerator<string> {

@@ -117,7 +117,7 @@ async function acrossResume(
   return peer;
 }
 
-/** A handler that runs until it is aborted, and the number of its calls. */
+/** Makes a handler that runs until it is aborted, and counts its calls. */
 function hanging() {
   const seen = { started: 0 };
   const hang = (_params: unknown, { signal }: ServerContext): Promise<void> => {
@@ -127,7 +127,7 @@ function hanging() {
   return { seen, methods: { hang } };
 }
 
-/** An endless stream of numbers, or of one value. */
+/** Yields numbers, or one value, without end. */
 async function* endless(value?: unknown): AsyncGenerator<unknown> {
   for (let i = 0; ; i++) yield value ?? i;
 }

@@ -225,7 +225,7 @@ describe("a client that could not connect", () => {
   });
 });
 
-/** A random generator of numbers from 0 to 1 with a seed. */
+/** Returns a random generator of numbers from 0 to 1 with a seed. */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {

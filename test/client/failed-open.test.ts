@@ -22,7 +22,7 @@ it("closes the connection that it was to open, and begins on another", async () 
   /** Makes a connection whose hello has been read, and is kept for the link. */
   const admit = (isResumable: boolean): Admitted => {
     const { client } = rig.open(isResumable);
-    const hello = helloOf(client.underWay[0] as string);
+    const hello = helloOf(client.inFlight[0] as string);
     return { socket: client, protocol: PROTOCOL, firstFrame: undefined, hello };
   };
   const driver = new ClientDriver(

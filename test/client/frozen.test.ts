@@ -94,7 +94,7 @@ describeClients("a client whose server is frozen", (connect: Connect, isNode) =>
   });
 });
 
-/** A page cannot ping a plain server, and keeps it. */
+/** Asserts that a page, which cannot ping a plain server, keeps it. */
 async function expectNoPing(connect: Connect): Promise<void> {
   await using bare = await bareServer();
   await using peer = await connect(bare.url, { link: "plain", reconnect: true, heartbeat: { intervalMs: 20 } });

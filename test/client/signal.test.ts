@@ -21,7 +21,7 @@ import {
 const URL = "ws://server.test/";
 const REASON = new Error("the user went elsewhere");
 
-/** A signal, what aborts it, and how many listeners it has. */
+/** Makes a signal, a function that aborts it, and one that counts its listeners. */
 function stopper(): { signal: AbortSignal; abort: () => void; listeners: () => number } {
   const controller = new AbortController();
   const { signal } = controller;

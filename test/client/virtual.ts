@@ -50,7 +50,7 @@ export class Line {
   readonly #network: VirtualNetwork;
   #far: FarSocket | undefined;
   isOver = false;
-  #underWay: (() => void)[] = [];
+  #inFlight: (() => void)[] = [];
 
   constructor(network: VirtualNetwork, near: VirtualWebSocket) {
     this.#network = network;
@@ -94,14 +94,14 @@ export class Line {
 
   thaw(): void {
     this.isFrozen = false;
-    const held = this.#underWay;
-    this.#underWay = [];
+    const held = this.#inFlight;
+    this.#inFlight = [];
     for (const arrive of held) this.#later(arrive);
   }
 
   #later(arrive: () => void): void {
     queueMicrotask(() => {
-      if (this.isFrozen) this.#underWay.push(arrive);
+      if (this.isFrozen) this.#inFlight.push(arrive);
       else if (!this.isOver) arrive();
     });
   }

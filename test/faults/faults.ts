@@ -427,11 +427,11 @@ async function proven(world: World): Promise<Line> {
   return world.proxy.newest!;
 }
 
-/** Calls `hurt` with the next connection when it is accepted. */
-function onNextLine(world: World, hurt: (line: Line) => void): void {
+/** Calls `injectFault` with the next connection when it is accepted. */
+function onNextLine(world: World, injectFault: (line: Line) => void): void {
   world.tap.onOpened = (line) => {
     world.tap.onOpened = undefined;
-    hurt(line);
+    injectFault(line);
   };
 }
 
@@ -440,7 +440,7 @@ function hasLeft(world: World, old: Line): boolean {
   return world.isFlowing && world.proxy.newest !== old;
 }
 
-/** Frames of the client stay in the proxy. */
+/** Holds the client's frames in the proxy. */
 function hold(line: Line): Line {
   line.toServer.gate = undefined;
   line.toServer.freeze();
@@ -466,7 +466,7 @@ interface Stolen {
   attempt: number;
 }
 
-/** The client's token, and a count that the client has sent. */
+/** Returns the client's token, and a count that the client has sent. */
 function stolen({ held, received, attempt }: WireSession): Stolen {
   return { token: held!, received, attempt: attempt + 1 };
 }

@@ -42,7 +42,7 @@ export class Proxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** The newest connection with both halves open. */
+  /** Returns the newest connection with both halves open. */
   get newest(): Line | undefined {
     return [...this.lines].filter((line) => line.isWhole).at(-1);
   }

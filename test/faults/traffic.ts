@@ -69,7 +69,7 @@ export class Traffic {
     this.#random = random;
   }
 
-  /** The handlers of one side. `at` returns the end that a message has reached. */
+  /** Returns the handlers of one side. `at` returns the end that a message has reached. */
   methods(at: (context: Context) => End): Record<string, (said: Said, context: Context) => unknown> {
     const arrives = ({ from, label }: Said, context: Context): void => this.#oracle.arrives(from, at(context), label);
     const runs = (said: Said, context: Context): void => {

@@ -137,7 +137,7 @@ export class World {
     this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
   }
 
-  /** The server's peer of the client's current session, or `undefined` if it is not known. */
+  /** Returns the server's peer of the client's current session, or `undefined` if it is not known. */
   get serverPeer(): AnyPeer | undefined {
     for (const [peer, end] of this.#serverEnds) if (end === this.current.other) return peer;
     return undefined;

@@ -7,7 +7,7 @@ useFakeClock();
 const CAPS_MS = [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000];
 
 describe("a reconnecting client", () => {
-  it("tries at once, and then after delays whose cap doubles from 500 ms to 20 s", () => {
+  it("retries at once, and then after delays whose cap doubles from 500 ms to 20 s", () => {
     const least = new Backoff(() => 0);
     const most = new Backoff(() => 1 - Number.EPSILON);
     expect([least.nextDelayMs(), most.nextDelayMs()]).toEqual([0, 0]);
@@ -54,7 +54,7 @@ describe("a reconnecting client", () => {
   });
 });
 
-/** A random generator of numbers from 0 to 1 with a seed (mulberry32). */
+/** Returns a random generator of numbers from 0 to 1 with a seed (mulberry32). */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {

@@ -29,7 +29,7 @@ describeLink("packed, to a server that only agreed to the subprotocol", () => {
   return [server, client];
 });
 
-/** A packed link whose other end is the test, which reads and writes frames. */
+/** Makes a packed link whose other end is the test, which reads and writes frames. */
 function framed(role: "client" | "server"): {
   link: PackedLink;
   heard: Heard;
@@ -48,7 +48,7 @@ function framed(role: "client" | "server"): {
   return { link, heard, far, frames, ends };
 }
 
-/** A packed link after both hellos, which are removed. */
+/** Makes a packed link after both hellos, which are removed. */
 async function settled(): Promise<ReturnType<typeof framed>> {
   const ends = framed("client");
   ends.far.send(HELLO);

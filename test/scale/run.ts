@@ -1,6 +1,6 @@
 /**
- * Ten thousand idle connections to one server: what each costs both sides, and whether all is true of them that must be. The
- * page is written only when it is.
+ * Measures ten thousand idle connections to one server: the memory of each on both sides, and the required conditions.
+ * Writes the page only if all conditions hold.
  *
  *     npm run scale -- [--connections 10000] [--idle SECONDS] [--out DIRECTORY]
  */

@@ -11,7 +11,7 @@ import { ByHand, LIMITS, nextPeer, serving, suspended, told } from "./by-hand.js
 const REFUSED = { resumed: { refused: "unknown-session" } };
 const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
 
-/** The close of a session that a new client evicted, on a server with this many slots. */
+/** Returns the close of a session that a new client evicted, on a server with this many slots. */
 function evicted(maxConnections: number): object {
   const reason = `a new client needed the slot: \`limits.maxConnections\`, ${maxConnections}, is reached`;
   return { code: 1013, reason };

@@ -86,7 +86,7 @@ export class ByHand {
     return this.#frames.shift();
   }
 
-  /** The received frames that `next` has not returned. */
+  /** Returns the received frames that `next` has not returned. */
   get unread(): readonly unknown[] {
     return this.#frames;
   }

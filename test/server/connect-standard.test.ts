@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { listening } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 
-/** The global WebSocket of browsers, workers, Deno, Bun and newer Nodes. */
+/** Replaces the global WebSocket of browsers, workers, Deno, Bun and newer Nodes. */
 function stubGlobal(value: unknown): void {
   vi.stubGlobal("WebSocket", value);
 }

@@ -21,7 +21,7 @@ function busyFor(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
-/** A server without sockets, with `count` clients in memory. */
+/** Makes a server without sockets, with `count` clients in memory. */
 async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
   const { promise, resolve } = gate();
   const server = await serve<AnyMethods, AnyMethods, undefined>({ noServer: true, methods: { slow: () => promise } });

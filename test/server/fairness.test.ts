@@ -159,32 +159,29 @@ describe("calls that arrive together on one connection", () => {
 });
 
 describe("messages that arrived before a client has a listener", () => {
-  it.each(["packed", "plain"] as const)(
-    "dispatches all of them in order, however slow the handlers are (%s)",
-    async (link) => {
-      const batches = [0, 1, 2, 3].map((n) => numbers.slice(10 * n, 10 * n + 10));
-      const behind = Array.from({ length: 17 }, (_, n) => n + 1);
-      await using server = await serve({ port: 0 });
-      server.on("peer", (peer) => {
-        for (const batch of batches) {
-          const sending = peer.batch();
-          for (const i of batch) sending.notify("work", [i]);
-          sending.send();
-          for (const n of behind) peer.notify("work", [batch[0]! * 100 + n]);
-        }
-      });
-      const done: number[] = [];
-      const work = ([i]: [number]): void => {
-        for (const end = performance.now() + 2; performance.now() < end;);
-        done.push(i);
-      };
-      await using client = await connect(server.url, { link, methods: { work } });
-      const all = batches.flatMap((batch) => [...batch, ...behind.map((n) => batch[0]! * 100 + n)]);
-      await vi.waitFor(() => expect(done).toHaveLength(all.length), 5000);
-      expect(done).toEqual(all);
-      expect(client.state).toBe("open");
-    },
-  );
+  it.each(["packed", "plain"] as const)("dispatches all in order, however slow they are (%s)", async (link) => {
+    const batches = [0, 1, 2, 3].map((n) => numbers.slice(10 * n, 10 * n + 10));
+    const behind = Array.from({ length: 17 }, (_, n) => n + 1);
+    await using server = await serve({ port: 0 });
+    server.on("peer", (peer) => {
+      for (const batch of batches) {
+        const sending = peer.batch();
+        for (const i of batch) sending.notify("work", [i]);
+        sending.send();
+        for (const n of behind) peer.notify("work", [batch[0]! * 100 + n]);
+      }
+    });
+    const done: number[] = [];
+    const work = ([i]: [number]): void => {
+      for (const end = performance.now() + 2; performance.now() < end;);
+      done.push(i);
+    };
+    await using client = await connect(server.url, { link, methods: { work } });
+    const all = batches.flatMap((batch) => [...batch, ...behind.map((n) => batch[0]! * 100 + n)]);
+    await vi.waitFor(() => expect(done).toHaveLength(all.length), 5000);
+    expect(done).toEqual(all);
+    expect(client.state).toBe("open");
+  });
 
   it("dispatches all of them before it reports the close", async () => {
     await using server = await serve({ port: 0 });

@@ -29,7 +29,7 @@ class Lines {
   }.bind(this);
 }
 
-/** A stream that keeps its params, and never yields them. */
+/** Keeps its params in a stream that never yields them. */
 async function* kept(given: unknown): AsyncGenerator<unknown> {
   yield 1;
   await gate().promise;

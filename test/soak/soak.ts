@@ -1,7 +1,7 @@
 /**
- * A mixed session for an hour: cursors, calls both ways and broadcasts, over a proxy that cuts connections at random. Writes
- * what came of it each minute, so that a run which is stopped early has said how far it came. One that is whole, and wrote no
- * file of its own, puts its figures into docs/RELIABILITY.md.
+ * Runs mixed traffic for an hour: cursors, calls both ways and broadcasts, over a proxy that cuts connections at random.
+ * Writes the figures each minute, so that an interrupted run leaves its figures. A complete run without `--out` puts its
+ * figures into docs/RELIABILITY.md.
  *
  *     npm run soak -- [--minutes 60] [--peers 30] [--hz 60] [--seed 1] [--out FILE]
  */
@@ -174,7 +174,7 @@ const HURTS: Record<string, (line: Line) => unknown> = {
     await sleep(random.below(3000));
     line.cut();
   },
-  /** The client resumes while the server considers the old socket alive. */
+  /** Lets the client resume while the server considers the old socket alive. */
   async halfOpen(line) {
     line.toServer.freeze();
     await sleep(random.below(50));

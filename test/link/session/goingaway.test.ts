@@ -25,7 +25,7 @@ describe("a close with `retryMs`", () => {
   });
 
   it("is reported as the close by a client that does not reconnect", async () => {
-    const rig = await Rig.live({ comesBack: false });
+    const rig = await Rig.live({ reconnects: false });
     rig.server.link.close(1001, "going away", 5000);
     await rig.settle();
     expect(rig.ends).toEqual([END]);
@@ -44,7 +44,7 @@ describe("a close with `retryMs`", () => {
   it("sends bye also without a session, to a client that can reconnect", async () => {
     const rig = new Rig();
     rig.wire.client.inject('{"hello":{}}');
-    rig.wire.client.underWay.length = 0;
+    rig.wire.client.inFlight.length = 0;
     rig.server.link.close(1001, "going away", 5000);
     expect(rig.wire.server.sent.slice(1)).toEqual([BYE]);
     await rig.settle();

@@ -13,12 +13,12 @@ const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
 /** The client's hello that accepts it. */
 const TAKEN = JSON.stringify({ hello: { session: true, limits: WIRE_LIMITS } });
 
-/** A server's hello. */
+/** Returns a server's hello. */
 function hello(session: unknown, more = {}): string {
   return JSON.stringify({ hello: { session, ...more } });
 }
 
-/** A client whose server is the test. `hello`: as for `TestClient`. */
+/** Makes a client whose server is the test. `first`: as for `TestClient`. */
 function clientAlone(first?: unknown): { wire: Wire; client: TestClient; told: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
@@ -28,7 +28,7 @@ function clientAlone(first?: unknown): { wire: Wire; client: TestClient; told: T
   return { wire, client, told };
 }
 
-/** A link of the rig's server whose client is the test. */
+/** Opens a link of the rig's server whose client is the test. */
 function serverAlone(rig: Rig): Wire["server"] {
   const wire = rig.open(false);
   wire.client.start({ frame() {}, closed() {} });

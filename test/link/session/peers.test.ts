@@ -36,7 +36,7 @@ function cuttable(socket: Socket): Socket & { cut(): void } {
   };
 }
 
-/** A client and a server peer, whose connection can be cut and reconnects by itself. */
+/** Makes a client and a server peer, whose connection can be cut and reconnects by itself. */
 function joined(
   serverMethods: object,
   clientMethods: object = {},
@@ -44,7 +44,7 @@ function joined(
   client: Peer;
   server: Peer;
   cut: () => void;
-  comeBack: () => void;
+  reconnect: () => void;
 } {
   let count = 0;
   const makeToken = (): string => `t${++count}`;
@@ -68,7 +68,7 @@ function joined(
     cut: () => {
       for (const end of ends) end.cut();
     },
-    comeBack: () => {
+    reconnect: () => {
       const [a, b] = open();
       sessions.admit(a, undefined, 1000, () => {});
       half.dial(b);
@@ -87,7 +87,7 @@ afterEach(async () => {
 describe("a call", () => {
   it("gets a result that was lost with its socket, and ran once", async () => {
     let ran = 0;
-    const { client, server, cut, comeBack } = joined({ add: ([a, b]: [number, number]) => (ran++, a + b) });
+    const { client, server, cut, reconnect } = joined({ add: ([a, b]: [number, number]) => (ran++, a + b) });
     peers = [client, server];
     await turn();
     const calls = Array.from({ length: 50 }, (_, i) => client.request("add", [i, i]));
@@ -96,7 +96,7 @@ describe("a call", () => {
     await Promise.resolve();
     cut();
     await turn();
-    comeBack();
+    reconnect();
     expect(await Promise.all(calls)).toEqual(Array.from({ length: 50 }, (_, i) => 2 * i));
     expect(ran).toBe(50);
   });
@@ -122,7 +122,7 @@ describe("a call", () => {
 
   it("continues to run when the socket is lost, and gets its result over the next socket", async () => {
     const opened = gate<string>();
-    const { client, server, cut, comeBack } = joined({ wait: () => opened.promise });
+    const { client, server, cut, reconnect } = joined({ wait: () => opened.promise });
     peers = [client, server];
     await turn();
     const call = client.request("wait");
@@ -130,18 +130,18 @@ describe("a call", () => {
     cut();
     opened.resolve("while away");
     await turn();
-    comeBack();
+    reconnect();
     expect(await call).toBe("while away");
   });
 
   it("is queued while suspended, in both directions", async () => {
-    const { client, server, cut, comeBack } = joined({ a: () => "a" }, { b: () => "b" });
+    const { client, server, cut, reconnect } = joined({ a: () => "a" }, { b: () => "b" });
     peers = [client, server];
     await turn();
     cut();
     const calls = [client.request("a"), server.request("b")];
     await turn();
-    comeBack();
+    reconnect();
     expect(await Promise.all(calls)).toEqual(["a", "b"]);
   });
 
@@ -149,7 +149,7 @@ describe("a call", () => {
     "is cancelled at the other side if it is aborted while the session is %s",
     async (state) => {
       let cancelled = false;
-      const { client, server, cut, comeBack } = joined({
+      const { client, server, cut, reconnect } = joined({
         wait: (_params: unknown, { signal }: { signal: AbortSignal }) =>
           new Promise((resolve) => signal.addEventListener("abort", () => resolve((cancelled = true)))),
       });
@@ -160,7 +160,7 @@ describe("a call", () => {
       await turn();
       cut();
       if (state === "suspended") controller.abort();
-      comeBack();
+      reconnect();
       controller.abort();
       expect(await given).toBe(controller.signal.reason);
       await turn();

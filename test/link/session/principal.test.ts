@@ -17,7 +17,7 @@ describe("a principal (rule 10)", () => {
     ["alice", undefined],
     [undefined, "mallory"],
     ["", undefined],
-  ])("%j has a session that is unknown to %j, and that continues", async (owner, other) => {
+  ])("keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
     const rig = await Rig.live(owner === undefined ? {} : { principal: owner });
     rig.client.link.send(message(1));
     await microtasks();

@@ -54,7 +54,7 @@ export interface RigOptions {
   sessions?: Partial<SessionsOptions>;
   principal?: string;
   /** Whether the client's owner opens another socket when a connection ends. Default true. */
-  comesBack?: boolean;
+  reconnects?: boolean;
 }
 
 export const LIMITS: EndpointLimits = {
@@ -110,7 +110,7 @@ export class Rig {
       over: (info) => {
         this.owner.push("over");
         this.ends.push(info);
-        return options.comesBack !== false;
+        return options.reconnects !== false;
       },
     });
     this.told = new ToldLost();

@@ -18,7 +18,7 @@ export class WireSocket implements Socket {
   traffic?: Traffic;
   heardAt?: number;
   ping?: () => void;
-  readonly underWay: Item[] = [];
+  readonly inFlight: Item[] = [];
   /** All frames that this end sent, delivered or not. */
   readonly sent: string[] = [];
   /** The code and reason with which the link closed this end. */
@@ -42,7 +42,7 @@ export class WireSocket implements Socket {
     const frame = frameText(encoded);
     this.sent.push(frame);
     this.onSend(frame);
-    this.other.underWay.push(frame);
+    this.other.inFlight.push(frame);
     return true;
   }
 
@@ -50,7 +50,7 @@ export class WireSocket implements Socket {
     if (!this.open) return;
     this.open = false;
     this.closedWith = { code, reason };
-    this.other.underWay.push({ code, reason });
+    this.other.inFlight.push({ code, reason });
   }
 
   /** Closes, and drops all frames that arrive later. */
@@ -61,13 +61,13 @@ export class WireSocket implements Socket {
 
   /** Whether an item can be delivered to this end. */
   get isDue(): boolean {
-    return !this.isOver && this.handler !== undefined && this.underWay.length > 0;
+    return !this.isOver && this.handler !== undefined && this.inFlight.length > 0;
   }
 
   /** Delivers the next item to this end. Returns false if there is none. */
   deliver(): boolean {
     if (this.isOver || this.handler === undefined) return false;
-    const item = this.underWay.shift();
+    const item = this.inFlight.shift();
     if (item === undefined) return false;
     if (typeof item !== "string") this.#end(item);
     else {
@@ -87,14 +87,14 @@ export class WireSocket implements Socket {
   /** Reports the loss of the connection at this end only. Items in flight to this end are lost. */
   cut(info: CloseInfo = { code: 1006, reason: "" }): void {
     if (this.isOver || this.handler === undefined) return;
-    this.underWay.length = 0;
+    this.inFlight.length = 0;
     this.#end(info);
   }
 
   #end(info: CloseInfo): void {
     this.isOver = true;
     // This answers a close, or is dropped.
-    if (this.open) this.other.underWay.push(info);
+    if (this.open) this.other.inFlight.push(info);
     this.open = false;
     this.handler!.closed(info);
   }
