@@ -1,6 +1,6 @@
 /**
- * Floods of what is cheapest to send and dearest to receive, over one connection and against the defaults. Each states what 99
- * of 100 calls of a bystander took.
+ * Floods of messages that are cheapest to send and most expensive to receive, over one connection, against the default
+ * limits. Each states how long 99 of 100 calls of a bystander took.
  */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { request } from "../support/raw.js";
@@ -11,10 +11,10 @@ import { MIB } from "./support/memory.js";
 import { CONTINUATION, frame, PING, PONG, target, targetApart, TEXT, upgradeText } from "./support/server.js";
 
 const LIMITS = { maxMessageBytes: MIB, logFrames: 4096, logLength: 4 * MIB };
-/** An other side that keeps one frame makes an ack due with each. */
+/** A peer that keeps one frame makes an ack due with each. */
 const SHORT_LOG = { ...LIMITS, logFrames: 1, logLength: 1 };
 
-/** How a flood begins. */
+/** The first bytes of a flood. */
 interface Way {
   readonly headers: string[];
   readonly first: Buffer;
@@ -29,7 +29,7 @@ const after = ({ headers, first }: Way, ...more: Buffer[]): Way => ({
   headers,
   first: Buffer.concat([first, ...more]),
 });
-/** A POST with the shortest head. */
+/** Returns a POST with the shortest head. */
 function postOf(body: string): string {
   return `POST / HTTP/1.1\r\nHost:127.0.0.1\r\nContent-Type:application/json\r\nContent-Length:${body.length}\r\n\r\n${body}`;
 }
@@ -38,13 +38,13 @@ function text(value: unknown): Buffer {
   return frame(TEXT, typeof value === "string" ? value : JSON.stringify(value));
 }
 
-/** Frames of one kind, 64 KiB of them. */
+/** Returns 64 KiB of frames of one kind. */
 function many(...frames: Buffer[]): Buffer {
   const one = Buffer.concat(frames);
   return Buffer.concat(Array<Buffer>(Math.ceil((64 * 1024) / one.length)).fill(one));
 }
 
-/** A frame of as many messages as 256 KiB hold. */
+/** Returns a frame with as many messages as fit in 256 KiB. */
 function pack(message: string): Buffer {
   return text(
     `[${Array<string>(Math.floor((256 * 1024) / (message.length + 1)))
@@ -60,7 +60,7 @@ const CALL = message('"id":1,"method":"here"');
 const cancelOf = (id: number): string => message(`"method":"$/cancelRequest","params":{"id":${id}}`);
 const RUNNING = text(Array.from({ length: 1024 }, (_, i) => request(i, "never")));
 const STREAMS = text(Array.from({ length: 256 }, (_, i) => request(i, "still")));
-/** A message in as many empty fragments as it may have. */
+/** Returns a message in as many empty fragments as the limit allows. */
 const FRAGMENTS = [
   frame(TEXT, "", false),
   ...Array<Buffer>(1000).fill(frame(CONTINUATION, "", false)),
@@ -113,8 +113,8 @@ const FLOODS: [what: string, way: Way, chunk: Buffer][] = [
 ];
 
 /**
- * Requests that are pipelined: what they hold. Node parses all that came in one read in one step, and makes objects for each. So
- * they have a bound of their own.
+ * The contents of pipelined requests. Node parses all requests of one read in one step, and allocates objects for each.
+ * So they have a limit of their own.
  */
 const PIPELINE_BOUND_MS = 60;
 const PIPELINES: [what: string, chunk: string][] = [
@@ -130,10 +130,10 @@ describe("a flood over one connection", () => {
   afterAll(() => attack[Symbol.asyncDispose]());
 
   it.each(FLOODS)(
-    "of %s leaves 99 of 100 calls of another within 25 ms, or five times what they take without it",
+    "leaves 99 of 100 calls of another client within 25 ms, or five times their duration without it: %s",
     async (what, { headers, first }, chunk) => {
       await using on = await target({ methods: METHODS });
-      // An application hears of errors, and does not keep each of a flood.
+      // An application reports errors, and does not store each error of a flood.
       on.server.removeAllListeners("error");
       on.server.on("error", () => {});
       let bytes = 0;
@@ -144,7 +144,7 @@ describe("a flood over one connection", () => {
         },
         async stop() {
           bytes += (await attack.stopPouring()).bytes;
-          // Until what was under way is done with, and only the bystander is left.
+          // Until the messages in flight are processed, and only the bystander is left.
           await expect.poll(() => on.sockets.size, { timeout: 20_000 }).toBe(1);
         },
       });
@@ -155,7 +155,7 @@ describe("a flood over one connection", () => {
   );
 
   it.each(PIPELINES)(
-    "of pipelined requests that hold %s leaves 99 of 100 calls of another within 60 ms, or five times what they take without it",
+    "leaves 99 of 100 calls of another client within 60 ms, or five times their duration without it: pipelined requests with %s",
     async (what, one) => {
       using on = await targetApart();
       const chunk = many(Buffer.from(one));

@@ -15,9 +15,9 @@ const SLACK = 3 * MIB;
 const CALL = JSON.stringify(request(1, "here"));
 const PACKED = { "Sec-WebSocket-Protocol": "reciproc.v1" };
 
-describe("a frame that claims to be giant", () => {
+describe("a frame that claims a huge length", () => {
   it.each([MIB + 3, 2 ** 32, 2n ** 53n - 1n, 2n ** 62n])(
-    "of %d bytes closes with 1009 by its head alone: nothing of it is gathered",
+    "closes with 1009 by its head alone, of %d bytes: nothing of it is buffered",
     async (length) => {
       await using on = await target();
       using raw = await rawSocket(on);
@@ -27,7 +27,7 @@ describe("a frame that claims to be giant", () => {
     },
   );
 
-  it("again and again holds up nobody else and keeps nothing", async () => {
+  it("delays no other client and keeps nothing, however often it is sent", async () => {
     await using attack = await attacker();
     await using on = await target({ limits: { maxMessageBytes: 64 * 1024 } });
     const damage = await expectKept(SLACK, async () => {
@@ -40,14 +40,14 @@ describe("a frame that claims to be giant", () => {
       await Promise.all(on.peers.splice(0).map((peer) => peer.closed));
       return done;
     });
-    // With and without a reason: `ws` gives none.
+    // With and without a reason: the close of `ws` has none.
     expect(new Set(Object.keys(damage.closes).map((close) => close.slice(0, 4)))).toEqual(new Set(["1009"]));
     expect(damage.opened).toBeGreaterThan(2);
   });
 });
 
 describe("a message in fragments", () => {
-  it("of one byte each is read as one, a thousand of them", async () => {
+  it("is read as one message, in a thousand fragments of one byte", async () => {
     await using on = await target();
     using raw = await rawSocket(on);
     const text = CALL.padEnd(1000);
@@ -58,7 +58,7 @@ describe("a message in fragments", () => {
     await vi.waitFor(() => expect(raw.peer.stats().requestsReceived).toBe(1));
   });
 
-  it("without end is closed with 1008, when there are more of them than a message of that length needs", async () => {
+  it("closes with 1008 if it has more fragments than a message of that length needs", async () => {
     await using on = await target();
     using raw = await rawSocket(on);
     await raw.write(frame(TEXT, " ", false));
@@ -67,11 +67,11 @@ describe("a message in fragments", () => {
     expect((await raw.peer.closed).code).toBe(1008);
   });
 
-  it("with much else between them keeps no more than 64 KiB for each: 1008 comes before it is much", async () => {
+  it("keeps at most 64 KiB for each fragment that arrives among other bytes, and closes with 1008 early", async () => {
     await using on = await target();
     using raw = await rawSocket(on);
     const closed = closeFrame(raw.socket);
-    // A fragment is a part of what was read with it, and keeps all of that.
+    // A fragment is a slice of the read that contains it, and keeps all of that in memory.
     const filler = Buffer.concat(Array<Buffer>(600).fill(frame(PONG, Buffer.alloc(100))));
     await raw.write(frame(TEXT, " ", false));
     let written = 0;
@@ -81,7 +81,7 @@ describe("a message in fragments", () => {
     expect((await closed).code).toBe(1008);
   });
 
-  it("that never ends is cut by the heartbeat when its bytes end; it keeps what came", async () => {
+  it("is cut by the heartbeat if its bytes stop before its end, and keeps only the received bytes", async () => {
     await using on = await target({ heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
     const arrived = on.next();
     using raw = await rawSocket(on);
@@ -96,8 +96,8 @@ describe("a message in fragments", () => {
   });
 });
 
-describe("bytes one by one", () => {
-  it("are a handshake and a call like any other, and others are served", async () => {
+describe("a connection that gets single bytes", () => {
+  it("reads a handshake and a call like any other, and others are served", async () => {
     await using attack = await attacker();
     await using on = await target();
     const arrived = on.next();
@@ -119,7 +119,7 @@ describe("bytes one by one", () => {
     expect(await knocked).toEqual({ 101: 20 });
   });
 
-  it("of a long message are closed with 1008, when they come in more pieces than such a message needs", async () => {
+  it("closes with 1008 if a long message arrives in more pieces than it needs", async () => {
     await using on = await target();
     using raw = await rawSocket(on);
     raw.socket.setNoDelay(true);
@@ -128,7 +128,7 @@ describe("bytes one by one", () => {
     let written = 0;
     for (; !raw.socket.readableEnded && written < 30_000; written++) {
       raw.socket.write(" ");
-      // Each is read alone.
+      // Each byte is a read of its own.
       await new Promise((resolve) => setImmediate(resolve));
     }
     expect(written).toBeLessThan(15_000);
@@ -136,20 +136,20 @@ describe("bytes one by one", () => {
   });
 });
 
-describe("pings without end from somebody who never reads", () => {
+describe("endless pings from a client that never reads", () => {
   const ROOM = 64 * 1024;
 
   it.each([
     ["short", frame(TEXT, `{"ping":"${"x".repeat(1000)}"}`), 1100],
     ["long", frame(TEXT, `{"ping":"${"x".repeat(MIB / 2)}"}`), MIB / 2 + 100],
-  ])("in %s control frames of reciproc.v1 make at most 64 KiB and one pong wait", async (_what, ping, pongBytes) => {
+  ])("queues at most 64 KiB and one pong for %s control frames of reciproc.v1", async (_what, ping, pongBytes) => {
     await using on = await target();
     using raw = await rawSocket(on, PACKED);
     raw.socket.pause();
     await raw.write(frame(TEXT, '{"hello":{}}'));
     let most = 0;
     const many = Math.max(1, Math.min(100, Math.floor(MIB / ping.length)));
-    // More than what the system takes by itself.
+    // More than the system buffers.
     for (let sent = 0; sent < 24 * MIB; sent += ping.length * many) {
       await raw.write(Buffer.concat(Array<Buffer>(many).fill(ping)));
       most = Math.max(most, raw.peer.stats().unsentBytes);
@@ -159,7 +159,7 @@ describe("pings without end from somebody who never reads", () => {
     expect(most).toBeLessThanOrEqual(ROOM + pongBytes);
   });
 
-  it("hold up nobody else", async () => {
+  it("delays no other client", async () => {
     await using attack = await attacker();
     await using on = await target();
     const damage = await floodBeside(attack, {
@@ -175,14 +175,14 @@ describe("pings without end from somebody who never reads", () => {
   });
 });
 
-describe("pings and pongs of WebSocket", () => {
+describe("a flood of WebSocket pings and pongs", () => {
   const REASON = "more than 1000 pings and pongs in a second";
 
   it.each([
     ["pings", [PING]],
-    ["pongs that answer nothing", [PONG]],
+    ["unsolicited pongs", [PONG]],
     ["both in turn", [PING, PONG]],
-  ])("beyond 1,000 in a second close with 1008, and nothing more is read: %s", async (_what, opcodes) => {
+  ])("closes with 1008 beyond 1,000 in a second, and reads nothing more: %s", async (_what, opcodes) => {
     await using on = await target();
     using raw = await rawSocket(on);
     const closed = closeFrame(raw.socket);
@@ -199,7 +199,7 @@ describe("pings and pongs of WebSocket", () => {
     expect(raw.peer.stats().bytesReceived).toBeLessThan(flood.length);
   });
 
-  it("up to 1,000 at once are answered", async () => {
+  it("answers up to 1,000 at once", async () => {
     await using on = await target();
     using client = await stranger(on.url);
     let pongs = 0;
@@ -209,7 +209,7 @@ describe("pings and pongs of WebSocket", () => {
     expect(on.peers[0]!.state).toBe("open");
   });
 
-  it("close a client with 1008 too, when its server sends so many", async () => {
+  it("closes a client with 1008 too, if its server sends so many", async () => {
     const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
     await once(server, "listening");
     const arrived = once(server, "connection") as Promise<[WebSocket]>;
@@ -231,18 +231,15 @@ describe("a close", () => {
     ["é", LONG, CUT],
     ["🙂", "🙂".repeat(50), "🙂".repeat(30)],
     ["x", "x".repeat(1000), "x".repeat(123)],
-  ])(
-    "whose reason the application made of too many %s is cut between characters at 123 bytes",
-    async (_c, reason, cut) => {
-      await using on = await target();
-      const arrived = on.next();
-      using client = await stranger(on.url);
-      await (await arrived).close(4000, reason);
-      expect(await client.closed).toEqual({ code: 4000, reason: cut });
-    },
-  );
+  ])("is cut between characters at 123 bytes if its reason has too many %s", async (_c, reason, cut) => {
+    await using on = await target();
+    const arrived = on.next();
+    using client = await stranger(on.url);
+    await (await arrived).close(4000, reason);
+    expect(await client.closed).toEqual({ code: 4000, reason: cut });
+  });
 
-  it("by a client whose reason is too long is cut likewise", async () => {
+  it("is cut in the same way at a client", async () => {
     await using on = await target();
     const arrived = on.next();
     const client = await connect(on.url);
@@ -251,7 +248,7 @@ describe("a close", () => {
     expect(await peer.closed).toMatchObject({ code: 4000, reason: CUT });
   });
 
-  it("of a refusal whose reason is too long is cut, and the whole reason stands in `bye`", async () => {
+  it("is cut for a refusal too, and `bye` has the whole reason", async () => {
     await using on = await target();
     const origin = `https://${"x".repeat(200)}.example`;
     const webSocket = new WebSocket(on.url, ["reciproc.v1"], { headers: { Origin: origin } });
@@ -266,9 +263,9 @@ describe("a close", () => {
 
   it.each([
     ["a reason that is no UTF-8", Buffer.from([0x0f, 0xa0, 0xff, 0xfe]), 1007],
-    ["a code that nobody may send", Buffer.from([0x03, 0xed]), 1002],
+    ["a reserved code", Buffer.from([0x03, 0xed]), 1002],
     ["half a code", Buffer.from([0x03]), 1002],
-  ])("with %s is closed for that, and harms nobody", async (_what, payload, code) => {
+  ])("closes the connection if it has %s, and other clients are served", async (_what, payload, code) => {
     await using on = await target();
     await using other = await connect(on.url);
     using raw = await rawSocket(on);
@@ -278,7 +275,7 @@ describe("a close", () => {
     expect(await other.request("here")).toBe(true);
   });
 
-  it("that is not answered ends what is read: a flood that goes on reaches no handler", async () => {
+  it("stops reading even if it is not answered: a continuing flood reaches no handler", async () => {
     await using on = await target();
     using raw = await rawSocket(on);
     const closed = raw.peer.close(4000);

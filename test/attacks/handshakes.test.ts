@@ -24,14 +24,14 @@ function postText(url: string, body: string, headers: Record<string, string | nu
   return `POST / HTTP/1.1\r\n${text.join("")}\r\n${body}`;
 }
 
-describe("handshakes that never end", () => {
+describe("a handshake that never ends", () => {
   const limits = { handshakeTimeoutMs: 300 };
 
   it.each([
-    ["that say nothing", () => ""],
+    ["that send nothing", () => ""],
     ["that stop within a line", () => "GET / HT"],
     ["that stop before the empty line", (url: string) => upgradeText(url).slice(0, -2)],
-  ])("%s are answered with 408 and cut, 200 at once; others are served, and nothing is left", async (_what, text) => {
+  ])("is answered with 408 and cut, 200 at once, and others are served: handshakes %s", async (_what, text) => {
     await using attack = await attacker();
     await using on = await target({ limits });
     const ends = attack.knock({ port: portOf(on.url), count: 200, text: text(on.url) });
@@ -42,17 +42,17 @@ describe("handshakes that never end", () => {
     expect(on.peers).toHaveLength(1);
   });
 
-  it("whose head grows without end are answered with 431", async () => {
+  it("is answered with 431 if its head grows without end", async () => {
     await using on = await target();
     expect(await upgrade(on.url, { Cookie: "x".repeat(20_000) })).toMatchObject({ status: 431 });
   });
 
-  it("byte by byte are cut all the same: each byte does not begin the time anew", async () => {
+  it("is cut also if it arrives byte by byte: a byte does not restart the timeout", async () => {
     await using attack = await attacker();
     await using on = await target({ limits });
     const text = upgradeText(on.url, `X: ${"x".repeat(3000)}`);
     const ends = await attack.knock({ port: portOf(on.url), count: 50, text, dribbles: true });
-    // Who still writes when it is cut may see the reset before the answer.
+    // A client that still writes when it is cut might see the reset before the response.
     const { 408: answered = 0, ECONNRESET: reset = 0, ...others } = ends;
     expect(others).toEqual({});
     expect(answered + reset).toBe(50);
@@ -61,7 +61,7 @@ describe("handshakes that never end", () => {
 });
 
 describe("authentication that never ends", () => {
-  it("is 503 when its time is up, and counts as a connection for as long as it runs: the rest is 503 at once", async () => {
+  it("gets 503 at its timeout, and counts as a connection while it runs: further clients get 503 at once", async () => {
     await using attack = await attacker();
     const never: (() => void)[] = [];
     await using on = await target({
@@ -74,7 +74,7 @@ describe("authentication that never ends", () => {
     const late = "503, retry after 5, authentication took longer than 200 ms";
     const full = "503, retry after 5, `limits.maxConnections`, 21, is reached";
     expect(await attack.knock(knock)).toEqual({ [late]: 20, [full]: 40 });
-    // Their work goes on.
+    // The authentications keep running.
     expect(await attack.knock(knock)).toEqual({ [full]: 60 });
     expect(await other.request("here")).toBe(true);
     expect(never).toHaveLength(20);
@@ -84,8 +84,8 @@ describe("authentication that never ends", () => {
   });
 });
 
-describe("more connections than `maxConnections`", () => {
-  it("are 503 with Retry-After each, and those who are in are served", async () => {
+describe("a connection over `maxConnections`", () => {
+  it("gets 503 with Retry-After, and connected clients are served", async () => {
     await using attack = await attacker();
     await using on = await target({ limits: { maxConnections: 2 } });
     await using inside = await connect(on.url);
@@ -99,7 +99,7 @@ describe("more connections than `maxConnections`", () => {
     expect(on.server.peers.size).toBe(2);
   });
 
-  it("that offer reciproc.v1 are told so by `bye` and 4503, and are cut within a second though they answer nothing", async () => {
+  it("gets `bye` and 4503 if it offered reciproc.v1, and is cut within a second if it does not answer", async () => {
     await using attack = await attacker();
     await using on = await target({ limits: { maxConnections: 1 } });
     await using inside = await connect(on.url);
@@ -107,14 +107,14 @@ describe("more connections than `maxConnections`", () => {
     const bye = '{"bye":{"code":4503,"reason":"`limits.maxConnections`, 1, is reached"}';
     const began = performance.now();
     expect(await attack.knock({ port: portOf(on.url), count: 200, text })).toEqual({ [`101, ${bye}`]: 200 });
-    // Much less than the 5 seconds that a peer has to answer a close.
+    // Much less than the 5 s in which a peer must answer a close.
     expect(performance.now() - began).toBeLessThan(4000);
     await vi.waitFor(() => expect(on.sockets.size).toBe(1));
     expect(await inside.request("here")).toBe(true);
     expect(on.peers).toHaveLength(1);
   });
 
-  it("that come and go hold up nobody else, and nothing is kept of them", async () => {
+  it("delays no other client if it opens and closes, and nothing of it is kept", async () => {
     await using attack = await attacker();
     await using on = await target();
     await expectKept(SLACK, async () => {
@@ -134,8 +134,8 @@ describe("more connections than `maxConnections`", () => {
   });
 });
 
-describe("POSTs without end", () => {
-  it("are answered each, hold up nobody else, and nothing is kept of them", async () => {
+describe("a flood of POSTs", () => {
+  it("is answered in full, delays no other client, and leaves nothing", async () => {
     await using on = await target();
     await using attack = await attacker();
     const body = JSON.stringify(Array.from({ length: 20 }, (_, id) => request(id, "here")));
@@ -159,7 +159,7 @@ describe("POSTs without end", () => {
     expect(on.server.peers.size).toBe(0);
   });
 
-  it("whose bodies never end are 408, 100 at once, and others are served meanwhile", async () => {
+  it("gets 408 for bodies that never end, 100 at once, and others are served", async () => {
     await using attack = await attacker();
     await using on = await target({ limits: { handshakeTimeoutMs: 300 } });
     const text = postText(on.url, "[", { "Content-Length": 1000 });
@@ -170,7 +170,7 @@ describe("POSTs without end", () => {
     expect(await ends).toEqual({ [late]: 100 });
   });
 
-  it("whose bodies come in a million chunks of one byte keep no more than the message", async () => {
+  it("keeps no more than the message if the bodies arrive in a million chunks of one byte", async () => {
     await using on = await target();
     const socket = connectTcp(portOf(on.url), "127.0.0.1");
     await once(socket, "connect");
@@ -185,7 +185,7 @@ describe("POSTs without end", () => {
     socket.destroy();
   });
 
-  it("of one connection that reads no reply are cut when `maxUnsentBytes` wait for it", async () => {
+  it("is cut if its connection reads no response and `maxUnsentBytes` are queued", async () => {
     const long = "x".repeat(MIB / 2);
     let ran = 0;
     await using on = await target({ methods: { long: () => (ran++, long) } });

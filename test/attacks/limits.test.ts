@@ -16,7 +16,7 @@ const SLACK = 3 * MIB;
 const EMPTY = { pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 };
 const BUSY = { code: -32009, message: "Server is busy" };
 
-/** Handlers that run until nobody waits any more. */
+/** Handlers that run until they are aborted. */
 function hanging() {
   const seen = { started: 0, aborted: 0 };
   const hang = (_params: unknown, { signal }: ServerContext): Promise<void> =>
@@ -30,8 +30,8 @@ function hanging() {
   return { seen, methods: { hang } };
 }
 
-describe("calls without end to a handler that takes its time", () => {
-  it("run 1,024 at once, the rest is refused with -32009; all of them abort when the connection ends", async () => {
+describe("a flood of calls to a slow handler", () => {
+  it("runs 1,024 at once, and the rest get -32009; all of them are aborted when the connection ends", async () => {
     const { seen, methods } = hanging();
     await using on = await target({ methods });
     using client = await stranger(on.url);
@@ -47,7 +47,7 @@ describe("calls without end to a handler that takes its time", () => {
     await vi.waitFor(() => expect(inspect(peer!)).toMatchObject(EMPTY));
   });
 
-  it("in one batch count each", async () => {
+  it("counts each call of a batch", async () => {
     const { methods } = hanging();
     await using on = await target({ methods, limits: { maxInFlight: 10 } });
     using client = await stranger(on.url);
@@ -55,7 +55,7 @@ describe("calls without end to a handler that takes its time", () => {
     await vi.waitFor(() => expect(on.peers[0]!.stats()).toMatchObject({ running: 10, refusedBusy: 990 }));
   });
 
-  it("as notifications run 1,024 at once, the rest is dropped, counted and told as `error`; calls still run", async () => {
+  it("runs 1,024 notifications at once, and the rest are dropped, counted and reported as `error`; calls still run", async () => {
     const { seen, methods } = hanging();
     await using on = await target({ methods });
     using client = await stranger(on.url);
@@ -69,7 +69,7 @@ describe("calls without end to a handler that takes its time", () => {
     expect(client.received).toHaveLength(1);
   });
 
-  it("hold up nobody else, and keep nothing when they are over", async () => {
+  it("delays no other client, and leaves nothing after its end", async () => {
     const { methods } = hanging();
     await using attack = await attacker();
     await using on = await target({ methods, limits: { maxInFlight: 100 } });
@@ -85,14 +85,14 @@ describe("calls without end to a handler that takes its time", () => {
   });
 });
 
-describe("more messages a second than `maxMessagesPerSecond`", () => {
+describe("a message over `maxMessagesPerSecond`", () => {
   const RATE = 200;
   const limits = { maxMessagesPerSecond: RATE };
 
   it.each([
     ["one by one", 1],
     ["in batches", 100],
-  ])("%s are refused with -32009 and run no handler", async (_how, size) => {
+  ])("is refused with -32009 and runs no handler: %s", async (_how, size) => {
     let ran = 0;
     await using attack = await attacker();
     await using on = await target({ limits, methods: { count: () => ++ran } });
@@ -113,7 +113,7 @@ describe("more messages a second than `maxMessagesPerSecond`", () => {
     expect(damage).toMatchObject({ opened: 1, closes: {} });
   });
 
-  it("as notifications in one pack are dropped and counted, and answered by nothing", async () => {
+  it("is dropped, counted and not answered if it is a notification in a pack", async () => {
     let ran = 0;
     await using on = await target({ limits, methods: { count: () => void ran++ } });
     using raw = await rawSocket(on, { "Sec-WebSocket-Protocol": "reciproc.v1" });
@@ -124,12 +124,12 @@ describe("more messages a second than `maxMessagesPerSecond`", () => {
     await raw.write(frame(TEXT, JSON.stringify(pack)));
     await vi.waitFor(() => expect(raw.peer.stats().notificationsReceived).toBe(20_000));
     expect(ran).toBeGreaterThanOrEqual(RATE);
-    // A few more by the time that reading the pack takes.
+    // Reading the pack takes time, in which a few more are allowed.
     expect(ran).toBeLessThan(2 * RATE);
     expect(raw.peer.stats()).toMatchObject({ refusedRate: 20_000 - ran, bytesSent });
   });
 
-  it("are no concern of anybody else", async () => {
+  it("does not affect other clients", async () => {
     await using attack = await attacker();
     await using on = await target({ limits: { maxMessagesPerSecond: 1000 } });
     const texts = ['{"jsonrpc":"2.0","id":$i,"method":"here"}'];
@@ -139,7 +139,7 @@ describe("more messages a second than `maxMessagesPerSecond`", () => {
 });
 
 describe("a batch", () => {
-  it("of 524,288 entries is one -32010, and none of it runs", async () => {
+  it("gets one -32010 with 524,288 entries, and none of it runs", async () => {
     await using on = await target();
     using client = await stranger(on.url);
     client.webSocket.send(`[${"1,".repeat(524_286)}1]`);
@@ -147,7 +147,7 @@ describe("a batch", () => {
     expect(on.peers[0]!.stats()).toMatchObject({ malformed: 0, requestsReceived: 0 });
   });
 
-  it("of 1,000 bad entries closes with 1008 after the hundredth, and is not answered", async () => {
+  it("closes with 1008 after the hundredth of 1,000 bad entries, and is not answered", async () => {
     await using on = await target();
     using client = await stranger(on.url);
     client.webSocket.send(`[${"{},".repeat(999)}{}]`);
@@ -156,7 +156,7 @@ describe("a batch", () => {
     expect(on.peers[0]!.stats().malformed).toBe(101);
   });
 
-  it("of 1,000 calls for 100 KiB each is one reply of `maxReplyBytes`: what does not fit is -32008", async () => {
+  it("gets one response of `maxReplyBytes` for 1,000 calls with results of 100 KiB, and -32008 for the rest", async () => {
     const long = "x".repeat(100 * 1024);
     await using on = await target({ methods: { long: () => long } });
     using client = await stranger(on.url);
@@ -165,11 +165,11 @@ describe("a batch", () => {
     expect(reply).toHaveLength(1000);
     expect(reply.filter(({ error }) => error === undefined)).toHaveLength(10);
     expect(reply.filter(({ error }) => error?.code === -32008)).toHaveLength(990);
-    // The errors themselves do not count: a hundred bytes or so each.
+    // The errors do not count: about a hundred bytes each.
     expect(client.received[0]!.length).toBeLessThan(MIB + 1000 * 120);
   });
 
-  it("of 1,000 in a pack with 100 of its kind is bounded each by itself, and holds up nobody else", async () => {
+  it("has limits of its own among 100 batches of 1,000 in one pack, and delays no other client", async () => {
     await using attack = await attacker();
     await using on = await target({ methods: { none: () => undefined } });
     const batch = `[${Array<string>(10).fill('{"jsonrpc":"2.0","id":$i,"method":"none"}').join(",")}]`;
@@ -184,7 +184,7 @@ describe("a batch", () => {
     expect(damage.answers["result"]).toBeGreaterThan(2);
   });
 
-  it("without entries, 300,000 times in one pack, closes with 1008 after the hundredth", async () => {
+  it("closes with 1008 after the hundredth of 300,000 empty batches in one pack", async () => {
     await using on = await target();
     const webSocket = new WebSocket(on.url, ["reciproc.v1"]);
     await once(webSocket, "message");
@@ -195,8 +195,8 @@ describe("a batch", () => {
   });
 });
 
-describe("params with 500,000 mistakes", () => {
-  it("are one -32602 that names the first hundred", async () => {
+describe("a call with 500,000 errors in its params", () => {
+  it("gets one -32602 that names the first hundred", async () => {
     await using on = await target({ methods: { m: () => 1 }, schemas: { m: z.array(z.string()) } });
     using client = await stranger(on.url);
     client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"m","params":[${"1,".repeat(499_999)}1]}`);
@@ -206,7 +206,7 @@ describe("params with 500,000 mistakes", () => {
   });
 });
 
-/** A stream that never ends, and what became of each. */
+/** Makes an endless stream, and counts open and returned sources. */
 function counting() {
   const seen = { begun: 0, read: 0, returned: 0 };
   async function* count(): AsyncGenerator<string> {
@@ -223,10 +223,10 @@ function counting() {
   return { seen, methods: { count } };
 }
 
-describe("streams without end that nobody reads", () => {
-  it("are 256 at most, each read 64 KiB ahead; further ones are -32009; all are returned when the connection ends", async () => {
+describe("a flood of endless streams that are not read", () => {
+  it("opens at most 256, each read 64 KiB ahead; further ones get -32009, and all are returned when the connection ends", async () => {
     const { seen, methods } = counting();
-    // What 256 streams begin with is 16 MiB in one turn.
+    // The first values of 256 streams are 16 MiB in one tick.
     await using on = await target({ methods, limits: { maxUnsentBytes: 64 * MIB } });
     using client = await stranger(on.url);
     for (let id = 1; id <= 1000; id++) client.webSocket.send(JSON.stringify(request(id, "count")));
@@ -236,7 +236,7 @@ describe("streams without end that nobody reads", () => {
     const [peer] = on.peers;
     expect(inspect(peer!)).toMatchObject({ streams: 256, running: 0 });
     const { read } = seen;
-    // The first reply, and 64 KiB to come.
+    // The first reply, and the next 64 KiB.
     expect(read).toBeLessThanOrEqual(256 * 2 * (65_536 / 102 + 2));
     client.webSocket.terminate();
     await peer!.closed;
@@ -244,7 +244,7 @@ describe("streams without end that nobody reads", () => {
     expect(inspect(peer!)).toMatchObject(EMPTY);
   });
 
-  it("cannot be asked twice at once (-32600), nor by tokens that nobody gave out (-32001)", async () => {
+  it("cannot read a stream twice at once (-32600), nor by unknown tokens (-32001)", async () => {
     await using on = await target({
       methods: {
         // eslint-disable-next-line require-yield
@@ -266,7 +266,7 @@ describe("streams without end that nobody reads", () => {
     expect(inspect(on.peers[0]!)).toMatchObject({ streams: 1 });
   });
 
-  it("hold up nobody else, however often they are opened and left", async () => {
+  it("delays no other client, however often they are opened and returned", async () => {
     const { seen, methods } = counting();
     await using attack = await attacker();
     await using on = await target({ methods, limits: { maxStreams: 16 } });

@@ -11,12 +11,12 @@ import { floodBeside } from "./support/bystander.js";
 import { expectKept, MIB } from "./support/memory.js";
 import { target, type Target } from "./support/server.js";
 
-/** Much less than any of these attacks sends, and much more than the collector leaves by chance. */
+/** Much less than any of these attacks sends, and much more than the garbage that a collection leaves. */
 const SLACK = 2 * MIB;
 
 const EMPTY = { pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 };
 
-describe("malformed messages without end", () => {
+describe("a flood of malformed messages", () => {
   const garbage = [
     "{}",
     "[",
@@ -28,7 +28,7 @@ describe("malformed messages without end", () => {
     '"' + "x".repeat(1000),
   ];
 
-  it("are answered a hundred times a minute, then closed with 1008: nothing after that is read", async () => {
+  it("is answered a hundred times a minute, and then closes with 1008: nothing after that is read", async () => {
     await using on = await target();
     const arrived = on.next();
     using client = await stranger(on.url);
@@ -40,7 +40,7 @@ describe("malformed messages without end", () => {
     expect((await arrived).stats()).toMatchObject({ malformed: 101, requestsReceived: 0, notificationsReceived: 0 });
   });
 
-  it("are closed with 1008 as often as their sender comes back, and others are served", async () => {
+  it("closes with 1008 each time its sender reconnects, and others are served", async () => {
     await using attack = await attacker();
     await using on = await target();
     const damage = await expectKept(SLACK, async () => {
@@ -55,8 +55,8 @@ describe("malformed messages without end", () => {
   });
 });
 
-describe("cancels of calls that nobody made", () => {
-  it("store nothing, are answered by nothing, and others are served", async () => {
+describe("a flood of cancels of unknown calls", () => {
+  it("stores nothing and gets no response, and others are served", async () => {
     await using attack = await attacker();
     await using on = await target();
     const texts = [
@@ -80,8 +80,8 @@ describe("cancels of calls that nobody made", () => {
   });
 });
 
-describe("answers to calls that nobody made", () => {
-  it("are counted as unmatched and not stored, never answered, and others are served", async () => {
+describe("a flood of responses to unknown calls", () => {
+  it("is counted as unmatched, not stored and not answered, and others are served", async () => {
     await using attack = await attacker();
     await using on = await target();
     const texts = [
@@ -102,7 +102,7 @@ describe("answers to calls that nobody made", () => {
     });
   });
 
-  it("settle none of the calls that wait, whatever ids they guess as text", async () => {
+  it("settles no pending call, whatever ids it guesses as text", async () => {
     await using on = await target();
     const arrived = on.next();
     using client = await stranger(on.url);
@@ -117,7 +117,7 @@ describe("answers to calls that nobody made", () => {
 });
 
 describe("an id", () => {
-  it("of 1,000,000 characters is echoed once and kept by nobody", async () => {
+  it("is echoed once and not kept if it has 1,000,000 characters", async () => {
     await using on = await target();
     using client = await stranger(on.url);
     const ids = ["x".repeat(1_000_000), "张".repeat(300_000), "\u0000".repeat(150_000)];
@@ -137,7 +137,7 @@ describe("an id", () => {
     ["that is infinite", "1e400"],
     ["that is an object", '{"toString":"x"}'],
     ["that nests 200,000 deep", "[".repeat(200_000) + "]".repeat(200_000)],
-  ])("%s is refused with -32600 and id null, and nothing runs", async (_what, id) => {
+  ])("is refused with -32600 and id null, and nothing runs, if it is one %s", async (_what, id) => {
     await using on = await target();
     using client = await stranger(on.url);
     client.webSocket.send(`{"jsonrpc":"2.0","id":${id},"method":"here"}`);
@@ -146,10 +146,10 @@ describe("an id", () => {
   });
 });
 
-describe("names out of the prototype", () => {
+describe("a name of the prototype", () => {
   const NAMES = Object.getOwnPropertyNames(Object.prototype);
 
-  it("are no methods: -32601 each, and as notifications they are told as any other is", async () => {
+  it("is no method: calls get -32601, and notifications are reported like any other", async () => {
     await using on = await target({ methods: { m: () => 1 } });
     const arrived = on.next();
     using client = await stranger(on.url);
@@ -166,7 +166,7 @@ describe("names out of the prototype", () => {
     expect(on.errors).toEqual([]);
   });
 
-  it.each([lsp, mcp, acp])("as keys of params pollute nothing and come back as they were: $name", async (dialect) => {
+  it.each([lsp, mcp, acp])("pollutes nothing as a key of params, and returns unchanged: $name", async (dialect) => {
     await using on = await target({
       dialect,
       methods: {
@@ -187,7 +187,7 @@ describe("names out of the prototype", () => {
   });
 });
 
-describe("200,000 levels of arrays", () => {
+describe("a value of 200,000 nested arrays", () => {
   const DEEP = "[".repeat(200_000) + "]".repeat(200_000);
   const CALL = `{"jsonrpc":"2.0","id":1,"method":"echo","params":${DEEP}}`;
   const INTERNAL = failure(1, -32603, "Internal error");
@@ -208,7 +208,7 @@ describe("200,000 levels of arrays", () => {
     ["echoed later", "later", INTERNAL],
     ["in the data of an error", "refuse", INTERNAL],
     ["that a handler only takes", "take", result(1, "taken")],
-  ])("%s: %s is answered, and the connection stays", async (_what, method, answer) => {
+  ])("gets a response, and the connection stays: %s: %s", async (_what, method, answer) => {
     await using on = await target({ methods });
     using client = await stranger(on.url);
     client.webSocket.send(CALL.replace("echo", method));
@@ -219,7 +219,7 @@ describe("200,000 levels of arrays", () => {
     expect(on.errors).toHaveLength(answer === INTERNAL ? 1 : 0);
   });
 
-  it("in a batch, in a pack and by POST are that member's -32603, and no other's", async () => {
+  it("gets -32603 for its member only, in a batch, in a pack and by POST", async () => {
     await using on = await target({ methods });
     const batch = `[${CALL},${JSON.stringify(request(2, "here"))}]`;
     using client = await stranger(on.url);
@@ -232,12 +232,12 @@ describe("200,000 levels of arrays", () => {
     webSocket.send(batch);
     const answers: unknown[] = [];
     webSocket.on("message", (data: Buffer) => answers.push(...(JSON.parse(data.toString()) as unknown[])));
-    // In two packs where the first takes so long that the second is dispatched in the next tick.
+    // In two packs, if the first takes so long that the second is dispatched in the next tick.
     await vi.waitFor(() => expect(answers).toEqual([INTERNAL, result(2, true)]));
     webSocket.terminate();
   });
 
-  it("in a ping of reciproc.v1 close with 1002, and end no process", async () => {
+  it("closes with 1002 in a ping of reciproc.v1, and does not end the process", async () => {
     await using on = await target({ methods });
     const webSocket = await packed(on.url);
     const closed = once(webSocket, "close");
@@ -247,7 +247,7 @@ describe("200,000 levels of arrays", () => {
     await turn();
   });
 
-  it("as the answer to a call of this side are its result", async () => {
+  it("is the result if it answers a call of this side", async () => {
     await using on = await target();
     const arrived = on.next();
     using client = await stranger(on.url);
@@ -256,7 +256,7 @@ describe("200,000 levels of arrays", () => {
     expect(Array.isArray(await call)).toBe(true);
   });
 
-  it("as a token, an id to cancel or an error are ignored or told, and the connection stays", async () => {
+  it("is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {
     await using on = await target();
     const arrived = on.next();
     using client = await stranger(on.url);
@@ -284,7 +284,7 @@ describe("a progress token", () => {
     },
   };
 
-  it("that nobody gave out stores nothing: its reports are notifications like any other, and others are served", async () => {
+  it("stores nothing if it is unknown: its reports are notifications like any other, and others are served", async () => {
     await using attack = await attacker();
     await using on = await target();
     const told: string[] = [];
@@ -303,7 +303,7 @@ describe("a progress token", () => {
     expect(told).toEqual(Array(5).fill("$/progress"));
   });
 
-  it("of more than 1,024 characters asks for no reports: one call must not make them many times as long", async () => {
+  it("requests no reports if it has more than 1,024 characters: reports repeat it, and would multiply the length of the call", async () => {
     await using on = await target({ methods });
     using client = await stranger(on.url);
     client.webSocket.send(reporting("x".repeat(1_000_000)));
@@ -318,7 +318,7 @@ function reporting(workDoneToken: string): string {
   return JSON.stringify(request(1, "report", { workDoneToken }));
 }
 
-/** Sends 30,000 messages as fast as they are taken: a hundred bytes kept for each would be 3 MiB. */
+/** Sends 30,000 messages as fast as they are read: a hundred bytes kept for each would be 3 MiB. */
 async function blast({ url }: Target, texts: string[]): Promise<void> {
   using client = await stranger(url);
   for (let i = 0; i < 30_000; i++) client.webSocket.send(texts[i % texts.length]!.replaceAll("$i", String(i)));
@@ -326,7 +326,7 @@ async function blast({ url }: Target, texts: string[]): Promise<void> {
   expect(await client.next()).toEqual(result("last", true));
 }
 
-/** A WebSocket on which packs are spoken. */
+/** Opens a WebSocket for packs. */
 async function packed(url: string): Promise<WebSocket> {
   const webSocket = new WebSocket(url, ["reciproc.v1"]);
   await once(webSocket, "message");

@@ -1,6 +1,7 @@
 /**
- * Reaches each limit of the table in docs/API.md in the cheapest way that an attacker has, and by every other path: in a batch, in a
- * pack, by HTTP POST, over a resumed session, with streams. `limits.test.ts` shows what the defaults cost a server under attack.
+ * Reaches each limit of the table in docs/API.md in the cheapest way for an attacker, and by every other path: in a
+ * batch, in a pack, by HTTP POST, over a resumed session, with streams. `limits.test.ts` shows the cost of the default
+ * limits under attack.
  */
 import { readFile } from "node:fs/promises";
 import { connect as connectTcp, type Socket } from "node:net";
@@ -21,18 +22,18 @@ import { notification, request, result } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 import { closeFrame, CONTINUATION, frame, frameHead, rawSocket, target, TEXT, upgradeText } from "./support/server.js";
 
-/** A message that is `bytes` long. */
+/** Returns a message of `bytes` bytes. */
 function messageOf(bytes: number): string {
   const empty = JSON.stringify(notification("m", [""]));
   return JSON.stringify(notification("m", ["x".repeat(bytes - empty.length)]));
 }
 
-/** `count` calls of `method`, with ids from 1. */
+/** Returns `count` calls of `method`, with ids from 1. */
 function calls(method: string, count: number): object[] {
   return Array.from({ length: count }, (_, i) => request(i + 1, method));
 }
 
-/** How many of these responses have which error code; `result` for those that have none. */
+/** Counts the responses by error code, or by `result` without an error. */
 function codesOf(responses: readonly any[]): Record<string, number> {
   const codes: Record<string, number> = {};
   for (const { error } of responses as { error?: { code: number } }[]) {
@@ -42,7 +43,7 @@ function codesOf(responses: readonly any[]): Record<string, number> {
   return codes;
 }
 
-/** Sends the frames on a plain connection, and returns the first `count` messages that come back, batches taken apart. */
+/** Sends the frames on a plain connection. Returns the first `count` received messages, with batches split. */
 async function ask(url: string, frames: readonly unknown[], count: number): Promise<any[]> {
   using client = await stranger(url);
   for (const one of frames) client.webSocket.send(typeof one === "string" ? one : JSON.stringify(one));
@@ -54,7 +55,7 @@ function messagesOf(texts: readonly string[]): any[] {
   return texts.flatMap((text) => JSON.parse(text) as unknown);
 }
 
-/** The same over `reciproc.v1`, in one pack. */
+/** Does the same over `reciproc.v1`, in one pack. */
 async function askPacked(url: string, pack: readonly unknown[], count: number): Promise<any[]> {
   const client = await ByHand.open(url);
   client.say({ hello: {} });
@@ -62,7 +63,7 @@ async function askPacked(url: string, pack: readonly unknown[], count: number): 
   return collect(client, count);
 }
 
-/** The next `count` messages of a client on `reciproc.v1`, batches taken apart. */
+/** Returns the next `count` messages of a client on `reciproc.v1`, with batches split. */
 async function collect(client: ByHand, count: number): Promise<any[]> {
   const messages: any[] = [];
   while (messages.length < count) {
@@ -72,7 +73,7 @@ async function collect(client: ByHand, count: number): Promise<any[]> {
   return messages;
 }
 
-/** Sends a POST, and returns its answer. `lines` are further lines of the head. */
+/** Sends a POST. Returns its response. `lines` are further lines of the head. */
 async function post(url: string, body: unknown, ...lines: string[]): Promise<Answer> {
   const text = typeof body === "string" ? body : JSON.stringify(body);
   return readAnswer(await writePost(url, text, `Content-Length: ${Buffer.byteLength(text)}`, ...lines));
@@ -86,7 +87,7 @@ async function writePost(url: string, body: string, ...lines: string[]): Promise
 
 async function write(url: string, text: string): Promise<Socket> {
   const socket = connectTcp(portOf(url), "127.0.0.1");
-  // The server may reset a connection that it refuses.
+  // The server can reset a connection that it refuses.
   socket.on("error", () => {});
   await once(socket, "connect");
   socket.write(text);
@@ -97,7 +98,7 @@ function bodyOf({ body }: Answer): any[] {
   return [JSON.parse(body) as unknown].flat();
 }
 
-/** A client that opens a session, runs `before`, loses its socket, resumes, and runs `after` on the new one. */
+/** Opens a session, runs `before`, drops the socket, resumes, and runs `after` on the new socket. */
 async function acrossResume(
   world: Serving<any>,
   before: (client: ByHand) => Promise<unknown>,
@@ -116,7 +117,7 @@ async function acrossResume(
   return peer;
 }
 
-/** A handler that ends when its caller no longer waits, and how often it was called. */
+/** Makes a handler that runs until it is aborted, and counts its calls. */
 function hanging() {
   const seen = { started: 0 };
   const hang = (_params: unknown, { signal }: ServerContext): Promise<void> => {
@@ -126,7 +127,7 @@ function hanging() {
   return { seen, methods: { hang } };
 }
 
-/** A stream without end: of numbers, or of one value. */
+/** Yields numbers, or one value, without end. */
 async function* endless(value?: unknown): AsyncGenerator<unknown> {
   for (let i = 0; ; i++) yield value ?? i;
 }
@@ -136,12 +137,12 @@ function offerFive(_params: unknown, { peer }: ServerContext): unknown {
   return Array.from({ length: 5 }, () => peer.offer(endless()));
 }
 
-/** How a peer closes. */
+/** Resolves with the close of a peer. */
 function closing(peer: AnyPeer): Promise<CloseInfo> {
   return peer.closed;
 }
 
-/** A server that knows its users by cookie: `ada.1` and `ada.2` are both Ada. */
+/** Starts a server that identifies its users by cookie: `ada.1` and `ada.2` are both Ada. */
 function named(): Promise<Serving<string>> {
   return serving<string>({
     limits: { maxSuspendedPerPrincipal: 2 },
@@ -150,7 +151,7 @@ function named(): Promise<Serving<string>> {
   });
 }
 
-/** Calls `send` until the peer is closed, and then `cut`. Returns the most bytes that waited, and how it closed. */
+/** Calls `send` until the peer is closed, and then `cut`. Returns the most queued bytes, and the close. */
 async function fill(peer: AnyPeer, send: () => void, cut: () => void): Promise<{ most: number; info: CloseInfo }> {
   let most = 0;
   while (peer.state === "open") {
@@ -169,7 +170,7 @@ const LIMITS: Record<string, () => void> = {
     const TOO_LONG = { code: 1009 };
     const REFUSED = { code: -32007 };
 
-    it("is reached by ten bytes: the head of a frame that claims a length", async () => {
+    it("is reached by the ten bytes of a frame head that claims a length", async () => {
       await using on = await target({ limits });
       using raw = await rawSocket(on);
       await raw.write(frameHead(TEXT, 2n ** 32n));
@@ -217,7 +218,7 @@ const LIMITS: Record<string, () => void> = {
       await vi.waitFor(() => expect(ran).toBe(20));
     });
 
-    it("holds on a socket that offers to resume, before its client has said which session", async () => {
+    it("holds on a socket that offers to resume, before its client has sent `resume`", async () => {
       const { url, server } = await serving({ limits });
       const client = await ByHand.open(url, { returns: true });
       client.say({ resume: { token: "x".repeat(30_000), received: 0, attempt: 1, limits: CLIENT_LIMITS } });
@@ -362,7 +363,7 @@ const LIMITS: Record<string, () => void> = {
       expect(seen.started).toBe(4);
     });
 
-    it("is not counted anew over a resumed session: what ran before still runs", async () => {
+    it("is not reset over a resumed session: earlier handlers still run", async () => {
       const { seen, methods } = hanging();
       const world = await serving({ limits, methods });
       await acrossResume(
@@ -387,7 +388,7 @@ const LIMITS: Record<string, () => void> = {
     it.each([
       ["frames of one byte", Array<string>(6).fill("{")],
       ["entries of two bytes in a batch", ["[1,1,1,1,1,1]"]],
-      ["messages that are no calls", Array<string>(6).fill('{"jsonrpc":"2.0","method":1}')],
+      ["invalid messages", Array<string>(6).fill('{"jsonrpc":"2.0","method":1}')],
     ])("is reached by %s", async (_what, frames) => {
       await using on = await target({ limits });
       using client = await stranger(on.url);
@@ -403,7 +404,7 @@ const LIMITS: Record<string, () => void> = {
       expect(await client.closed).toEqual(CLOSED);
     });
 
-    it("is not counted anew over a resumed session", async () => {
+    it("is not reset over a resumed session", async () => {
       const world = await serving({ limits });
       const peer = await acrossResume(
         world,
@@ -450,7 +451,7 @@ const LIMITS: Record<string, () => void> = {
       expect(on.peers[0]!.stats().streams).toBeLessThanOrEqual(2);
     });
 
-    it("is not counted anew over a resumed session", async () => {
+    it("is not reset over a resumed session", async () => {
       const world = await serving({ limits, methods });
       const peer = await acrossResume(
         world,
@@ -460,7 +461,7 @@ const LIMITS: Record<string, () => void> = {
         },
         async (client) => {
           client.say([request(3, "endless")]);
-          // What was sent before comes once more: its ack was lost with the socket.
+          // The earlier messages are sent again: their ack was lost with the socket.
           const [third] = (await collect(client, 3)).slice(2);
           expect(third).toMatchObject({ id: 3, error: { code: -32009 } });
         },
@@ -468,7 +469,7 @@ const LIMITS: Record<string, () => void> = {
       expect(peer.stats().streams).toBe(2);
     });
 
-    it("holds for a batch by HTTP POST, where each stream is read to its end", async () => {
+    it("holds for a batch by HTTP POST, in which each stream is read to its end", async () => {
       let open = 0;
       let most = 0;
       async function* slow(): AsyncGenerator<number> {
@@ -490,7 +491,7 @@ const LIMITS: Record<string, () => void> = {
     const RATE = 10;
     const limits = { maxMessagesPerSecond: RATE };
 
-    /** How many ran: those of the first moment, and of the time that the test took since. */
+    /** How many calls ran: those of the first moment, and those allowed for the duration of the test. */
     function expectBounded(ran: number, beganAt: number): void {
       expect(ran).toBeGreaterThanOrEqual(RATE);
       expect(ran).toBeLessThanOrEqual(RATE + Math.ceil(((performance.now() - beganAt) / 1000) * RATE));
@@ -510,7 +511,7 @@ const LIMITS: Record<string, () => void> = {
       expect(codes).toEqual({ result: ran, "-32009": 200 - ran });
     });
 
-    it("is not filled anew over a resumed session", async () => {
+    it("is not refilled over a resumed session", async () => {
       let ran = 0;
       const world = await serving({ limits, methods: { m: () => ++ran } });
       const beganAt = performance.now();
@@ -530,7 +531,7 @@ const LIMITS: Record<string, () => void> = {
   },
 
   maxSuspendedPerPrincipal() {
-    it("is reached by opening sessions and dropping their sockets: the oldest ends, others keep theirs", async () => {
+    it("is reached by opening sessions and dropping their sockets: the oldest ends, and other clients keep theirs", async () => {
       const world = await named();
       const bob = await suspended(world, { cookie: "bob" });
       const first = await suspended(world, { cookie: "ada.1" });
@@ -543,7 +544,7 @@ const LIMITS: Record<string, () => void> = {
       for (const { peer } of [bob, ...others]) expect(peer.state).toBe("suspended");
     });
 
-    it("holds for a session that was resumed in between: it counts from its latest loss", async () => {
+    it("holds for a session that was resumed in between: its age counts from its latest loss", async () => {
       const world = await named();
       const first = await suspended(world, { cookie: "ada.1" });
       const second = await suspended(world, { cookie: "ada.2" });
@@ -563,7 +564,7 @@ const LIMITS: Record<string, () => void> = {
   maxUnsentBytes() {
     const KEPT = 256 * 1024;
     const limits = { maxUnsentBytes: KEPT, maxReplyBytes: KEPT };
-    /** What may wait at any moment. */
+    /** The queue limit. */
     const BURST = 8 * KEPT;
     const LONG = "x".repeat(60_000);
     const long = (): string => LONG;
@@ -571,7 +572,7 @@ const LIMITS: Record<string, () => void> = {
 
     it.each([
       ["calls one by one", (n: number) => request(n, "long")],
-      ["batches, each of whose replies fits", (n: number) => calls("long", 4).map((one) => ({ ...one, id: n }))],
+      ["batches with short enough responses", (n: number) => calls("long", 4).map((one) => ({ ...one, id: n }))],
     ])("is reached by short calls for long results, none of which is read: %s", async (_how, next) => {
       await using on = await target({ limits, methods: { long } });
       using raw = await rawSocket(on);
@@ -582,7 +583,7 @@ const LIMITS: Record<string, () => void> = {
       expect(most).toBeLessThanOrEqual(BURST + KEPT);
     });
 
-    it("holds for what less than the burst waits for ten seconds", async () => {
+    it("holds for a queue below the burst after ten seconds", async () => {
       await using on = await target({ limits, methods: { long } });
       using raw = await rawSocket(on);
       let sent = 0;
@@ -590,7 +591,7 @@ const LIMITS: Record<string, () => void> = {
         await raw.write(frame(TEXT, JSON.stringify(request(++sent, "long"))));
         while (raw.peer.stats().requestsReceived < sent) await turn();
       };
-      // Until the system takes no more for the client.
+      // Until the system buffers no more for the client.
       while (raw.peer.stats().unsentBytes === 0) await call();
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
       try {
@@ -614,7 +615,7 @@ const LIMITS: Record<string, () => void> = {
       const coming = nextPeer(world.server);
       const { byHand } = await ByHand.begin(world.url);
       const peer = await coming;
-      // Acks nothing either.
+      // This client acks nothing either.
       byHand.pause();
       const { most, info } = await fill(
         peer,
@@ -625,7 +626,7 @@ const LIMITS: Record<string, () => void> = {
       expect(most).toBeLessThanOrEqual(BURST + KEPT);
     });
 
-    it("holds for a session without a socket, for which half as much may wait", async () => {
+    it("holds for a session without a socket, whose queue can have half as much", async () => {
       const open = gate();
       const world = await serving({ limits, methods: { later: () => open.promise.then(long) } });
       const coming = nextPeer(world.server);
@@ -644,7 +645,7 @@ const LIMITS: Record<string, () => void> = {
       expect(world.server.stats().suspendedBytes).toBe(0);
     });
 
-    it("is not reached by streams, which send a quarter of it and one reply of each", async () => {
+    it("is not reached by streams, which send a quarter of it and one reply each", async () => {
       await using on = await target({ limits, methods: { endless: () => endless(LONG) } });
       using raw = await rawSocket(on);
       const count = 100;
@@ -667,7 +668,7 @@ const LIMITS: Record<string, () => void> = {
       const socket = await write(on.url, "");
       socket.pause();
       const one = `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
-      // So many may wait for their responses on one connection.
+      // The limit of requests that wait for their responses on one connection.
       socket.write(one.repeat(100));
       await vi.waitFor(() => expect(on.sockets.size).toBe(0), 5000);
       expect(ran).toBeGreaterThan(1);
@@ -684,8 +685,8 @@ const LIMITS: Record<string, () => void> = {
     };
 
     it.each<[string, object[], (peer: AnyPeer) => boolean]>([
-      ["replies that the client does not ack", calls("long", 2), (peer) => peer.stats().requestsReceived === 2],
-      ["params of calls that run", [request(1, "wait", [LONG, LONG])], (peer) => peer.stats().running === 1],
+      ["responses that the client does not ack", calls("long", 2), (peer) => peer.stats().requestsReceived === 2],
+      ["params of running calls", [request(1, "wait", [LONG, LONG])], (peer) => peer.stats().running === 1],
       [
         "replies of a batch that is not complete",
         [[...calls("long", 2), request(3, "wait")]],
@@ -722,7 +723,7 @@ const LIMITS: Record<string, () => void> = {
       expect(seen.started).toBeLessThanOrEqual(6);
     });
 
-    it("holds while sessions are suspended: for what is sent to them, and once more after they were resumed", async () => {
+    it("holds for messages to suspended sessions, and again after they were resumed", async () => {
       const world = await serving({ limits });
       const first = await suspended(world);
       const second = await suspended(world);
@@ -732,14 +733,14 @@ const LIMITS: Record<string, () => void> = {
       const gone = told(first.peer, "suspend");
       byHand.cut();
       await gone;
-      // It was not acked, and is held again.
+      // The messages were not acked, and count again.
       expect(world.server.stats().suspendedBytes).toBeGreaterThan(100_000);
       for (let i = 0; i < 5; i++) second.peer.notify("m", [LONG]);
       expect(await second.peer.closed).toMatchObject(BEYOND);
       expect(first.peer.state).toBe("suspended");
     });
 
-    it("is not reached by broadcasts, which have a quarter of it", async () => {
+    it("is not reached by broadcasts, which can use a quarter of it", async () => {
       const world = await serving({ limits });
       const all = [await suspended(world), await suspended(world)];
       for (let i = 0; i < 50; i++) world.server.peers.notify("m", [LONG.slice(0, 10_000)]);
@@ -753,7 +754,7 @@ const LIMITS: Record<string, () => void> = {
     const MOST = 3;
     const limits = { maxConnections: MOST };
 
-    it("is reached by sockets that say nothing: 503 for upgrades and POSTs", async () => {
+    it("is reached by sockets that send nothing: 503 for upgrades and POSTs", async () => {
       await using on = await target({ limits });
       const clients = [await rawSocket(on), await rawSocket(on), await rawSocket(on)];
       expect((await upgrade(on.url)).status).toBe(503);
@@ -765,8 +766,8 @@ const LIMITS: Record<string, () => void> = {
 
     it.each([
       ["sessions whose sockets are dropped", false],
-      ["sessions that are begun on sockets which offered to resume", true],
-    ])("holds for %s, and a new client gets in", async (_what, returns) => {
+      ["new sessions on sockets that offered to resume", true],
+    ])("holds for %s, and a new client is admitted", async (_what, returns) => {
       const { server, url } = await serving({ limits });
       for (let i = 0; i < 3 * MOST; i++) {
         const coming = nextPeer(server);
@@ -781,7 +782,7 @@ const LIMITS: Record<string, () => void> = {
       expect((await upgrade(url)).status).toBe(101);
     });
 
-    it("holds for sockets that offered to resume and say nothing", async () => {
+    it("holds for sockets that offered to resume and send nothing", async () => {
       const { server, url } = await serving({ limits });
       const first: object[] = [];
       for (let i = 0; i < 3 * MOST; i++)
@@ -791,7 +792,7 @@ const LIMITS: Record<string, () => void> = {
       expect(server.stats().opened).toBe(0);
     });
 
-    it("holds for POSTs that run, and one that ends gives its slot back", async () => {
+    it("holds for running POSTs, and a POST that ends frees its slot", async () => {
       const { seen, methods } = hanging();
       await using on = await target({ limits, methods });
       const body = JSON.stringify(request(1, "hang"));
@@ -804,7 +805,7 @@ const LIMITS: Record<string, () => void> = {
       await vi.waitFor(async () => expect((await post(on.url, request(1, "here"))).status).toBe(200));
     });
 
-    it("is not counted anew by a client that resumes: it has its slot", async () => {
+    it("counts no new slot for a client that resumes", async () => {
       const world = await serving({ limits: { maxConnections: 1 } });
       const { peer, token } = await suspended(world);
       for (let attempt = 1; attempt <= 5; attempt++) {
@@ -821,24 +822,24 @@ const LIMITS: Record<string, () => void> = {
   handshakeTimeoutMs() {
     const limits = { handshakeTimeoutMs: 100 };
 
-    it("is reached by half a head of a request, which is cut", async () => {
+    it("is reached by half a request head, which is cut", async () => {
       await using on = await target({ limits });
       const socket = await write(on.url, upgradeText(on.url).slice(0, -4));
       expect((await readAnswer(socket)).status).not.toBe(101);
     });
 
-    it("holds for a body that does not come: 408", async () => {
+    it("holds for a body that does not arrive: 408", async () => {
       await using on = await target({ limits });
       expect((await readAnswer(await writePost(on.url, "{", "Content-Length: 100"))).status).toBe(408);
     });
 
-    it("holds for an `authenticate` that takes longer: 503, for upgrades and POSTs", async () => {
+    it("holds for an `authenticate` that takes longer: 503 for upgrades and POSTs", async () => {
       await using on = await target({ limits, authenticate: () => new Promise(() => {}) });
       expect((await upgrade(on.url)).status).toBe(503);
       expect((await post(on.url, request(1, "here"))).status).toBe(503);
     });
 
-    it("holds for a client that offers to resume and says nothing", async () => {
+    it("holds for a client that offers to resume and sends nothing", async () => {
       const { url, server } = await serving({ limits });
       const client = await ByHand.open(url, { returns: true });
       expect(await client.closed).toMatchObject({ code: 4000 });
@@ -847,7 +848,7 @@ const LIMITS: Record<string, () => void> = {
   },
 
   maxPerPeer() {
-    it("is reached by calls that subscribe, in one batch as well, and not counted anew over a resumed session", async () => {
+    it("is reached by calls that subscribe, in one batch as well, and is not reset over a resumed session", async () => {
       const kind = new Subscriptions({ method: "said", limits: { maxPerPeer: 3 } });
       const methods = { subscribe: (_params: unknown, context: ServerContext) => kind.open(context).id };
       const world = await serving({ methods });
@@ -869,7 +870,7 @@ const LIMITS: Record<string, () => void> = {
   },
 
   maxHeld() {
-    it("is reached by what is pushed before the reply has left", async () => {
+    it("is reached by notifications before the response is sent", async () => {
       const kind = new Subscriptions<number>({ method: "said", limits: { maxHeld: 3 } });
       const taken: boolean[] = [];
       const methods = {
@@ -892,7 +893,7 @@ describe.each(Object.entries(LIMITS))("`%s`", (_name, tests) => {
   tests();
 });
 
-it("each limit that docs/API.md names is reached here", async () => {
+it("reaches each limit that docs/API.md names", async () => {
   const document = await readFile(new URL("../../docs/API.md", import.meta.url), "utf8");
   const section = document.slice(document.indexOf("\n## Limits"));
   const [text] = section.split(/\n## (?!Limits)/);

@@ -9,17 +9,17 @@ function spent(began: NodeJS.CpuUsage): number {
   return (user + system) / 1000;
 }
 
-/** Keeps the whole process busy. */
+/** Blocks the whole process. */
 function work(ms: number): void {
   for (const began = process.cpuUsage(); spent(began) < ms;);
 }
 
-it("the measure of these tests shows a server that an attack stalls", async () => {
+it("detects a server that an attack stalls, by the measure of these tests", async () => {
   await using attack = await attacker();
   await using on = await target({ methods: { slow: () => work(60) } });
   const text = '{"jsonrpc":"2.0","method":"slow"}';
   await attack.start({ url: on.url, texts: [text], burst: 1, everyMs: 100 });
-  // A machine that is busy with something else stalls as well, and then there is little to tell.
+  // A machine that is busy with other work stalls as well, and then the measure shows little.
   const isShown = async (): Promise<void> => {
     const [quiet, attacked] = await measure(on.url, attack);
     expect(attacked.isWithinBound(quiet)).toBe(false);
@@ -28,7 +28,7 @@ it("the measure of these tests shows a server that an attack stalls", async () =
   expect((await attack.stop()).sent).toBeGreaterThan(2);
 });
 
-it("the measure of these tests shows what is kept, in the heap and in buffers", async () => {
+it("detects memory that is kept, in the heap and in buffers, by the measure of these tests", async () => {
   const before = await bytesKept();
   const kept: unknown[] = [Buffer.alloc(8 * MIB), Array.from({ length: MIB }, (_, i) => [i])];
   expect((await bytesKept()) - before).toBeGreaterThan(16 * MIB);

@@ -10,17 +10,17 @@ import { expectKept, MIB } from "./support/memory.js";
 import { frame, rawSocket, target, TEXT, upgradeText } from "./support/server.js";
 
 const CAP = 4 * MIB;
-/** What may wait at any moment. */
+/** The queue limit. */
 const BURST = 8 * CAP;
 const LONG = "x".repeat(64 * 1024);
-/** A message of that text, with its envelope and its frame. */
+/** The size of a message with that text, with its envelope and its frame. */
 const MESSAGE_BYTES = LONG.length + 200;
 
-/** How many notifications; with 10,000 it takes a minute. */
+/** The number of notifications. 10,000 take a minute. */
 const NOTIFICATIONS = Number(process.env["RECIPROC_SLOW_NOTIFICATIONS"] ?? 1000);
 const READERS = 99;
 
-/** The most bytes that wait for a peer, looked at each turn until it is closed or `isEnough`. */
+/** Returns the most queued bytes of a peer, polled each tick until it is closed or `isEnough` returns true. */
 async function mostUnsent(peer: AnyPeer, isEnough: () => boolean = () => false): Promise<number> {
   let most = 0;
   while (peer.state === "open" && !isEnough()) {
@@ -30,12 +30,12 @@ async function mostUnsent(peer: AnyPeer, isEnough: () => boolean = () => false):
   return most;
 }
 
-describe("one that never reads beside 99 that do", () => {
+describe("a client that never reads beside 99 that do", () => {
   it(
-    `of ${NOTIFICATIONS} notifications of 64 KiB to all, is sent half of maxUnsentBytes; the 99 get every byte`,
+    `gets half of maxUnsentBytes of ${NOTIFICATIONS} broadcasts of 64 KiB, and the 99 get every byte`,
     { timeout: 300_000 },
     async () => {
-      // The readers do nothing but read: they answer no pings.
+      // The readers only read: they answer no pings.
       await using on = await target({ heartbeat: false });
       using slow = await rawSocket(on);
       slow.socket.pause();
@@ -56,7 +56,7 @@ describe("one that never reads beside 99 that do", () => {
       for (let i = 0; i < NOTIFICATIONS; i++) {
         on.server.peers.notify("n", [LONG]);
         mostUnsentBytes = Math.max(mostUnsentBytes, slow.peer.stats().unsentBytes);
-        // As fast as the readers take it, and no faster.
+        // As fast as the readers read, and no faster.
         do await turn();
         while (others.some((peer) => peer.stats().unsentBytes > MIB));
         if (i % 20 === 0) mostResident = Math.max(mostResident, process.memoryUsage().rss);
@@ -69,13 +69,13 @@ describe("one that never reads beside 99 that do", () => {
       expect(dropped + notificationsSent).toBe(NOTIFICATIONS);
       expect(slow.peer.state).toBe("open");
       for (const peer of others) expect(peer.stats()).toMatchObject({ dropped: 0, notificationsSent: NOTIFICATIONS });
-      // What 99 readers may have waiting for them, and what the collector has not come to.
+      // The queues of 99 readers, and the garbage of the collector.
       expect((mostResident - residentBefore) / MIB).toBeLessThan(READERS + 200);
     },
   );
 });
 
-describe("somebody who asks and never reads", () => {
+describe("a client that calls and never reads", () => {
   const methods = {
     long: () => LONG,
     async *stream() {
@@ -89,7 +89,7 @@ describe("somebody who asks and never reads", () => {
     },
   };
 
-  it("for long answers in one turn is closed with 1013 at once: eight times maxUnsentBytes and one message wait at most", async () => {
+  it("is closed with 1013 at once for long results in one tick: eight times maxUnsentBytes and one message are queued at most", async () => {
     await using on = await target({ methods });
     using raw = await rawSocket(on);
     raw.socket.pause();
@@ -102,7 +102,7 @@ describe("somebody who asks and never reads", () => {
     await ended;
     expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
     const { bytesSent, unsentBytes } = raw.peer.stats();
-    // More came than was answered: nothing is encoded for a connection that is over.
+    // More calls arrived than were answered: no response is encoded for a closed connection.
     expect(unsentBytes).toBeGreaterThan(BURST);
     expect(unsentBytes).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
     expect(bytesSent).toBeLessThan(500 * MESSAGE_BYTES);
@@ -112,7 +112,7 @@ describe("somebody who asks and never reads", () => {
   });
 
   it.each(["plain", "packed"] as const)(
-    "for 1,024 replies of 1 MiB in one turn is closed with 1013 at once: eight times maxUnsentBytes and one reply wait at most (%s)",
+    "is closed with 1013 at once for 1,024 results of 1 MiB in one tick: eight times maxUnsentBytes and one response are queued at most (%s)",
     async (link) => {
       const huge = "x".repeat(MIB - 100);
       const answers = gate();
@@ -136,7 +136,7 @@ describe("somebody who asks and never reads", () => {
       answers.resolve();
       const most = await mostUnsent(raw.peer, () => inspect(raw.peer).running === 0);
       expect(most).toBeLessThanOrEqual(BURST + 2 * MIB);
-      // The client goes, and has not answered the close.
+      // The client disconnects without an answer to the close.
       raw.socket.destroy();
       expect(await raw.peer.closed).toMatchObject({
         code: 1013,
@@ -145,7 +145,7 @@ describe("somebody who asks and never reads", () => {
     },
   );
 
-  it("for progress is closed with 1013, and the handler that reports it is told", async () => {
+  it("is closed with 1013 for progress, and the handler that reports it is aborted", async () => {
     await using on = await target({ methods });
     using raw = await rawSocket(on);
     raw.socket.pause();
@@ -156,7 +156,7 @@ describe("somebody who asks and never reads", () => {
     await vi.waitFor(() => expect(inspect(raw.peer)).toMatchObject({ running: 0, progress: 0 }));
   });
 
-  it("for more of its streams is sent a quarter of maxUnsentBytes and one reply; their sources are returned with it", async () => {
+  it("gets a quarter of maxUnsentBytes and one reply of its streams, whose sources are returned at its end", async () => {
     await using on = await target({ methods });
     using raw = await rawSocket(on);
     raw.socket.pause();
@@ -166,7 +166,7 @@ describe("somebody who asks and never reads", () => {
     for (const text of texts) await raw.write(frame(TEXT, JSON.stringify(text)));
     let turns = 0;
     const most = await mostUnsent(raw.peer, () => ++turns > 500);
-    // What the system takes is more, and the 200 answers without values come on top.
+    // The system buffers more, and the 200 responses without values are added.
     expect(most).toBeGreaterThan(CAP / 4);
     expect(most).toBeLessThanOrEqual(CAP / 4 + 2 * MESSAGE_BYTES);
     expect(inspect(raw.peer)).toMatchObject({ running: 0, streams: 200 });
@@ -175,7 +175,7 @@ describe("somebody who asks and never reads", () => {
     expect(inspect(raw.peer)).toMatchObject({ running: 0, streams: 0 });
   });
 
-  it("for the first values of a stream and no more is sent no more: its reader sets the pace", async () => {
+  it("gets only the first values of a stream if it reads only those: the reader sets the pace", async () => {
     await using on = await target({ methods });
     using raw = await rawSocket(on);
     raw.socket.pause();
@@ -187,7 +187,7 @@ describe("somebody who asks and never reads", () => {
     expect(inspect(raw.peer)).toMatchObject({ streams: 1 });
   });
 
-  it("holds up nobody else, and nothing is kept when it is gone", async () => {
+  it("delays no other client, and leaves nothing at its end", async () => {
     await using attack = await attacker();
     await using on = await target({ methods });
     await expectKept(4 * MIB, async () => {

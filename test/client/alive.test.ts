@@ -1,4 +1,6 @@
-/** How a client finds out that its server is gone when nothing says so: by its heartbeat, and at once when the machine wakes. */
+/**
+ * How a client detects that its server is gone without a close: by its heartbeat, and at once when the machine wakes.
+ */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -11,7 +13,7 @@ useFakeClock();
 const URL = "ws://server.test/";
 const PING = '{"ping":1}';
 
-/** A page's global object and document, as far as they are listened to. */
+/** The parts of a page's global object and document that a client listens to. */
 class Page {
   readonly listeners = new Set<string>();
   readonly #targets = { window: new EventTarget(), document: new EventTarget() };
@@ -60,12 +62,12 @@ afterEach(async () => {
   vi.unstubAllGlobals();
 });
 
-/** How often the server was asked for a sign of life, on the present connection. */
+/** Returns how many pings the client sent on the current connection. */
 function pings(): number {
   return network.last.line.sent.filter((frame) => frame === PING).length;
 }
 
-/** A client with a session that both sides know. */
+/** Connects a client whose session both sides have confirmed. */
 async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
   const peer = await connectVirtual(URL, options);
   await pass(10);
@@ -73,18 +75,18 @@ async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }
 }
 
 describe("the heartbeat of a client by a standard WebSocket", () => {
-  it("asks a server that said nothing for 25 s, and leaves it when nothing came by 45 s; then comes back", async () => {
+  it("pings a server that was silent for 25 s, disconnects after 45 s of silence, and then reconnects", async () => {
     const { peer, told } = await live();
     await pass(31_000);
     expect(pings()).toBe(1);
     await pass(300_000);
-    // Answered each time, and asked at most once in each interval.
+    // Each ping is answered, and there is at most one in each interval.
     expect(told).toEqual([]);
     expect(pings()).toBeGreaterThanOrEqual(9);
     expect(pings()).toBeLessThanOrEqual(13);
     const tries = network.attempts.length;
     network.last.line.freeze();
-    // It was heard up to 25 s ago, and is looked at every 5.
+    // The last frame arrived up to 25 s ago, and the check runs every 5 s.
     await pass(19_900);
     expect(told).toEqual([]);
     await pass(35_200);
@@ -93,7 +95,7 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
   });
 
-  it("asks nobody who talks", async () => {
+  it("does not ping a server that sends", async () => {
     const { peer } = await live();
     for (let i = 0; i < 20; i++) {
       await pass(20_000);
@@ -102,7 +104,7 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     expect(pings()).toBe(0);
   });
 
-  it("goes by the times it is given, or not at all", async () => {
+  it("uses the configured times, or is off", async () => {
     await live({ heartbeat: { intervalMs: 100, deadAfterMs: 200 } });
     network.last.line.freeze();
     const tries = network.attempts.length;
@@ -116,7 +118,7 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     expect(pings()).toBe(0);
   });
 
-  it("works also where the peer ends with its socket", async () => {
+  it("works also if the peer ends with its socket", async () => {
     const { peer, told } = await live({ reconnect: false });
     await pass(31_000);
     expect(pings()).toBe(1);
@@ -126,7 +128,7 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     expect(await peer.closed).toMatchObject({ code: 1006, reason: expect.stringContaining("nothing was heard") });
   });
 
-  it("cannot ask over a plain link, and gives nobody up there", async () => {
+  it("cannot ping over a plain link, and disconnects no server there", async () => {
     network.answer = plainEcho;
     const { peer, told } = await live({ reconnect: true });
     await pass(600_000);
@@ -137,7 +139,7 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
 });
 
 describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
-  it("asks at once, and leaves a server that does not answer within 5 s", async () => {
+  it("pings at once, and disconnects if the server does not answer within 5 s", async () => {
     const { told } = await live();
     network.last.line.freeze();
     const tries = network.attempts.length;
@@ -150,7 +152,7 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
     expect(network.attempts).toHaveLength(tries + 1);
   });
 
-  it("leaves one alone that answers, however long ago it was heard", async () => {
+  it("keeps a server that answers, however long it was silent", async () => {
     const { told } = await live({ heartbeat: { intervalMs: 3_600_000 } });
     await pass(3_000_000);
     page.emit(type);
@@ -159,7 +161,7 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
     expect(told).toEqual([]);
   });
 
-  it("tries at once where a try waits, and once only", async () => {
+  it("starts a delayed connection attempt at once, and once only", async () => {
     const { peer, told } = await live();
     network.answer = refuse;
     network.cut();
@@ -174,7 +176,7 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
     expect(peer.state).toBe("open");
   });
 
-  it("is listened to until the peer is closed, and no longer", async () => {
+  it("has a listener until the peer is closed, and no longer", async () => {
     const { peer } = await live();
     const wakes = ["window online", "window pageshow", "document visibilitychange"];
     expect([...page.listeners]).toEqual([...wakes, "window pagehide"]);
@@ -188,7 +190,7 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
 });
 
 describe("a page", () => {
-  it("that is hidden wakes nobody", async () => {
+  it("sends no ping when it becomes hidden", async () => {
     await live();
     Object.assign(globalThis.document, { visibilityState: "hidden" });
     page.emit("visibilitychange");
@@ -196,9 +198,9 @@ describe("a page", () => {
     expect(pings()).toBe(0);
   });
 
-  it("that slept for a day loses nobody for it: the server is asked before it is left", async () => {
+  it("pings its server after a day of sleep before it disconnects", async () => {
     const { told } = await live();
-    // Time goes by, and no timer runs.
+    // The clock advances, and no timer fires.
     vi.setSystemTime(Date.now() + 86_400_000);
     const now = performance.now();
     vi.spyOn(performance, "now").mockImplementation(() => now + 86_400_000);
@@ -210,7 +212,7 @@ describe("a page", () => {
     expect(told).toEqual([]);
   });
 
-  it("that is left says so, and nobody waits for it", async () => {
+  it("sends bye when the user leaves it, so that the server keeps no session", async () => {
     const { peer } = await live();
     page.emit("pagehide", { persisted: false });
     await pass(10);
@@ -218,7 +220,7 @@ describe("a page", () => {
     expect(peer.state).toBe("closed");
   });
 
-  it("that is put aside, and may be shown again, does not", async () => {
+  it("sends no bye when it enters the back-forward cache", async () => {
     const { peer } = await live();
     page.emit("pagehide", { persisted: true });
     await pass(10);
@@ -226,7 +228,7 @@ describe("a page", () => {
     expect(peer.state).toBe("open");
   });
 
-  it("whose connect was never answered leaves no listener", async () => {
+  it("leaves no listener after a failed connect", async () => {
     network.answer = refuse;
     await rejection(connectVirtual(URL));
     expect([...page.listeners]).toEqual([]);

@@ -1,4 +1,4 @@
-/** When a client tries again: by a clock that the test moves. */
+/** When a client retries, by a fake clock. */
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
@@ -17,7 +17,7 @@ import {
 
 useFakeClock();
 
-/** Answers what `Math.random` answers from now on. */
+/** Sets the value that `Math.random` returns from now on. */
 function draw(...values: number[]): void {
   let i = 0;
   vi.spyOn(Math, "random").mockImplementation(() => values[i++ % values.length]!);
@@ -32,7 +32,7 @@ useVirtualServer(
 
 const URL = "ws://server.test/";
 
-/** Cuts everybody off; when tries were made in the next two seconds. */
+/** Cuts all connections. Returns the times of the attempts in the next two seconds. */
 async function lose(): Promise<number[]> {
   const from = performance.now();
   network.cut();
@@ -41,7 +41,7 @@ async function lose(): Promise<number[]> {
 }
 
 describe("a client that lost its socket", () => {
-  it("tries at once, and then after waits below caps that double from 500 ms to 20 s", async () => {
+  it("retries at once, and then after delays below caps that double from 500 ms to 20 s", async () => {
     draw(0.5);
     const peer = await connectVirtual(URL, { reconnect: true });
     await pass(10_000);
@@ -56,29 +56,29 @@ describe("a client that lost its socket", () => {
     for (const wait of waits) due.push(due.at(-1)! + wait);
     const times = network.times(from);
     expect(times).toHaveLength(due.filter((at) => at <= 100_000).length);
-    // The clock's timers are whole milliseconds.
+    // Timers of the fake clock have whole milliseconds.
     for (const [i, at] of times.entries()) expect(Math.abs(at - due[i]!)).toBeLessThanOrEqual(i + 1);
     expect(peer.state).toBe("suspended");
   });
 
-  it("begins the row anew after 5 s of flowing messages, and goes on in it after less", async () => {
+  it("resets its delays after 5 s of flowing messages, and not after less", async () => {
     draw(0.5);
     await connectVirtual(URL);
     await pass(10_000);
-    // The first of a row is at once.
+    // The first attempt has no delay.
     expect(await lose()).toEqual([0]);
-    // It was open for 2 s: the next wait is that of a second try.
+    // The socket was open for 2 s: the next delay is that of a second attempt.
     expect(await lose()).toEqual([300]);
     expect(await lose()).toEqual([550]);
     await pass(5000);
     expect(await lose()).toEqual([0]);
   });
 
-  it("does not begin it anew for a socket on which nothing ever flowed", async () => {
+  it("does not reset its delays after a socket on which no message flowed", async () => {
     draw(0.5);
     await connectVirtual(URL, { openTimeoutMs: 6000 });
     await pass(10_000);
-    // Opens, and says nothing.
+    // This socket opens, and sends nothing.
     network.answer = ({ line }) => void line.accept("reciproc.v1");
     const from = performance.now();
     network.cut();
@@ -86,7 +86,7 @@ describe("a client that lost its socket", () => {
     expect(network.times(from)).toEqual([0, 6300, 12_850, 19_900]);
   });
 
-  it("comes back within the time that the server names, drawn anew by each, and goes on as ever when that fails", async () => {
+  it("reconnects at a random moment within the time that the server names, and retries as usual if that fails", async () => {
     draw(0.75);
     const peer = await connectVirtual(URL);
     const told = record(peer);
@@ -119,7 +119,7 @@ describe("a client that lost its socket", () => {
     },
   );
 
-  it.each([1000, 4400, 4401, 4499])("stays away for good after a close with %i", async (code) => {
+  it.each([1000, 4400, 4401, 4499])("does not reconnect after a close with %i", async (code) => {
     const peer = await connectVirtual(URL, { reconnect: true, onOpen: () => {} });
     const told = record(peer);
     await pass(1000);
@@ -137,7 +137,7 @@ describe("a client that lost its socket", () => {
   });
 
   it.each([1001, 1002, 1006, 1009, 1011, 1012, 1013, 3000, 4000, 4399, 4500, 4999])(
-    "comes back after a close with %i",
+    "reconnects after a close with %i",
     async (code) => {
       const peer = await connectVirtual(URL);
       await pass(1000);
@@ -153,14 +153,14 @@ describe("a client that lost its socket", () => {
 });
 
 describe("a client that could not connect", () => {
-  it("rejects at once where nobody asked it to wait", async () => {
+  it("rejects at once without `reconnect.initial`", async () => {
     network.answer = refuse;
     expect(await rejection(connectVirtual(URL, { reconnect: true }))).toMatchObject({ code: "CONNECT_FAILED" });
-    // With the offer, and without.
+    // One attempt with the offer, and one without.
     expect(network.attempts.map(({ protocols }) => protocols)).toEqual([["reciproc.v1"], []]);
   });
 
-  it("waits as one that lost its socket, where it is asked to, and then is as any other", async () => {
+  it("retries like a client that lost its socket with `reconnect.initial`, and then behaves like any other", async () => {
     draw(0.5);
     network.answer = refuse;
     const from = performance.now();
@@ -179,7 +179,7 @@ describe("a client that could not connect", () => {
     expect(told).toEqual(["suspend", "resume"]);
   });
 
-  it.each([401, 403])("does not wait for a server that refuses it with %i", async (status) => {
+  it.each([401, 403])("does not retry if a server refuses it with %i", async (status) => {
     network.answer = ({ line }) => {
       const socket = line.accept("reciproc.v1");
       socket.send(`{"bye":{"code":${4000 + status},"reason":"not you"}}`);
@@ -191,7 +191,7 @@ describe("a client that could not connect", () => {
     expect(network.attempts).toHaveLength(1);
   });
 
-  it("waits for one that has no room", async () => {
+  it("retries if the server is full", async () => {
     network.answer = ({ line }) => {
       const socket = line.accept("reciproc.v1");
       socket.send('{"bye":{"code":4503,"reason":"full"}}');
@@ -205,12 +205,12 @@ describe("a client that could not connect", () => {
     await connecting;
   });
 
-  it("does not wait where the runtime has no WebSocket: that is no matter of time", async () => {
+  it("does not retry if the runtime has no WebSocket", async () => {
     vi.stubGlobal("WebSocket", undefined);
     expect(await rejection(connectVirtual(URL, { reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
   });
 
-  it("tries at once when the network comes back", async () => {
+  it("retries at once when the network is back", async () => {
     draw(0.5);
     const page = new EventTarget();
     vi.stubGlobal("addEventListener", page.addEventListener.bind(page));
@@ -225,7 +225,7 @@ describe("a client that could not connect", () => {
   });
 });
 
-/** A generator of numbers from 0 to 1 that a seed decides. */
+/** Returns a random generator of numbers from 0 to 1 with a seed. */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {
@@ -234,7 +234,9 @@ function seeded(seed: number): () => number {
   };
 }
 
-/** Whether any tenth of a second holds more than three times the mean; where that is a few, chance alone does at times. */
+/**
+ * Returns whether any 100 ms hold more than three times the mean. If the mean is a few, chance alone sometimes does.
+ */
 function expectSpread(times: readonly number[], attempt: number): void {
   const buckets = new Map<number, number>();
   for (const at of times) buckets.set(Math.floor(at / 100), (buckets.get(Math.floor(at / 100)) ?? 0) + 1);
@@ -243,72 +245,68 @@ function expectSpread(times: readonly number[], attempt: number): void {
   expect(Math.max(...buckets.values()), `attempt ${attempt}`).toBeLessThanOrEqual(most);
 }
 
-describe("10,000 clients of a server that is started again", () => {
-  it(
-    "come back at moments of their own, at every try but the one that each makes at once",
-    { timeout: 120_000 },
-    async () => {
-      vi.spyOn(Math, "random").mockImplementation(seeded(11));
-      const counts = new Map<string, number>();
-      const open = async (i: number): Promise<AnyPeer> => {
-        const peer = await connectVirtual(`${URL}${i}`, { heartbeat: false });
-        for (const name of ["suspend", "lost", "resume"] as const) {
-          peer.on(name, () => counts.set(name, (counts.get(name) ?? 0) + 1));
-        }
-        return peer;
-      };
-      const peers: AnyPeer[] = [];
-      while (peers.length < 10_000) {
-        const { length } = peers;
-        peers.push(...(await Promise.all(Array.from({ length: 100 }, (_, i) => open(length + i)))));
-        // The fake clock looks through all its timers for each that it fires.
-        await pass(1);
+describe("a crowd of 10,000 clients of a restarted server", () => {
+  it("spreads all its attempts except the first, which each client makes at once", { timeout: 120_000 }, async () => {
+    vi.spyOn(Math, "random").mockImplementation(seeded(11));
+    const counts = new Map<string, number>();
+    const open = async (i: number): Promise<AnyPeer> => {
+      const peer = await connectVirtual(`${URL}${i}`, { heartbeat: false });
+      for (const name of ["suspend", "lost", "resume"] as const) {
+        peer.on(name, () => counts.set(name, (counts.get(name) ?? 0) + 1));
       }
-      await pass(6000);
-      const from = performance.now();
-      /** When each try of each client was, the first ones first. */
-      const tries: number[][] = [];
-      const made = new Map<string, number>();
-      const note: Answer = ({ line }) => {
-        const { url } = line.near;
-        const n = made.get(url) ?? 0;
-        made.set(url, n + 1);
-        (tries[n] ??= []).push(performance.now() - from);
-      };
-      network.answer = (attempt) => {
-        note(attempt);
-        attempt.line.refuse();
-      };
-      network.cut();
-      await pass(6500);
-      server.restart();
-      network.answer = (attempt) => {
-        note(attempt);
-        server.answer(attempt);
-      };
-      // The longest wait there is.
-      await pass(20_100);
-      expect(new Set(tries[0])).toEqual(new Set([0]));
-      expect(tries.length).toBeGreaterThanOrEqual(5);
-      for (const [i, times] of tries.entries()) if (i > 0) expectSpread(times, i + 1);
-      expect(tries.slice(0, 4).map((times) => times.length)).toEqual([10_000, 10_000, 10_000, 10_000]);
-      expect(Object.fromEntries(counts)).toEqual({ suspend: 10_000, lost: 10_000, resume: 10_000 });
-      // And once more, by a server that says when.
-      await pass(6000);
-      const again = performance.now();
-      const returns: number[] = [];
-      network.answer = (attempt) => {
-        returns.push(performance.now() - again);
-        server.answer(attempt);
-      };
-      for (const line of network.lines) {
-        line.near.message('{"bye":{"code":1001,"reason":"","retryMs":5000}}');
-        line.end({ code: 1001, reason: "" });
-      }
-      await pass(5100);
-      expect(returns).toHaveLength(10_000);
-      expectSpread(returns, 1);
-      expect(peers.every(({ state }) => state === "open")).toBe(true);
-    },
-  );
+      return peer;
+    };
+    const peers: AnyPeer[] = [];
+    while (peers.length < 10_000) {
+      const { length } = peers;
+      peers.push(...(await Promise.all(Array.from({ length: 100 }, (_, i) => open(length + i)))));
+      // The fake clock searches all its timers for each that it fires.
+      await pass(1);
+    }
+    await pass(6000);
+    const from = performance.now();
+    /** The times of the attempts of each client, the earliest first. */
+    const tries: number[][] = [];
+    const made = new Map<string, number>();
+    const note: Answer = ({ line }) => {
+      const { url } = line.near;
+      const n = made.get(url) ?? 0;
+      made.set(url, n + 1);
+      (tries[n] ??= []).push(performance.now() - from);
+    };
+    network.answer = (attempt) => {
+      note(attempt);
+      attempt.line.refuse();
+    };
+    network.cut();
+    await pass(6500);
+    server.restart();
+    network.answer = (attempt) => {
+      note(attempt);
+      server.answer(attempt);
+    };
+    // The longest delay.
+    await pass(20_100);
+    expect(new Set(tries[0])).toEqual(new Set([0]));
+    expect(tries.length).toBeGreaterThanOrEqual(5);
+    for (const [i, times] of tries.entries()) if (i > 0) expectSpread(times, i + 1);
+    expect(tries.slice(0, 4).map((times) => times.length)).toEqual([10_000, 10_000, 10_000, 10_000]);
+    expect(Object.fromEntries(counts)).toEqual({ suspend: 10_000, lost: 10_000, resume: 10_000 });
+    // Again, with a server that names a time.
+    await pass(6000);
+    const again = performance.now();
+    const returns: number[] = [];
+    network.answer = (attempt) => {
+      returns.push(performance.now() - again);
+      server.answer(attempt);
+    };
+    for (const line of network.lines) {
+      line.near.message('{"bye":{"code":1001,"reason":"","retryMs":5000}}');
+      line.end({ code: 1001, reason: "" });
+    }
+    await pass(5100);
+    expect(returns).toHaveLength(10_000);
+    expectSpread(returns, 1);
+    expect(peers.every(({ state }) => state === "open")).toBe(true);
+  });
 });

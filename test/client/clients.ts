@@ -1,4 +1,4 @@
-/** What the tests of a client have in common: both ways to connect, what its peer tells, and servers that know nothing of us. */
+/** Shared by the tests of a client: both `connect` functions, a record of events, and plain JSON-RPC servers. */
 import { once } from "node:events";
 import { afterEach, beforeEach, describe, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
@@ -10,7 +10,9 @@ import { bareHttp, type Listening } from "../support/network.js";
 /** Either `connect`, untyped. */
 export type Connect = (url: string, options?: object) => Promise<AnyPeer>;
 
-/** Runs a suite over both: Node's, and that of a standard WebSocket, for which that of `ws` stands in. */
+/**
+ * Runs a suite over Node's `connect` and over that of a standard WebSocket, for which the WebSocket of `ws` stands in.
+ */
 export function describeClients(title: string, suite: (connect: Connect, isNode: boolean) => void): void {
   describe(`${title}, from Node`, () => {
     suite(connectNode as Connect, true);
@@ -22,15 +24,15 @@ export function describeClients(title: string, suite: (connect: Connect, isNode:
   });
 }
 
-/** Connects, and waits until the server knows that its session is known: from then on both keep it. */
+/** Connects, and waits until the server knows that the client has its session: from then on both keep it. */
 export async function confirmed(connect: Connect, url: string, options?: object): Promise<AnyPeer> {
   const peer = await connect(url, options);
-  // The ack is on its way before the second call, in order.
+  // The ack is sent before the second call, in order.
   for (let i = 0; i < 2; i++) await peer.request("confirmed").catch(() => {});
   return peer;
 }
 
-/** Notes what a peer tells of its connection, in order. */
+/** Records the connection events of a peer, in order. */
 export function record(peer: AnyPeer): string[] {
   const told: string[] = [];
   peer.on("suspend", () => told.push("suspend"));
@@ -41,23 +43,23 @@ export function record(peer: AnyPeer): string[] {
   return told;
 }
 
-/** Waits for an event of a peer. */
+/** Resolves at the next event of a peer. */
 export function event(peer: AnyPeer, name: "suspend" | "lost" | "resume" | "close" | "error"): Promise<unknown> {
   return new Promise((resolve) => peer.once(name, (...told: unknown[]) => resolve(told[0])));
 }
 
-/** A server that is plain JSON-RPC and nothing else. */
+/** A plain JSON-RPC server. */
 export interface BareServer extends Listening<any> {
   /** The subprotocols of each upgrade. */
   readonly offers: string[];
   readonly requests: IncomingMessage[];
-  /** Every method that was called or notified, with its params, on all connections. */
+  /** All received calls and notifications, as method and params, on all connections. */
   readonly heard: [method: string, params: unknown][];
   /** Its connections that are open. */
   readonly webSockets: Set<WebSocket>;
 }
 
-/** Echoes the params of each request, and never answers "never". `greeting` is said on each connection. */
+/** Serves an echo of params, except for "never", which gets no response. Sends `greeting` on each connection. */
 export async function bareServer(options: object = {}, greeting?: string): Promise<BareServer> {
   const http = await bareHttp();
   const bare: Omit<BareServer, keyof Listening<any>> = { offers: [], requests: [], heard: [], webSockets: new Set() };
@@ -74,7 +76,7 @@ export async function bareServer(options: object = {}, greeting?: string): Promi
     webSocket.on("message", (data: Buffer) => {
       const { id, method, params } = JSON.parse(data.toString()) as { id?: number; method: string; params?: unknown };
       bare.heard.push([method, params]);
-      // A response gets no reply: it would be refused.
+      // A response must not be answered.
       if (id !== undefined && typeof method === "string" && method !== "never")
         webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
     });
@@ -82,7 +84,7 @@ export async function bareServer(options: object = {}, greeting?: string): Promi
   return Object.assign(http, bare);
 }
 
-/** The next upgrade of a bare server's that opened. */
+/** Resolves with the next open WebSocket of a bare server. */
 export async function nextUpgrade({ server }: BareServer): Promise<IncomingMessage> {
   const [request] = (await once(server, "upgrade")) as [IncomingMessage];
   return request;

@@ -1,4 +1,6 @@
-/** Closing a client while it is away, tries, or is being told: it is over at once, and nothing is left. */
+/**
+ * Closing a client while it is suspended, during an attempt, or inside a listener: it ends at once, and leaves nothing.
+ */
 import { inspect as show } from "node:util";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { AnyPeer, Caller } from "../../src/index.js";
@@ -30,7 +32,7 @@ useVirtualServer(
 );
 beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
-/** Asserts that nothing of the client is left, and that it does nothing any more. */
+/** Asserts that nothing of the client is left, and that it does nothing more. */
 async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
   expect(peer.state).toBe("closed");
   expect(told.filter((name) => name.startsWith("close"))).toEqual(["close 1000"]);
@@ -48,20 +50,20 @@ async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
   expect(told, "events").toHaveLength(times);
 }
 
-/** A client with a session. */
+/** Connects a client with a session. */
 async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
   const peer = await connectVirtual(URL, options);
   await pass(10);
   return { peer, told: record(peer) };
 }
 
-/** Lets somebody in who then hears nothing. */
+/** Accepts a client, and then sends nothing. */
 const silent: Answer = ({ line }) => void line.accept("reciproc.v1");
 const hangs: Answer = () => {};
 const greeting: Answer = ({ line }) => void line.accept("reciproc.v1").send(HELLO);
 
 describe("close()", () => {
-  it("while suspended settles at once", async () => {
+  it("settles at once while suspended", async () => {
     const { peer, told } = await live();
     network.answer = refuse;
     const call = rejection(peer.request("never"));
@@ -80,7 +82,7 @@ describe("close()", () => {
     ["that opened, and waits for a hello", silent],
     ["that may fail for its offer", refuse],
     ["that waits for `resumed`", greeting],
-  ])("during a try %s settles at once", async (_name, answer) => {
+  ])("settles at once during an attempt %s", async (_name, answer) => {
     for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
       network.answer = server.answer;
       const { peer, told } = await live(options);
@@ -95,7 +97,7 @@ describe("close()", () => {
     }
   });
 
-  it("during a try to a server that never said hello opens no other socket", async () => {
+  it("opens no other socket during an attempt to a server that never sent hello", async () => {
     network.answer = plainEcho;
     const { peer, told } = await live({ onOpen: () => {} });
     network.answer = hangs;
@@ -109,7 +111,7 @@ describe("close()", () => {
   });
 
   describe.each(["suspend", "lost", "resume"] as const)("inside a listener of `%s`", (name) => {
-    /** How the connection comes to that event: each way has its own code. */
+    /** How the connection causes that event: each way has its own code. */
     const ways: Record<string, () => Promise<void>> = {
       "a cut that a restart follows": async () => {
         server.restart();
@@ -128,7 +130,7 @@ describe("close()", () => {
         network.last.line.end({ code: 1001, reason: "" });
         await pass(20);
       },
-      "a server that is plain by now": async () => {
+      "a server that is now plain": async () => {
         network.answer = ({ line }) => {
           const socket = line.accept("reciproc.v1");
           socket.send('{"jsonrpc":"2.0","method":"hi"}');
@@ -149,7 +151,7 @@ describe("close()", () => {
     };
 
     const cases = Object.keys(ways).flatMap((way) => [[way, "with onOpen"] as const, [way, "without"] as const]);
-    it.each(cases)("after %s, %s, settles at once", async (way, how) => {
+    it.each(cases)("settles at once after %s, %s", async (way, how) => {
       let opened = how === "without" ? -1 : 0;
       const { peer, told } = await live(how === "without" ? { reconnect: true } : { onOpen: () => void opened++ });
       let closing: Promise<void> | undefined;
@@ -167,13 +169,13 @@ describe("close()", () => {
       expect(await call).toMatchObject({ name: "ConnectionLostError" });
       const before = { suspend: ["suspend"], lost: ["suspend", "lost"], resume: ["suspend", "lost", "resume"] }[name];
       expect(told).toEqual([...before, "close 1000"]);
-      // Nobody is told how to begin on a connection that is over.
+      // `onOpen` must not run on a connection that has ended.
       expect(opened).toBe(how === "without" ? -1 : name === "resume" ? 2 : 1);
       await expectOver(peer, told);
     });
   });
 
-  it("inside `resume` of a session that goes on settles", async () => {
+  it("settles inside `resume` of a resumed session", async () => {
     const { peer, told } = await live();
     let closing: Promise<void> | undefined;
     peer.on("resume", () => (closing = peer.close()));
@@ -184,7 +186,7 @@ describe("close()", () => {
     await expectOver(peer, told);
   });
 
-  it("during onOpen rejects its calls, is no `error`, and what waits was not sent", async () => {
+  it("rejects the calls of a running onOpen without an `error`, and queued calls as not sent", async () => {
     network.answer = plainEcho;
     const opening = gate();
     let failed: Promise<any> | undefined;
@@ -207,7 +209,7 @@ describe("close()", () => {
     await expectOver(peer, told);
   });
 
-  it("inside the `error` of an onOpen that failed settles", async () => {
+  it("settles inside the `error` of a failed onOpen", async () => {
     network.answer = plainEcho;
     let runs = 0;
     const onOpen = (): void => {
@@ -225,7 +227,7 @@ describe("close()", () => {
 });
 
 describe("the token of a session", () => {
-  it("is in no event, error, address or description, on any way that a session can go", async () => {
+  it("appears in no event, error, address or description, however the session ends", async () => {
     const said: unknown[] = [];
     const { peer } = await live();
     for (const name of ["suspend", "resume", "lost", "close", "error"] as const) {
@@ -245,7 +247,7 @@ describe("the token of a session", () => {
     const calls = [0, 1, 2].map(() => rejection(peer.request("never", [], { timeoutMs: Infinity })));
     await lose(server.answer);
     await lose(refuse);
-    // Whoever is asked to go on with it may know it, and say it.
+    // The server that the client resumes at receives the token, and can send it back.
     await lose(({ line, protocols }) => {
       const socket = line.accept("reciproc.v1");
       expect(protocols).toContain("reciproc.resume");
@@ -265,7 +267,7 @@ describe("the token of a session", () => {
     });
     said.push(await peer.closed, ...(await Promise.all(calls)));
     const text = said.map((one) => `${show(one, { depth: 9, showHidden: true })} ${String(one)}`).join("\n");
-    // Each hello offers one, and each of the three `resumed` gives one.
+    // Each hello offers a token, and each of the three `resumed` gives one.
     expect(server.tokens).toBe(8);
     expect(network.attempts.map(({ line }) => line.near.url).join()).not.toContain("secret-");
     expect(text).not.toContain("secret-");

@@ -1,4 +1,7 @@
-/** What a client finds where it comes back to: sockets that say nothing, servers that have changed, and what it offers and sends each time. */
+/**
+ * Which servers a client can meet when it reconnects: silent or changed ones. And what it offers and sends at each
+ * attempt.
+ */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { beforeEach, describe, expect, it, vi } from "vitest";
@@ -26,8 +29,8 @@ function serveEcho(options: object = {}): Promise<Server<any, any, any>> {
   return serve<any, any, any>({ port: 0, methods: echo as never, ...options });
 }
 
-describeClients("a client that comes back", (connect: Connect, isNode) => {
-  it("and is refused with 401 is over for good, and says why", async () => {
+describeClients("a client that reconnects", (connect: Connect, isNode) => {
+  it("closes for good if it is refused with 401, with the reason", async () => {
     let isStrict = false;
     await using server = await serveEcho({ authenticate: () => (isStrict ? null : "me") });
     await using relay = await Relay.to(server.url);
@@ -48,7 +51,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(countDeadlines().waiting).toBe(0);
   });
 
-  it("and is refused with 403 as well", async () => {
+  it("closes for good if it is refused with 403", async () => {
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);
     const peer = await confirmed(connect, relay.url);
@@ -58,7 +61,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(await peer.closed).toMatchObject({ code: 4403, error: { status: 403 } });
   });
 
-  it("and finds no room tries again", async () => {
+  it("retries if the server is full", async () => {
     await using full = await serveEcho({ limits: { maxConnections: 1 } });
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);
@@ -73,11 +76,11 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     relay.redirect(server.url);
     await back;
     expect(occupant.state).toBe("open");
-    // Nothing was lost: its session was where it had been all the while.
+    // No message was lost: the server had kept the session.
     expect(told).toEqual(["suspend", "resume"]);
   });
 
-  it("and is cut off before the server has said a word tries again", async () => {
+  it("retries if it is cut off before the server has sent a frame", async () => {
     await using server = await serveEcho();
     await using mute = await bareServer({ handleProtocols: () => "reciproc.v1" });
     await using relay = await Relay.to(server.url);
@@ -97,12 +100,12 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(mute.requests).toHaveLength(1);
   });
 
-  it("finds a server that is plain by now, and goes on there", async () => {
+  it("continues at a server that is now plain", async () => {
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);
     await using peer = await confirmed(connect, relay.url);
     const told = record(peer);
-    // Agrees to whatever is offered, and speaks first.
+    // This server accepts any subprotocol, and sends first.
     await using bare = await bareServer({ handleProtocols: undefined }, '{"jsonrpc":"2.0","method":"hi"}');
     const back = event(peer, "resume");
     const lost = event(peer, "lost");
@@ -113,7 +116,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(await peer.request("echo", [1])).toEqual([1]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
     expect(bare.offers).toEqual(["reciproc.v1,reciproc.resume"]);
-    // And one of ours again.
+    // Then a reciproc server again.
     relay.redirect(server.url);
     const again = event(peer, "resume");
     relay.cut();
@@ -122,7 +125,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
   });
 
-  it("never asks without its offer, having seen a hello once: a server that ignores subprotocols is tried until it no longer does", async () => {
+  it("never drops its offer after a hello: it retries while a server ignores subprotocols", async () => {
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);
     await using peer = await confirmed(connect, relay.url);
@@ -138,7 +141,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(told).toEqual(["suspend", "resume"]);
   });
 
-  it("finds a server that has no sessions any more", async () => {
+  it("continues at a server that no longer has sessions", async () => {
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);
     await using peer = await confirmed(connect, relay.url);
@@ -150,7 +153,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     await back;
     expect(await peer.request("echo", [1])).toEqual([1]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
-    // It stays a client that comes back.
+    // The client still reconnects.
     const again = event(peer, "resume");
     relay.cut();
     await again;
@@ -158,7 +161,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
   });
 
-  it("begins anew on the same socket where its session is refused", async () => {
+  it("begins a new session on the same socket if its session is refused", async () => {
     let user = "a";
     await using server = await serveEcho({ authenticate: () => user, principal: (data: string) => data });
     await using relay = await Relay.to(server.url);
@@ -186,7 +189,7 @@ describeClients("a client that comes back", (connect: Connect, isNode) => {
     relay.cut();
     await back;
     expect(offers).toEqual(["reciproc.v1,mcp", "reciproc.v1,reciproc.resume,mcp"]);
-    // One that speaks the dialect and not ours.
+    // A server of the dialect that is not reciproc.
     await using plainly = await serveEcho({ dialect: [mcp], link: "plain" });
     const lost = event(peer, "lost");
     const again = event(peer, "resume");
@@ -207,7 +210,7 @@ async function forbidding(): Promise<Listening<any>> {
   return http;
 }
 
-/** Says the same in a frame, to those who see no status. */
+/** Refuses in a frame, for clients that cannot read a status. */
 async function dismissing(): Promise<Listening<any>> {
   const http = await bareHttp();
   new WebSocketServer({ server: http.server }).on("connection", (webSocket: WebSocket) => {
@@ -217,8 +220,8 @@ async function dismissing(): Promise<Listening<any>> {
   return http;
 }
 
-describe("headers", () => {
-  it("are sent with each try", async () => {
+describe("the option `headers`", () => {
+  it("sends them with each attempt", async () => {
     const seen: unknown[] = [];
     await using server = await serveEcho({
       authenticate: ({ headers }: IncomingMessage) => (seen.push(headers.authorization), "me"),
@@ -232,7 +235,7 @@ describe("headers", () => {
   });
 });
 
-describe("a socket on which nothing begins to flow", () => {
+describe("a socket on which no messages begin to flow", () => {
   useFakeClock();
 
   const URL = "ws://server.test/";
@@ -245,14 +248,14 @@ describe("a socket on which nothing begins to flow", () => {
   beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
   const silent: Record<string, Answer> = {
-    "that never opens": () => {},
-    "that opens and says nothing": ({ line }) => void line.accept("reciproc.v1"),
-    "whose server says hello and no more": ({ line }) => {
+    "never opens": () => {},
+    "opens and sends nothing": ({ line }) => void line.accept("reciproc.v1"),
+    "sends only hello": ({ line }) => {
       line.accept("reciproc.v1").send(HELLO);
     },
   };
 
-  it.each(Object.entries(silent))("%s is given up after openTimeoutMs, and another is tried", async (_name, answer) => {
+  it.each(Object.entries(silent))("is replaced after openTimeoutMs: %s", async (_name, answer) => {
     const peer = await connectVirtual(URL, { openTimeoutMs: 2000 });
     const told = record(peer);
     await pass(10);
@@ -265,12 +268,12 @@ describe("a socket on which nothing begins to flow", () => {
     await pass(10);
     expect(network.times(from)).toEqual([0, 2300]);
     expect(told).toEqual(["suspend", "resume"]);
-    // The one that was given up is no longer there.
+    // The abandoned socket is gone.
     expect(network.lines.size).toBe(1);
     expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
   });
 
-  it("goes on as a fresh session where the old one is refused, whatever the server says after that", async () => {
+  it("continues as a new session if the old one is refused, whatever the server sends after that", async () => {
     const peer = await connectVirtual(URL, { openTimeoutMs: 2000, onOpen: () => {} });
     const told = record(peer);
     await pass(10);
@@ -284,7 +287,7 @@ describe("a socket on which nothing begins to flow", () => {
     };
     network.cut();
     await pass(2299);
-    // Nothing more is to come before messages flow.
+    // No other frame is due before messages flow.
     expect(told).toEqual(["suspend", "lost", "resume"]);
     expect(network.last.line.sent.map((frame) => Object.keys(JSON.parse(frame) as object)[0])).toEqual([
       "resume",
@@ -293,8 +296,8 @@ describe("a socket on which nothing begins to flow", () => {
     expect(network.lines.size).toBe(1);
   });
 
-  it("and that is lost right behind the hello is a session, which another server does not know", async () => {
-    network.answer = silent["whose server says hello and no more"]!;
+  it("starts a session even if it is lost right after the hello, and another server does not know that session", async () => {
+    network.answer = silent["sends only hello"]!;
     const peer = await connectVirtual(URL);
     const told = record(peer);
     const call = rejection(peer.request("echo", [1]));
@@ -307,10 +310,10 @@ describe("a socket on which nothing begins to flow", () => {
     expect(await Promise.all([peer.request("echo", [2]), pass(1)])).toMatchObject([[2], undefined]);
   });
 
-  it("is waited for where openTimeoutMs is Infinity", async () => {
+  it("has no timeout if openTimeoutMs is Infinity", async () => {
     const peer: AnyPeer = await connectVirtual(URL, { openTimeoutMs: Infinity });
     await pass(10);
-    network.answer = silent["that opens and says nothing"]!;
+    network.answer = silent["opens and sends nothing"]!;
     const { length } = network.attempts;
     network.cut();
     await pass(50_000);
@@ -318,8 +321,8 @@ describe("a socket on which nothing begins to flow", () => {
     expect(peer.state).toBe("suspended");
   });
 
-  it("at first rejects connect, and leaves nothing", async () => {
-    network.answer = silent["that never opens"]!;
+  it("rejects connect if it is the first, and leaves nothing", async () => {
+    network.answer = silent["never opens"]!;
     const failed = rejection(connectVirtual(URL, { openTimeoutMs: 2000 }));
     await pass(2000);
     expect(await failed).toMatchObject({ message: `could not connect to ${URL}: not open within 2000 ms` });

@@ -1,4 +1,4 @@
-/** An `onOpen` that fails when the socket, on which it began, is lost already. */
+/** An `onOpen` that fails after the loss of the socket on which it began. */
 import { expect, it } from "vitest";
 import type { Admitted } from "../../src/client/open.js";
 import { ClientDriver } from "../../src/client/driver.js";
@@ -15,14 +15,14 @@ import { gate, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
 
-it("gives up the connection that it was to open, and begins on another", async () => {
+it("closes the connection that it was to open, and begins on another", async () => {
   const rig = await Rig.live();
   const opened = gate();
   const begun: Promise<unknown>[] = [];
-  /** A connection whose hello has been read, and is kept for the link. */
+  /** Makes a connection whose hello has been read, and is kept for the link. */
   const admit = (isResumable: boolean): Admitted => {
     const { client } = rig.open(isResumable);
-    const hello = helloOf(client.underWay[0] as string);
+    const hello = helloOf(client.inFlight[0] as string);
     return { socket: client, protocol: PROTOCOL, firstFrame: undefined, hello };
   };
   const driver = new ClientDriver(
@@ -53,7 +53,7 @@ it("gives up the connection that it was to open, and begins on another", async (
   await pass(0);
   await rig.settle();
   expect(begun).toHaveLength(1);
-  // The session of which that is the beginning loses its socket, and then it fails.
+  // The new session loses its socket, and then `onOpen` fails.
   rig.cut();
   const why = new Error("not now");
   opened.reject(why);

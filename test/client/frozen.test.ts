@@ -1,4 +1,4 @@
-/** A client behind a cable that is pulled, over real sockets: nothing says that its server is gone. */
+/** A client behind a pulled cable, over real sockets: no close reports that its server is gone. */
 import { expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { serve } from "../../src/node.js";
@@ -6,11 +6,11 @@ import { rejection } from "../support/turns.js";
 import { bareServer, confirmed, describeClients, event, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
 
-/** Short, and long beside what a busy machine takes to answer. */
+/** Short, but long enough for a busy machine to answer. */
 const heartbeat = { intervalMs: 300, deadAfterMs: 1200 };
 
 describeClients("a client whose server is frozen", (connect: Connect, isNode) => {
-  it("notices by its heartbeat, comes back, and has lost nothing", async () => {
+  it("detects it by its heartbeat, resumes, and has lost no message", async () => {
     const heard: number[] = [];
     await using server = await serve<any, any>({
       port: 0,
@@ -22,11 +22,11 @@ describeClients("a client whose server is frozen", (connect: Connect, isNode) =>
     peer.notify("note", [1]);
     await peer.request("echo", []);
     relay.freeze();
-    // It leaves, and never arrives on this socket.
+    // This message is sent, and never arrives on this socket.
     peer.notify("note", [2]);
     await event(peer, "suspend");
     peer.notify("note", [3]);
-    // The old connections come to life late, when nobody reads them any more.
+    // The old connections continue late, when neither side reads them any more.
     relay.thaw();
     await event(peer, "resume");
     peer.notify("note", [4]);
@@ -35,7 +35,7 @@ describeClients("a client whose server is frozen", (connect: Connect, isNode) =>
     expect(told).toEqual(["suspend", "resume"]);
   });
 
-  it("leaves a quiet one alone that answers", async () => {
+  it("keeps a silent server that answers pings", async () => {
     await using server = await serve<any, any>({ port: 0 });
     await using relay = await Relay.to(server.url);
     await using peer = await confirmed(connect, relay.url, { heartbeat: { intervalMs: 50, deadAfterMs: 2000 } });
@@ -45,7 +45,7 @@ describeClients("a client whose server is frozen", (connect: Connect, isNode) =>
     expect(relay.accepted).toBe(1);
   });
 
-  it("and plain is noticed from Node, by pings of the WebSocket", async () => {
+  it("detects a frozen plain server from Node, by pings of the WebSocket", async () => {
     if (!isNode) return expectNoPing(connect);
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
@@ -65,7 +65,7 @@ describeClients("a client whose server is frozen", (connect: Connect, isNode) =>
     expect(told).toEqual(["suspend", "lost", "resume"]);
   });
 
-  it("ends for one that does not come back, packed or plain", async () => {
+  it("ends if it does not reconnect, packed or plain", async () => {
     await using server = await serve<any, any>({ port: 0 });
     await using relay = await Relay.to(server.url);
     const packed = await connect(relay.url, { reconnect: false, heartbeat });
@@ -79,7 +79,7 @@ describeClients("a client whose server is frozen", (connect: Connect, isNode) =>
     await plain.closed;
   });
 
-  it("closes within seconds when it is asked to, and at once when it was suspended already", async () => {
+  it("closes within seconds when the application closes it, and at once if it was suspended", async () => {
     await using server = await serve<any, any>({ port: 0, session: { ttlMs: 1000 } });
     await using relay = await Relay.to(server.url);
     const peer = await confirmed(connect, relay.url, { heartbeat });
@@ -94,7 +94,7 @@ describeClients("a client whose server is frozen", (connect: Connect, isNode) =>
   });
 });
 
-/** A page cannot ask a plain server, and leaves it alone. */
+/** Asserts that a page, which cannot ping a plain server, keeps it. */
 async function expectNoPing(connect: Connect): Promise<void> {
   await using bare = await bareServer();
   await using peer = await connect(bare.url, { link: "plain", reconnect: true, heartbeat: { intervalMs: 20 } });

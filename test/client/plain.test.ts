@@ -1,4 +1,4 @@
-/** A client of a plain server: it comes back where `onOpen` says how to begin again, or where that is wanted, and nowhere else. */
+/** A client of a plain server reconnects only if `onOpen` is set or `reconnect` is true. */
 import { expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import type { AnyPeer, Caller } from "../../src/index.js";
@@ -6,7 +6,7 @@ import { gate, rejection } from "../support/turns.js";
 import { bareServer, describeClients, event, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
 
-/** What the server heard from one moment on. */
+/** Returns the calls that the server got from one moment on. */
 function since(heard: [string, unknown][]): () => string[] {
   const from = heard.length;
   return () => heard.slice(from).map(([method]) => method);
@@ -18,7 +18,7 @@ async function logIn(server: Caller<any>): Promise<void> {
 }
 
 describeClients("a client of a plain server with onOpen", (connect: Connect, isNode) => {
-  it("runs it on the first open and after each loss, before whatever was called or notified meanwhile", async () => {
+  it("runs it on the first open and after each loss, before queued calls and notifications", async () => {
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
     await using peer = await connect(relay.url, { onOpen: logIn });
@@ -47,7 +47,7 @@ describeClients("a client of a plain server with onOpen", (connect: Connect, isN
     expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
   });
 
-  it("waits with what is called until a slow one is done, but answers meanwhile", async () => {
+  it("queues calls until a slow one is done, but answers calls of the server", async () => {
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
     const [begun, go] = [gate(), gate()];
@@ -77,7 +77,7 @@ describeClients("a client of a plain server with onOpen", (connect: Connect, isN
     expect(told).toEqual(["suspend", "lost", "resume"]);
   });
 
-  it("rejects when the first fails, with what it failed with, and leaves nothing", async () => {
+  it("rejects if the first one fails, with its error, and leaves nothing", async () => {
     await using bare = await bareServer();
     const failure = new Error("who are you?");
     const error = await rejection(connect(bare.url, { onOpen: () => Promise.reject(failure) }));
@@ -86,7 +86,7 @@ describeClients("a client of a plain server with onOpen", (connect: Connect, isN
     expect(bare.offers).toHaveLength(2);
   });
 
-  it("tells `error` when a later one fails, and tries again", async () => {
+  it("emits `error` if a later one fails, and retries", async () => {
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
     let runs = 0;
@@ -112,7 +112,7 @@ describeClients("a client of a plain server with onOpen", (connect: Connect, isN
     expect(await peer.request("a", [1])).toEqual([1]);
   });
 
-  it("tells nothing, and tries again, when the socket is lost in the middle of one", async () => {
+  it("retries without an event if the socket is lost during one", async () => {
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
     let runs = 0;
@@ -129,20 +129,20 @@ describeClients("a client of a plain server with onOpen", (connect: Connect, isN
     expect(runs).toBe(3);
   });
 
-  it("offers what it offered, at each try", async () => {
+  it("makes the same offer at each attempt", async () => {
     await using bare = await bareServer();
     await using peer = await connect(bare.url, { onOpen: () => {} });
     const back = event(peer, "resume");
     for (const webSocket of bare.webSockets) webSocket.terminate();
     await back;
-    // A server that has never said hello may be one that does by now.
+    // A server that has never sent hello can do so after an update.
     expect(bare.offers).toEqual(["reciproc.v1", "", "reciproc.v1", ""]);
     expect(isNode || bare.requests.length === 4).toBe(true);
   });
 });
 
 describeClients("a client of a plain server", (connect: Connect) => {
-  it("ends with its socket where nothing says how to begin again", async () => {
+  it("ends with its socket without `onOpen` and `reconnect`", async () => {
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
     const peer = await connect(relay.url);
@@ -156,7 +156,7 @@ describeClients("a client of a plain server", (connect: Connect) => {
     expect(relay.accepted).toBe(2);
   });
 
-  it("comes back where that is wanted, and tells that it lost what was under way", async () => {
+  it("reconnects with `reconnect: true`, and reports that it lost its pending calls", async () => {
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
     await using peer = await connect(relay.url, { reconnect: true });
@@ -172,7 +172,7 @@ describeClients("a client of a plain server", (connect: Connect) => {
     expect(told).toEqual(["suspend", "lost", "resume"]);
   });
 
-  it("does so over a plain link as well, with nothing of ours in it", async () => {
+  it("reconnects over a plain link as well, without any frame of reciproc.v1", async () => {
     await using bare = await bareServer();
     await using peer: AnyPeer = await connect(bare.url, { link: "plain", reconnect: true });
     const back = event(peer, "resume");

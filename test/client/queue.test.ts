@@ -1,4 +1,4 @@
-/** What is called and notified while there is no connection: it waits in order, within bounds, and can be taken back. */
+/** Calls and notifications without a connection: they are queued in order, within limits, and can be cancelled. */
 import { beforeEach, describe, expect, it } from "vitest";
 import { ConnectionLostError, TimeoutError, type AnyPeer } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
@@ -27,7 +27,7 @@ useVirtualServer(
 );
 beforeEach(() => void (heard.length = 0));
 
-/** A client that has lost its socket, and finds nobody. */
+/** Connects a client that has then lost its socket, and whose attempts fail. */
 async function down(options?: object): Promise<AnyPeer> {
   const peer = await connectVirtual(URL, options);
   await pass(10);
@@ -42,10 +42,10 @@ async function down(options?: object): Promise<AnyPeer> {
 
 describe.each([
   ["with a session", undefined],
-  ["without one", { reconnect: true, link: "plain" }],
+  ["without a session", { reconnect: true, link: "plain" }],
   ["with onOpen", { onOpen: () => {}, link: "plain" }],
-])("a client that is down, %s", (name, options) => {
-  it("sends what waits in the order it was called and notified, once it is back", async () => {
+])("a disconnected client, %s", (name, options) => {
+  it("sends queued calls and notifications in order, once it has reconnected", async () => {
     const peer = await down(options);
     const outcomes = new Outcomes();
     for (let i = 0; i < 10; i += 2) {
@@ -59,11 +59,11 @@ describe.each([
     expect(outcomes.names).toEqual([0, 2, 4, 6, 8].map((i) => `call ${i}`));
   });
 
-  it("takes no more than waits within its bounds, and says so", async () => {
+  it("refuses messages beyond its queue limit, with an error", async () => {
     const maxUnsentBytes = 20_000;
     const peer = await down({ ...options, limits: { maxUnsentBytes, maxMessageBytes: 5000 } });
     const told = record(peer);
-    // With its params, and what each message costs besides.
+    // With its params, and the overhead of each message.
     const padding = "x".repeat(1000 - 64 - JSON.stringify({ jsonrpc: "2.0", method: "note", params: [0, ""] }).length);
     const taken = Array.from({ length: 30 }, (_, i) => peer.notify("note", [i % 10, padding]));
     const fit = maxUnsentBytes / 2 / 1000;
@@ -75,7 +75,7 @@ describe.each([
     await pass(600);
     expect(peer.state).toBe("open");
     if (name === "with a session") {
-      // Its server would wait for what is not to be had any more: the session is over.
+      // Its server would wait for a message that no longer exists: the session has ended.
       expect(told).toEqual(["lost", "resume"]);
       expect(heard).toEqual([]);
     } else {
@@ -86,7 +86,7 @@ describe.each([
     expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
   });
 
-  it("lets go of a call that times out, whose server never hears of it", async () => {
+  it("drops a queued call that times out, which the server never gets", async () => {
     const peer = await down(options);
     network.answer = refuse;
     const late = rejection(peer.request("echo", [1], { timeoutMs: 1000 }));
@@ -100,7 +100,7 @@ describe.each([
     expect(heard).toEqual([[2]]);
   });
 
-  it("lets go of a call that is aborted, whose server hears neither it nor its cancel", async () => {
+  it("drops a queued call that is aborted, so that the server gets neither it nor its cancel", async () => {
     const peer = await down(options);
     const controller = new AbortController();
     const aborted = rejection(peer.request("echo", [1], { signal: controller.signal }));
@@ -113,7 +113,7 @@ describe.each([
     expect(network.last.line.sent.join()).not.toContain("$/cancelRequest");
   });
 
-  it("rejects what waits when it is closed, as not sent, and leaves nothing", async () => {
+  it("rejects queued calls as not sent when it is closed, and leaves nothing", async () => {
     const peer = await down(options);
     const told = record(peer);
     const calls = [1, 2, 3].map((i) => rejection(peer.request("echo", [i])));
@@ -130,16 +130,16 @@ describe.each([
   });
 });
 
-describe("a client whose server reads no more", () => {
+describe("a client whose server has stopped reading", () => {
   it.each([
     ["eight times `maxUnsentBytes`, at once", Infinity, 600],
     ["more than `maxUnsentBytes`, after 10 s", 60, 10_600],
-  ])("loses a session in which too much waits, and begins anew: %s", async (_what, most, ms) => {
+  ])("loses a session whose queue is over its limit, and begins a new one: %s", async (_what, most, ms) => {
     const limits = { maxUnsentBytes: 20_000, maxReplyBytes: 20_000, maxMessageBytes: 5000 };
     const peer = await connectVirtual(URL, { limits });
     const told = record(peer);
     await pass(10);
-    // What it sends is neither read nor acked, and fills its log.
+    // Its messages are neither read nor acked, and fill its replay log.
     const { line } = network.last;
     const { close } = line.near;
     line.freeze();
@@ -159,15 +159,15 @@ describe("a client whose server reads no more", () => {
       expect(closes).toEqual([]);
     }
     await pass(ms - (most === Infinity ? 0 : 9_900));
-    // A page may not send 1013.
+    // A page cannot send 1013.
     expect(closes).toEqual([4429]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
     expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
   });
 });
 
-describe("a client that is down, and whose session ends meanwhile", () => {
-  it("is told so when its time is up, and what waited was not sent; what waits from then on is", async () => {
+describe("a disconnected client whose session expires", () => {
+  it("reports the loss at the timeout, rejects queued calls as not sent, and sends later ones", async () => {
     const peer = await connectVirtual(URL);
     const told = record(peer);
     await pass(10);
@@ -190,7 +190,7 @@ describe("a client that is down, and whose session ends meanwhile", () => {
   });
 });
 
-/** Connects, loses what was in the connection, and calls while no server is there. */
+/** Connects, loses the session, and calls while no server listens. */
 async function interrupted(method: string, options?: object): Promise<{ call: Promise<unknown>; told: unknown[] }> {
   const peer = await connectVirtual(URL, options);
   const told: unknown[] = [];
@@ -207,7 +207,7 @@ async function interrupted(method: string, options?: object): Promise<{ call: Pr
 }
 
 describe("a call with onProgress that is made after `lost` and before messages flow again", () => {
-  it("gets its reports, in order and before its result", async () => {
+  it("gets its progress, in order and before its result", async () => {
     const { call, told } = await interrupted("steps");
     network.answer = server.answer;
     await pass(20_000);
@@ -215,7 +215,7 @@ describe("a call with onProgress that is made after `lost` and before messages f
     expect(told).toEqual([1, 2, 3]);
   });
 
-  it("gets them also where the server before it was plain", async () => {
+  it("gets its progress also if the previous server was plain", async () => {
     network.answer = plainEcho;
     const { call, told } = await interrupted("steps", { reconnect: true });
     network.answer = server.answer;
@@ -224,10 +224,10 @@ describe("a call with onProgress that is made after `lost` and before messages f
     expect(told).toEqual([1, 2, 3]);
   });
 
-  it("asks a server that is plain by now for nothing", async () => {
+  it("requests no progress from a server that is now plain", async () => {
     const { call } = await interrupted("echo");
     network.answer = ({ line, protocols }) => {
-      // Agrees to what is offered and speaks first, which is no hello.
+      // Accepts the offer, and sends first, but no hello.
       const socket = line.accept(protocols[0]!);
       socket.send('{"jsonrpc":"2.0","method":"hi"}');
       socket.start({
@@ -244,7 +244,7 @@ describe("a call with onProgress that is made after `lost` and before messages f
 });
 
 describe("onOpen", () => {
-  it("that is done while its session has no socket is followed by `resume` when there is one", async () => {
+  it("is followed by `resume` after the next socket if its session was suspended when it ended", async () => {
     const [opening, go] = [gate(), gate()];
     let runs = 0;
     const onOpen = async (): Promise<void> => {
@@ -274,7 +274,7 @@ describe("onOpen", () => {
     expect(runs).toBe(2);
   });
 
-  it("lets go no more than a full socket leaves room for: the session lasts", async () => {
+  it("sends no more than a full socket accepts: the session lasts", async () => {
     const go = gate<void>();
     let runs = 0;
     const onOpen = (): unknown => (runs++ === 0 ? undefined : go.promise);
@@ -300,7 +300,7 @@ describe("onOpen", () => {
     await other.close();
   });
 
-  it("that uses the peer itself waits for what waits for it: its call times out, and says that it was not sent", async () => {
+  it("deadlocks if it calls on the peer itself: its call times out as not sent", async () => {
     network.answer = plainEcho;
     let peer: AnyPeer | undefined;
     const errors: unknown[] = [];

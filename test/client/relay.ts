@@ -1,4 +1,4 @@
-/** What stands between a client and its server: a TCP relay on a port of its own, which can be cut, frozen and closed. */
+/** A TCP relay between a client and its server, on a port of its own, which can be cut, frozen and closed. */
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { portOf } from "../support/network.js";
@@ -21,7 +21,7 @@ class Through {
   #pass(from: Socket, to: Socket): void {
     from.setNoDelay();
     from.on("data", (data) => to.write(data));
-    // A reset is an end like any other.
+    // A reset ends the connection like a close.
     from.on("error", () => {});
     from.on("close", () => this.#relay.isFrozen || this.cut());
   }
@@ -46,11 +46,11 @@ class Through {
 
 /** Forwards every connection to a server. */
 export class Relay implements AsyncDisposable {
-  /** Where to connect to: stays the same whatever is behind it. */
+  /** The address of the relay, which stays the same for all servers. */
   url = "";
-  /** How many connections came, however they ended. */
+  /** How many connections were accepted. */
   accepted = 0;
-  /** While it is, nothing is forwarded and no end is told: the cable is pulled. */
+  /** While true, the relay forwards no bytes and no close: the cable is pulled. */
   isFrozen = false;
   readonly throughs = new Set<Through>();
   #port: number;
@@ -66,12 +66,12 @@ export class Relay implements AsyncDisposable {
     return relay;
   }
 
-  /** Another server takes the place of the one before it, for connections that come from now on. */
+  /** Forwards new connections to another server. */
   redirect(target: string): void {
     this.#port = portOf(target);
   }
 
-  /** Cuts every connection, without a word of the WebSocket protocol. */
+  /** Cuts all connections without a close frame. */
   cut(): void {
     for (const through of this.throughs) through.cut();
   }
@@ -81,7 +81,7 @@ export class Relay implements AsyncDisposable {
     for (const through of this.throughs) through.freeze();
   }
 
-  /** What was sent meanwhile arrives. */
+  /** Forwards the bytes that were held back. */
   thaw(): void {
     this.isFrozen = false;
     for (const through of this.throughs) through.thaw();
@@ -95,7 +95,7 @@ export class Relay implements AsyncDisposable {
     if (listener !== undefined) await new Promise((resolve) => listener.close(resolve));
   }
 
-  /** Takes connections, on the port it had. */
+  /** Accepts connections again, on the same port. */
   async open(): Promise<void> {
     this.#listener = createServer((near) => {
       this.accepted++;

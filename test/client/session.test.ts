@@ -1,4 +1,4 @@
-/** A client of a server with sessions: what it goes on with when its socket is cut, and what it is told when its server begins anew. */
+/** A client of a server with sessions: what it resumes after a cut, and what it reports when its server restarts. */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { expect, it } from "vitest";
@@ -10,7 +10,7 @@ import { gate, rejection } from "../support/turns.js";
 import { confirmed, describeClients, event, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
 
-/** What a handler is given. */
+/** The context of a handler. */
 interface Call {
   peer: AnyPeer;
   signal: AbortSignal;
@@ -41,7 +41,7 @@ async function served(methods: object, options: object = {}): Promise<Served> {
   };
 }
 
-/** Whole numbers from 0, a few in each turn. */
+/** Yields whole numbers from 0, a few in each tick. */
 async function* count([to]: [number]): AsyncGenerator<number> {
   for (let i = 0; i < to; i++) {
     if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -57,7 +57,7 @@ async function cut(relay: Relay, peer: AnyPeer): Promise<void> {
 }
 
 describeClients("a client whose socket is cut", (connect: Connect) => {
-  it("comes back by itself, tells so, and is the same peer to its server", async () => {
+  it("resumes by itself, emits events, and is the same peer to its server", async () => {
     await using world = await served({ whoami: (_params: unknown, { peer }: Call) => peer.id });
     await using peer = await confirmed(connect, world.relay.url);
     const told = record(peer);
@@ -76,13 +76,13 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     expect(world.relay.accepted).toBe(2);
   });
 
-  it("tries again when the next one is lost between its 101 and its first frame", async () => {
+  it("retries if the next socket is lost between its 101 and its first frame", async () => {
     await using http = await bareHttp();
     await using server = await serve<any, any>({ server: http.server, methods: { echo: (params: unknown) => params } });
     await using relay = await Relay.to(http.url);
     await using peer = await confirmed(connect, relay.url);
     const told = record(peer);
-    // It agrees to the first subprotocol that is offered, and says nothing.
+    // This server accepts the first offered subprotocol, and sends nothing.
     const mute = new WebSocketServer({ noServer: true });
     http.server.prependOnceListener("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       mute.handleUpgrade(request, socket, head, () => socket.destroy());
@@ -96,7 +96,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     expect(server.peers.size).toBe(1);
   });
 
-  it("loses no call and no notification of either side, has none twice, and keeps their order", async () => {
+  it("loses and duplicates no call or notification of either side, and keeps their order", async () => {
     const heard: number[] = [];
     const pushed: number[] = [];
     await using world = await served({
@@ -125,7 +125,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     expect(new Set(told)).toEqual(new Set(["suspend", "resume"]));
   });
 
-  it("goes on with a call that runs, its progress and its cancel", async () => {
+  it("continues a running call, its progress and its cancel", async () => {
     const [begun, aborted] = [gate(), gate()];
     let report: ((value: unknown) => void) | undefined;
     await using world = await served({
@@ -158,7 +158,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     await aborted.promise;
   });
 
-  it("cancels, once it is back, what was aborted while it was away", async () => {
+  it("cancels calls that were aborted while it was suspended, once it has resumed", async () => {
     const [begun, aborted] = [gate(), gate()];
     await using world = await served({
       work: (_params: unknown, { signal }: Call) => {
@@ -178,7 +178,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     await aborted.promise;
   });
 
-  it("goes on reading and being read as a stream", async () => {
+  it("continues streams in both directions", async () => {
     const sum = gate<number>();
     await using world = await served({
       count,
@@ -208,7 +208,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     expect(told).not.toContain("lost");
   });
 
-  it("is called back by its server all the while", async () => {
+  it("gets calls of its server throughout", async () => {
     await using world = await served({});
     await using peer = await confirmed(connect, world.relay.url, { methods: { twice: ([n]: [number]) => 2 * n } });
     const answers: Promise<unknown>[] = [];
@@ -222,7 +222,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     expect(await Promise.all(answers)).toEqual(Array.from({ length: 100 }, (_, i) => 2 * i));
   });
 
-  it("ends with its socket where that is wanted, and asks for no session then", async () => {
+  it("ends with its socket with `reconnect: false`, and requests no session then", async () => {
     const [begun, aborted] = [gate(), gate()];
     await using world = await served({
       work: (_params: unknown, { signal }: Call) => {
@@ -238,7 +238,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     world.relay.cut();
     expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
     expect(await peer.closed).toMatchObject({ code: 1006 });
-    // The server keeps nothing for one who has no session.
+    // The server keeps nothing for a client without a session.
     await aborted.promise;
     await world.peers[0]!.closed;
     expect(world.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
@@ -247,8 +247,8 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
   });
 });
 
-describeClients("a client whose server begins anew on the same port", (connect: Connect) => {
-  it("is told, with what may have run and what was not sent, and goes on with the new one", async () => {
+describeClients("a client whose server restarts on the same port", (connect: Connect) => {
+  it("reports which calls may have run and which were not sent, and continues with the new server", async () => {
     const begun = gate();
     const methods = {
       work: () => (begun.resolve(), new Promise(() => {})),
@@ -262,7 +262,7 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     const sent = rejection(peer.request("work"));
     await begun.promise;
     const suspended = event(peer, "suspend");
-    // Nobody is there for a while.
+    // No server listens for a while.
     await world.relay.close();
     await suspended;
     const waiting = rejection(peer.request("echo", ["waits"]));
@@ -282,16 +282,16 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     await back;
     expect(told).toEqual(["suspend", "lost", "resume"]);
     expect(peer.state).toBe("open");
-    // Ids go on: nothing that is still on its way can be taken for an answer to something new.
+    // Ids continue: a late response cannot match a new call.
     expect(await early).toBe(first + 3);
     expect(await peer.request("id")).toBe(first + 4);
-    // The new one keeps a session as well.
+    // The new server keeps a session as well.
     await cut(world.relay, peer);
     expect(await peer.request("echo", [1])).toEqual([1]);
     expect(told).toEqual(["suspend", "lost", "resume", "suspend", "resume"]);
   });
 
-  it("comes back after a close by will, the old server's last word", async () => {
+  it("reconnects after a close with `retryMs`, the old server's last frame", async () => {
     await using world = await served({ echo: (params: unknown) => params });
     await using peer = await confirmed(connect, world.relay.url);
     const told = record(peer);
@@ -307,7 +307,7 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     expect(told).toEqual(["suspend", "lost", "resume"]);
   });
 
-  it("leaves none behind on a server on which `onOpen` fails", async () => {
+  it("leaves no session on a server on which `onOpen` fails", async () => {
     await using world = await served({});
     let runs = 0;
     const onOpen = (): void => {
@@ -323,7 +323,7 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     expect(world.server.stats()).toMatchObject({ opened: 4, peers: 1, suspended: 0 });
   });
 
-  it("within the time that a server which drains leaves for it", async () => {
+  it("reconnects within the time that a draining server sets", async () => {
     await using world = await served({ echo: (params: unknown) => params });
     await using peer = await confirmed(connect, world.relay.url);
     const told = record(peer);
@@ -338,7 +338,7 @@ describeClients("a client whose server begins anew on the same port", (connect: 
     expect(world.relay.accepted).toBe(2);
   });
 
-  it("a stream that is read ends with what was lost, and a handler that runs is aborted", async () => {
+  it("ends a stream that it reads, and aborts a running handler", async () => {
     const aborted = gate<unknown>();
     await using world = await served({
       count: async function* () {
@@ -373,7 +373,7 @@ describeClients("a client whose server begins anew on the same port", (connect: 
   });
 });
 
-it("does not read one stream for another, whose connection was lost before it was read", async () => {
+it("does not read another stream in place of one whose connection was lost before it was read", async () => {
   const methods = {
     open: ([name]: [string], { peer }: Call) => ({ values: peer.offer([name]) }),
   };

@@ -1,4 +1,4 @@
-/** `connect` with a `signal`: an abort ends it at once, wherever it is, and leaves nothing. */
+/** `connect` with a `signal`: an abort ends it at once in any state, and leaves nothing. */
 import { getEventListeners, once } from "node:events";
 import { createServer as createTcpServer, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
@@ -21,7 +21,7 @@ import {
 const URL = "ws://server.test/";
 const REASON = new Error("the user went elsewhere");
 
-/** A signal, what aborts it, and how many listeners it has. */
+/** Makes a signal, a function that aborts it, and one that counts its listeners. */
 function stopper(): { signal: AbortSignal; abort: () => void; listeners: () => number } {
   const controller = new AbortController();
   const { signal } = controller;
@@ -47,7 +47,7 @@ describe("connect with a signal", () => {
     expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
   }
 
-  it("that is aborted already rejects with its reason and opens nothing", async () => {
+  it("rejects with its reason if it is already aborted, and opens nothing", async () => {
     const { signal, abort, listeners } = stopper();
     abort();
     for (const reconnect of [undefined, { initial: true }])
@@ -75,14 +75,14 @@ describe("connect with a signal", () => {
     expect(network.attempts).toHaveLength(1);
   });
 
-  it("stops the wait between two attempts of `initial`, and the attempts", async () => {
+  it("stops the delay between two attempts of `initial`, and the attempts", async () => {
     const { signal, abort, listeners } = stopper();
     network.answer = refuse;
     const connecting = rejection(connectVirtual(URL, { signal, reconnect: { initial: true } }));
     await pass(100_000);
     const { length } = network.attempts;
     expect(length).toBeGreaterThan(3);
-    // One at a time, however many attempts there were.
+    // One listener, however many attempts there were.
     expect(listeners()).toBe(1);
     abort();
     await pass(0);
@@ -93,7 +93,7 @@ describe("connect with a signal", () => {
     expect(network.attempts).toHaveLength(length);
   });
 
-  it("rejects, or resolves with a peer that is open, at whatever microtask it is aborted", async () => {
+  it("rejects or resolves with an open peer, whichever microtask aborts it", async () => {
     const ends = new Set<string>();
     for (let moment = 0; moment < 60; moment++) {
       const { signal, abort, listeners } = stopper();
@@ -118,7 +118,7 @@ describe("connect with a signal", () => {
     expect(ends).toEqual(new Set(["rejects", "resolves"]));
   });
 
-  it("ends an `onOpen` that is under way, and closes its connection", async () => {
+  it("ends a running `onOpen`, and closes its connection", async () => {
     const { signal, abort, listeners } = stopper();
     const calls: Promise<unknown>[] = [];
     const onOpen = async (remote: any): Promise<void> => {
@@ -137,7 +137,7 @@ describe("connect with a signal", () => {
     expectNothingLeft();
   });
 
-  it("has no effect once it has resolved, and none is listened to after it has settled", async () => {
+  it("has no effect once it has resolved, and has no listener after it has settled", async () => {
     const { signal, abort, listeners } = stopper();
     const peer = await connectVirtual(URL, { signal, onOpen: () => {} });
     expect(listeners()).toBe(0);
@@ -158,7 +158,7 @@ describe("connect with a signal", () => {
 
 describeClients("connect with a signal", (connect: Connect) => {
   it.each([undefined, { initial: true }])(
-    "hangs up on a server that never answers (reconnect: %j)",
+    "disconnects from a server that never answers (reconnect: %j)",
     async (reconnect) => {
       const { signal, abort, listeners } = stopper();
       const listener = createTcpServer();
@@ -177,7 +177,7 @@ describeClients("connect with a signal", (connect: Connect) => {
     },
   );
 
-  it("stops trying a port on which nothing listens", async () => {
+  it("stops retrying a port without a listener", async () => {
     const { signal, abort, listeners } = stopper();
     const somewhere = await listening(createTcpServer());
     await somewhere[Symbol.asyncDispose]();
@@ -189,7 +189,7 @@ describeClients("connect with a signal", (connect: Connect) => {
     expect(countDeadlines().waiting).toBe(0);
   });
 
-  it("connects as without one", async () => {
+  it("connects as without a signal", async () => {
     const { signal, listeners } = stopper();
     await using server = await serve<any, any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
     await using peer = await connect(server.url, { signal });
@@ -201,7 +201,7 @@ describeClients("connect with a signal", (connect: Connect) => {
     [null, "`null` (null)"],
     [true, "`true` (boolean)"],
     [new AbortController(), "an object"],
-  ])("refuses %s for one, whatever else there is", async (signal, shown) => {
+  ])("refuses %s as a signal, whatever the other options are", async (signal, shown) => {
     const error = await rejection(connect("ws://127.0.0.1:9", { signal }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(`Expected \`signal\` to be an AbortSignal, got ${shown}`);

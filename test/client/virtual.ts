@@ -1,4 +1,7 @@
-/** A network in memory, for tests in which time matters: the runtime's WebSocket, and servers of ours and of others at its other end. */
+/**
+ * A network in memory, for tests with a fake clock: a double of the runtime's WebSocket, with reciproc and other
+ * servers.
+ */
 import { afterEach, beforeEach, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, EncodedFrame, Transport } from "../../src/core/transport.js";
@@ -19,10 +22,10 @@ export const LIMITS = {
   highWaterBytes: 2 ** 20,
 };
 
-/** The hello of a server that offers a session, and then does as the test says. */
+/** The hello of a server that offers a session, whose other frames the test writes. */
 export const HELLO = serverHello({ token: "secret-of-another", ttlMs: 60_000, limits: pickLimits(LIMITS) });
 
-/** One try to connect: when it was, what it offered, and how it went on. */
+/** One connection attempt: its time, its offer and its line. */
 export class Attempt {
   readonly at = performance.now();
   readonly protocols: readonly string[];
@@ -34,20 +37,20 @@ export class Attempt {
   }
 }
 
-/** Does with a try what a server does: `accept`s or `refuse`s its line, or leaves it alone. */
+/** Decides an attempt as a server: `accept`s or `refuse`s its line, or ignores it. */
 export type Answer = (attempt: Attempt) => void;
 
-/** One connection, from the try to the end. */
+/** One connection, from the attempt to the close. */
 export class Line {
   readonly near: VirtualWebSocket;
-  /** Every frame that the client sent. */
+  /** All frames that the client sent. */
   readonly sent: string[] = [];
-  /** While it is, nothing arrives, and no end is told: the cable is pulled. */
+  /** While true, the line delivers no frame and no close: the cable is pulled. */
   isFrozen = false;
   readonly #network: VirtualNetwork;
   #far: FarSocket | undefined;
   isOver = false;
-  #underWay: (() => void)[] = [];
+  #inFlight: (() => void)[] = [];
 
   constructor(network: VirtualNetwork, near: VirtualWebSocket) {
     this.#network = network;
@@ -55,55 +58,55 @@ export class Line {
     network.lines.add(this);
   }
 
-  /** Lets the client in. Answers the server's end, which receives from when it is started. */
+  /** Accepts the client. Returns the server's end, which receives once it is started. */
   accept(protocol: string): Socket {
     this.#later(() => this.near.opened(protocol));
     this.#far = new FarSocket(this, (arrive) => this.#later(arrive));
     return this.#far;
   }
 
-  /** As a port on which nobody listens. */
+  /** Fails like a port without a listener. */
   refuse(): void {
     this.#later(() => this.cut());
   }
 
-  /** What the client sends. */
+  /** Delivers a frame of the client. */
   fromClient(frame: string): void {
     this.sent.push(frame);
     this.#later(() => this.#far?.frame(frame));
   }
 
-  /** The client closes. One that has not opened fails. */
+  /** Delivers the client's close. A line that has not opened fails. */
   closedByClient(info: CloseInfo): void {
     if (this.#far === undefined) this.cut();
     else this.#later(() => this.end(info));
   }
 
-  /** Both ends learn at once that it is gone. */
+  /** Reports the loss at both ends at once. */
   cut(): void {
     this.end({ code: 1006, reason: "" });
   }
 
-  /** Nothing arrives any more in either direction. */
+  /** Stops delivery in both directions. */
   freeze(): void {
     this.isFrozen = true;
   }
 
   thaw(): void {
     this.isFrozen = false;
-    const held = this.#underWay;
-    this.#underWay = [];
+    const held = this.#inFlight;
+    this.#inFlight = [];
     for (const arrive of held) this.#later(arrive);
   }
 
   #later(arrive: () => void): void {
     queueMicrotask(() => {
-      if (this.isFrozen) this.#underWay.push(arrive);
+      if (this.isFrozen) this.#inFlight.push(arrive);
       else if (!this.isOver) arrive();
     });
   }
 
-  /** Both ends are told so. */
+  /** Reports the close at both ends. */
   end(info: CloseInfo): void {
     if (this.isOver) return;
     this.isOver = true;
@@ -143,7 +146,7 @@ class FarSocket extends Inbox implements Socket {
   }
 }
 
-/** The standard WebSocket, as far as it is used. */
+/** The part of the standard WebSocket that a client uses. */
 export class VirtualWebSocket {
   static network: VirtualNetwork;
   binaryType = "blob";
@@ -224,12 +227,12 @@ export class VirtualNetwork {
     vi.stubGlobal("WebSocket", VirtualWebSocket);
   }
 
-  /** The newest try. */
+  /** The newest attempt. */
   get last(): Attempt {
     return this.attempts.at(-1)!;
   }
 
-  /** When each try was, since some moment. */
+  /** Returns the time of each attempt since a moment. */
   times(from: number): number[] {
     return this.attempts.map(({ at }) => at - from).filter((at) => at >= 0);
   }
@@ -239,14 +242,14 @@ export class VirtualNetwork {
   }
 }
 
-/** A server of ours: a method map, and sessions. */
+/** A reciproc server: a method map, and sessions. */
 export class VirtualServer {
   readonly peers: AnyPeer[] = [];
   readonly answer: Answer;
   readonly methods: object;
   readonly ttlMs: number;
   #sessions: Sessions;
-  /** How many tokens were given. */
+  /** How many tokens were issued. */
   tokens = 0;
 
   constructor(methods: object = {}, ttlMs = 60_000) {
@@ -264,7 +267,7 @@ export class VirtualServer {
     };
   }
 
-  /** Forgets all sessions, as a process that is started again. */
+  /** Drops all sessions, as a restarted process does. */
   restart(): void {
     this.#sessions = this.#makeSessions();
   }
@@ -286,10 +289,13 @@ export class VirtualServer {
   }
 }
 
-/** Answers nobody: the port on which nobody listens. */
+/** Refuses each attempt, like a port without a listener. */
 export const refuse: Answer = ({ line }) => line.refuse();
 
-/** Lets everybody in as a plain server does that knows no subprotocol, and echoes. A standard WebSocket fails on an offer then. */
+/**
+ * Accepts all clients like a plain server without subprotocols, and echoes. A standard WebSocket fails on an offer
+ * then.
+ */
 export const plainEcho: Answer = ({ protocols, line }) => {
   if (protocols.length > 0) return line.refuse();
   const socket = line.accept("");
@@ -312,15 +318,15 @@ export async function connectVirtual(url: string, options?: object): Promise<Any
   return peer;
 }
 
-/** Closes whatever the test connected. */
+/** Closes all peers that the test connected. */
 export async function closeAll(): Promise<void> {
   await Promise.all(peers.splice(0).map((peer) => peer.close()));
 }
 
-/** What most servers of these tests answer, and what they never do. */
+/** The handlers of most servers of these tests. */
 export const METHODS = { echo: (params: unknown) => params, never: () => new Promise(() => {}) };
 
-/** Gives each test of a suite, by `begun`, a server of its own and the network before it; and leaves nothing of them. */
+/** Passes `begun` a server and its network before each test of a suite, and removes both after it. */
 export function useVirtualServer(
   methods: () => ConstructorParameters<typeof VirtualServer>[0],
   begun: (fresh: { server: VirtualServer; network: VirtualNetwork }) => void,

@@ -1,4 +1,4 @@
-/** What a world is made of: the sources under test, or a mutant of them. */
+/** The modules of a world: the sources under test, or a mutant of them. */
 import type { RpcError } from "../../src/core/errors.js";
 import type { connect, serve } from "../../src/node.js";
 import type { inspect } from "../../src/peer/peer.js";

@@ -1,9 +1,9 @@
-/** How a world ends: by whose will, live or suspended, and what the other side must learn of it. */
+/** How a world ends: which side closes, live or suspended, and what the other side must report. */
 import { excuse } from "./oracle.js";
 import type { World } from "./world.js";
 
 interface Ending {
-  /** Whether it waits for a session's time to be up. */
+  /** Whether the ending waits for a session to expire. */
   readonly waits?: boolean;
   end(world: World): Promise<unknown>;
 }
@@ -19,7 +19,7 @@ export const ENDINGS: Readonly<Record<EndingKind, Ending>> = {
       await world.until("both ends are over", () => current.isOver && current.other!.isOver);
     },
   },
-  /** A client that is sent away with 1000 does not come back. */
+  /** A client that is closed with 1000 does not reconnect. */
   serverCloses: {
     async end(world) {
       const { current, client, serverPeer } = world;
@@ -60,7 +60,7 @@ export const ENDINGS: Readonly<Record<EndingKind, Ending>> = {
       excuse(current, "the server goes away");
       world.proxy.refusals = Infinity;
       await server.drain({ timeoutMs: world.plan.patienceMs, retryMs: 5 });
-      // A client whose heartbeat cut it off before that cannot know.
+      // A client whose heartbeat disconnected it earlier cannot know the close.
       const isCutOff = (): boolean => world.hasHeartbeat && client.state === "suspended";
       await world.until("the client knows", () => current.isOver || isCutOff());
       excuse(world.current, "the client closes");

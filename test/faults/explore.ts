@@ -1,25 +1,25 @@
-/** Many worlds, some at a time. */
+/** Runs many worlds, some at a time. */
 import type { Build } from "./build.js";
 import { play, type Figures, type Plan } from "./world.js";
 
-/** So many go on side by side: most of them wait at any moment. */
+/** The number of concurrent worlds: most of them are idle at any moment. */
 const SIDE_BY_SIDE = 12;
 const PATIENCE_MS = 30_000;
-/** Beyond so many failures there is nothing more to learn. */
+/** The number of failures after which no further world is started. */
 const MOST_FAILURES = 5;
 
-/** Which worlds. */
+/** The worlds to run. */
 export interface Exploration extends Pick<Plan, "messages" | "cuts"> {
-  /** All from 1 on, where it is not given. */
+  /** All from 1 on by default. */
   readonly seeds: readonly number[] | undefined;
-  /** None is begun after so long. */
+  /** No world is started after this time. */
   readonly minutes: number;
 }
 
-/** What became of them. */
+/** The result of the worlds. */
 export interface Found {
   readonly figures: Figures[];
-  /** What was broken, by which seed, and how that is played again. */
+  /** The broken rules, with the seed and the command that replays it. */
   readonly failures: string[];
 }
 
@@ -43,13 +43,13 @@ export async function explore(build: Build, { seeds, minutes, ...size }: Explora
   return found;
 }
 
-/** The command that plays a seed alone. */
+/** Returns the command that plays a seed alone. */
 function again(seed: number, { messages, cuts }: Pick<Plan, "messages" | "cuts">): string {
   const size = `RECIPROC_FAULT_MESSAGES=${messages} RECIPROC_FAULT_CUTS=${cuts}`;
   return `    RECIPROC_FAULT_SEED=${seed} ${size} npx vitest run test/faults/seeds`;
 }
 
-/** All of them together. */
+/** Returns the sum of all outcomes. */
 export function sumOf(figures: readonly Figures[]): Omit<Figures, "faults"> & { faults: Figures["faults"] } {
   const sum = { faults: {} } as Record<string, number> & { faults: Record<string, number> };
   for (const { faults, ...counts } of figures) {

@@ -1,4 +1,4 @@
-/** What can happen to a connection, from a cut at some byte to a thief with a token. */
+/** The faults of a connection, from a cut at some byte to a thief with a token. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Line, Side } from "./proxy.js";
 import { intrude, replay, type Intrusion } from "./thief.js";
@@ -9,13 +9,13 @@ import type { WireSession } from "./wiretap.js";
 import { excuse, type End } from "./oracle.js";
 
 interface Fault {
-  /** Whether only a heartbeat finds it. */
+  /** Whether only a heartbeat detects the fault. */
   readonly needsHeartbeat?: boolean;
-  /** Resolves when it has happened. */
+  /** Resolves when the fault has happened. */
   happen(world: World): Promise<unknown>;
 }
 
-/** How often each is drawn. The last ones end the session, and with it what was under way. */
+/** The weight of each fault. The last ones end the session, and with it its calls. */
 export const FAULT_WEIGHTS = {
   cut: 12,
   reset: 8,
@@ -58,7 +58,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   cut: { happen: async (world) => (await atByte(world)).cut() },
   reset: { happen: async (world) => (await atByte(world)).reset() },
   end: { happen: async (world) => (await atByte(world)).end() },
-  /** Once, or several times in a row. */
+  /** Cuts handshakes once or several times in a row. */
   cutInHandshake: {
     async happen(world) {
       world.proxy.newest?.cut();
@@ -72,14 +72,14 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
         };
         onNextLine(world, (line) => {
           line.to(side).stopAfter(bytes, () => cut(line));
-          // Too few may come for that.
+          // The line might never pass that many bytes.
           setTimeout(cut, STILL_MS, line);
         });
         await world.until("the client comes again, and is cut", () => isCut);
       }
     },
   },
-  /** One direction stands still for a while. */
+  /** Freezes one direction for a while. */
   freeze: {
     async happen(world) {
       const side = sideOf(world);
@@ -103,7 +103,9 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       flow.lag(0);
     },
   },
-  /** The client comes back while the server thinks that it is there still, and what it said last comes after that. */
+  /**
+   * The client resumes while the server considers the old socket alive, and its last frames on that arrive afterwards.
+   */
   takeOver: {
     async happen(world) {
       const line = await settled(world);
@@ -129,7 +131,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       line.drop("client");
     },
   },
-  /** Nothing is heard, and nobody says why; the client gives the socket up, and then hears what it held. */
+  /** Both directions freeze. The client abandons the socket, which then delivers its frames. */
   silence: {
     needsHeartbeat: true,
     async happen(world) {
@@ -144,7 +146,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       line.cut();
     },
   },
-  /** The server let the client go on, and the client never learnt of it. */
+  /** The server resumed the session, and `resumed` never reached the client. */
   loseAnswer: {
     async happen(world) {
       const line = await settled(world);
@@ -161,7 +163,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await unlessLost(world, current, "`resumed` is lost", () => isLost);
     },
   },
-  /** The client was let go on, and the server does not know that it knows. */
+  /** The client has `resumed`, and its ack has not reached the server. */
   loseAck: {
     async happen(world) {
       const line = await settled(world);
@@ -178,7 +180,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await unlessLost(world, current, "the ack of `resumed` is lost", () => isLost);
     },
   },
-  /** A `resume` comes when the client has gone on by a later one already, and before its first ack. */
+  /** A `resume` arrives when a later one has already resumed, and before its first ack. */
   lateResume: {
     async happen(world) {
       const line = await settled(world);
@@ -206,7 +208,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       first?.drop("server");
     },
   },
-  /** The server cannot be reached for some tries. */
+  /** The server is unreachable for some attempts. */
   refuse: {
     async happen(world) {
       world.proxy.refusals = 1 + world.random.below(3);
@@ -214,14 +216,14 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await world.until("the client has tried", () => world.proxy.refusals === 0);
     },
   },
-  /** Something between the two closes it, in a way after which coming back is worth it. */
+  /** An intermediary closes the connection, with a code after which a client reconnects. */
   closeInPassing: {
     async happen(world) {
       const side = sideOf(world);
       (await settled(world)).forge(side, closeFrame(world.random.pick(PASSING), side === "server"));
     },
   },
-  /** A topic has more for a suspended peer than may wait: that ends no session, and all other messages arrive. */
+  /** A topic has more for a suspended peer than its queue limit: no session ends, and all other messages arrive. */
   floodWhileAway: {
     async happen(world) {
       const { end } = await whileAway(world, async () => {
@@ -233,7 +235,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await unlessLost(world, end, "the client goes on", () => world.isFlowing);
     },
   },
-  /** What a client said when it came back, byte for byte. */
+  /** Replays what a client sent when it resumed, byte for byte. */
   playAgain: {
     async happen(world) {
       const { resumed } = world.tap;
@@ -242,7 +244,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       if (answers.some((answer) => isAccepted(answer))) world.oracle.fail("a `resume` was taken twice");
     },
   },
-  /** A second socket, with the token of a client that is there: the newer evicts the older, and is evicted in turn. */
+  /** A second socket, with the token of a connected client: the newer evicts the older, and is evicted in turn. */
   stealFromLive: {
     async happen(world) {
       const line = await proven(world);
@@ -273,7 +275,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await unlessLost(world, end, "the client goes on", goesOn);
     },
   },
-  /** Who the thief is decides, too; and whoever he is, it is none of the session's business. */
+  /** The thief's principal matters too: another principal never affects the session. */
   stealAsAnother: {
     async happen(world) {
       const { session } = world.tap.of(await settled(world));
@@ -282,7 +284,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       intrusion.webSocket.terminate();
     },
   },
-  /** A token that was replaced: its successor was confirmed, or given anew. */
+  /** A replaced token: its successor was confirmed, or issued again. */
   stealWithOld: {
     async happen(world) {
       const { session } = world.tap.of(await settled(world));
@@ -295,7 +297,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       intrusion.webSocket.terminate();
     },
   },
-  /** A thief who acks is the one who knows the token: the client has to begin anew, and is told so. */
+  /** If the thief acks, only the thief knows the token: the client must begin a new session, and reports the loss. */
   stealForGood: {
     async happen(world) {
       await proven(world);
@@ -326,7 +328,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       await world.demandLoss(`poisoned with ${text}`, () => line.slipIn(side, textFrame(text, side === "server")));
     },
   },
-  /** Without having closed for good: a client that is told 4001 begins anew. */
+  /** The client has not closed for good: after 4001 it begins a new session. */
   sendAway: {
     async happen(world) {
       await settled(world);
@@ -337,7 +339,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       if (other?.isOver !== true) world.oracle.fail("a server's peer that is closed goes on");
     },
   },
-  /** The server has offered a session, and the client has taken it, which the server never learns: the session goes on. */
+  /** The client has accepted the session in a hello that never reaches the server: the session continues. */
   loseHello: {
     async happen(world) {
       await settled(world);
@@ -356,7 +358,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       if (current.isOver) world.oracle.fail("a session is over that the client's hello had not confirmed");
     },
   },
-  /** The server is closed and another one begins, on the same port. */
+  /** The server closes, and another one starts on the same port. */
   restart: {
     async happen(world) {
       await settled(world);
@@ -367,7 +369,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       });
     },
   },
-  /** The server dies, with whatever it had not sent, and another one begins. */
+  /** The server dies with its unsent messages, and another one starts. */
   crash: {
     async happen(world) {
       await settled(world);
@@ -383,14 +385,14 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   },
 };
 
-/** After so long a connection is hurt at whatever byte it is. */
+/** After this time a connection is faulted at its current byte. */
 const STILL_MS = 15;
 
 function sideOf(world: World): Side {
   return world.random.chance(0.5) ? "client" : "server";
 }
 
-/** Waits until some direction of a connection has passed on some number of bytes, and stands still there. */
+/** Waits until a random direction of a connection has passed a random number of bytes, and freezes it there. */
 async function atByte(world: World, side = sideOf(world)): Promise<Line> {
   const { random } = world;
   const bytes = random.chance(0.3) ? random.below(40) : random.below(3_000);
@@ -400,7 +402,7 @@ async function atByte(world: World, side = sideOf(world)): Promise<Line> {
     const flow = line.to(side);
     let isReached: boolean | undefined;
     flow.stopAfter(bytes, () => (isReached = true));
-    // So many may never come.
+    // The line might never pass that many bytes.
     const patience = performance.now() + STILL_MS;
     await world.until("so many bytes have passed", () => {
       if (!line.isWhole) isReached ??= false;
@@ -413,64 +415,64 @@ async function atByte(world: World, side = sideOf(world)): Promise<Line> {
   }
 }
 
-/** A line on which a session flows, to the knowledge of both ends. */
+/** Resolves with a line on which a session flows, as both ends know. */
 async function settled(world: World): Promise<Line> {
   await world.until("messages flow", () => world.isFlowing);
   return world.proxy.newest!;
 }
 
-/** Waits until the server has the client's hello or `resume` as well. */
+/** Waits until the server also has the client's hello or `resume`. */
 async function proven(world: World): Promise<Line> {
   await world.until("the server has the client's hello", () => world.isFlowing && world.current.isProven);
   return world.proxy.newest!;
 }
 
-/** Calls `hurt` with the next connection, as it comes. */
-function onNextLine(world: World, hurt: (line: Line) => void): void {
+/** Calls `injectFault` with the next connection when it is accepted. */
+function onNextLine(world: World, injectFault: (line: Line) => void): void {
   world.tap.onOpened = (line) => {
     world.tap.onOpened = undefined;
-    hurt(line);
+    injectFault(line);
   };
 }
 
-/** Whether the client's session flows on another line. */
+/** Returns whether the client's session flows on another line. */
 function hasLeft(world: World, old: Line): boolean {
   return world.isFlowing && world.proxy.newest !== old;
 }
 
-/** What comes from the client stays here. */
+/** Holds the client's frames in the proxy. */
 function hold(line: Line): Line {
   line.toServer.gate = undefined;
   line.toServer.freeze();
   return line;
 }
 
-/** Whether the server will not let the client go on here. */
+/** Returns whether the server will refuse to resume on this line. */
 function isTurnedAway(world: World, line: Line): boolean {
   const { isClosedByServer, isRefused } = world.tap.of(line);
   return isClosedByServer || isRefused || !line.has("server");
 }
 
-/** Waits for what may never come when the session that the client was in is over, for a reason. */
+/** Waits for an event that cannot happen if the client's session has ended for a reason. */
 async function unlessLost(world: World, session: End, what: string, holds: () => boolean): Promise<void> {
   await world.until(`${what}, or the session is lost`, () => holds() || session.isOver);
   world.tap.onOpened = undefined;
 }
 
-/** What a thief shows. */
+/** The frames of a thief. */
 interface Stolen {
   token: string;
   received: number;
   attempt: number;
 }
 
-/** The client's token, and a count that the client said itself. */
+/** Returns the client's token, and a count that the client has sent. */
 function stolen({ held, received, attempt }: WireSession): Stolen {
   return { token: held!, received, attempt: attempt + 1 };
 }
 
 function expectAccepted(world: World, session: WireSession, shown: Stolen, { token }: Intrusion): void {
-  // A heartbeat may have brought the client back by itself: then the thief is the one who came late.
+  // The client might have reconnected by its heartbeat: then the thief is late.
   const isLate = session.attempt >= shown.attempt;
   if (token !== undefined) world.tap.given(session, token);
   else if (world.current.reason === undefined && !isLate) world.oracle.fail("the newest token was not accepted");
@@ -480,7 +482,7 @@ function isAccepted(answer: object): boolean {
   return "resumed" in answer && "token" in (answer.resumed as object);
 }
 
-/** Keeps the client away while something is done with its session. */
+/** Keeps the client disconnected while `act` runs with its session. */
 async function whileAway(
   world: World,
   act: (session: WireSession) => Promise<unknown>,
@@ -495,7 +497,7 @@ async function whileAway(
   return { session, end };
 }
 
-/** Resolves when the server has read what was sent before. */
+/** Resolves when the server has read all earlier frames. */
 async function pong(socket: Intrusion["webSocket"]): Promise<void> {
   await new Promise<void>((resolve) => {
     socket.on("message", (data: Buffer) => {

@@ -1,6 +1,6 @@
 /**
- * The oracle, shown to work: the objects that keep a rule break it in turn, between real peers, and it must notice within a
- * bounded number of seeds.
+ * Tests the oracle: mutants break one rule at a time, between real peers, and the oracle must detect each within a
+ * limited number of seeds.
  */
 import { createHash } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
@@ -15,7 +15,7 @@ import { Breach } from "./oracle.js";
 import { CLIENT_NAME } from "./traffic.js";
 import { play } from "./world.js";
 
-/** A client that is cut over and over within seconds would mostly wait. */
+/** Short delays, because a client that is cut many times within seconds would mostly wait. */
 const LONGEST_WAIT_MS = 8;
 vi.mock(import("../../src/client/backoff.js"), async (original) => {
   const { Backoff } = await original();
@@ -38,7 +38,7 @@ type Methods<T> = { [K in keyof T]: T[K] extends (...args: any[]) => unknown ? K
 type Args<T, K extends keyof T> = T[K] extends (...args: infer A) => unknown ? A : never;
 type Result<T, K extends keyof T> = T[K] extends (...args: any[]) => infer R ? R : never;
 
-/** Replaces a method of all objects of a class until the test ends. `by` is given the object, and the method as it was. */
+/** Replaces a method of all objects of a class until the test ends. `by` gets the object and the original method. */
 function replace<T extends object, K extends Methods<T>>(
   { prototype }: { prototype: T },
   name: K,
@@ -53,7 +53,7 @@ function replace<T extends object, K extends Methods<T>>(
   undo.push(() => Object.defineProperty(prototype, name, before));
 }
 
-/** The same for a property that is read only. */
+/** Replaces a getter in the same way. */
 function replaceGetter<T extends object, K extends keyof T & string>(
   { prototype }: { prototype: T },
   name: K,
@@ -64,12 +64,12 @@ function replaceGetter<T extends object, K extends keyof T & string>(
   undo.push(() => Object.defineProperty(prototype, name, before));
 }
 
-/** As the server hashes tokens. */
+/** Hashes a token like the server. */
 function hashOf(token: string): string {
   return createHash("sha256").update(token).digest("base64");
 }
 
-/** What two peers notice that both keep all other rules of a session, and what a broadcast may do. */
+/** The mutants that two peers can detect while both keep all other rules, and the rules of broadcasts. */
 const BROKEN: Record<string, () => void> = {
   "1: a returning client sends only `resume` until `resumed`": () =>
     replace(Endpoint, "attach", (self, attach, wire, ...rest) => {
@@ -144,16 +144,16 @@ const BROKEN: Record<string, () => void> = {
     ),
 };
 
-/** None needed more than 14, of many runs. */
+/** In many runs, none needed more than 14. */
 const SEEDS = 100;
 const SEEDS_OF_THE_SOURCES = 16;
 const SIDE_BY_SIDE = 8;
 const SIZE = { messages: 400, cuts: 20 };
 const PATIENCE_MS = 30_000;
-/** A fault that hangs is not waited for as long. */
+/** A fault that hangs has a shorter timeout. */
 const LITTLE_PATIENCE_MS = 5_000;
 
-/** The first breach of any seed; `undefined` for none. */
+/** Resolves with the first breach of any seed, or `undefined`. */
 async function findings(seeds: number, patienceMs: number): Promise<string | undefined> {
   let found: string | undefined;
   let next = 1;
@@ -172,16 +172,16 @@ async function findings(seeds: number, patienceMs: number): Promise<string | und
 }
 
 describe("the oracle", () => {
-  it("finds nothing where all rules are kept", { timeout: 120_000 }, async () => {
+  it("finds no breach if all rules are kept", { timeout: 120_000 }, async () => {
     expect(await findings(SEEDS_OF_THE_SOURCES, PATIENCE_MS)).toBeUndefined();
   });
 
-  it.each(Object.entries(BROKEN))("notices without rule %s", { timeout: 120_000 }, async (_what, breakRule) => {
+  it.each(Object.entries(BROKEN))("detects a broken rule %s", { timeout: 120_000 }, async (_what, breakRule) => {
     breakRule();
     expect(await findings(SEEDS, LITTLE_PATIENCE_MS)).toMatch(/^breach/);
   });
 
-  it("was tried with each of the ten rules", () => {
+  it("is tested with each of the ten rules", () => {
     const rules = new Set(Object.keys(BROKEN).map((what) => Number.parseInt(what)));
     expect([...rules].filter((rule) => rule > 0)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
   });

@@ -1,8 +1,7 @@
 /**
- * The oracle: it knows what was sent, by whom and in which session, and holds every settlement and every arrival against that.
- *
- * A session has two ends here. An `End` of the client's is what lies between two of its events `lost`; one of the server's is
- * one of its peers. Which two belong together shows in what arrives.
+ * The oracle knows all sent messages with their end and session, and checks every settlement and every arrival against
+ * them. A session has two ends. An `End` of the client lies between two of its `lost` events, and an `End` of the
+ * server is one of its peers. Arriving messages show which two ends belong together.
  */
 import type { ConnectionLostError, RpcError, TimeoutError } from "../../src/core/errors.js";
 
@@ -12,26 +11,26 @@ export class Breach extends Error {
 }
 
 /**
- * A session that goes unattended for so much less than its time is given up in time. The session notes the loss before its
- * event `suspend` is heard here, and on a machine under load the process may stand still in between.
+ * Tolerance for a session that expires slightly early. The session records the loss before its `suspend` event arrives
+ * here, and a loaded process can pause in between.
  */
 const GRAIN_MS = 100;
 
 /** One end of a session. */
 export interface End {
   readonly side: "client" | "server";
-  /** Unique in its world. */
+  /** Unique in a world. */
   readonly index: number;
-  /** What it sent, in order, and how much of that has arrived. */
+  /** The messages that this end sent, in order, and how many of them have arrived. */
   readonly sent: Sent[];
   got: number;
   /** How many of its broadcasts have not arrived. */
   missing: number;
   /** The other end of the session, once something arrived there. */
   other: End | undefined;
-  /** Why it may be over before its time. */
+  /** Why this end may end before its session expires. */
   reason: string | undefined;
-  /** Whether the server is known to have the client's hello, or its `resume`. */
+  /** Whether the server certainly has the client's hello or `resume`. */
   isProven: boolean;
   suspendedAt: number | undefined;
   isOver: boolean;
@@ -39,21 +38,21 @@ export interface End {
 
 interface Sent {
   readonly label: string;
-  /** The call that it is; `undefined` for a notification, which cannot be taken back. */
+  /** The call, or `undefined` for a notification, which cannot be cancelled. */
   readonly call: Call | undefined;
-  /** Whether it goes to many, and may be dropped for one of them. */
+  /** Whether the message is a broadcast, which may be dropped. */
   readonly isBroadcast?: boolean;
 }
 
-/** What a call may end with besides its result. */
+/** The allowed outcomes of a call besides its result. */
 export interface Expectation {
-  /** It is aborted, or its time is short. */
+  /** The call is aborted, or has a short timeout. */
   mayGiveUp?: boolean;
   /** Its handler throws. */
   fails?: boolean;
-  /** It is longer than the other side takes. */
+  /** The call is over the other side's limit. */
   isTooLong?: boolean;
-  /** Its handler reports progress so many times, by whole numbers from 0, before it returns. */
+  /** Its handler reports progress this many times, as whole numbers from 0, before it returns. */
   reports?: number;
 }
 
@@ -63,14 +62,14 @@ export interface Call {
   readonly from: End;
   readonly expects: Expectation;
   ran: number;
-  /** Reports that its caller was given. */
+  /** Progress reports that its caller got. */
   reports: number;
-  /** Whether it was rejected for the loss of its session. */
+  /** Whether the call was rejected because its session was lost. */
   isLost: boolean;
   outcome: "result" | "error" | "not-sent" | "unknown" | "given-up" | undefined;
 }
 
-/** How calls and notifications went. */
+/** Counts of the outcomes of calls and notifications. */
 export interface Tally {
   calls: number;
   notifications: number;
@@ -84,11 +83,11 @@ export interface Tally {
   suspends: number;
   /** Reports of progress. */
   reports: number;
-  /** Streams whose reader was told of the loss of a session. */
+  /** Streams whose reader got the loss of a session. */
   interrupted: number;
 }
 
-/** Holds what happens in one world against what may. */
+/** Checks the events in one world against the allowed events. */
 export class Oracle {
   readonly tally: Tally = {
     calls: 0,
@@ -105,18 +104,18 @@ export class Oracle {
     interrupted: 0,
   };
   readonly ends: End[] = [];
-  /** The ends that are over, and why. */
+  /** The ended ends, with the reasons. */
   readonly losses: string[] = [];
   readonly #calls = new Map<string, Call>();
   readonly #ttlMs: number;
-  /** What was found first. */
+  /** The first breach. */
   breach: Breach | undefined;
 
   constructor(ttlMs: number) {
     this.#ttlMs = ttlMs;
   }
 
-  /** Notes a breach; the first is what matters. */
+  /** Records a breach. Only the first counts. */
   readonly fail = (what: string): void => {
     this.breach ??= new Breach(what);
   };
@@ -139,26 +138,29 @@ export class Oracle {
     return end;
   }
 
-  /** An end is about to send a notification. */
+  /** Records that an end is about to send a notification. */
   notifies(end: End, label: string): void {
     this.tally.notifications++;
     end.sent.push({ label, call: undefined });
   }
 
-  /** An end is about to send a broadcast, which may be dropped. It ends no session: `over` accepts it as no reason. */
+  /**
+   * Records that an end is about to send a broadcast, which may be dropped. It must not end a session: `over` accepts
+   * no such reason.
+   */
   broadcasts(end: End, label: string): void {
     this.tally.broadcasts++;
     end.missing++;
     end.sent.push({ label, call: undefined, isBroadcast: true });
   }
 
-  /** One that was not taken. */
+  /** Records a broadcast that was refused. */
   refused(end: End, label: string): void {
     const last = end.sent.pop();
     if (last?.label !== label) this.fail(`${label} was refused, and something was sent since`);
   }
 
-  /** An end is about to call. `isOrdered`: at once, behind what it sent before. */
+  /** Records that an end is about to call. `isOrdered`: the call is sent at once, after all earlier messages. */
   calls(from: End, label: string, expects: Expectation, isOrdered = true): Call {
     this.tally.calls++;
     const call: Call = { label, from, expects, ran: 0, reports: 0, isLost: false, outcome: undefined };
@@ -167,7 +169,7 @@ export class Oracle {
     return call;
   }
 
-  /** What `from` sent has arrived at `at`, in order with everything else. */
+  /** Records that a message of `from` has arrived at `at`, in order with all others. */
   arrives(from: number, at: End, label: string): void {
     const sender = this.#sender(from, at);
     if (sender === undefined) return;
@@ -179,13 +181,13 @@ export class Oracle {
     sender.got++;
   }
 
-  /** A topic's message has arrived: it does not say from whom. */
+  /** Records that a topic's message has arrived, which does not name its sender. */
   arrivesFromTopic(at: End, label: string): void {
     if (at.other === undefined) return this.fail(`${label} arrived before the first message of its session`);
     this.arrives(at.other.index, at, label);
   }
 
-  /** A handler runs. */
+  /** Records that a handler runs. */
   runs(label: string): void {
     const call = this.#calls.get(label);
     if (call === undefined) return this.fail(`${label} ran, and was never called`);
@@ -193,7 +195,7 @@ export class Oracle {
     if (call.outcome === "not-sent") this.fail(`${label} was not sent, its caller was told, and ran`);
   }
 
-  /** A call is fulfilled. `isRight`: with what its handler answered. */
+  /** Records that a call is fulfilled. `isRight`: with the result of its handler. */
   fulfilled(call: Call, isRight: boolean): void {
     this.#settles(call, "result");
     this.tally.results++;
@@ -204,14 +206,14 @@ export class Oracle {
     if (call.reports !== reports) this.fail(`${call.label} was answered after ${call.reports} of ${reports} reports`);
   }
 
-  /** The caller of a call is given a report of its progress. */
+  /** Records a progress report at the caller. */
   reported(call: Call, value: unknown): void {
     this.tally.reports++;
     if (call.outcome !== undefined) this.fail(`${call.label} got report ${String(value)} after it was settled`);
     if (value !== call.reports++) this.fail(`${call.label} got report ${String(value)} as its number ${call.reports}`);
   }
 
-  /** Reading a stream rejects, which the call of `method` opened, after so many values. */
+  /** Records that reading a stream of a call of `method` rejects, after this many values. */
   unread(call: Call, method: string, values: number, error: unknown): void {
     const lost = error as ConnectionLostError;
     if (lost.code === "CONNECTION_LOST") {
@@ -223,7 +225,7 @@ export class Oracle {
     this.rejected(call, error);
   }
 
-  /** Reading a stream rejects that came in the params of a call: it has been sent, or nobody could read it. */
+  /** Records that reading a stream from the params of a call rejects: so the call was sent. */
   unreadParams(label: string, error: unknown): void {
     const { code, outcome } = error as ConnectionLostError;
     if (code !== "CONNECTION_LOST") return;
@@ -231,7 +233,7 @@ export class Oracle {
     if (outcome !== "unknown") this.fail(`a stream in the params of ${label} was ${outcome}, says its reader`);
   }
 
-  /** A call is rejected. */
+  /** Records that a call is rejected. */
   rejected(call: Call, error: unknown): void {
     const { code } = error as { code?: unknown };
     if (code === "TIMEOUT" || code === "CONNECTION_LOST") this.#unanswered(call, error as TimeoutError);
@@ -244,7 +246,7 @@ export class Oracle {
     }
   }
 
-  /** The client or a server's peer was told that its socket is lost. */
+  /** Records that the client or a server's peer reported a lost socket. */
   suspended(end: End): void {
     if (end.suspendedAt !== undefined) this.fail(`the ${end.side}'s end was suspended twice`);
     if (end.isOver) this.fail(`the ${end.side}'s end was suspended after its end`);
@@ -258,7 +260,7 @@ export class Oracle {
     if (end.side === "server") prove(end);
   }
 
-  /** An end is over: `lost` at the client, `close` at the server, or a close that was asked for. */
+  /** Records that an end has ended: by `lost` at the client, `close` at the server, or a requested close. */
   over(end: End, why: string): void {
     if (end.isOver) return this.fail(`the end of the ${end.side}'s end was told twice`);
     end.isOver = true;
@@ -273,7 +275,7 @@ export class Oracle {
     excuse(end, `the ${end.side}'s end is over`);
   }
 
-  /** Everything is over: nothing may be left. */
+  /** Checks that nothing is left after the world has ended. */
   finish(): void {
     for (const call of this.#calls.values()) {
       const { label, outcome, from } = call;
@@ -284,14 +286,14 @@ export class Oracle {
   }
 
   /**
-   * Whether all that an end sent has arrived: nothing is due but what its caller gave up, and as many broadcasts are missing as
-   * its peer counts as `dropped`.
+   * Returns whether all messages of an end have arrived. Exceptions are calls that their caller gave up, and as many
+   * broadcasts as its peer counts as `dropped`.
    */
   isComplete({ sent, got, missing }: End, dropped: number): boolean {
     return missing === dropped && sent.slice(got).every(mayBeMissing);
   }
 
-  /** For whoever reads that something is missing. */
+  /** Describes the missing messages for a failure report. */
   due(end: End): string {
     const waiting = [...this.#calls.values()].filter(({ outcome }) => outcome === undefined);
     const calls = waiting
@@ -353,22 +355,22 @@ export class Oracle {
   }
 }
 
-/** Whether a message that was sent need not arrive: its caller gave it up, or it is a broadcast. */
+/** Returns whether a sent message need not arrive: its caller gave it up, or it is a broadcast. */
 function mayBeMissing(due: Sent | undefined): boolean {
   const { call, isBroadcast } = due ?? {};
   return isBroadcast === true || call?.outcome === "not-sent" || call?.outcome === "given-up";
 }
 
-/** What a handler throws, and what an aborted call rejects with, by their `code`. */
+/** The `code` of an error that a handler throws, and of an aborted call's reason. */
 export const FAILURE = 4711;
 export const ABORTED = "GIVEN_UP";
 
-/** Gives an end, and the one at its other side, a reason to be over. */
+/** Sets the reason for the end of an end and of its other side. */
 export function excuse(end: End | undefined, reason: string): void {
   if (end !== undefined) end.reason ??= reason;
 }
 
-/** The server has the client's hello, or its `resume`. */
+/** Records that the server has the client's hello or `resume`. */
 export function prove(end: End): void {
   end.isProven = true;
 }

@@ -1,31 +1,31 @@
-/** A TCP proxy between real peers, which does to their connections what networks do: and at a byte that the test chooses. */
+/** A TCP proxy between real peers, which injects network faults at a byte that the test chooses. */
 import { once } from "node:events";
 import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
 import { Units, type Unit } from "./units.js";
 
 export type Side = "client" | "server";
 
-/** Told what the proxy sees. */
+/** Observes the proxy. */
 export interface Watcher {
-  /** A connection was taken. */
+  /** Called when a connection is accepted. */
   opened?(line: Line): void;
-  /** A head or a frame has come, and was not passed on yet. */
+  /** Called with a complete head or frame before it is forwarded. */
   arrived?(line: Line, to: Side, unit: Unit): void;
-  /** It was passed on as a whole. */
+  /** Called when the unit has been forwarded completely. */
   forwarded?(line: Line, to: Side, unit: Unit): void;
 }
 
-/** Passes connections on to a port of this machine. */
+/** Forwards connections to a local port. */
 export class Proxy {
-  /** Connections of which one half is there still, in the order they came. */
+  /** Connections with at least one open half, in order of arrival. */
   readonly lines = new Set<Line>();
-  /** How many of the next connections are reset at once; `Infinity` for all. */
+  /** How many of the next connections are reset at once. `Infinity` means all. */
   refusals = 0;
   readonly watcher: Watcher;
   readonly #server = createServer((socket) => this.#take(socket));
   readonly #target: () => number;
 
-  /** `target` answers the port at the moment. */
+  /** `target` returns the current port. */
   private constructor(target: () => number, watcher: Watcher) {
     this.#target = target;
     this.watcher = watcher;
@@ -42,12 +42,12 @@ export class Proxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** The newest connection whose halves are both there. */
+  /** Returns the newest connection with both halves open. */
   get newest(): Line | undefined {
     return [...this.lines].filter((line) => line.isWhole).at(-1);
   }
 
-  /** Resets everything and takes nothing more. */
+  /** Resets all connections, and accepts no more. */
   async close(): Promise<void> {
     for (const line of this.lines) line.reset();
     await new Promise((resolve) => this.#server.close(resolve));
@@ -66,16 +66,16 @@ export class Proxy {
   }
 }
 
-/** One connection: a half to the client, a half to the server. */
+/** One connection: a half to the client, and a half to the server. */
 export class Line {
   readonly proxy: Proxy;
   readonly toServer: Flow;
   readonly toClient: Flow;
-  /** By this port the server knows the connection. */
+  /** The remote port of the connection at the server. */
   serverPort: number | undefined;
   readonly #halves: Record<Side, Socket>;
   readonly #gone = new Set<Side>();
-  /** Whether the end of one half is not passed on to the other. */
+  /** Whether the end of one half is hidden from the other. */
   #isSplit = false;
   #isEnding = false;
 
@@ -89,38 +89,38 @@ export class Line {
     this.#join("server", this.toClient);
   }
 
-  /** Whether both halves are there, and nothing was done that ends them. */
+  /** Whether both halves are open, and no fault has ended them. */
   get isWhole(): boolean {
     return this.#gone.size === 0 && !this.#isEnding;
   }
 
-  /** Whether the half to that side is there. */
+  /** Returns whether the half to that side is open. */
   has(side: Side): boolean {
     return !this.#gone.has(side);
   }
 
-  /** Resolves when the half to that side is gone. */
+  /** Resolves when the half to that side is closed. */
   async gone(side: Side): Promise<void> {
     if (this.has(side)) await new Promise((resolve) => this.#halves[side].once("close", resolve));
   }
 
-  /** What goes to a side. */
+  /** Returns the flow to a side. */
   to(side: Side): Flow {
     return side === "client" ? this.toClient : this.toServer;
   }
 
-  /** Both halves end at once, in the way of a process that ends. */
+  /** Ends both halves at once, like a process that exits. */
   cut(): void {
     for (const side of SIDES) this.drop(side);
   }
 
-  /** Both halves are reset (RST); of one that is ending already, Node 20 would keep the handle for ever. */
+  /** Resets both halves (RST). If one is already ending, Node 20 would keep the handle for ever. */
   reset(): void {
     for (const side of SIDES)
       this.#end(side, (socket) => (socket.writableEnded ? socket.destroy() : socket.resetAndDestroy()));
   }
 
-  /** Both halves end in peace (FIN), after what was passed on. */
+  /** Ends both halves gracefully (FIN), after the forwarded bytes. */
   end(): void {
     this.#isEnding = true;
     for (const side of SIDES) {
@@ -129,13 +129,13 @@ export class Line {
     }
   }
 
-  /** One half ends, and the other does not learn of it. */
+  /** Ends one half, and hides that from the other. */
   drop(side: Side): void {
     this.#isSplit = true;
     this.#end(side, (socket) => socket.destroy());
   }
 
-  /** Sends what did not come from the other side, between two frames, and then ends both halves in peace. */
+  /** Sends a forged frame between two frames, and then ends both halves gracefully. */
   forge(side: Side, frame: Buffer): void {
     const { [side]: socket } = this.#halves;
     const other: Side = side === "client" ? "server" : "client";
@@ -145,7 +145,7 @@ export class Line {
     socket.end(frame);
   }
 
-  /** Sends what did not come from the other side, between two frames. */
+  /** Sends a forged frame between two frames. */
   slipIn(side: Side, frame: Buffer): void {
     this.#halves[side].write(frame);
   }
@@ -174,23 +174,23 @@ export class Line {
 
 const SIDES = ["client", "server"] as const;
 
-/** What goes to one side of a line. */
+/** The bytes to one side of a line. */
 export class Flow {
-  /** So many bytes were passed on. */
+  /** The number of forwarded bytes. */
   forwarded = 0;
-  /** Looks at each unit before it is passed on; what it freezes stays here. */
+  /** Called with each unit before it is forwarded. A unit that the callback freezes stays here. */
   gate: ((unit: Unit) => void) | undefined;
   readonly #line: Line;
   readonly #to: Side;
   readonly #socket: Socket;
   readonly #units = new Units();
   readonly #queue: Unit[] = [];
-  /** What is left of the unit that a stop cut in two. */
+  /** The rest of a unit that a stop cut in two. */
   #torn: Buffer | undefined;
   #isFrozen = false;
   #stop: { at: number; reached: () => void } | undefined;
   #lagMs = 0;
-  /** Whether the next unit waits for its time. */
+  /** Whether the next unit is delayed. */
   #isLagging = false;
 
   constructor(line: Line, to: Side, socket: Socket) {
@@ -199,7 +199,7 @@ export class Flow {
     this.#socket = socket;
   }
 
-  /** How many units wait here. */
+  /** The number of queued units. */
   get waiting(): number {
     return this.#queue.length;
   }
@@ -212,30 +212,30 @@ export class Flow {
     this.#pump();
   }
 
-  /** Passes nothing on until `thaw`. */
+  /** Stops forwarding until `thaw`. */
   freeze(): void {
     this.#isFrozen = true;
   }
 
-  /** Goes on. */
+  /** Continues to forward. */
   thaw(): void {
     this.#isFrozen = false;
     this.#stop = undefined;
     this.#pump();
   }
 
-  /** Freezes when so many more bytes were passed on, in the middle of whatever is under way, and calls `reached`. */
+  /** Freezes after this many more bytes, in the middle of any unit, and calls `reached`. */
   stopAfter(bytes: number, reached: () => void): void {
     this.#stop = { at: this.forwarded + bytes, reached };
     if (bytes === 0) this.#checkStop();
   }
 
-  /** Forgets that. */
+  /** Cancels `stopAfter`. */
   goOn(): void {
     this.#stop = undefined;
   }
 
-  /** Lets units pass one by one, each so much after the other; 0 lets them pass as they come. */
+  /** Forwards units one by one with this delay between them. 0 removes the delay. */
   lag(ms: number): void {
     this.#lagMs = ms;
   }

@@ -1,6 +1,6 @@
-/** Random numbers that a seed makes again. */
+/** Reproducible random numbers from a seed. */
 
-/** One row of them. */
+/** One sequence of random numbers. */
 export class Random {
   #state: number;
 
@@ -8,7 +8,7 @@ export class Random {
     this.#state = Math.imul(seed + 1, 0x9e3779b1) >>> 0;
   }
 
-  /** From 0 to just below 1. Mulberry32: 32 bits of state are enough for a test. */
+  /** Returns a number from 0 to just below 1. Mulberry32: 32 bits of state are enough for a test. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = this.#state;
@@ -17,22 +17,22 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** A whole number from 0 to just below `end`. */
+  /** Returns a whole number from 0 to just below `end`. */
   below(end: number): number {
     return Math.floor(this.next() * end);
   }
 
-  /** Whether something happens that does so `share` of the time. */
+  /** Returns true with probability `share`. */
   chance(share: number): boolean {
     return this.next() < share;
   }
 
-  /** One of them. */
+  /** Returns one of the items. */
   pick<T>(items: readonly T[]): T {
     return items[this.below(items.length)]!;
   }
 
-  /** One name, drawn by its weight. */
+  /** Returns one name, drawn by its weight. */
   weighted<K extends string>(weights: Readonly<Record<K, number>>): K {
     const entries = Object.entries<number>(weights) as [K, number][];
     let left = this.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);

@@ -1,6 +1,6 @@
 /**
- * Real peers, whose connections are hurt in every way that a network has and some that a thief has. By `RECIPROC_FAULT_SEED`
- * one seed alone; `RECIPROC_FAULT_MINUTES`, `_MESSAGES` and `_CUTS` make it longer (`npm run faults`).
+ * Real peers, with every network fault and some attacks of a thief. `RECIPROC_FAULT_SEED` plays one seed alone.
+ * `RECIPROC_FAULT_MINUTES`, `_MESSAGES` and `_CUTS` make the test longer (`npm run faults`).
  */
 import { expect, it, vi } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
@@ -9,7 +9,7 @@ import { inspect } from "../../src/peer/peer.js";
 import { FAULT_WEIGHTS, type FaultKind } from "./faults.js";
 import { explore, sumOf } from "./explore.js";
 
-/** A client that is cut fifty times within seconds would mostly wait. */
+/** Short delays, because a client that is cut fifty times within seconds would mostly wait. */
 const LONGEST_WAIT_MS = 8;
 vi.mock(import("../../src/client/backoff.js"), async (original) => {
   const { Backoff } = await original();
@@ -28,7 +28,7 @@ const messages = Number(process.env["RECIPROC_FAULT_MESSAGES"] ?? 2_000);
 const cuts = Number(process.env["RECIPROC_FAULT_CUTS"] ?? 50);
 
 const SEEDS = 60;
-/** What a seed does depends on time as well: alone it is played some times over. */
+/** The run of a seed depends on timing as well, so a single seed is played several times. */
 const TIMES = 10;
 const MOST_MINUTES = 5;
 
@@ -46,7 +46,7 @@ const row =
 const isPositive = (count: number): boolean => count > 0;
 
 it(
-  `tells the truth about every call, and delivers in order and once: ${row.name} of ${cuts} cuts and ${messages} messages`,
+  `settles every call correctly, and delivers in order and once: ${row.name} of ${cuts} cuts and ${messages} messages`,
   { timeout: (row.minutes === Infinity ? MOST_MINUTES : row.minutes + MOST_MINUTES) * 60_000 },
   async () => {
     const { figures, failures } = await explore({ connect, serve, RpcError, inspect }, { ...row, messages, cuts });
@@ -54,7 +54,7 @@ it(
     process.stdout.write(`${figures.length} seeds: ${JSON.stringify(sum)}\nfaults: ${JSON.stringify(faults)}\n`);
     expect(failures.join("\n")).toBe("");
     expect(countDeadlines().waiting).toBe(0);
-    // What is never drawn proves nothing.
+    // A fault that is never drawn is not tested.
     const kinds = Object.keys(FAULT_WEIGHTS) as FaultKind[];
     expect(sum).toMatchObject({ reports: expect.toSatisfy(isPositive), interrupted: expect.toSatisfy(isPositive) });
     if (seed === undefined) expect(kinds.filter((kind) => faults[kind] === undefined)).toEqual([]);

@@ -1,25 +1,25 @@
-/** Somebody who has listened, and comes with what he heard. */
+/** A thief who has recorded a client's frames, and replays them. */
 import { connect as connectTcp } from "node:net";
 import { WebSocket } from "ws";
 import { Units } from "./units.js";
 
-/** What a thief was answered: a frame, or the code of a close. */
+/** The reply to a thief: a frame, or the code of a close. */
 export type Answer = { frame: string } | { code: number };
 
-/** A thief's connection on which `resume` was said. */
+/** A thief's connection on which `resume` was sent. */
 export interface Intrusion {
   readonly answer: Answer;
-  /** The token that he was given. */
+  /** The token that the thief got. */
   readonly token: string | undefined;
   readonly webSocket: WebSocket;
   /** Resolves with the code of the close. */
   readonly closed: Promise<number>;
 }
 
-/** What a thief takes: as much as he is sent. */
+/** The limits of a thief: as much as the server sends. */
 const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 20 };
 
-/** Says `resume`, as anybody can who has a token. */
+/** Sends `resume`, which needs only a token. */
 export async function intrude(
   port: number,
   name: string,
@@ -42,7 +42,10 @@ export async function intrude(
   return { answer, token: resumed?.token, webSocket, closed };
 }
 
-/** Plays what a client said once more, byte for byte. Resolves with the first control frames of the answer, until one of them refuses or the connection ends. */
+/**
+ * Replays what a client sent, byte for byte. Resolves with the first control frames of the reply, until one of them
+ * refuses or the connection ends.
+ */
 export async function replay(port: number, said: readonly Buffer[]): Promise<object[]> {
   const socket = connectTcp(port, "127.0.0.1");
   socket.on("error", () => {});
@@ -57,7 +60,7 @@ export async function replay(port: number, said: readonly Buffer[]): Promise<obj
       }
     }
   } catch {
-    // Reset: an answer too.
+    // A reset is a reply too.
   } finally {
     socket.destroy();
   }

@@ -1,4 +1,7 @@
-/** What both sides of a world say to each other: methods that tell the oracle who ran, and calls whose outcome it judges. */
+/**
+ * The traffic of both sides of a world: methods that report their runs to the oracle, and calls whose outcome it
+ * checks.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { CallOptions, Stream } from "../../src/core/contract.js";
 import type { AnyPeer } from "../../src/peer/peer.js";
@@ -6,11 +9,11 @@ import type { Build } from "./build.js";
 import { ABORTED, FAILURE, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
 
-/** What every message holds: in which session it was sent, and its name. */
+/** The fields of every message: the session in which it was sent, and its name. */
 interface Said {
   from: number;
   label: string;
-  /** How long to take, or how much to yield. */
+  /** The duration, or the number of values to yield. */
   n?: number;
   padding?: string;
   /** A stream to read. */
@@ -19,7 +22,7 @@ interface Said {
 
 type Context = { peer: AnyPeer; signal: AbortSignal; progress: (value: unknown) => void };
 
-/** How often each kind is drawn. */
+/** The weight of each kind. */
 const WEIGHTS = {
   echo: 30,
   slow: 6,
@@ -35,12 +38,12 @@ const WEIGHTS = {
   long: 0.3,
 };
 
-/** Who the client says it is. */
+/** The principal of the client. */
 export const CLIENT_NAME = "ann";
-/** Longest message that either side takes. */
+/** Longest message that either side accepts. */
 export const MAX_MESSAGE_BYTES = 65_536;
 
-/** One who may speak: an end, and the peer that is there now. */
+/** A sender: an end, and its current peer. */
 export interface Speaker {
   readonly end: End;
   readonly peer: AnyPeer;
@@ -48,11 +51,11 @@ export interface Speaker {
 
 /** The messages of one world. */
 export class Traffic {
-  /** Messages so far; the members of a batch count each. */
+  /** The number of messages so far. Each member of a batch counts. */
   sent = 0;
-  /** Streams that are open in a handler. */
+  /** Open streams of handlers. */
   streams = 0;
-  /** Readers of streams, which may be slow. */
+  /** Active readers of streams, which can be slow. */
   readers = 0;
   readonly #hanging = new Map<End, number>();
   readonly #build: Build;
@@ -66,7 +69,7 @@ export class Traffic {
     this.#random = random;
   }
 
-  /** The handlers of one side. `at` answers which end a message has come to. */
+  /** Returns the handlers of one side. `at` returns the end that a message has reached. */
   methods(at: (context: Context) => End): Record<string, (said: Said, context: Context) => unknown> {
     const arrives = ({ from, label }: Said, context: Context): void => this.#oracle.arrives(from, at(context), label);
     const runs = (said: Said, context: Context): void => {
@@ -111,13 +114,13 @@ export class Traffic {
     };
   }
 
-  /** Handlers that wait for their caller to give up. */
+  /** Handlers that run until their caller gives up. */
   hanging(end?: End): number {
     if (end !== undefined) return this.#hanging.get(end) ?? 0;
     return [...this.#hanging.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** One message, of whatever kind. */
+  /** Sends one message of a random kind. */
   say(speaker: Speaker): void {
     const kind = this.#random.weighted(WEIGHTS);
     if (kind === "note") this.note(speaker);
@@ -133,19 +136,19 @@ export class Traffic {
     else void this.#call(speaker, kind, this.#random.below(8));
   }
 
-  /** A notification, padded to `length` if that is given. */
+  /** Sends a notification, padded to `length` if that is given. */
   note({ end, peer }: Speaker, length?: number): void {
     const said = this.#said(end, 0, length);
     this.#oracle.notifies(end, said.label);
     if (!peer.notify("note", said)) this.#oracle.refused(end, said.label);
   }
 
-  /** A call that is answered at once. Resolves when it is settled. */
+  /** Makes a call that is answered at once. Resolves when it is settled. */
   echo(speaker: Speaker): Promise<void> {
     return this.#call(speaker, "echo", 0);
   }
 
-  /** A call whose handler reports progress. Resolves when it is settled. */
+  /** Makes a call whose handler reports progress. Resolves when it is settled. */
   steps({ end, peer }: Speaker): Promise<void> {
     const reports = 1 + this.#random.below(4);
     const said = this.#said(end, reports);
@@ -154,7 +157,7 @@ export class Traffic {
     return this.#judge(call, peer.request("steps", said, { onProgress }));
   }
 
-  /** A name for a message of a topic. */
+  /** Returns a name for a message of a topic. */
   topicLabel(): string {
     return `topic ${++this.#labels}`;
   }
@@ -189,7 +192,7 @@ export class Traffic {
     }
   }
 
-  /** Whose caller loses interest, after a while or within the turn. */
+  /** Makes a call that its caller aborts, after a delay or in the same tick. */
   #givenUp(): CallOptions {
     const controller = new AbortController();
     const abort = (): void => controller.abort(Object.assign(new Error("given up"), { code: ABORTED }));
@@ -202,7 +205,7 @@ export class Traffic {
     return { timeoutMs: 1 + this.#random.below(20) };
   }
 
-  /** Longer than the other side takes: refused here, once the other side has said what it takes. */
+  /** Makes a call over the other side's limit: it is refused here, once the other side has announced its limit. */
   #tooLong(speaker: Speaker): Promise<void> | void {
     const { end, peer } = speaker;
     if (!end.isProven) return this.note(speaker);
@@ -226,13 +229,13 @@ export class Traffic {
     batch.send();
   }
 
-  /** Reads a stream, to its end or not, slowly or not. */
+  /** Reads a stream, completely or partly, slowly or fast. */
   async #stream({ end, peer }: Speaker): Promise<void> {
     const length = this.#random.below(200);
     const most = this.#random.chance(0.7) ? Infinity : this.#random.below(length);
     const pauseMs = this.#random.chance(0.5) ? this.#random.below(12) : undefined;
     const said = this.#said(end, length);
-    // Called when reading begins, which is a little later.
+    // Called when reading begins, slightly later.
     const call = this.#oracle.calls(end, said.label, { mayGiveUp: most < length }, false);
     let read = 0;
     this.readers++;

@@ -1,20 +1,23 @@
-/** The bytes of one direction of a WebSocket connection, cut where its HTTP head and its frames end (RFC 6455, section 5.2). */
+/**
+ * Splits the bytes of one direction of a WebSocket connection into its HTTP head and its frames (RFC 6455, section
+ * 5.2).
+ */
 
-/** A head or a frame, whole. */
+/** A complete head or frame. */
 export interface Unit {
   readonly bytes: Buffer;
-  /** What the session says for itself, by the name of its only member; `undefined` for data, and for what is no text. */
+  /** The control frame by the name of its only member, or `undefined` for data and binary frames. */
   readonly control: Record<string, unknown> | undefined;
 }
 
 const TEXT = 0x1;
 const OPENING_BRACE = 0x7b;
 
-/** Takes bytes as they come, and answers the units that they complete. */
+/** Adds received bytes. Returns the units that they complete. */
 export class Units {
   #rest: Buffer = Buffer.alloc(0);
   #isHead = true;
-  /** What follows is no WebSocket: the upgrade was refused. */
+  /** The upgrade was refused, so that no WebSocket frames follow. */
   #isRaw = false;
 
   take(chunk: Buffer): Unit[] {
@@ -37,7 +40,7 @@ export class Units {
   }
 }
 
-/** Where the head ends; beyond what is there when it does not yet. */
+/** Returns where the head ends, or a value beyond the buffer if it is incomplete. */
 function headEnd(bytes: Buffer): number {
   const at = bytes.indexOf("\r\n\r\n");
   return at < 0 ? Infinity : at + 4;
@@ -48,7 +51,7 @@ function frameEnd(bytes: Buffer): number {
   return start + length;
 }
 
-/** Where the payload stands; beyond what is there when that cannot be read yet. */
+/** Returns where the payload begins, or a value beyond the buffer if that cannot be read yet. */
 function payloadOf(bytes: Buffer): { start: number; length: number } {
   if (bytes.length < 2) return { start: Infinity, length: 0 };
   const short = bytes[1]! & 0x7f;
@@ -58,7 +61,7 @@ function payloadOf(bytes: Buffer): { start: number; length: number } {
   return { start: header, length };
 }
 
-/** Only what begins like a control frame is unmasked and read. */
+/** Only a frame that begins like a control frame is unmasked and read. */
 function controlOf(frame: Buffer): Record<string, unknown> | undefined {
   const { start, length } = payloadOf(frame);
   const mask = (frame[1]! & 0x80) === 0 ? undefined : frame.subarray(start - 4, start);
@@ -70,20 +73,20 @@ function controlOf(frame: Buffer): Record<string, unknown> | undefined {
   return "jsonrpc" in value ? undefined : value;
 }
 
-/** A frame as a server sends it, or, `masked`, as a client does: with a mask of zeros, which changes nothing. */
+/** Returns a server's frame, or if `masked`, a client's with a mask of zeros, which changes nothing. */
 export function frameOf(opcode: number, payload: Buffer, masked: boolean): Buffer {
-  // A test has no longer ones to forge.
+  // Tests forge no longer frames.
   if (payload.length > 125) throw new RangeError("longer frames have a longer header");
   const header = [0x80 | opcode, (masked ? 0x80 : 0) | payload.length, ...(masked ? [0, 0, 0, 0] : [])];
   return Buffer.concat([Buffer.from(header), payload]);
 }
 
-/** A text frame. */
+/** Returns a text frame. */
 export function textFrame(text: string, masked: boolean): Buffer {
   return frameOf(TEXT, Buffer.from(text), masked);
 }
 
-/** A close frame; `undefined` for one without a code. */
+/** Returns a close frame. `undefined` means no code. */
 export function closeFrame(code: number | undefined, masked: boolean): Buffer {
   const payload = Buffer.alloc(code === undefined ? 0 : 2);
   if (code !== undefined) payload.writeUInt16BE(code);

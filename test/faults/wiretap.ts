@@ -1,45 +1,51 @@
-/** What the proxy knows of the sessions that pass through it, and the rules whose breach stands on the wire itself. */
+/** The sessions as the proxy sees them, and the rules whose breach is visible on the wire. */
 import type { Line, Side, Watcher } from "./proxy.js";
 import type { Unit } from "./units.js";
 
-/** A session as it is seen from between its ends. */
+/** A session as the proxy sees it. */
 export interface WireSession {
-  /** In the order the server gave them. */
+  /** In the order in which the server issued them. */
   readonly tokens: string[];
-  /** The newest token that was passed on to the client. */
+  /** The newest token that was forwarded to the client. */
   held: string | undefined;
-  /** The token that the client showed last, and was let in with. */
+  /** The token with which the client resumed last. */
   shown: string | undefined;
-  /** The highest attempt that came from the client. */
+  /** The highest attempt number of the client. */
   attempt: number;
-  /** How many frames of the server's the client said last it has. */
+  /** How many of the server's frames the client reported last as received. */
   received: number;
-  /** Whether a hello that takes it, or an ack, was passed on to the server. */
+  /** Whether a hello that accepts it, or an ack, was forwarded to the server. */
   isConfirmed: boolean;
 }
 
 /** What is known of one line. */
 export interface WireLine {
   session: WireSession | undefined;
-  /** The session that the server's hello offers. On the line of a client that returns, it begins with the client's hello. */
+  /**
+   * The session that the server's hello offers. On the line of a client that offered to resume, it begins with the
+   * client's hello.
+   */
   offered: WireSession | undefined;
-  /** The upgrade and what came from the client, for whoever plays it again. */
+  /** The upgrade and the client's bytes, for a replay. */
   readonly said: Buffer[];
-  /** `"asking"`: the client said `resume`, and the answer has not been passed on. `"answered"`: it has, and nothing came since. */
+  /**
+   * `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame
+   * followed.
+   */
   state: "opening" | "asking" | "answered" | "open";
-  /** The token that the client showed here. */
+  /** The token that the client sent on this line. */
   shown: string | undefined;
-  /** Whether the server has said that it closes it. */
+  /** Whether the server has sent a close or bye. */
   isClosedByServer: boolean;
-  /** Whether the server let the client go on with its session here. */
+  /** Whether the server resumed the client's session on this line. */
   isResumed: boolean;
-  /** Or told it that there is no such session. */
+  /** Whether the server answered unknown-session. */
   isRefused: boolean;
 }
 
-/** So many lines are kept for whoever plays them again. */
+/** The number of lines that are kept for replays. */
 const MOST_KEPT = 4;
-/** What a client offers that returns. */
+/** The subprotocol of a client that offers to resume. */
 const RETURNS = "reciproc.resume";
 /** How a text frame and a close begin. */
 const TEXT = 0x81;
@@ -50,24 +56,24 @@ export class Wiretap implements Watcher {
   readonly #byToken = new Map<string, WireSession>();
   readonly #lines = new WeakMap<Line, WireLine>();
   readonly #breach: (what: string) => void;
-  /** The session that a client was let into last. */
+  /** The session that a client entered last. */
   newest: WireSession | undefined;
-  /** Lines on which a session went on. */
+  /** Lines on which a session resumed. */
   readonly resumed: WireLine[] = [];
-  /** Told of each new line. */
+  /** Called with each new line. */
   onOpened: ((line: Line) => void) | undefined;
 
   constructor(breach: (what: string) => void) {
     this.#breach = breach;
   }
 
-  /** Whether a session flows on a line, and both ends agree on its token. */
+  /** Returns whether a session flows on a line, and both ends agree on its token. */
   isSettled(line: Line): boolean {
     const { session, state, isResumed } = this.of(line);
     return session?.isConfirmed === true && (isResumed ? state === "open" : true);
   }
 
-  /** What is known of a line. */
+  /** Returns the state of a line. */
   of(line: Line): WireLine {
     let known = this.#lines.get(line);
     if (known === undefined) {
@@ -86,7 +92,7 @@ export class Wiretap implements Watcher {
     return known;
   }
 
-  /** For whoever reads that something is missing. */
+  /** Describes the lines for a failure report. */
   describe(line: Line): string {
     const { state, session, isResumed } = this.of(line);
     return `a line that is ${state}${isResumed ? ", resumed" : ""}, ${session?.tokens.length ?? "no"} tokens, attempt ${session?.attempt ?? "none"}`;
@@ -123,7 +129,7 @@ export class Wiretap implements Watcher {
 
   #fromClient(known: WireLine, { bytes, control }: Unit): void {
     known.said.push(bytes);
-    // Pings, pongs and closes are the WebSocket's own.
+    // Pings, pongs and closes belong to the WebSocket.
     const isText = bytes[0] === TEXT;
     if (known.state === "asking" && isText) this.#breach("a returning client sent something before `resumed`");
     if (known.state === "answered" && isText) {
@@ -172,7 +178,7 @@ export class Wiretap implements Watcher {
     }
   }
 
-  /** Notes a token that was given, to the client or to a thief. */
+  /** Records a token that was issued, to the client or to a thief. */
   given(session: WireSession, token: string): void {
     if (this.#byToken.has(token)) this.#breach("a token was given twice");
     this.#byToken.set(token, session);

@@ -1,4 +1,4 @@
-/** A real client and a real server, over a proxy that hurts them, watched by the oracle. */
+/** A real client and a real server over a proxy that injects faults, checked by the oracle. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { IncomingMessage } from "node:http";
 import type { Server } from "../../src/server/server.js";
@@ -12,41 +12,43 @@ import { Random } from "./random.js";
 import { CLIENT_NAME, MAX_MESSAGE_BYTES, Traffic, type Speaker } from "./traffic.js";
 import { Wiretap } from "./wiretap.js";
 
-/** What one world goes through. */
+/** The parameters of a world. */
 export interface Plan {
   readonly seed: number;
   readonly messages: number;
   /** How often the client loses its socket. */
   readonly cuts: number;
-  /** How long anything that must happen may take, in milliseconds. */
+  /** The timeout of each required event, in milliseconds. */
   readonly patienceMs: number;
-  /** Faults and endings that are drawn; all, where it is not given. */
+  /** Faults and endings to draw from. All by default. */
   readonly faults?: readonly FaultKind[] | undefined;
   readonly endings?: readonly EndingKind[] | undefined;
 }
 
-/** What happened in a world. */
+/** The result of a world. */
 export interface Figures extends Tally {
   messages: number;
   cuts: number;
-  /** Broadcasts that were dropped. */
+  /** Dropped broadcasts. */
   dropped: number;
-  /** How often each fault was done. */
+  /** How often each fault happened. */
   faults: Partial<Record<FaultKind, number>>;
 }
 
 const TTL_MS = 60_000;
 const SHORT_TTL_MS = 700;
 const HEARTBEAT = { intervalMs: 60, deadAfterMs: 120 };
-/** Half of it may wait for a client that is away, and a quarter of broadcasts. */
+/** A suspended client's queue can have half of it, and broadcasts a quarter. */
 const MAX_UNSENT_BYTES = 2 ** 20;
-/** How many broadcasts are too many for that: 770 KB. Every `FLOOD_EVERY`th goes with a note: 346 KB. */
+/**
+ * The number of broadcasts that exceeds the limit: 770 KB. Every `FLOOD_EVERY`th has a notification beside it: 346 KB.
+ */
 const FLOOD = 700;
 const FLOOD_LENGTH = 1_000;
 const FLOOD_EVERY = 25;
 const FLOOD_NOTE_LENGTH = 12_000;
 
-/** Plays one world to its end. Rejects with a `Breach` when a rule was broken. */
+/** Plays one world to its end. Rejects with a `Breach` if a rule was broken. */
 export async function play(build: Build, plan: Plan): Promise<Figures> {
   const world = new World(build, plan);
   try {
@@ -69,9 +71,9 @@ export class World {
   proxy!: Proxy;
   client!: AnyPeer;
   server!: Server;
-  /** The port of the server, which a restarted one takes over. */
+  /** The port of the server, which a restarted server reuses. */
   port = 0;
-  /** The client's end of the session that it is in. */
+  /** The client's end of its current session. */
   current!: End;
   readonly #build: Build;
   readonly #ending: EndingKind;
@@ -111,7 +113,7 @@ export class World {
     this.oracle.finish();
   }
 
-  /** Ends all that still goes on, in whatever state a breach has left it. */
+  /** Ends everything, in any state that a breach has left. */
   async dispose(): Promise<void> {
     for (const end of this.oracle.ends) excuse(end, "the world ends");
     await this.proxy?.close();
@@ -119,7 +121,7 @@ export class World {
     await Promise.race([Promise.allSettled(closed), sleep(this.plan.patienceMs, undefined, { ref: false })]);
   }
 
-  /** Serves on the port that was served on before. */
+  /** Serves on the same port as before. */
   async serve(): Promise<void> {
     this.server = await this.#build.serve({
       port: this.port,
@@ -135,13 +137,13 @@ export class World {
     this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
   }
 
-  /** The server's peer of the session that the client is in; `undefined` while that is not known. */
+  /** Returns the server's peer of the client's current session, or `undefined` if it is not known. */
   get serverPeer(): AnyPeer | undefined {
     for (const [peer, end] of this.#serverEnds) if (end === this.current.other) return peer;
     return undefined;
   }
 
-  /** Waits until `holds`, and throws the breach that was found meanwhile. */
+  /** Waits until `holds` returns true. Throws a breach that is found before. */
   async until(what: string, holds: () => boolean): Promise<void> {
     const start = performance.now();
     while (!holds()) {
@@ -153,7 +155,7 @@ export class World {
     this.#check();
   }
 
-  /** The session that the client is in must be over, and soon. */
+  /** Expects that the client's current session ends soon. */
   async demandLoss(why: string, cause: () => unknown): Promise<void> {
     const { current } = this;
     excuse(current, why);
@@ -161,13 +163,16 @@ export class World {
     await this.until(`the client loses its session: ${why}`, () => current.isOver);
   }
 
-  /** Whether the client has a session, and it flows. */
+  /** Returns whether the client has a session whose messages flow. */
   get isFlowing(): boolean {
     const { newest } = this.proxy;
     return this.client.state === "open" && newest !== undefined && this.tap.isSettled(newest);
   }
 
-  /** Sends more broadcasts than may wait for a client that is away, and other messages amid them, which must all arrive. */
+  /**
+   * Sends more broadcasts than fit in a suspended client's queue, with other messages between them, which must all
+   * arrive.
+   */
   flood(): void {
     const peer = this.serverPeer;
     if (peer === undefined || peer.state === "closed") return;
@@ -180,7 +185,7 @@ export class World {
     }
   }
 
-  /** Waits until all is said and answered. */
+  /** Waits until all messages have arrived and all calls are settled. */
   async quiet(): Promise<void> {
     await this.until("messages flow", () => this.isFlowing && this.current.other !== undefined);
     await this.until("all calls are settled and all messages have arrived", () => this.#isQuiet());
@@ -223,25 +228,25 @@ export class World {
     peer.on("suspend", () => this.oracle.suspended(end));
     peer.on("resume", () => this.oracle.resumed(end));
     peer.on("close", ({ code, reason }) => this.oracle.over(end, `closed with ${code} ${reason}`));
-    // First, so that the client knows which of the server's ends it hears.
+    // First, so that the client knows which end of the server sends.
     this.traffic.note({ end, peer });
     this.server.topic("all").add(peer);
   }
 
-  /** Two calls, one after the other: that the second is answered shows that the server has the client's hello. */
+  /** Makes two calls in sequence. The result of the second shows that the server has the client's hello. */
   async #prove(end: End): Promise<void> {
     for (let i = 0; i < 2 && !end.isOver; i++) await this.traffic.echo({ end, peer: this.client });
     if (!end.isOver) prove(end);
   }
 
-  /** One fault, amid messages. */
+  /** Runs one fault during traffic. */
   async #step(): Promise<void> {
     const kind = this.#draw();
     this.#recent = [...this.#recent.slice(-4), kind];
     this.#done[kind] = (this.#done[kind] ?? 0) + 1;
     await this.#during(`${kind} happens`, FAULTS[kind].happen(this));
     for (let bursts = this.random.below(4); bursts > 0 && this.#mayTalk; bursts--) await this.#burst();
-    // By turns the next hits a session that flows, and one that is about to.
+    // Alternately, the next fault hits a session that flows, and one that is about to flow.
     if (this.random.chance(0.7))
       await this.#during(
         "messages flow again",
@@ -257,7 +262,7 @@ export class World {
     );
   }
 
-  /** Talks until `event` has come. */
+  /** Sends messages until `event` has happened. */
   async #during(what: string, event: Promise<unknown>): Promise<void> {
     const state = { isOver: false };
     const done = event.finally(() => (state.isOver = true));
@@ -273,13 +278,13 @@ export class World {
     await done;
   }
 
-  /** Whether as much was not said as is due for the cuts that were. */
+  /** Returns whether fewer messages were sent than are due for the cuts so far. */
   get #mayTalk(): boolean {
     const { messages, cuts } = this.plan;
     return this.traffic.sent < (messages * (this.#cuts + 1)) / cuts;
   }
 
-  /** A few messages of one turn, from either side. */
+  /** Sends a few messages in one tick, from either side. */
   async #burst(): Promise<void> {
     const speaker = this.#speaker();
     for (let left = 1 + this.random.below(6); left > 0; left--) {
@@ -300,7 +305,7 @@ export class World {
     return { end: this.#serverEnds.get(peer)!, peer };
   }
 
-  /** One message to all of a topic. */
+  /** Sends one message to all of a topic. */
   #tell(length = 0): void {
     const label = this.traffic.topicLabel();
     for (const peer of this.server.topic("all")) this.oracle.broadcasts(this.#serverEnds.get(peer)!, label);
@@ -321,7 +326,7 @@ export class World {
     );
   }
 
-  /** Whether all ends are over, and with them the streams: a source that waits ends in its next turn. */
+  /** Returns whether all ends and streams have ended. A source that waits ends in its next tick. */
   get #isOver(): boolean {
     const { readers, streams } = this.traffic;
     return readers + streams === 0 && this.oracle.ends.every(({ isOver }) => isOver);
@@ -337,7 +342,7 @@ export class World {
     }
   }
 
-  /** For whoever reads that something is missing. */
+  /** Describes the state for a failure report. */
   #situation(): string {
     const { newest } = this.proxy ?? {};
     const line = newest === undefined ? "no connection" : this.tap.describe(newest);

@@ -6,8 +6,8 @@ useFakeClock();
 
 const CAPS_MS = [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000];
 
-describe("a client that tries to come back", () => {
-  it("tries at once, and then waits up to a cap that doubles from 500 ms to 20 s", () => {
+describe("a reconnecting client", () => {
+  it("retries at once, and then after delays whose cap doubles from 500 ms to 20 s", () => {
     const least = new Backoff(() => 0);
     const most = new Backoff(() => 1 - Number.EPSILON);
     expect([least.nextDelayMs(), most.nextDelayMs()]).toEqual([0, 0]);
@@ -17,7 +17,7 @@ describe("a client that tries to come back", () => {
     }
   });
 
-  it("draws once for each wait, after the cap", () => {
+  it("draws one random number for each delay, after the cap", () => {
     const draw = vi.fn<() => number>(() => 0.25);
     const backoff = new Backoff(draw);
     backoff.nextDelayMs();
@@ -26,14 +26,14 @@ describe("a client that tries to come back", () => {
     expect(draw).toHaveBeenCalledTimes(CAPS_MS.length);
   });
 
-  it("begins anew after a connection of 5 seconds, and not after a shorter one", async () => {
+  it("resets its delay after a connection of 5 seconds, and not after a shorter one", async () => {
     const backoff = new Backoff(() => 0.5);
     for (let i = 0; i < 5; i++) backoff.nextDelayMs();
     backoff.opened();
     await pass(4_999);
     expect(backoff.nextDelayMs()).toBe(100 + 0.5 * 7900);
     await pass(60_000);
-    // Time without a connection is none with one.
+    // Time without a connection does not count as connected.
     expect(backoff.nextDelayMs()).toBe(100 + 0.5 * 15_900);
     backoff.opened();
     await pass(5_000);
@@ -41,7 +41,7 @@ describe("a client that tries to come back", () => {
     expect(backoff.nextDelayMs()).toBe(300);
   });
 
-  it("draws by itself from the runtime", () => {
+  it("draws from `Math.random` by default", () => {
     const waits = new Set<number>();
     for (let i = 0; i < 100; i++) {
       const backoff = new Backoff();
@@ -54,7 +54,7 @@ describe("a client that tries to come back", () => {
   });
 });
 
-/** A generator of numbers from 0 to 1 that a seed decides (mulberry32). */
+/** Returns a random generator of numbers from 0 to 1 with a seed (mulberry32). */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {
@@ -65,8 +65,8 @@ function seeded(seed: number): () => number {
   };
 }
 
-describe("10,000 clients that were cut off together", () => {
-  it("never come back together: at no attempt but the first holds a tenth of a second three times the mean", () => {
+describe("a crowd of 10,000 disconnected clients", () => {
+  it("spreads its attempts: after the first, no 100 ms hold three times the mean", () => {
     const random = seeded(7);
     const clients = Array.from({ length: 10_000 }, () => ({ backoff: new Backoff(random), at: 0 }));
     for (let attempt = 1; attempt <= 12; attempt++) {
@@ -75,7 +75,7 @@ describe("10,000 clients that were cut off together", () => {
       const buckets = new Map<number, number>();
       for (const { at } of clients) buckets.set(Math.floor(at / 100), (buckets.get(Math.floor(at / 100)) ?? 0) + 1);
       const mean = clients.length / (Math.max(...buckets.keys()) - Math.min(...buckets.keys()) + 1);
-      // Where the mean is a few clients, chance alone is three times as much at times.
+      // If the mean is a few clients, chance alone sometimes reaches three times as many.
       const most = Math.max(...buckets.values());
       expect(most, `attempt ${attempt}`).toBeLessThanOrEqual(mean > 50 ? 3 * mean : 3 * mean + 6 * Math.sqrt(mean));
     }

@@ -1,14 +1,14 @@
-/** What every link promises, in one suite for all of them. */
+/** The behaviour suite that every link must pass. */
 import { sendEncoded } from "../support/links.js";
 import { describe, expect, it } from "vitest";
 import type { CloseInfo, Receiver, Transport } from "../../src/core/transport.js";
 import { EncodedMessage } from "../../src/core/transport.js";
 import { turn } from "../support/turns.js";
 
-/** Two ends of a link, joined. */
+/** Makes both ends of one link. */
 export type MakeLink = () => [Transport, Transport];
 
-/** Notes what a link tells, as the peer would see it. */
+/** Records what a link reports to its peer. */
 export class Heard implements Receiver {
   readonly messages: unknown[] = [];
   readonly ends: CloseInfo[] = [];
@@ -26,16 +26,15 @@ export class Heard implements Receiver {
   }
 }
 
-/** Lets a memory socket carry what it holds, there and back. */
+/** Lets a memory socket deliver its queued frames in both directions. */
 export async function carried(): Promise<void> {
   await turn();
   await turn();
 }
 
-/** Runs the suite. */
 export function describeLink(name: string, make: MakeLink): void {
   describe(`${name}: messages`, () => {
-    it.each([1, 2, 3, 50, 500])("arrive whole and in order, %i in a turn, both ways", async (count) => {
+    it.each([1, 2, 3, 50, 500])("delivers %i messages of one tick whole and in order, both ways", async (count) => {
       const [a, b] = make();
       const [atA, atB] = [new Heard(), new Heard()];
       a.start(atA);
@@ -51,7 +50,7 @@ export function describeLink(name: string, make: MakeLink): void {
       expect(atA.messages).toEqual(messages);
     });
 
-    it("keep their order among those that go to many", async () => {
+    it("keeps the order of single messages and broadcasts", async () => {
       const [a, b] = make();
       const heard = new Heard();
       a.start(new Heard());
@@ -69,7 +68,7 @@ export function describeLink(name: string, make: MakeLink): void {
       );
     });
 
-    it("sent before a close arrive before it", async () => {
+    it("delivers messages that were sent before a close", async () => {
       const [a, b] = make();
       const heard = new Heard();
       a.start(new Heard());
@@ -82,7 +81,7 @@ export function describeLink(name: string, make: MakeLink): void {
       expect(heard.ends).toEqual([{ code: 4000, reason: "done" }]);
     });
 
-    it("are not taken once it is closed", async () => {
+    it("refuses messages after the close", async () => {
       const [a, b] = make();
       a.start(new Heard());
       b.start(new Heard());

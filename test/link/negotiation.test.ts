@@ -7,7 +7,7 @@ import { connect as connectNode, serve } from "../../src/node.js";
 import { bareHttp, listening, stranger, type Listening } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
-/** A bare server that knows nothing of this package: it answers every request with its params. */
+/** Starts a bare `ws` server that answers every request with its params. */
 async function bareServer(options: ServerOptions, greeting?: string): Promise<Listening<any> & { asked: string[] }> {
   const http = await bareHttp();
   const asked: string[] = [];
@@ -37,7 +37,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** Twenty calls of one turn, each with its own answer. */
+/** Makes twenty calls in one tick, each with a different result. */
 async function calls(peer: Peer): Promise<void> {
   const echoed = await Promise.all(Array.from({ length: 20 }, (_, i) => peer.request("echo", [i])));
   expect(echoed).toEqual(Array.from({ length: 20 }, (_, i) => [i]));
@@ -47,7 +47,7 @@ describe.each([
   ["from Node", connectNode, () => {}],
   ["by a standard WebSocket", connectStandard, () => vi.stubGlobal("WebSocket", WebSocket)],
 ])("%s, reciproc.v1", (_name, connect, prepare) => {
-  it("is agreed on with a server of this package, which takes fewer frames", async () => {
+  it("is negotiated with a reciproc server, and needs fewer frames", async () => {
     prepare();
     await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
     let frames = 0;
@@ -57,13 +57,14 @@ describe.each([
     });
     await using peer = await connect(server.url);
     await calls(peer);
-    // Two hellos, the session and its ack, and each way a pack of sixteen and the rest; or a few more on a busy machine.
+    // Two hellos, the session and its ack, and each way a pack of sixteen and the rest. A busy machine needs a few
+    // more.
     expect(frames).toBeLessThanOrEqual(4 + 2 * 4);
     expect(frames).toBeGreaterThan(2);
     vi.restoreAllMocks();
   });
 
-  it("takes packs of many messages where a message may hardly be as long as one", async () => {
+  it("accepts packs that are longer than the longest message", async () => {
     prepare();
     const methods = { echo: (params: unknown) => params };
     await using server = await serve({ port: 0, limits: { maxMessageBytes: 100 }, methods });
@@ -73,7 +74,7 @@ describe.each([
     expect((await peer.closed).code).toBe(1009);
   });
 
-  it("tells how long a message may be: a call that is too long rejects, and the others go on", async () => {
+  it("announces the longest message: a longer call rejects, and the other calls continue", async () => {
     prepare();
     const methods = { echo: (params: unknown) => params, slow: () => slow.promise };
     const slow = gate<string>();
@@ -93,7 +94,7 @@ describe.each([
     expect(await call).toBe("done");
   });
 
-  it("tells nothing of that over a plain link, which a call that is too long ends", async () => {
+  it("announces no longest message over a plain link, which ends on a longer call", async () => {
     prepare();
     const methods = { echo: (params: unknown) => params, slow: () => new Promise(() => {}) };
     await using server = await serve({ port: 0, limits: { maxMessageBytes: 1000 }, methods });
@@ -105,7 +106,7 @@ describe.each([
     expect(await peer.closed).toMatchObject({ code: 1009 });
   });
 
-  it("is not asked for with a plain link, and refused by a plain server", async () => {
+  it("is not offered with a plain link, and is refused by a plain server", async () => {
     prepare();
     await using bare = await bareServer({ handleProtocols: () => false });
     await using peer = await connect(bare.url, { link: "plain" });
@@ -116,7 +117,7 @@ describe.each([
     await calls(other);
   });
 
-  it("is given up for a server that ignores subprotocols, at the second try", async () => {
+  it("falls back to a plain link at the second attempt if the server ignores subprotocols", async () => {
     prepare();
     await using bare = await bareServer({ handleProtocols: () => false });
     await using peer = await connect(bare.url);
@@ -124,7 +125,7 @@ describe.each([
     expect(bare.asked).toEqual(["reciproc.v1", ""]);
   });
 
-  it("is plain with a server that agrees to any subprotocol, at the first try", async () => {
+  it("falls back to a plain link at the first attempt if the server accepts any subprotocol", async () => {
     prepare();
     await using bare = await bareServer({});
     await using peer = await connect(bare.url);
@@ -132,7 +133,7 @@ describe.each([
     expect(bare.asked).toEqual(["reciproc.v1"]);
   });
 
-  it("is plain with such a server that speaks first, and nothing it said is lost", async () => {
+  it("falls back to a plain link if such a server sends first, and loses no message", async () => {
     prepare();
     await using bare = await bareServer({}, '{"jsonrpc":"2.0","method":"welcome","params":[1]}');
     await using peer = await connect(bare.url);
@@ -146,7 +147,7 @@ describe.each([
   it.each([
     [401, { authenticate: () => null }, "authentication failed"],
     [503, { limits: { maxConnections: 1 } }, "`limits.maxConnections`, 1, is reached"],
-  ])("tells why a server refuses with %i", async (status, options, reason) => {
+  ])("reports why a server refuses with %i", async (status, options, reason) => {
     prepare();
     await using server = await serve({ port: 0, ...options });
     const first = "limits" in options ? await connect(server.url) : undefined;
@@ -161,7 +162,7 @@ describe.each([
 const { emit } = WebSocket.prototype;
 
 describe("a refused upgrade", () => {
-  it("that offered reciproc.v1 gets 101, bye and a close of its own; no peer is made, and none of its frames is read", async () => {
+  it("gets 101, `bye` and a close with its own code if it offered reciproc.v1; no peer is made, and none of its frames is read", async () => {
     const peers: unknown[] = [];
     await using server = await serve({ port: 0, origins: [], authenticate: () => null });
     server.on("peer", (peer) => peers.push(peer));
@@ -177,27 +178,27 @@ describe("a refused upgrade", () => {
     expect(peers).toEqual([]);
   });
 
-  it("that did not gets the HTTP status", async () => {
+  it("gets the HTTP status if it did not offer reciproc.v1", async () => {
     await using server = await serve({ port: 0, authenticate: () => null });
     await expect(stranger(server.url)).rejects.toThrow("401");
     await expect(rejection(connectNode(server.url, { link: "plain" }))).resolves.toMatchObject({ status: 401 });
   });
 
-  it.each(["400 Bad Request", "426 Upgrade Required"])("with %s is tried again without the offer", async (status) => {
+  it.each(["400 Bad Request", "426 Upgrade Required"])("is retried without the offer after %s", async (status) => {
     await using http = await refusingServer(status, "403 Forbidden");
     await expect(rejection(connectNode(http.url))).resolves.toMatchObject({ status: 403 });
     expect(http.asked).toEqual(["reciproc.v1", ""]);
   });
 
-  it.each(["401 Unauthorized", "404 Not Found", "500 Oops"])("with %s is not: it says why", async (status) => {
+  it.each(["401 Unauthorized", "404 Not Found", "500 Oops"])("is reported, not retried, after %s", async (status) => {
     await using http = await refusingServer(status);
     await expect(rejection(connectNode(http.url))).resolves.toMatchObject({ status: Number(status.slice(0, 3)) });
     expect(http.asked).toEqual(["reciproc.v1"]);
   });
 });
 
-describe("a server that says bye", () => {
-  it("and does not close is left by the client all the same", async () => {
+describe("a server that sends bye", () => {
+  it("is disconnected by the client if the close does not follow", async () => {
     await using http = await bareHttp();
     const left = new Promise<void>((resolve) =>
       new WebSocketServer({ server: http.server }).on("connection", (webSocket) => {

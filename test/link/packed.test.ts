@@ -19,7 +19,7 @@ describeLink("packed, to a server that only agreed to the subprotocol", () => {
   const [server, client] = [plain(a), clientLink(b)];
   server.send('{"first":"frame"}');
   const { start } = client;
-  // The first frame only settles what the link is; the suite is about those that follow.
+  // The first frame only selects the kind of link. The suite tests the frames after it.
   client.start = (receiver) =>
     start.call(client, {
       receive: (text) => text !== '{"first":"frame"}' && receiver.receive(text),
@@ -29,7 +29,7 @@ describeLink("packed, to a server that only agreed to the subprotocol", () => {
   return [server, client];
 });
 
-/** A packed link whose other end is the test's own: it sees and writes frames. */
+/** Makes a packed link whose other end is the test, which reads and writes frames. */
 function framed(role: "client" | "server"): {
   link: PackedLink;
   heard: Heard;
@@ -48,7 +48,7 @@ function framed(role: "client" | "server"): {
   return { link, heard, far, frames, ends };
 }
 
-/** One whose hellos are said, and taken away. */
+/** Makes a packed link after both hellos, which are removed. */
 async function settled(): Promise<ReturnType<typeof framed>> {
   const ends = framed("client");
   ends.far.send(HELLO);
@@ -58,7 +58,7 @@ async function settled(): Promise<ReturnType<typeof framed>> {
 }
 
 describe("the first frames", () => {
-  it("are a server's hello, then a client's, and only then packs", async () => {
+  it("sends a server's hello, then a client's hello, and then packs", async () => {
     const { link, far, frames } = framed("client");
     link.send('{"before":1}');
     await carried();
@@ -70,7 +70,7 @@ describe("the first frames", () => {
     expect(frames.slice(1)).toEqual([HELLO, '[{"after":1}]']);
   });
 
-  it("of a server are hello and packs at once, while its client still speaks plainly", async () => {
+  it("sends packs right after a server's hello, while its client still sends plainly", async () => {
     const { link, heard, far, frames } = framed("server");
     link.send('{"n":1}');
     far.send('{"plain":1}');
@@ -82,7 +82,7 @@ describe("the first frames", () => {
     expect(heard.messages).toEqual([{ plain: 1 }, [{ plain: "batch" }], { packed: 1 }, { packed: 2 }]);
   });
 
-  it("leave a link plain for good when a server's first is not hello", async () => {
+  it("makes a link plain for good if a server's first frame is not hello", async () => {
     const { link, heard, far, frames } = framed("client");
     far.send('{"jsonrpc":"2.0","method":"welcome"}');
     far.send(HELLO);
@@ -94,7 +94,7 @@ describe("the first frames", () => {
   });
 
   it.each(["client", "server"] as const)(
-    "are no hello when they only begin like one: a %s reads them as any malformed message",
+    "takes no frame for hello that only begins like one: a %s reads it as a malformed message",
     async (role) => {
       const { link, heard, far, frames } = framed(role);
       const texts: string[] = [];
@@ -103,7 +103,7 @@ describe("the first frames", () => {
       for (const frame of broken) far.send(frame);
       far.send('[{"a":"batch"}]');
       await carried();
-      // In a pack, each member would be one message.
+      // In a pack, each member is one message.
       expect(texts).toEqual([...broken, '[{"a":"batch"}]']);
       expect(heard.messages).toEqual([]);
       expect(frames).toEqual(role === "server" ? [HELLO] : []);
@@ -116,7 +116,7 @@ describe("the first frames", () => {
     },
   );
 
-  it("may be a hello with members of a later version", async () => {
+  it("accepts a hello with members of a later version", async () => {
     const { link, far, frames } = framed("client");
     far.send('{"hello":{"session":true},"more":1}');
     await carried();
@@ -127,7 +127,7 @@ describe("the first frames", () => {
 });
 
 describe("a pack", () => {
-  it("is one frame for all small messages of a turn", async () => {
+  it("is one frame for all small messages of a tick", async () => {
     const { link, frames } = await settled();
     for (let i = 0; i < 10; i++) link.send(`{"i":${i}}`);
     await carried();
@@ -137,7 +137,7 @@ describe("a pack", () => {
     ]);
   });
 
-  it("leaves at once with the sixteenth message of a turn, and whenever their number has doubled", async () => {
+  it("is sent at once at the sixteenth message of a tick, and whenever the number has doubled", async () => {
     const { link, frames } = await settled();
     for (let i = 0; i < 150; i++) link.send(`{"i":${i}}`);
     await carried();
@@ -146,7 +146,7 @@ describe("a pack", () => {
     expect(packs().flat()).toEqual(Array.from({ length: 150 }, (_, i) => i));
   });
 
-  it("leaves at once at its bound, and is never much longer", async () => {
+  it("is sent at once at its length limit, and is never much longer", async () => {
     const { link, frames } = await settled();
     const message = JSON.stringify({ text: "x".repeat(40) });
     for (let i = 0; i < 10_000; i++) link.send(message);
@@ -157,24 +157,24 @@ describe("a pack", () => {
     expect(frames.flatMap((frame) => JSON.parse(frame) as unknown[])).toHaveLength(10_000);
   });
 
-  it("does not hold a long message back, nor what came before it", async () => {
+  it("does not delay a long message, nor the messages before it", async () => {
     const { link, frames } = await settled();
     link.send('{"i":0}');
     link.send('{"i":1}');
     link.send(JSON.stringify({ text: "x".repeat(2 * PACK_LENGTH) }));
-    // No turn has ended: what a memory socket was given by now has left.
+    // No tick has ended: the memory socket already has these frames.
     await Promise.resolve();
     expect(frames.map((frame) => (JSON.parse(frame) as unknown[]).length)).toEqual([2, 1]);
   });
 
-  it("holds a batch as an array of its own", async () => {
+  it("contains a batch as a nested array", async () => {
     const { heard, far } = await settled();
     far.send('[[{"a":1},{"b":2}],[],{"c":3}]');
     await carried();
     expect(heard.messages).toEqual([[{ a: 1 }, { b: 2 }], [], { c: 3 }]);
   });
 
-  it("may be empty", async () => {
+  it("can be empty", async () => {
     const { heard, far, ends } = await settled();
     far.send("[]");
     far.send('[{"c":3}]');
@@ -183,14 +183,14 @@ describe("a pack", () => {
     expect(ends).toEqual([]);
   });
 
-  it("hands over elements that are no messages, for the peer to refuse", async () => {
+  it("passes elements that are no messages to the peer, which refuses them", async () => {
     const { heard, far } = await settled();
     far.send('[1,null,{"ok":true},"x"]');
     await carried();
     expect(heard.messages).toEqual([1, null, { ok: true }, "x"]);
   });
 
-  it("may hold a message of exactly the longest length, and not one byte more", async () => {
+  it("can contain a message of exactly the longest length, and not one byte more", async () => {
     const { heard, far, ends } = await settled();
     const longest = JSON.stringify(["x".repeat(10_000 - 4)]);
     far.send(`[${longest}]`);
@@ -203,7 +203,7 @@ describe("a pack", () => {
   });
 
   it.each(["server", "client"] as const)(
-    "may be as long as several messages together, and a plain message of a %s's other side not",
+    "can be as long as several messages, but a plain message of a %s's other side can not",
     async (role) => {
       const { heard, far, ends } = framed(role);
       far.send(JSON.stringify(["x".repeat(10_000 - 4)]));
@@ -216,7 +216,7 @@ describe("a pack", () => {
     },
   );
 
-  it("may hold others beside it", async () => {
+  it("can contain other messages beside the longest", async () => {
     const { heard, far, ends } = await settled();
     const longest = JSON.stringify({ a: ["]}", '\\"', "x".repeat(10_000 - 22)] });
     expect(longest).toHaveLength(10_000);
@@ -231,7 +231,7 @@ describe("a pack", () => {
   });
 
   it.each(["[1,", '"text"', "1", "null", "", "[1][2]", "nonsense"])(
-    "that is %j closes with 1002, and nothing after it is read",
+    "closes with 1002 if it is %j, and nothing after it is read",
     async (frame) => {
       const { heard, far, ends } = await settled();
       far.send(frame);
@@ -245,14 +245,14 @@ describe("a pack", () => {
 });
 
 describe("a control frame", () => {
-  it.each(["1", '"now"', "null", '{"at":1}'])("ping %s is answered with its pong, at once", async (value) => {
+  it.each(["1", '"now"', "null", '{"at":1}'])("is answered at once with its pong if it is ping %s", async (value) => {
     const { far, frames } = await settled();
     far.send(`{"ping":${value}}`);
     await carried();
     expect(frames).toEqual([`{"pong":${value}}`]);
   });
 
-  it("of a later version is ignored, a pong and a second hello too", async () => {
+  it("is ignored if it belongs to a later version, is a pong or is a second hello", async () => {
     const { heard, far, frames, ends } = await settled();
     for (const frame of ['{"pong":1}', HELLO, '{"ack":7}', "{}"]) far.send(frame);
     far.send('[{"n":1}]');

@@ -1,8 +1,8 @@
-/** Questions and answers between processes, over Node's own channel. */
+/** Requests and responses between processes, over Node's own channel. */
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 
-/** What a process answers, by name. What comes back has been through JSON. */
+/** The commands of a process, by name. Results are passed as JSON. */
 export type Commands = Record<string, (...args: any[]) => unknown>;
 
 interface Question {
@@ -17,10 +17,10 @@ interface Answer {
   error?: string;
 }
 
-/** So long a process may take to end by itself, and so long one outlives a parent that died. */
+/** The time in which a process must end by itself, and in which one ends after its parent died. */
 const PATIENCE_MS = 20_000;
 
-/** Answers the parent by `commands`, until it disconnects. What keeps the process alive after that fails it. */
+/** Serves `commands` to the parent until it disconnects. If anything keeps the process alive after that, it fails. */
 export function answer(commands: Commands): void {
   process.once("disconnect", () => setTimeout(() => process.exit(KEPT_ALIVE), PATIENCE_MS).unref());
   process.on("message", ({ id, command, args }: Question) => {
@@ -32,10 +32,10 @@ export function answer(commands: Commands): void {
   });
 }
 
-/** The exit code of a process that something kept alive. */
+/** The exit code of a process that was kept alive. */
 const KEPT_ALIVE = 9;
 
-/** A process that answers. Disposing of it kills it where it has not ended. */
+/** A process that serves commands. Disposing of it kills it if it has not ended. */
 export class Child<C extends Commands> {
   readonly #name: string;
   readonly #process: ChildProcess;
@@ -67,7 +67,7 @@ export class Child<C extends Commands> {
     });
   }
 
-  /** Lets go of it. Rejects unless it then ends by itself: whatever keeps it alive was left behind. */
+  /** Disconnects from the process. Rejects unless it then ends by itself: otherwise a resource has leaked. */
   async end(): Promise<void> {
     this.#process.disconnect();
     await this.#ended;

@@ -1,15 +1,20 @@
-/** What must be true of connections that were measured, however many and wherever. */
+/** The conditions that measured connections must meet, at any number. */
 import type { ServerStats } from "../../src/node.js";
 import type { Held } from "./held.js";
 import { WARM_UP } from "./kinds.js";
 import type { Measured } from "./measure.js";
 
-/** Timers of a whole process, whatever its connections: Node's own for its HTTP server, one for all deadlines, and some to spare. */
+/**
+ * Limit of timers of a process with any number of connections: Node's own for its HTTP server, one for all deadlines,
+ * and some to spare.
+ */
 const MOST_TIMERS = 4;
-/** What keeps a process alive besides its connections: the channel to its parent, a server that listens, timers. */
+/**
+ * Resources that keep a process alive besides its connections: the channel to its parent, a listening server, timers.
+ */
 const MOST_OTHER_RESOURCES = 2 + MOST_TIMERS;
 
-/** What is not as it must be; nothing, when all is well. */
+/** Returns the violated conditions. */
 export function broken(measured: Measured, count: number): string[] {
   const { kind, right, alive, connections, stats, server, clients } = measured;
   const isReciproc = kind !== "ws";
@@ -20,7 +25,7 @@ export function broken(measured: Measured, count: number): string[] {
       ...differences(`${side}, open`, full, {
         peers: isReciproc ? count : 0,
         sessions: kind === "packed" ? count : 0,
-        // Each has its heartbeat.
+        // Each connection has its heartbeat.
         deadlines: isReciproc ? count : 0,
       }),
       ...beyond(`${side}, open`, full, count),
@@ -32,7 +37,7 @@ export function broken(measured: Measured, count: number): string[] {
 
 function wrongStats(stats: Measured["stats"], count: number): string[] {
   if (stats === undefined) return ["the server has no stats"];
-  // Opened until all were there, and until all had gone.
+  // All had opened at that time, and all had closed at the end.
   const [some, all] = [WARM_UP + count, WARM_UP + 2 * count];
   const nothing = { requestsSent: 0, notificationsSent: 0, notificationsReceived: 0, refusedBusy: 0, refusedRate: 0 };
   const unhurt = { malformed: 0, unmatched: 0, dropped: 0, suspended: 0, suspendedBytes: 0, resumed: 0, refused: {} };

@@ -1,4 +1,4 @@
-/** All clients as one process: `node clients.js KIND URL`. */
+/** Runs all clients in one process: `node clients.js KIND URL`. */
 import { once } from "node:events";
 import { WebSocket } from "ws";
 import { connect } from "../../src/node.js";
@@ -6,13 +6,13 @@ import { answer } from "./channel.js";
 import { cpuMs, held, memory } from "./held.js";
 import { MAX_MESSAGE_BYTES, type Kind } from "./kinds.js";
 
-/** How many are opened or closed at once. */
+/** How many clients are opened or closed at once. */
 const AT_ONCE = 64;
 
 const [kind, url] = process.argv.slice(2) as [Kind, string];
 
 interface Client {
-  /** Sends `n` in a call, and answers what it was answered with. */
+  /** Sends `n` in a call. Resolves with the result. */
   call(n: number): Promise<unknown>;
   isOpen(): boolean;
   close(): Promise<unknown>;
@@ -57,7 +57,7 @@ async function each(count: number, job: (n: number) => Promise<unknown>): Promis
 }
 
 const commands = {
-  /** Opens so many, each of which calls once; how long that took, and how many answers were the right ones. */
+  /** Opens `count` clients, each of which makes one call. Returns the duration and the number of correct results. */
   async open(count: number) {
     const from = performance.now();
     let right = 0;
@@ -69,7 +69,7 @@ const commands = {
     });
     return { tookMs: performance.now() - from, right };
   },
-  /** How many are still open. */
+  /** Returns how many clients are still open. */
   alive: () => clients.filter((client) => client.isOpen()).length,
   async close() {
     const closing = clients;

@@ -1,4 +1,4 @@
-/** What a process holds when everything that can go is gone. */
+/** The memory and resources of a process after full collections. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { queryObjects } from "node:v8";
 import { countDeadlines } from "../../src/core/deadlines.js";
@@ -8,18 +8,18 @@ import { Peer } from "../../src/peer/peer.js";
 /** In bytes. */
 export interface Memory {
   readonly heap: number;
-  /** Outside the heap, but of its objects: what a Buffer holds. */
+  /** Memory outside the heap that heap objects own, such as the contents of Buffers. */
   readonly buffers: number;
   /** Resident. */
   readonly rss: number;
 }
 
 export interface Held extends Memory {
-  /** Timers of the whole process, those of Node and those that do not keep it alive included. */
+  /** Timers of the whole process, including those of Node and those that do not keep it alive. */
   readonly timers: number;
-  /** What keeps the process alive, by kind. */
+  /** Resources that keep the process alive, by kind. */
   readonly resources: Readonly<Record<string, number>>;
-  /** Timeouts that wait, heartbeats included. */
+  /** Pending timeouts, heartbeats included. */
   readonly deadlines: number;
   readonly peers: number;
   readonly sessions: number;
@@ -32,9 +32,9 @@ const Timeout = ((): Function => {
   return timer.constructor;
 })();
 
-/** Looks how much. Runs with `--expose-gc`. */
+/** Measures the memory. Requires `--expose-gc`. */
 export async function memory(): Promise<Memory> {
-  // A collection may free what only the next one finds, and what closes needs turns in between.
+  // A collection can make further objects collectable, and closing needs ticks in between.
   for (let times = 0; times < 4; times++) {
     await sleep(20);
     globalThis.gc!();
@@ -43,7 +43,7 @@ export async function memory(): Promise<Memory> {
   return { heap, buffers, rss };
 }
 
-/** Looks at everything. */
+/** Measures memory and resources. */
 export async function held(): Promise<Held> {
   const inMemory = await memory();
   const resources: Record<string, number> = {};
@@ -52,12 +52,12 @@ export async function held(): Promise<Held> {
   return { ...inMemory, timers: count(Timeout), resources, deadlines, peers: count(Peer), sessions: count(Session) };
 }
 
-/** How many there are on the heap; a collection goes before. */
+/** Returns how many objects of a class are on the heap, after a collection. */
 function count(constructor: Function): number {
   return queryObjects(constructor, { format: "count" });
 }
 
-/** What this process has cost so far, in milliseconds of one core. */
+/** Returns the CPU time of this process so far, in milliseconds. */
 export function cpuMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;

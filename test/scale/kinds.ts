@@ -1,4 +1,4 @@
-/** What is compared: the same connections, with nothing on them, with a peer, and with a session. */
+/** The compared kinds: the same connections alone, with a peer, and with a session. */
 export const KINDS = {
   ws: "bare ws",
   plain: "reciproc (plain)",
@@ -7,7 +7,10 @@ export const KINDS = {
 
 export type Kind = keyof typeof KINDS;
 
-/** Connections that come and go first: code that is compiled for them is not the price of those that are measured. */
+/**
+ * Connections that are opened and closed first: the code that is compiled for them must not count for the measured
+ * ones.
+ */
 export const WARM_UP = 100;
 /** The default of `limits.maxMessageBytes`, for bare `ws`. */
 export const MAX_MESSAGE_BYTES = 2 ** 20;

@@ -1,4 +1,7 @@
-/** Connections of one kind: opened, each called once, left alone, looked at, and closed; and then as many again. */
+/**
+ * Measures connections of one kind: opens them, makes one call on each, leaves them idle, measures, and closes them.
+ * Then it does the same again.
+ */
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServerStats } from "../../src/node.js";
@@ -8,37 +11,40 @@ import type { Held, Memory } from "./held.js";
 import { WARM_UP, type Kind } from "./kinds.js";
 import type { ServerCommands } from "./server.js";
 
-/** What one side held, and when. */
+/** What one side held at each time. */
 export interface Side {
-  /** Before: a few connections have come and gone. */
+  /** Before, when a few connections have opened and closed. */
   readonly empty: Memory;
   /** When all were open and had been idle. */
   readonly full: Held;
-  /** When all were closed. What has stayed is Node's: compiled code, tables that have grown. */
+  /** When all were closed. The remainder is Node's: compiled code, tables that have grown. */
   readonly once: Memory;
-  /** When as many others had come and gone, and a server was closed. What has grown since `once` was left by them. */
+  /** When as many others had opened and closed, and the server was closed. They left any growth since `once`. */
   readonly left: Held;
-  /** Milliseconds of a core while all were idle. */
+  /** Milliseconds of CPU time while all were idle. */
   readonly idleCpuMs: number;
 }
 
 export interface Measured {
   readonly kind: Kind;
-  /** Until all were open and answered. */
+  /** Milliseconds until all were open and answered. */
   readonly openMs: number;
-  /** How many answers were the right ones, those of both times together. */
+  /** How many results were correct, both times together. */
   readonly right: number;
   /** How many clients were open after the time of idleness. */
   readonly alive: number;
-  /** How many connections the server knew of then. */
+  /** How many connections the server had then. */
   readonly connections: number;
-  /** What the server had counted when all were open, then, and when all had gone; undefined for bare `ws`. */
+  /** The server's counts when all were open, after the idle time, and when all had closed. Undefined for bare `ws`. */
   readonly stats: { readonly opened: ServerStats; readonly full: ServerStats; readonly left: ServerStats } | undefined;
   readonly server: Side;
   readonly clients: Side;
 }
 
-/** `build` is the directory of the compiled processes. Rejects when one of them fails, or does not end by itself. */
+/**
+ * Runs the measurement. `build` is the directory of the compiled processes. Rejects if one of them fails, or does not
+ * end by itself.
+ */
 export async function measure(kind: Kind, count: number, idleMs: number, build: string): Promise<Measured> {
   using server = new Child<ServerCommands>(join(build, "server.js"), `the ${kind} server`, [kind]);
   const url = await server.ask("url");

@@ -1,4 +1,4 @@
-/** Turns what was measured into data and a page. Laid out as prettier does, so that a run leaves nothing to format. */
+/** Writes the measurements as data and a page, in prettier's format. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * Ten thousand idle connections to one server: what each costs both sides, and whether all is true of them that must be. The
- * page is written only when it is.
+ * Measures ten thousand idle connections to one server: the memory of each on both sides, and the required conditions.
+ * Writes the page only if all conditions hold.
  *
  *     npm run scale -- [--connections 10000] [--idle SECONDS] [--out DIRECTORY]
  */
@@ -11,9 +11,9 @@ import { measure, type Measured } from "./measure.js";
 import { writeReport } from "./report.js";
 
 const FULL = { connections: "10000", idle: "60" };
-/** The default of `limits.maxConnections`, which is not raised here. */
+/** The default of `limits.maxConnections`, which this run does not raise. */
 const MOST_CONNECTIONS = 10_000;
-/** Beside the sockets: files, pipes, and what Node itself holds open. */
+/** File descriptors besides the sockets: files, pipes, and Node's own. */
 const OTHER_FILES = 100;
 
 const { values } = parseArgs({
@@ -26,15 +26,15 @@ const { values } = parseArgs({
 const connections = Number(values.connections);
 const idleMs = Number(values.idle) * 1000;
 const isWhole = values.connections === FULL.connections && values.idle === FULL.idle;
-// Figures of a smaller run must not take the place of published ones by accident.
+// A smaller run must not replace the published figures by accident.
 const out = values.out ?? (isWhole ? "docs" : "test-output");
 
-/** Why it cannot run; undefined if it can. */
+/** Returns why it cannot run, or undefined if it can. */
 function whyNot(): string | undefined {
   if (!Number.isInteger(connections) || connections < 1 || connections > MOST_CONNECTIONS)
     return `--connections is a whole number up to ${MOST_CONNECTIONS}, got ${values.connections}`;
   if (!(idleMs > 0 && idleMs < Infinity)) return `--idle is a number of seconds above 0, got ${values.idle}`;
-  // Node raises the soft limit to the hard one by itself, so this is all there is. Windows has no such limit.
+  // Node raises the soft limit to the hard limit by itself, so only the hard limit counts. Windows has no such limit.
   const { userLimits } = process.report.getReport() as { userLimits?: { open_files?: { soft: number | "unlimited" } } };
   const most = userLimits?.open_files?.soft ?? "unlimited";
   const needed = connections + OTHER_FILES;

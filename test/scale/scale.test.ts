@@ -1,4 +1,6 @@
-/** A thousand idle connections between two processes: right, counted, and cheap. `npm run scale` does it with ten thousand. */
+/**
+ * A thousand idle connections between two processes: correct, counted and cheap. `npm run scale` tests ten thousand.
+ */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -10,16 +12,20 @@ import { measure, type Measured } from "./measure.js";
 
 const CONNECTIONS = 1_000;
 /**
- * Most bytes of heap for each idle connection. Measured on Node 20.20: server 3,750 to 4,070 plain and 5,150 to 5,250 packed,
- * clients 7,840 to 8,050 and 11,330 to 11,490. About a third more is let pass, for other versions of Node; 4 KiB are not.
+ * Most bytes of heap for each idle connection. Measured on Node 20.20: server 3,750 to 4,070 plain and 5,150 to 5,250
+ * packed, clients 7,840 to 8,050 and 11,330 to 11,490. The limit is about a third more, for other versions of Node, but
+ * not 4 KiB more.
  */
 const MOST_HEAP = {
   plain: { server: 5_400, clients: 10_700 },
   packed: { server: 7_000, clients: 14_800 },
 };
-/** Most bytes outside the heap, where a Buffer has its own. Measured 8. */
+/** Most bytes outside the heap, which hold the contents of Buffers. Measured 8. */
 const MOST_BUFFERS = 100;
-/** Most bytes of heap that each may leave. Measured up to 400: what Node compiles meanwhile, which is not more for more of them. */
+/**
+ * Most bytes of heap that each may leave. Measured up to 400: code that Node compiles, which does not grow with their
+ * number.
+ */
 const MOST_LEFT = 800;
 
 const KINDS = ["plain", "packed"] as const;
@@ -33,23 +39,23 @@ beforeAll(async () => {
   for (const kind of KINDS) measured.set(kind, await measure(kind, CONNECTIONS, 0, build));
 });
 
-/** Bytes of each connection. */
+/** Returns the bytes of each connection. */
 function each(from: Memory, to: Memory, what: "heap" | "buffers"): number {
   return (to[what] - from[what]) / CONNECTIONS;
 }
 
 describe.each(KINDS)(`${CONNECTIONS} idle connections, %s`, (kind) => {
-  it("are all answered, counted and let go, with no timer for each", () => {
+  it("answers, counts and closes all of them, with no timer for each", () => {
     expect(broken(measured.get(kind)!, CONNECTIONS)).toEqual([]);
   });
 
-  it.each(SIDES)("cost the process of the %s no more memory than they did", (name) => {
+  it.each(SIDES)("needs no more memory than its limit in the process of the %s", (name) => {
     const { empty, full } = measured.get(kind)![name];
     expect(each(empty, full, "heap")).toBeLessThan(MOST_HEAP[kind][name]);
     expect(each(empty, full, "buffers")).toBeLessThan(MOST_BUFFERS);
   });
 
-  it.each(SIDES)("leave nothing behind in the process of the %s", (name) => {
+  it.each(SIDES)("leaves nothing in the process of the %s", (name) => {
     const { once, left } = measured.get(kind)![name];
     expect(each(once, left, "heap")).toBeLessThan(MOST_LEFT);
     expect(each(once, left, "buffers")).toBeLessThan(MOST_BUFFERS);

@@ -1,4 +1,6 @@
-/** The server as a process of its own: `node server.js KIND`. Everything is as it is by default, heartbeats included. */
+/**
+ * Runs the server in a process of its own: `node server.js KIND`. All options have their defaults, heartbeats included.
+ */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,7 +13,7 @@ import { MAX_MESSAGE_BYTES } from "./kinds.js";
 interface Serving {
   readonly url: string;
   connections(): number;
-  /** Undefined where nobody counts. */
+  /** Undefined for bare `ws`. */
   stats(): ServerStats | undefined;
   close(): Promise<void>;
 }
@@ -51,7 +53,7 @@ const commands = {
   held,
   memory,
   cpuMs,
-  /** Waits until nobody is connected: a client knows that it has closed before the server does. */
+  /** Waits until no client is connected: a client closes before the server notices. */
   async left() {
     while (serving.connections() > 0) await sleep(5);
   },

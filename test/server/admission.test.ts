@@ -1,4 +1,4 @@
-/** Who gets a connection slot of a server that is full, over real sockets. */
+/** Which clients get a connection slot of a full server, over real sockets. */
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { plain } from "../../src/link/plain.js";
@@ -11,7 +11,7 @@ import { ByHand, LIMITS, nextPeer, serving, suspended, told } from "./by-hand.js
 const REFUSED = { resumed: { refused: "unknown-session" } };
 const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
 
-/** Ended by a new client that needed the slot, on a server of so many. */
+/** Returns the close of a session that a new client evicted, on a server with this many slots. */
 function evicted(maxConnections: number): object {
   const reason = `a new client needed the slot: \`limits.maxConnections\`, ${maxConnections}, is reached`;
   return { code: 1013, reason };
@@ -30,7 +30,7 @@ async function post(url: string, headers: Record<string, string> = {}): Promise<
   return response.status;
 }
 
-describe("a new client of a server that is full", () => {
+describe("a new client of a full server", () => {
   it("gets the slot of the session that was suspended first, which closes with the reason", async () => {
     const world = await serving({ limits: { maxConnections: 2 } });
     const { server, url } = world;
@@ -42,7 +42,8 @@ describe("a new client of a server that is full", () => {
     expect(await one.peer.closed).toEqual(evicted(2));
     expect(two.peer.state).toBe("suspended");
     expect(server.stats()).toMatchObject({ peers: 2, suspended: 1, closed: { 1013: 1 }, refused: {} });
-    // Its client is told so when it returns, and then is a new client like any other: now the other session is the oldest.
+    // Its client learns that when it tries to resume, and then counts as a new client: now the other session is the
+    // oldest.
     const { byHand: late, told: answer } = await ByHand.resume(url, one.token, 1);
     expect(answer).toEqual(REFUSED);
     expect(two.peer.state).toBe("suspended");
@@ -65,7 +66,7 @@ describe("a new client of a server that is full", () => {
     expect(server.stats()).toMatchObject({ peers: 2, suspended: 0, refused: { 503: 3 } });
   });
 
-  it("may be a POST, which gets a slot for as long as it runs", async () => {
+  it("can be a POST, which gets a slot for as long as it runs", async () => {
     const world = await serving({ limits: { maxConnections: 2 }, methods: { one: () => 1 } });
     const first = await suspended(world);
     const second = await suspended(world);
@@ -74,7 +75,7 @@ describe("a new client of a server that is full", () => {
     expect(second.peer.state).toBe("suspended");
   });
 
-  it("ends nothing before it is let in: not for a bad origin, without authentication, nor while a body is due", async () => {
+  it("evicts nothing before it is admitted: not for a bad origin, without authentication, nor while a body is due", async () => {
     const asked = gate();
     const open = gate<null>();
     const world = await serving<string>({
@@ -117,7 +118,7 @@ describe("limits.maxConnections", () => {
   });
 
   it.each(["reciproc.resume", "mcp, reciproc.v1, reciproc.resume"])(
-    "counts one that offers to resume over a link without sessions: %s",
+    "counts a client that offers to resume over a link without sessions: %s",
     async (offered) => {
       const world = await serving({ limits: { maxConnections: 1 }, dialect: [lsp, mcp] });
       const { peer } = await suspended(world);
@@ -176,11 +177,10 @@ describe("limits.maxConnections", () => {
     expect(server.stats()).toMatchObject({ opened: 2, peers: 2, resumed: 2, closed: {} });
   });
 
-  it("bounds the sockets that have not said whether they resume: as many more as there are sessions with a socket", async () => {
+  it("limits the sockets that have sent neither hello nor `resume`, by the sessions with a socket", async () => {
     const { server, url } = await serving({ limits: { maxConnections: 3 } });
     await ByHand.begin(url);
     await ByHand.begin(url);
-    // A socket without a session, and then five in all.
     const third = await ByHand.open(url);
     third.say({ hello: {} });
     third.say({ ping: 1 });
@@ -209,7 +209,7 @@ describe("limits.maxConnections", () => {
     expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
   });
 
-  it("keeps a client whose session was evicted away until there is a slot, and then lets it in", async () => {
+  it("refuses a client whose session was evicted until a slot is free, and then admits it", async () => {
     await using http = await bareHttp();
     await using server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods: { one: () => 1 } });
     let isReachable = true;

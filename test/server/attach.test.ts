@@ -10,7 +10,7 @@ import { gate, rejection } from "../support/turns.js";
 
 const methods = { where: () => "reciproc" };
 
-describe("serve on an HTTP server that is there already", () => {
+describe("serve on an existing HTTP server", () => {
   it("serves its path beside Express on the same port", async () => {
     const app = express();
     app.get("/hello", (_request, response) => response.send("hi"));
@@ -26,7 +26,7 @@ describe("serve on an HTTP server that is there already", () => {
     expect(await plain.text()).toContain("Cannot GET /rpc");
   });
 
-  it("may be attached before that server listens", async () => {
+  it("can be attached before that server listens", async () => {
     const http = createServer();
     await using server = await serve({ server: http, methods });
     expect(server.url).toBe("");
@@ -36,7 +36,7 @@ describe("serve on an HTTP server that is there already", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("answers another path with 404 while it is alone, naming its own", async () => {
+  it("answers another path with 404 if it is the only upgrade listener, and names its own", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, path: "/rpc" });
     const refusals: unknown[] = [];
@@ -45,7 +45,7 @@ describe("serve on an HTTP server that is there already", () => {
     expect(refusals).toEqual([[404, 'nothing is served at this path; `path` is "/rpc"', "/other"]]);
   });
 
-  it("takes its path exactly, with any query", async () => {
+  it("matches its path exactly, with any query", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, path: "/rpc" });
     const statuses: Record<string, number> = {};
@@ -65,7 +65,7 @@ describe("serve on an HTTP server that is there already", () => {
     await server.close();
   });
 
-  it("leaves other upgrade listeners their paths", async () => {
+  it("leaves other paths to other upgrade listeners", async () => {
     await using http = await bareHttp();
     const theirs = new WebSocketServer({ noServer: true });
     http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
@@ -80,7 +80,7 @@ describe("serve on an HTTP server that is there already", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("shares it with another serve on another path", async () => {
+  it("shares the server with another serve on another path", async () => {
     await using http = await bareHttp();
     await using one = await serve({ server: http.server, path: "/one", methods: { where: () => 1 } });
     await using two = await serve({ server: http.server, path: "/two", methods: { where: () => 2 } });
@@ -89,7 +89,7 @@ describe("serve on an HTTP server that is there already", () => {
     expect(await Promise.all([toOne.request("where"), toTwo.request("where")])).toEqual([1, 2]);
   });
 
-  it("lets go of it on close(), without closing it", async () => {
+  it("detaches from the server on close(), without closing it", async () => {
     await using http = await bareHttp();
     const server = await serve({ server: http.server, methods });
     expect(http.server.listenerCount("upgrade")).toBe(1);
@@ -103,7 +103,7 @@ describe("serve on an HTTP server that is there already", () => {
 });
 
 describe("serve without a server of its own", () => {
-  it("takes the upgrades that the application hands over", async () => {
+  it("accepts the upgrades that the application passes to it", async () => {
     await using http = await bareHttp();
     await using server = await serve({ noServer: true, path: "/rpc", methods });
     expect(server.url).toBe("");
@@ -113,11 +113,11 @@ describe("serve without a server of its own", () => {
     await using peer = await connect(`${http.url}/rpc`);
     expect(await peer.request("where")).toBe("reciproc");
     expect((await upgrade(`${http.url}/other`)).status).toBe(404);
-    // The address is this machine's: the rules against DNS rebinding hold here too.
+    // The address is loopback: the rules against DNS rebinding hold here too.
     expect((await upgrade(`${http.url}/rpc`, { Host: "evil.example" })).status).toBe(403);
   });
 
-  it("does not count, nor wait for, who hung up before the application handed it over", async () => {
+  it("neither counts nor awaits a client that hung up before the application passed its upgrade", async () => {
     await using http = await bareHttp();
     const server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods });
     const first = gate();
@@ -139,7 +139,7 @@ describe("serve without a server of its own", () => {
     await server.close();
   });
 
-  it("refuses what is handed over after close() with 503", async () => {
+  it("refuses upgrades after close() with 503", async () => {
     await using http = await bareHttp();
     const server = await serve({ noServer: true });
     http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
@@ -153,7 +153,7 @@ describe("serve without a server of its own", () => {
 });
 
 describe("a bad handshake", () => {
-  it("is answered and harms nobody", async () => {
+  it("is refused, and other clients are served", async () => {
     await using server = await serve({ port: 0, methods });
     expect((await upgrade(server.url, { "Sec-WebSocket-Key": "short" })).status).toBe(400);
     expect((await upgrade(server.url, { Upgrade: "h2c" })).status).toBe(400);
@@ -164,7 +164,7 @@ describe("a bad handshake", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("that is refused while its sender hangs up does not end the process", async () => {
+  it("does not end the process if it is refused while its sender hangs up", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
     let refused = 0;
     server.on("refuse", () => refused++);

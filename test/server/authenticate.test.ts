@@ -5,7 +5,7 @@ import { gate, rejection, turn } from "../support/turns.js";
 
 type Anyone = Server;
 
-/** Notes a server's refusals and errors. */
+/** Records a server's refusals and errors. */
 function listen(server: Anyone): { refusals: string[]; errors: unknown[] } {
   const refusals: string[] = [];
   const errors: unknown[] = [];
@@ -15,7 +15,7 @@ function listen(server: Anyone): { refusals: string[]; errors: unknown[] } {
 }
 
 describe("authenticate", () => {
-  it("is given the request, and what it answers becomes peer.data", async () => {
+  it("gets the request, and its result becomes peer.data", async () => {
     await using server = await serve({
       port: 0,
       authenticate: ({ headers }) => ({ user: headers.cookie }),
@@ -25,7 +25,7 @@ describe("authenticate", () => {
     expect(await peer.request("who")).toBe("alice");
   });
 
-  it.each([0, ""])("lets in whoever gets %j: a value is a value", async (data) => {
+  it.each([0, ""])("admits a client if it returns %j: any value admits", async (data) => {
     await using server = await serve({
       port: 0,
       authenticate: async () => data,
@@ -35,7 +35,7 @@ describe("authenticate", () => {
     expect(await peer.request("who")).toEqual([data]);
   });
 
-  it("leaves data undefined when there is none of it", async () => {
+  it("leaves data undefined if it is not set", async () => {
     await using server = await serve({ port: 0, methods: { who: (_params, { peer }) => typeof peer.data } });
     await using peer = await connect(server.url);
     expect(await peer.request("who")).toBe("undefined");
@@ -55,7 +55,7 @@ describe("authenticate", () => {
     ],
     ["a rejection", () => Promise.reject(new Error("secret")), 1],
     ["a rejection with null", () => Promise.reject(null), 1],
-  ])("refuses with 401 for %s, and says nothing of why", async (_name, authenticate, thrown) => {
+  ])("refuses with 401 for %s, without a reason", async (_name, authenticate, thrown) => {
     await using server = await serve({ port: 0, authenticate });
     const { refusals, errors } = listen(server);
     const answer = await upgrade(server.url);
@@ -66,7 +66,7 @@ describe("authenticate", () => {
     expect(server.peers.size).toBe(0);
   });
 
-  it("that takes too long is refused with 503, and its late answer makes no peer", async () => {
+  it("is refused with 503 if it takes too long, and its late result makes no peer", async () => {
     const late = gate<object>();
     await using server = await serve({ port: 0, authenticate: () => late.promise, limits: { handshakeTimeoutMs: 20 } });
     const { refusals } = listen(server);
@@ -79,7 +79,7 @@ describe("authenticate", () => {
     expect(server.peers.size).toBe(0);
   });
 
-  it("may take longer than the longest delay of setTimeout, when the limit says so", async () => {
+  it("can take longer than the longest delay of setTimeout if the limit allows it", async () => {
     const open = gate<object>();
     const asked = gate();
     const authenticate = (): Promise<object> => (asked.resolve(), open.promise);
@@ -96,7 +96,7 @@ describe("authenticate", () => {
     }
   });
 
-  it("is waited for without end when handshakeTimeoutMs is Infinity", async () => {
+  it("has no timeout if handshakeTimeoutMs is Infinity", async () => {
     const open = gate<object>();
     const asked = gate();
     const authenticate = (): Promise<object> => (asked.resolve(), open.promise);
@@ -110,7 +110,7 @@ describe("authenticate", () => {
   it.each([
     ["lets them in", {}],
     ["refuses them", null],
-  ])("of somebody who is gone meanwhile makes no peer and harms nobody when it %s", async (_name, verdict) => {
+  ])("makes no peer for a client that disconnected, and serves others, if it %s", async (_name, verdict) => {
     const gates = [gate<object | null>(), gate<object | null>()];
     const asked = [gate(), gate()];
     let count = 0;
@@ -132,7 +132,7 @@ describe("authenticate", () => {
     expect(server.peers.size).toBe(1);
   });
 
-  it("runs only for whoever passed the other rules", async () => {
+  it("runs only for clients that passed the other rules", async () => {
     let asked = 0;
     await using server = await serve({ port: 0, path: "/rpc", authenticate: () => ++asked });
     await upgrade(server.url, { Origin: "https://evil.example" });
@@ -143,7 +143,7 @@ describe("authenticate", () => {
     expect(asked).toBe(1);
   });
 
-  it("is asked while others connect: nobody waits for anybody", async () => {
+  it("runs concurrently for several clients", async () => {
     const slow = gate<string>();
     await using server = await serve({
       port: 0,
@@ -158,7 +158,7 @@ describe("authenticate", () => {
     expect(await peer.request("who")).toBe("slow");
   });
 
-  it("may take its time while the client sends already: nothing is lost", async () => {
+  it("can be slow while the client already sends: no message is lost", async () => {
     const open = gate<object>();
     await using server = await serve({ port: 0, authenticate: () => open.promise, methods: { m: () => "heard" } });
     const socket = await sendUpgrade(server.url);
@@ -172,13 +172,13 @@ describe("authenticate", () => {
     expect(text).toContain('{"jsonrpc":"2.0","id":1,"result":"heard"}');
   });
 
-  it("refusing, a client is told the status", async () => {
+  it("reports its status to the client when it refuses", async () => {
     await using server = await serve({ port: 0, authenticate: () => null });
     expect(await rejection(connect(server.url))).toMatchObject({ name: "ConnectError", status: 401 });
   });
 });
 
-/** A short text frame as a client sends it (RFC 6455, section 5.2); a mask of zeros changes nothing. */
+/** Makes a short text frame of a client (RFC 6455, section 5.2). A mask of zeros changes nothing. */
 function maskedFrame(text: string): Buffer {
   return Buffer.concat([Buffer.of(0x81, 0x80 | text.length, 0, 0, 0, 0), Buffer.from(text)]);
 }

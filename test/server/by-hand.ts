@@ -1,4 +1,4 @@
-/** A client of `reciproc.v1` that the test speaks for, frame by frame, and a server whose connections it can cut. */
+/** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut. */
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { onTestFinished } from "vitest";
@@ -13,7 +13,7 @@ import {
 } from "../../src/node.js";
 import { bareHttp } from "../support/network.js";
 
-/** The limits of a client that takes and keeps what it likes. */
+/** The limits of a client that accepts and keeps any amount. */
 export const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
 
 /** One WebSocket of such a client. */
@@ -22,7 +22,7 @@ export class ByHand {
   readonly #webSocket: WebSocket;
   readonly #frames: any[] = [];
   #onFrame: (() => void) | undefined;
-  /** The session of the server's hello. */
+  /** The session in the server's hello. */
   #offered: { token: string } | undefined;
 
   private constructor(webSocket: WebSocket) {
@@ -39,7 +39,7 @@ export class ByHand {
     );
   }
 
-  /** Opens one. `returns`: it offers to resume a session. */
+  /** Opens a WebSocket. `returns`: it offers to resume a session. */
   static async open(url: string, { returns = false, headers = {} } = {}): Promise<ByHand> {
     const webSocket = new WebSocket(url, ["reciproc.v1", ...(returns ? ["reciproc.resume"] : [])], { headers });
     onTestFinished(() => webSocket.terminate());
@@ -48,13 +48,13 @@ export class ByHand {
     return byHand;
   }
 
-  /** Opens one, and a session on it. */
+  /** Opens a WebSocket, and a session on it. */
   static async begin(url: string, headers = {}): Promise<{ byHand: ByHand; token: string }> {
     const byHand = await ByHand.open(url, { headers });
     return { byHand, token: await byHand.hello() };
   }
 
-  /** Opens one that brings a session a new socket; answers what it was told. */
+  /** Opens a WebSocket that resumes a session. Returns the server's reply. */
   static async resume(
     url: string,
     token: string,
@@ -67,7 +67,7 @@ export class ByHand {
     return { byHand, told: await byHand.next() };
   }
 
-  /** Takes the session that the server offers. Returns its token when the server has read that. */
+  /** Accepts the session that the server offers. Returns its token when the server has read that. */
   async hello(): Promise<string> {
     while (this.#offered === undefined) await this.next();
     this.say({ hello: { session: true, limits: LIMITS } });
@@ -80,23 +80,23 @@ export class ByHand {
     this.#webSocket.send(JSON.stringify(frame));
   }
 
-  /** The next frame, parsed. */
+  /** Returns the next frame, parsed. */
   async next(): Promise<any> {
     while (this.#frames.length === 0) await new Promise<void>((resolve) => (this.#onFrame = resolve));
     return this.#frames.shift();
   }
 
-  /** The frames that came and were not taken by `next`. */
+  /** Returns the received frames that `next` has not returned. */
   get unread(): readonly unknown[] {
     return this.#frames;
   }
 
-  /** Reads no more. */
+  /** Stops reading. */
   pause(): void {
     this.#webSocket.pause();
   }
 
-  /** Goes without a word. */
+  /** Destroys the socket without a close frame. */
   cut(): void {
     this.#webSocket.terminate();
   }
@@ -106,7 +106,7 @@ export class ByHand {
 export interface Serving<D> {
   readonly server: Server<AnyMethods, AnyMethods, D>;
   readonly url: string;
-  /** Cuts every connection there is. */
+  /** Cuts all connections. */
   cut(): void;
 }
 
@@ -114,7 +114,7 @@ type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">>
   methods?: Record<string, (params: any, context: any) => unknown>;
 };
 
-/** Serves until the test is over. */
+/** Serves until the test ends. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
   const http = await bareHttp();
   const sockets = new Set<Socket>();
@@ -140,17 +140,17 @@ export async function serving<D = unknown>(options: Some<D> = {}): Promise<Servi
   };
 }
 
-/** The next time a peer tells `event`. */
+/** Resolves when a peer emits `event` next. */
 export function told(peer: AnyPeer, event: keyof PeerEvents): Promise<void> {
   return new Promise((resolve) => void peer.once(event, () => resolve()));
 }
 
-/** The next peer. */
+/** Resolves with the next peer. */
 export function nextPeer<D>(server: Server<AnyMethods, AnyMethods, D>): Promise<AnyPeer> {
   return new Promise((resolve) => void server.once("peer", resolve as never));
 }
 
-/** A session that waits for its client, which has `token`. */
+/** Makes a suspended session whose client has `token`. */
 export async function suspended<D>(
   { server, url }: Serving<D>,
   headers = {},

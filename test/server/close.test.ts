@@ -6,7 +6,7 @@ import { bareHttp, portOf, readAnswer, sendUpgrade, stranger, upgrade } from "..
 import { gate, rejection, turn } from "../support/turns.js";
 
 describe("server.close()", () => {
-  it("closes every peer with 1001, settles what waits, and frees the port", async () => {
+  it("closes every peer with 1001, settles pending calls, and frees the port", async () => {
     const aborted = gate<unknown>();
     const server = await serve({
       port: 0,
@@ -33,7 +33,7 @@ describe("server.close()", () => {
     expect(again.url).not.toBe("");
   });
 
-  it("is one thing, however often it is called, and await using calls it too", async () => {
+  it("closes once, however often it is called, and `await using` calls it too", async () => {
     const server = await serve({ port: 0 });
     await using client = await connect(server.url, { reconnect: false });
     const closing = server.close();
@@ -67,7 +67,7 @@ describe("server.close()", () => {
     }
   });
 
-  it("does not wait for an authenticate that is under way, whose answer then makes no peer", async () => {
+  it("does not wait for a running authenticate, whose result then makes no peer", async () => {
     const open = gate<object>();
     const asked = gate();
     const server = await serve({ port: 0, authenticate: () => (asked.resolve(), open.promise) });
@@ -85,7 +85,7 @@ describe("server.close()", () => {
   });
 
   it.each([
-    ["says nothing", ""],
+    ["sends nothing", ""],
     ["stops within its request", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow:"],
     ["keeps its connection alive", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
   ])("does not wait for an HTTP client that %s", async (_what, text) => {
@@ -94,7 +94,7 @@ describe("server.close()", () => {
     socket.on("error", () => {});
     await once(socket, "connect");
     socket.write(text);
-    // The server has taken the connection: it answers one that came after it.
+    // The server has accepted the connection: it answers a later one.
     expect((await upgrade(server.url)).status).toBe(101);
     socket.resume();
     const ended = once(socket, "close");
@@ -102,7 +102,7 @@ describe("server.close()", () => {
     await ended;
   });
 
-  it("refuses with 503 and Retry-After whoever comes while peers still leave", async () => {
+  it("refuses new clients with 503 and Retry-After while peers are closing", async () => {
     await using http = await bareHttp();
     for (const server of [await serve({ port: 0 }), await serve({ server: http.server })]) {
       const mute = await sendUpgrade(server.url);

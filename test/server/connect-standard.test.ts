@@ -6,15 +6,15 @@ import { createServer } from "node:net";
 import { listening } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 
-/** The global that browsers, workers, Deno, Bun and newer Nodes have. */
+/** Replaces the global WebSocket of browsers, workers, Deno, Bun and newer Nodes. */
 function stubGlobal(value: unknown): void {
   vi.stubGlobal("WebSocket", value);
 }
 
 afterEach(() => void vi.unstubAllGlobals());
 
-describe("connect of the entry for every runtime", () => {
-  it("says what to do where there is no WebSocket", async () => {
+describe("connect of the standard entry", () => {
+  it("gives a cure in its error if the runtime has no WebSocket", async () => {
     stubGlobal(undefined);
     const error = await rejection(connect("ws://127.0.0.1:1"));
     expect(error).toBeInstanceOf(TypeError);
@@ -37,7 +37,7 @@ describe("connect of the entry for every runtime", () => {
     expect(got).toEqual(["welcome"]);
   });
 
-  it("offers reciproc.v1, or, with a plain link, nothing", async () => {
+  it("offers reciproc.v1, or nothing with a plain link", async () => {
     const made: unknown[][] = [];
     stubGlobal(
       class extends WebSocket {
@@ -57,7 +57,7 @@ describe("connect of the entry for every runtime", () => {
     expect([peer.state, other.state]).toEqual(["open", "open"]);
   });
 
-  it("rejects with ConnectError when the connection fails; its cause is what the runtime reports", async () => {
+  it("rejects with ConnectError if the connection fails, with the runtime's error as cause", async () => {
     stubGlobal(WebSocket);
     const url = await (async () => {
       await using somebody = await listening(createServer());
@@ -69,7 +69,7 @@ describe("connect of the entry for every runtime", () => {
     expect(String(error)).not.toContain("s3cret");
   });
 
-  it("rejects with ConnectError when the server refuses", async () => {
+  it("rejects with ConnectError if the server refuses", async () => {
     stubGlobal(WebSocket);
     await using server = await serve({ port: 0, authenticate: () => null });
     expect(await rejection(connect(server.url))).toBeInstanceOf(ConnectError);
@@ -83,7 +83,7 @@ describe("connect of the entry for every runtime", () => {
     expect(error.message).toContain("not open within 30 ms");
   });
 
-  it("takes an address relative to the page, secure where the page is", async () => {
+  it("accepts an address relative to the page, secure if the page is secure", async () => {
     stubGlobal(WebSocket);
     await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
     vi.stubGlobal("location", { href: server.url.replace("ws", "http").replace("/rpc", "/app/page?x#y") });

@@ -8,7 +8,7 @@ import { selfSigned } from "../support/certificates.js";
 import { listening, portOf } from "../support/network.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
-/** An address on which nobody listens. */
+/** Returns an address without a listener. */
 async function deadUrl(): Promise<string> {
   await using somebody = await listening(createTcpServer());
   return somebody.url;
@@ -25,7 +25,7 @@ describe("connect", () => {
     expect(await peer.request("who")).toEqual(["Bearer t", "a, b"]);
   });
 
-  it("takes a URL, and http: for ws:", async () => {
+  it("accepts a URL, and http: for ws:", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods: { m: () => 1 } });
     for (const url of [new URL(server.url), server.url.replace("ws:", "http:"), `${server.url}?q#fragment`]) {
       await using peer = await connect(url);
@@ -33,7 +33,7 @@ describe("connect", () => {
     }
   });
 
-  it("loses nothing of what the server sends at once, for listeners added right behind it", async () => {
+  it("delivers messages that the server sends at once to listeners that are added right after it", async () => {
     await using server = await serve({ port: 0 });
     server.on("peer", (peer) => {
       for (let i = 0; i < 3; i++) peer.notify("welcome", [i]);
@@ -51,7 +51,7 @@ describe("connect", () => {
     ]);
   });
 
-  it("takes what comes right behind the server's hello, in packs longer than any message it takes", async () => {
+  it("accepts packs right after the server's hello that are longer than the longest message", async () => {
     await using server = await serve<any, any, any>({ port: 0 });
     server.on("peer", (peer) => {
       for (let i = 0; i < 40; i++) peer.notify("note", [i, "x".repeat(20)]);
@@ -63,7 +63,7 @@ describe("connect", () => {
     expect(peer.state).toBe("open");
   });
 
-  it("may be closed before anything was read", async () => {
+  it("can be closed before any frame was read", async () => {
     await using server = await serve({ port: 0 });
     const peer = await connect(server.url);
     await peer.close();
@@ -72,7 +72,7 @@ describe("connect", () => {
 });
 
 describe("a connect that fails", () => {
-  it("says where, without what may be secret, and why", async () => {
+  it("reports the address without its secret parts, and the reason", async () => {
     const url = (await deadUrl()).replace("ws://", "ws://user:hunter2@");
     const error = await rejection(connect(`${url}/rpc?token=s3cret#frag`));
     expect(error).toBeInstanceOf(ConnectError);
@@ -90,7 +90,7 @@ describe("a connect that fails", () => {
     expect(JSON.stringify(error) + String(error) + String(error.cause)).not.toMatch(/hunter2|s3cret/);
   });
 
-  it.each([200, 302, 401, 403, 404, 426, 500, 503])("says the HTTP status %i, and has a cause", async (status) => {
+  it.each([200, 302, 401, 403, 404, 426, 500, 503])("reports the HTTP status %i, and has a cause", async (status) => {
     const http = createServer();
     http.on("upgrade", (_request, socket) => {
       socket.end(
@@ -117,7 +117,7 @@ describe("a connect that fails", () => {
     await hungUp.promise;
   });
 
-  it("says what is no WebSocket", async () => {
+  it("reports a server that is no WebSocket server", async () => {
     await using where = await listening(createTcpServer((socket) => void socket.end("SSH-2.0-OpenSSH\r\n")));
     const error = await rejection(connect(where.url));
     expect(error).toBeInstanceOf(ConnectError);
@@ -130,7 +130,7 @@ describe("a connect that fails", () => {
     ["ftp://x", "`ftp:` (string)"],
     ["file:///x", "`file:` (string)"],
     [undefined, "`undefined` (undefined)"],
-  ])("for the address %s is a TypeError", async (url, shown) => {
+  ])("rejects with a TypeError for the address %s", async (url, shown) => {
     const error = await rejection(connect(url as string));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(`Expected \`url\` to be a ws: or wss: address, got ${shown}`);
@@ -145,7 +145,7 @@ describe("a connect that fails", () => {
       { reconect: true },
       "Unknown name `reconect` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage, openTimeoutMs, signal, link, reconnect, onOpen, heartbeat, headers, tls",
     ],
-  ])("for bad options is a TypeError, and nobody is called (case %#)", async (options, message) => {
+  ])("rejects with a TypeError for bad options, without a connection attempt (case %#)", async (options, message) => {
     let upgrades = 0;
     const http = createServer();
     http.on("upgrade", () => upgrades++);
@@ -161,7 +161,7 @@ describe("a connect that fails", () => {
 describe("openTimeoutMs", () => {
   afterEach(() => void vi.useRealTimers());
 
-  it.each([2 ** 31, Infinity])("may be %d, longer than setTimeout takes", async (openTimeoutMs) => {
+  it.each([2 ** 31, Infinity])("can be %d, longer than setTimeout accepts", async (openTimeoutMs) => {
     const open = gate<object>();
     const asked = gate();
     await using server = await serve({
@@ -180,7 +180,7 @@ describe("openTimeoutMs", () => {
     expect(await peer.request("m")).toBe(1);
   });
 
-  it("leaves no timer when the connection opened, or was refused", async () => {
+  it("leaves no timer once the connection opened or was refused", async () => {
     await using server = await serve({ port: 0, path: "/rpc" });
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     expect(await rejection(connect(server.url.replace("rpc", "x")))).toMatchObject({ status: 404 });
@@ -193,7 +193,7 @@ describe("openTimeoutMs", () => {
 });
 
 describe("over TLS", () => {
-  it("a server on an https.Server is at wss:, and `tls` says whom to trust", async () => {
+  it("connects to an https.Server at wss:, with the certificate authority of `tls`", async () => {
     const { key, cert } = selfSigned();
     await using https = await listening(createTlsServer({ key, cert }));
     await using server = await serve({ server: https.server, path: "/rpc", methods: { m: () => "secure" } });
@@ -206,7 +206,7 @@ describe("over TLS", () => {
     expect(await byHttps.request("m")).toBe("secure");
   });
 
-  it("`tls` gives the server a certificate of this side, without which a server that wants one refuses", async () => {
+  it("sends the client certificate of `tls` to a server that requires one", async () => {
     const [own, theirs] = [selfSigned(), selfSigned()];
     await using https = await listening(createTlsServer({ ...own, ca: theirs.cert, requestCert: true }));
     await using server = await serve({
@@ -220,7 +220,7 @@ describe("over TLS", () => {
   });
 });
 
-/** Whose certificate a client gave. */
+/** Returns the subject of a client's certificate. */
 function nameOf({ socket }: IncomingMessage): unknown {
   return (socket as TLSSocket).getPeerCertificate().subject.CN;
 }

@@ -16,12 +16,12 @@ function post(url: string, message: object): Promise<Response> {
   return fetch(url.replace("ws:", "http:"), { method: "POST", headers, body: JSON.stringify(message) });
 }
 
-/** Keeps the process busy. */
+/** Blocks the event loop. */
 function busyFor(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
-/** A server without sockets, with `count` clients in memory. */
+/** Makes a server without sockets, with `count` clients in memory. */
 async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
   const { promise, resolve } = gate();
   const server = await serve<AnyMethods, AnyMethods, undefined>({ noServer: true, methods: { slow: () => promise } });
@@ -33,8 +33,8 @@ async function joined(count: number): Promise<{ server: Server; clients: AnyPeer
   return { server, clients, open: resolve };
 }
 
-describe("server.drain(), while something runs", () => {
-  it("refuses whoever comes, with 503 and when to come again", async () => {
+describe("server.drain() with running handlers", () => {
+  it("refuses new clients with 503 and Retry-After", async () => {
     const open = gate();
     const begun = gate();
     const { server, url } = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
@@ -48,7 +48,7 @@ describe("server.drain(), while something runs", () => {
     for (const after of [upgraded.headers["retry-after"], posted.headers.get("retry-after")]) {
       expect(Number(after)).toBeGreaterThan(0);
     }
-    // A page is not shown a status.
+    // A page cannot read the status.
     for (const returns of [false, true]) {
       const byHand = await ByHand.open(url, { returns });
       expect(await byHand.next()).toEqual({ bye: { code: 4503, reason: REASON } });
@@ -60,7 +60,7 @@ describe("server.drain(), while something runs", () => {
     await drained;
   });
 
-  it("lets it finish, and its answer arrives before the close", async () => {
+  it("lets a handler finish, and sends its response before the close", async () => {
     const open = gate<string>();
     const begun = gate();
     const { server, url } = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
@@ -68,7 +68,7 @@ describe("server.drain(), while something runs", () => {
     const outcomes = new Outcomes().watch("answer", client.request("slow")).watch("closed", client.closed);
     await begun.promise;
     const drained = server.drain();
-    // Still served: it may be what the handler waits for.
+    // Still served: the handler might wait for it.
     expect(await rejection(client.request("no-such-method"))).toMatchObject({ code: -32601 });
     expect(outcomes.names).toEqual([]);
     open.resolve("done");
@@ -81,7 +81,7 @@ describe("server.drain(), while something runs", () => {
     ]);
   });
 
-  it("answers a call whose stream has not begun yet, which then ends", async () => {
+  it("responds to a call whose stream has not begun yet, and then ends the stream", async () => {
     const open = gate<number>();
     const begun = gate();
     const { server, url } = await serving({
@@ -102,7 +102,7 @@ describe("server.drain(), while something runs", () => {
     await drained;
   });
 
-  it("lets a POST finish, and what a POST has notified", async () => {
+  it("lets a POST finish, and the handlers of a POSTed notification", async () => {
     const open = gate();
     const begun = [gate(), gate()];
     let finished = 0;
@@ -120,7 +120,7 @@ describe("server.drain(), while something runs", () => {
     const asked = post(url, { jsonrpc: "2.0", id: 1, method: "slow", params: [0] });
     const notified = post(url, { jsonrpc: "2.0", method: "slow", params: [1] });
     await Promise.all(begun.map(({ promise }) => promise));
-    // Answered before it has run.
+    // The response was sent before the handler ended.
     expect((await notified).status).toBe(204);
     let isDrained = false;
     const drained = server.drain().then(() => (isDrained = true));
@@ -132,7 +132,7 @@ describe("server.drain(), while something runs", () => {
     expect(finished).toBe(2);
   });
 
-  it("gives a POST up at the deadline, and says that it may have run", async () => {
+  it("aborts a POST at the deadline, with an error that the call may have run", async () => {
     const begun = gate();
     const { server, url } = await serving({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
     const asked = post(url, { jsonrpc: "2.0", id: 1, method: "stuck" });
@@ -143,7 +143,7 @@ describe("server.drain(), while something runs", () => {
     expect(await answer.text()).toContain("may have run");
   });
 
-  it.each(["plain", "packed"] as const)("lets messages finish that wait for a later tick (%s)", async (link) => {
+  it.each(["plain", "packed"] as const)("lets messages finish that are deferred to a later tick (%s)", async (link) => {
     const begun = gate();
     const work = ([i]: [number]): number => {
       begun.resolve();
@@ -162,7 +162,7 @@ describe("server.drain(), while something runs", () => {
     await drained;
   });
 
-  it("does not wait for messages that come after it began", async () => {
+  it("does not wait for messages that arrive after it began", async () => {
     const { server, url } = await serving({ methods: { work: () => busyFor(0.2) } });
     await using client = await connect(url, { link: "plain", reconnect: false });
     const flood = setInterval(() => {
@@ -178,7 +178,7 @@ describe("server.drain(), while something runs", () => {
 });
 
 describe("server.drain()", () => {
-  it("says bye, with when to come back, to whoever understands it", async () => {
+  it("sends bye with a reconnect delay to peers of reciproc.v1", async () => {
     for (const session of [undefined, false] as const) {
       const { server, url } = await serving({ session });
       const coming = nextPeer(server);
@@ -195,7 +195,7 @@ describe("server.drain()", () => {
     }
   });
 
-  it("spreads the return over 5 s unless it is said otherwise", async () => {
+  it("spreads reconnects over 5 s by default", async () => {
     const { server, url } = await serving();
     const coming = nextPeer(server);
     const { byHand } = await ByHand.begin(url);
@@ -205,7 +205,7 @@ describe("server.drain()", () => {
     await drained;
   });
 
-  it("brings its clients to the next server on the same port, which they are told as a loss", async () => {
+  it("lets its clients reconnect to the next server on the same port, where they report a lost session", async () => {
     const methods = { add: ([a, b]: [number, number]) => a + b };
     const first = await serve({ port: 0, methods: { ...methods, slow: () => new Promise(() => {}) } });
     await using client = await connect(first.url);
@@ -224,14 +224,14 @@ describe("server.drain()", () => {
     expect(second.peers.size).toBe(1);
   });
 
-  it("is not tried again by those it has let go, while others still finish", async () => {
+  it("does not get attempts from the clients that it closed while others still finish", async () => {
     const random = vi.spyOn(Math, "random").mockReturnValue(0.99);
     onTestFinished(() => random.mockRestore());
     const open = gate();
     const begun = gate();
     const { server, url } = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
     await using idle = await connect(url);
-    // Its session is open, as the answer shows.
+    // The result shows that its session is open.
     await rejection(idle.request("no-such-method"));
     const { byHand: busy } = await ByHand.begin(url);
     busy.say([{ jsonrpc: "2.0", id: 1, method: "slow" }]);
@@ -239,14 +239,14 @@ describe("server.drain()", () => {
     const lost = told(idle, "lost");
     const drained = server.drain({ retryMs: 60_000 });
     await lost;
-    // A client that came at once would be here before these.
+    // A client that reconnected at once would arrive before these.
     for (let i = 0; i < 3; i++) expect((await upgrade(url)).status).toBe(503);
     open.resolve();
     await drained;
     expect(server.stats().refused).toEqual({ 503: 3 });
   });
 
-  it("ends suspended peers of which nothing runs, and waits for the handlers of the others", async () => {
+  it("ends suspended peers without running handlers, and waits for the handlers of the others", async () => {
     const open = gate();
     const begun = gate();
     const world = await serving({ methods: { slow: () => (begun.resolve(), open.promise) } });
@@ -268,7 +268,7 @@ describe("server.drain()", () => {
     await drained;
   });
 
-  it("closes the socket of a client that has not said whose session it returns to", async () => {
+  it("closes the socket of a client that offered to resume and has sent nothing", async () => {
     const { server, url } = await serving();
     const undecided = await ByHand.open(url, { returns: true });
     await server.drain();
@@ -285,7 +285,7 @@ describe("server.drain()", () => {
     ["timeout", { timeout: 5 }],
     ["options", null],
     ["options", 5],
-  ])("rejects for a bad %s, and goes on: %j", async (name, options) => {
+  ])("rejects for a bad %s, and continues to serve: %j", async (name, options) => {
     await using server = await serve({ port: 0, methods: { one: () => 1 } });
     const error = await rejection(server.drain(options as never));
     expect(error).toBeInstanceOf(TypeError);
@@ -295,10 +295,10 @@ describe("server.drain()", () => {
   });
 });
 
-describe("server.drain(), by the clock", () => {
+describe("the timing of server.drain()", () => {
   useFakeClock();
 
-  it("lets idle peers go first, some at a time, all within a second", async () => {
+  it("closes idle peers first, some at a time, all within a second", async () => {
     const { server, clients, open } = await joined(400);
     const busy = clients.slice(0, 5).map((client) => client.request("slow"));
     await turn();
@@ -319,7 +319,7 @@ describe("server.drain(), by the clock", () => {
     await drained;
   });
 
-  it("takes large steps where there are many", async () => {
+  it("closes more peers at a time if there are many", async () => {
     const { server } = await joined(2_000);
     const drained = server.drain();
     expect(server.peers.size).toBe(1_950);
@@ -328,7 +328,7 @@ describe("server.drain(), by the clock", () => {
     await drained;
   });
 
-  it("closes at the deadline what still runs, and aborts it", async () => {
+  it("closes the remaining peers at the deadline, and aborts their handlers", async () => {
     const { server, clients } = await joined(2);
     const call = rejection(clients[0]!.request("slow"));
     await turn();
@@ -343,7 +343,7 @@ describe("server.drain(), by the clock", () => {
     expect(await peer!.closed).toMatchObject({ code: 1001, reason: REASON });
   });
 
-  it("waits for 30 s unless it is said otherwise, and for ever when it is told so", async () => {
+  it("waits for 30 s by default, and without limit if configured so", async () => {
     for (const [options, isOver] of [
       [undefined, true],
       [{ timeoutMs: Infinity }, false],
@@ -362,7 +362,7 @@ describe("server.drain(), by the clock", () => {
     }
   });
 
-  it("is one thing, however often it is called: a second call waits for the first", async () => {
+  it("drains once, however often it is called: a second call waits for the first", async () => {
     const { server, clients } = await joined(1);
     const call = rejection(clients[0]!.request("slow"));
     await turn();
@@ -388,7 +388,7 @@ describe("server.drain(), by the clock", () => {
     await drained;
   });
 
-  it("has nothing left to do after close()", async () => {
+  it("has no effect after close()", async () => {
     const { server } = await joined(3);
     await server.close();
     await server.drain();

@@ -1,4 +1,7 @@
-/** One connection that sends much at once: the other connections get their turn meanwhile, and nothing is lost or reordered. */
+/**
+ * One connection that sends many messages at once: other connections are served meanwhile, and no message is lost or
+ * reordered.
+ */
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { connect as connectTcp } from "node:net";
@@ -10,10 +13,10 @@ import { notification, request } from "../support/raw.js";
 import { portOf, sendUpgrade, stranger } from "../support/network.js";
 
 const MANY = 40;
-/** A close frame with 1000, masked with zeroes. */
+/** A close frame with 1000, masked with zeros. */
 const CLOSE = Buffer.of(0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8);
 
-/** A server whose `work` takes 3 ms and notes its number. */
+/** Makes a server whose `work` takes 3 ms and records its number. */
 interface Busy extends AsyncDisposable {
   readonly server: Server;
   readonly url: string;
@@ -63,7 +66,7 @@ async function sendPost(url: string, batch: readonly unknown[]): Promise<Disposa
   return { [Symbol.dispose]: () => void post.destroy() };
 }
 
-/** Each of these in a request of its own, all in one write. */
+/** Sends each call in its own POST, all in one write. */
 async function sendPosts(url: string, messages: readonly unknown[]): Promise<Disposable> {
   const socket = connectTcp(portOf(url), "127.0.0.1");
   const posts = messages.map((message) => {
@@ -75,7 +78,7 @@ async function sendPosts(url: string, messages: readonly unknown[]): Promise<Dis
   return { [Symbol.dispose]: () => void socket.destroy() };
 }
 
-/** How the same calls may come at once. */
+/** The ways in which the same calls can arrive at once. */
 const WAYS: [string, (url: string) => Promise<Disposable>][] = [
   [
     "frames",
@@ -100,23 +103,20 @@ const WAYS: [string, (url: string) => Promise<Disposable>][] = [
   ],
 ];
 
-describe("calls of one connection that come together", () => {
-  it.each(WAYS)(
-    "as %s let another connection be served before they are done, and keep their order",
-    async (_way, send) => {
-      await using at = await busy();
-      await using other = await connect(at.url);
-      await other.request("here");
-      // Sent while the first of them runs: so it waits in the system when that is done.
-      const answered = new Promise<unknown>((resolve) => (at.onFirst = () => resolve(other.request("here"))));
-      const sender = await send(at.url);
-      expect(await answered).toBeLessThan(MANY / 2);
-      await vi.waitFor(() => expect(at.done).toEqual(numbers), 5000);
-      sender[Symbol.dispose]();
-    },
-  );
+describe("calls that arrive together on one connection", () => {
+  it.each(WAYS)("lets another connection be served as %s, and keeps their order", async (_way, send) => {
+    await using at = await busy();
+    await using other = await connect(at.url);
+    await other.request("here");
+    // Sent while the first call runs: so it is queued in the system when that call ends.
+    const answered = new Promise<unknown>((resolve) => (at.onFirst = () => resolve(other.request("here"))));
+    const sender = await send(at.url);
+    expect(await answered).toBeLessThan(MANY / 2);
+    await vi.waitFor(() => expect(at.done).toEqual(numbers), 5000);
+    sender[Symbol.dispose]();
+  });
 
-  it("are all answered before the close that came behind them", async () => {
+  it("sends all responses before it answers the close behind the calls", async () => {
     await using at = await busy();
     const socket = await sendUpgrade(at.url);
     const chunks: Buffer[] = [];
@@ -134,7 +134,7 @@ describe("calls of one connection that come together", () => {
     expect(text.endsWith("\x88\x02\x03\xe8")).toBe(true);
   });
 
-  it("run before the end of a connection that was cut behind them is told", async () => {
+  it("dispatches them before it reports the end of a connection that was cut behind them", async () => {
     await using at = await busy();
     const ended = new Promise<number>((resolve) =>
       at.server.on("peer", (peer) => peer.on("close", () => resolve(at.done.length))),
@@ -144,7 +144,7 @@ describe("calls of one connection that come together", () => {
     expect(await ended).toBe(MANY);
   });
 
-  it("run no further when a handler among them closes the peer", async () => {
+  it("dispatches no more after one of the handlers closes the peer", async () => {
     await using at = await busy();
     const arrived = new Promise<AnyPeer>((resolve) => at.server.on("peer", resolve));
     using client = await stranger(at.url);
@@ -158,10 +158,9 @@ describe("calls of one connection that come together", () => {
   });
 });
 
-describe("messages that came before a client listens", () => {
-  it.each(["packed", "plain"] as const)("are dispatched in order, however long they take (%s)", async (link) => {
+describe("messages that arrived before a client has a listener", () => {
+  it.each(["packed", "plain"] as const)("dispatches all in order, however slow they are (%s)", async (link) => {
     const batches = [0, 1, 2, 3].map((n) => numbers.slice(10 * n, 10 * n + 10));
-    // More than a pack holds.
     const behind = Array.from({ length: 17 }, (_, n) => n + 1);
     await using server = await serve({ port: 0 });
     server.on("peer", (peer) => {
@@ -184,7 +183,7 @@ describe("messages that came before a client listens", () => {
     expect(client.state).toBe("open");
   });
 
-  it("are all dispatched before their close is reported", async () => {
+  it("dispatches all of them before it reports the close", async () => {
     await using server = await serve({ port: 0 });
     server.on("peer", (peer) => {
       for (const i of numbers) peer.notify("work", [i]);
@@ -203,7 +202,7 @@ describe("messages that came before a client listens", () => {
 
 describe("a WebSocket ping", () => {
   it.each(["packed", "plain"] as const)(
-    "is answered behind what came before it, so that a subscription's first notification follows its id (%s)",
+    "is answered after the messages before it, so that a subscription's first notification follows its id (%s)",
     async (link) => {
       const kind = new Subscriptions<number>({ method: "said" });
       const methods = {
@@ -233,7 +232,7 @@ describe("a WebSocket ping", () => {
   );
 });
 
-/** Opens a socket and resolves when the server's hello has come. */
+/** Opens a socket, and resolves when the server's hello has arrived. */
 async function open(url: string, protocols: string[]): Promise<{ webSocket: WebSocket; frames: any[] }> {
   const webSocket = new WebSocket(url, protocols);
   const frames: any[] = [];
@@ -243,18 +242,18 @@ async function open(url: string, protocols: string[]): Promise<{ webSocket: WebS
 }
 
 describe("a session whose socket is replaced in the middle of a pack", () => {
-  it("dispatches each message once and in order: what the pack has left before what the new socket brings", async () => {
+  it("dispatches each message once and in order: the rest of the pack before messages of the new socket", async () => {
     await using at = await busy();
     const limits = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
     const first = await open(at.url, ["reciproc.v1"]);
     first.webSocket.send(JSON.stringify({ hello: { session: true, limits } }));
     const { token } = first.frames[0].hello.session as { token: string };
     const second = await open(at.url, ["reciproc.v1", "reciproc.resume"]);
-    // Sent while the first message of the pack runs, and so read before the pack is done.
+    // Sent while the handler of the first message runs, and so read before the pack is done.
     at.onFirst = () => second.webSocket.send(JSON.stringify({ resume: { token, received: 0, attempt: 1, limits } }));
     const late = [notification("work", [MANY])];
     first.webSocket.send(JSON.stringify(numbers.map((i) => notification("work", [i]))));
-    // Behind the pack on the old socket: not received, so the client sends it again.
+    // This message follows the pack on the old socket. It was not received, so the client sends it again.
     first.webSocket.send(JSON.stringify(late));
     await vi.waitFor(() => expect(second.frames).toHaveLength(2), 5000);
     expect(at.done.length).toBeLessThan(MANY);

@@ -10,7 +10,7 @@ import { gate } from "../support/turns.js";
 import { ByHand } from "./by-hand.js";
 
 describe("onForeignMessage", () => {
-  it("of a client takes what a server of another protocol sends", async () => {
+  it("gets messages of another protocol from a server", async () => {
     const seen = gate<unknown>();
     const other = new WebSocketServer({ port: 0, host: "127.0.0.1" });
     other.on("connection", (webSocket) => webSocket.send('{"event":"hello"}'));
@@ -22,7 +22,7 @@ describe("onForeignMessage", () => {
     other.close();
   });
 
-  it("of a server takes what a client sends, with the client's peer", async () => {
+  it("gets messages of a client, with the client's peer", async () => {
     const seen = gate<[message: object, peer: AnyPeer]>();
     await using server = await serve({
       port: 0,
@@ -40,7 +40,7 @@ describe("onForeignMessage", () => {
     expect(await next).toEqual(notification("seen"));
   });
 
-  it("of a server takes an element of a pack", async () => {
+  it("gets an element of a pack at a server", async () => {
     const seen = gate<unknown>();
     await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
     const byHand = await ByHand.open(server.url);
@@ -49,7 +49,7 @@ describe("onForeignMessage", () => {
     expect(await seen.promise).toEqual({ event: "hello" });
   });
 
-  it("of a server takes the body of a POST, which gets 204", async () => {
+  it("gets the body of a POST at a server, which responds with 204", async () => {
     const seen = gate<unknown>();
     await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
     const response = await fetch(server.url.replace("ws:", "http:"), {

@@ -9,7 +9,7 @@ import { bareHttp, portOf, sendUpgrade, stranger, upgrade } from "../support/net
 import { gate, rejection } from "../support/turns.js";
 
 describe("a listener of a server", () => {
-  it("that rejects is reported to `error`, and does not end the process", async () => {
+  it("is reported to `error` if it rejects, and does not end the process", async () => {
     await using server = await serve({ port: 0 });
     server.on("peer", async (peer) => {
       await peer.request("whoAreYou");
@@ -20,7 +20,7 @@ describe("a listener of a server", () => {
     expect(await failed).toMatchObject({ code: "CONNECTION_LOST", method: "whoAreYou" });
   });
 
-  it("that throws does not keep the next from being told", async () => {
+  it("does not prevent the next listener if it throws", async () => {
     await using server = await serve({ port: 0 });
     const told: string[] = [];
     server.on("peer", (peer) => {
@@ -51,7 +51,7 @@ describe("limits.maxConnections", () => {
     await vi.waitFor(async () => expect(await upgrade(server.url)).toMatchObject({ status: 101 }));
   });
 
-  it("counts an authentication that still runs after its time is up, whose error is not lost either", async () => {
+  it("counts an authentication that still runs after its timeout, and reports its late error", async () => {
     const late = gate();
     await using server = await serve({
       port: 0,
@@ -91,7 +91,7 @@ describe("two servers on one HTTP server", () => {
     ["/rpc", "/rpc"],
     [undefined, "/rpc"],
     ["/rpc", undefined],
-  ])("at the paths %s and %s are a mistake", async (one, other) => {
+  ])("throws if both serve the same path: %s and %s", async (one, other) => {
     await using http = await bareHttp();
     await using first = await serve({ server: http.server, path: one });
     const error = await rejection(serve({ server: http.server, path: other }));
@@ -100,7 +100,7 @@ describe("two servers on one HTTP server", () => {
     expect(first.url).toContain("ws://");
   });
 
-  it("at paths of their own refuse a third path once", async () => {
+  it("refuses a third path once if each has its own path", async () => {
     await using http = await bareHttp();
     await using a = await serve({ server: http.server, path: "/a" });
     await using b = await serve({ server: http.server, path: "/b" });
@@ -111,7 +111,7 @@ describe("two servers on one HTTP server", () => {
 });
 
 describe("handleUpgrade", () => {
-  it("of a socket that was taken already reports it, and throws nothing", async () => {
+  it("reports a socket that is already in use, and does not throw", async () => {
     await using http = await bareHttp();
     await using server = await serve({ noServer: true });
     const errors: unknown[] = [];
@@ -140,7 +140,7 @@ describe("close", () => {
 });
 
 describe("accept", () => {
-  it("after close() makes a peer that is closed at once", async () => {
+  it("makes a peer that is closed at once after close()", async () => {
     const server = await serve({ noServer: true });
     await server.close();
     const [socket] = memorySockets(1000, 1000);
@@ -150,23 +150,23 @@ describe("accept", () => {
   });
 });
 
-describe("a page that came without TLS", () => {
+describe("a page loaded without TLS", () => {
   const rules = { hosts: undefined, origins: undefined };
 
-  it("may not connect to the server with TLS of the same name", () => {
+  it("cannot connect to the TLS server of the same name", () => {
     expect(refuseOrigin("http://bank.example", "bank.example", true, rules)).toContain("origins");
     expect(refuseOrigin("https://bank.example", "bank.example", true, rules)).toBeUndefined();
     expect(refuseOrigin("http://bank.example", "bank.example", false, rules)).toBeUndefined();
   });
 
-  it("may when it is listed, and on this machine", () => {
+  it("can connect if it is listed, and on loopback", () => {
     const listed = { ...rules, origins: ["http://bank.example"] };
     expect(refuseOrigin("http://bank.example", "bank.example", true, listed)).toBeUndefined();
     expect(refuseOrigin("http://localhost:5173", "localhost:3000", true, rules)).toBeUndefined();
   });
 });
 
-describe("options that could never match", () => {
+describe("an option that can never match", () => {
   it.each<[string, string[]]>([
     ["origins", ["localhost:5173"]],
     ["origins", ["example.org:443"]],
@@ -177,7 +177,7 @@ describe("options that could never match", () => {
     ["hosts", ["example.org/"]],
     ["hosts", ["*/"]],
     ["hosts", [""]],
-  ])("%s: %j are refused", async (name, value) => {
+  ])("is refused: %s: %j", async (name, value) => {
     const error = await rejection(serve({ port: 0, [name]: value }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toContain(`\`${name}[0]\``);

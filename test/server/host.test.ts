@@ -38,7 +38,7 @@ async function send(url: string, kind: string, hosts: string[], version = "1.1")
   return readAnswer(socket);
 }
 
-it.each(["an upgrade", "a POST"])("%s is taken with one Host header", async (kind) => {
+it.each(["an upgrade", "a POST"])("accepts one Host header: %s", async (kind) => {
   await using server = await serve({ port: 0, methods: { run: () => 1 } });
   expect((await send(server.url, kind, ["Host: localhost"])).status).toBe(REQUESTS[kind]!.taken);
 });
@@ -78,7 +78,7 @@ describe.each(Object.keys(REQUESTS))("%s", (kind) => {
   });
 });
 
-it("a request of HTTP/1.0 may leave out its Host header where every name is served", async () => {
+it("accepts a request of HTTP/1.0 without a Host header if every name is allowed", async () => {
   await using server = await serve({ port: 0, host: "0.0.0.0", methods: { run: () => 1 } });
   // The status line of Node's answer names 1.1 all the same.
   expect((await send(server.url, "a POST", [], "1.0")).status).toBe(200);

@@ -1,4 +1,4 @@
-/** HTTP POST on an HTTP server that is there already, and through an application that routes requests itself. */
+/** HTTP POST on an existing HTTP server, and through an application that routes requests itself. */
 import express from "express";
 import { createServer } from "node:http";
 import { describe, expect, it } from "vitest";
@@ -9,7 +9,7 @@ import { gate, turn } from "../support/turns.js";
 const methods = { add: ([a, b]: [number, number]) => a + b };
 const CALL = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}';
 
-/** Posts text to a path, and answers with the status and the body. */
+/** Posts text to a path. Returns the status and the body. */
 async function post(
   { url }: { url: string },
   path: string,
@@ -23,8 +23,8 @@ async function post(
 
 const reply = (result: unknown): [number, string] => [200, JSON.stringify({ jsonrpc: "2.0", id: 1, result })];
 
-describe("an HTTP server that is there already", () => {
-  it("answers POSTs to the path, while nobody else listens", async () => {
+describe("an existing HTTP server", () => {
+  it("answers POSTs to the path if it has no other listener", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, path: "/rpc", methods });
     expect(await post(http, "/rpc")).toEqual(reply(3));
@@ -33,7 +33,7 @@ describe("an HTTP server that is there already", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("is left to whoever else listens", async () => {
+  it("leaves POSTs to another listener", async () => {
     const app = express();
     app.post("/rpc", (_request, response) => response.send("mine"));
     await using http = await listening(createServer(app));
@@ -44,7 +44,7 @@ describe("an HTTP server that is there already", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("is left to an application that comes later, too", async () => {
+  it("leaves POSTs to an application that is added later, too", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, methods });
     expect(await post(http, "/")).toEqual(reply(3));
@@ -53,7 +53,7 @@ describe("an HTTP server that is there already", () => {
     await server.close();
   });
 
-  it("is shared by several, each on its path, and a third path is refused once", async () => {
+  it("is shared by several servers, each on its path, and a third path is refused once", async () => {
     await using http = await bareHttp();
     const refused: string[] = [];
     const start = async (path: string): Promise<Server> => {
@@ -71,7 +71,7 @@ describe("an HTTP server that is there already", () => {
     expect([one.url, two.url]).toHaveLength(2);
   });
 
-  it("is let go of on close(), without being closed", async () => {
+  it("is detached on close(), without being closed", async () => {
     await using http = await bareHttp();
     const server = await serve({ server: http.server, methods });
     expect(http.server.listenerCount("request")).toBe(1);
@@ -84,7 +84,7 @@ describe("an HTTP server that is there already", () => {
 });
 
 describe("handleRequest", () => {
-  it("answers what Express routes to it, beside WebSockets on the same path", async () => {
+  it("answers requests that Express routes to it, beside WebSockets on the same path", async () => {
     const app = express();
     await using http = await listening(createServer(app));
     await using server = await serve({ server: http.server, path: "/rpc", methods });
@@ -94,7 +94,7 @@ describe("handleRequest", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("takes any path, also below a router that cuts it", async () => {
+  it("accepts any path, also below a router that cuts it", async () => {
     const app = express();
     await using http = await listening(createServer(app));
     await using server = await serve({ server: http.server, path: "/ws", methods });
@@ -106,7 +106,7 @@ describe("handleRequest", () => {
     ["parsed", express.json()],
     ["as text", express.text({ type: "*/*" })],
     ["as bytes", express.raw({ type: "*/*" })],
-  ])("takes a body that was read already, %s", async (_how, parser) => {
+  ])("accepts a body that was already read, %s", async (_how, parser) => {
     const app = express();
     await using http = await listening(createServer(app));
     await using server = await serve({ noServer: true, limits: { maxMessageBytes: 100 }, methods });
@@ -121,7 +121,7 @@ describe("handleRequest", () => {
     expect((await post(http, "/rpc", `${" ".repeat(101 - CALL.length)}${CALL}`))[0]).toBe(413);
   });
 
-  it("holds maxMessageBytes against a text that came in chunks, too", async () => {
+  it("enforces maxMessageBytes for a text that arrived in chunks, too", async () => {
     const app = express();
     await using http = await listening(createServer(app));
     await using server = await serve({ noServer: true, limits: { maxMessageBytes: 100 }, methods });
@@ -135,7 +135,7 @@ describe("handleRequest", () => {
     expect(response.status).toBe(413);
   });
 
-  it("reads a body itself that a parser before it left alone", async () => {
+  it("reads a body itself if a parser before it ignored it", async () => {
     const app = express();
     await using http = await listening(createServer(app));
     await using server = await serve({ noServer: true, methods });
@@ -144,7 +144,7 @@ describe("handleRequest", () => {
     expect(await post(http, "/rpc")).toEqual(reply(3));
   });
 
-  it("reads text that the application has set an encoding for", async () => {
+  it("reads a request whose encoding the application has set", async () => {
     await using server = await serve({ noServer: true, methods: { echo: (params: unknown) => params } });
     await using http = await listening(
       createServer((request, response) => server.handleRequest(request.setEncoding("utf8"), response)),
@@ -153,7 +153,7 @@ describe("handleRequest", () => {
     expect(await post(http, "/", call)).toEqual(reply(["张🏊"]));
   });
 
-  it.each(["", CALL])("reports a body that somebody has read and kept: %j", async (body) => {
+  it.each(["", CALL])("reports a body that other code has consumed: %j", async (body) => {
     await using server = await serve({ noServer: true, methods });
     const errors: unknown[] = [];
     server.on("error", (error) => errors.push(error));
@@ -168,7 +168,7 @@ describe("handleRequest", () => {
     ]);
   });
 
-  it("keeps the rules against DNS rebinding and forms", async () => {
+  it("enforces the rules against DNS rebinding and forms", async () => {
     const app = express();
     await using http = await listening(createServer(app));
     await using server = await serve({ noServer: true, methods });
@@ -181,7 +181,7 @@ describe("handleRequest", () => {
     expect((await fetch(url, { headers: { Connection: "close" } })).status).toBe(426);
   });
 
-  it("leaves alone what is answered already", async () => {
+  it("ignores a request that already has a response", async () => {
     await using server = await serve({ noServer: true, methods });
     const thrown: unknown[] = [];
     await using http = await listening(
@@ -200,7 +200,7 @@ describe("handleRequest", () => {
     expect(thrown).toEqual([]);
   });
 
-  it("leaves alone what is answered while its handler runs, as a middleware for timeouts does", async () => {
+  it("ignores a response that is sent while its handler runs, as a middleware for timeouts does", async () => {
     const begun = gate();
     const open = gate();
     const slow = async (): Promise<void> => {
@@ -226,7 +226,7 @@ describe("handleRequest", () => {
     expect(errors).toEqual([]);
   });
 
-  it("names one origin that may read the response, though the application has named one as well", async () => {
+  it("names one origin that can read the response, even if the application has named one too", async () => {
     await using server = await serve({ noServer: true, origins: ["https://example.org"], methods });
     await using http = await listening(
       createServer((request, response) => {

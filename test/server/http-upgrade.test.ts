@@ -1,4 +1,4 @@
-/** A POST that offers an upgrade: the offer is ignored, and the connection goes on as if there were none. */
+/** A POST that offers an upgrade: the server ignores the offer, and the connection continues without it. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
@@ -21,7 +21,7 @@ const WEBSOCKET = {
 
 const methods = { echo: ([n]: [number]) => n };
 
-/** The text of a POST that calls `method` with `[id]`. */
+/** Returns the text of a POST that calls `method` with `[id]`. */
 function post(id: number, headers: Record<string, string> = {}, method = "echo"): string {
   const body = JSON.stringify(request(id, method, [id]));
   const lines = { Host: "localhost", "Content-Type": "application/json", "Content-Length": body.length, ...headers };
@@ -36,7 +36,7 @@ async function write(url: string, text: string): Promise<Socket> {
   return socket;
 }
 
-/** The statuses and results of all responses until the server ends the connection. */
+/** Returns the statuses and results of all responses until the server ends the connection. */
 async function readAll(socket: Socket): Promise<{ statuses: number[]; results: unknown[] }> {
   const text = String(Buffer.concat((await socket.toArray()) as Buffer[]));
   const bodies = text.match(/\{"jsonrpc".*?\}(?=HTTP|$)/g) ?? [];
@@ -60,13 +60,13 @@ describe("a POST that offers an upgrade", () => {
   it.each([
     ["HTTP/2", H2C],
     ["a WebSocket", WEBSOCKET],
-  ])("to %s is answered, and so is what is pipelined behind it", async (_what, offer) => {
+  ])("is answered with an offer of %s, and so are the requests pipelined behind it", async (_what, offer) => {
     await using server = await serve({ port: 0, methods });
     const socket = await write(server.url, post(1, offer) + post(2) + post(3, CLOSE));
     expect(await readAll(socket)).toEqual({ statuses: [200, 200, 200], results: [1, 2, 3] });
   });
 
-  it("is answered behind responses that have not left, in order, and so are further offers", async () => {
+  it("is answered in order behind earlier responses, and so are further offers", async () => {
     const open = gate<string>();
     const started = gate();
     const slow = (): Promise<string> => (started.resolve(), open.promise);
@@ -81,7 +81,7 @@ describe("a POST that offers an upgrade", () => {
     });
   });
 
-  it("is taken on together with what comes while it waits for a response before it", async () => {
+  it("is processed with the bytes that arrive while it waits for an earlier response", async () => {
     const open = gate<string>();
     const started = gate();
     const slow = (): Promise<string> => (started.resolve(), open.promise);
@@ -128,7 +128,7 @@ describe("a POST that offers an upgrade", () => {
     expect(await readAll(socket)).toEqual({ statuses: [200, 200, 200], results: [1, 2, 3] });
   });
 
-  it("leaves the connection open, also to a WebSocket", async () => {
+  it("leaves the connection open, also for a WebSocket", async () => {
     await using server = await serve({ port: 0, methods });
     const socket = await write(server.url, post(1, H2C));
     expect(String((await once(socket, "data"))[0])).not.toMatch(/^connection: close/im);
@@ -139,13 +139,13 @@ describe("a POST that offers an upgrade", () => {
     expect((await readAnswer(socket)).status).toBe(101);
   });
 
-  it("ends the connection where it asks for that", async () => {
+  it("ends the connection if it asks for that", async () => {
     await using server = await serve({ port: 0, methods });
     const socket = await write(server.url, post(1, { ...H2C, Connection: "Upgrade, HTTP2-Settings, close" }));
     expect(await readAnswer(socket)).toMatchObject({ status: 200, headers: { connection: "close" } });
   });
 
-  it("leaves no listener on the connection, however many there are", async () => {
+  it("leaves no listener on the connection, however many offers arrive", async () => {
     await using http = await listening(createServer());
     await using server = await serve({ server: http.server, methods });
     expect(server.url).not.toBe("");

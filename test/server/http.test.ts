@@ -10,7 +10,7 @@ import { gate, rejection, turn } from "../support/turns.js";
 
 const methods = { add: ([a, b]: [number, number]) => a + b };
 
-/** Keeps the process busy, and returns 1. */
+/** Blocks the event loop, and returns 1. */
 function busyFor(ms: number): number {
   for (const end = performance.now() + ms; performance.now() < end;);
   return 1;
@@ -26,14 +26,14 @@ function post(server: { url: string }, message: unknown, headers: Record<string,
   });
 }
 
-/** The status of a response and its body, parsed. */
+/** Returns the status of a response and its body, parsed. */
 async function read(response: Response): Promise<[status: number, body: unknown]> {
   const text = await response.text();
   const isJson = response.headers.get("content-type") === "application/json; charset=utf-8";
   return [response.status, isJson ? JSON.parse(text) : text];
 }
 
-/** The text of a POST, with exactly these headers besides its length and what is needed. */
+/** Returns the text of a POST, with exactly these headers besides the required ones and its length. */
 function postText(url: string, body: string, headers: Record<string, string> = {}): string {
   const { host, pathname } = new URL(url);
   const lines = {
@@ -46,7 +46,7 @@ function postText(url: string, body: string, headers: Record<string, string> = {
   return `POST ${pathname} HTTP/1.1\r\n${text.join("")}\r\n${body}`;
 }
 
-/** Opens a connection and writes to it. */
+/** Opens a connection, and writes to it. */
 async function write(url: string, text: string): Promise<Socket> {
   const socket = connectTcp(portOf(url), "127.0.0.1");
   await once(socket, "connect");
@@ -54,12 +54,12 @@ async function write(url: string, text: string): Promise<Socket> {
   return socket;
 }
 
-/** Sends a POST byte by byte as given, and reads the answer to its end. */
+/** Sends a POST exactly as given, and reads the response to its end. */
 async function postRaw(url: string, body: string, headers: Record<string, string> = {}): Promise<Answer> {
   return readAnswer(await write(url, postText(url, body, { Connection: "close", ...headers })));
 }
 
-/** Notes a server's refusals and errors. */
+/** Records a server's refusals and errors. */
 function listen(server: Server): { refusals: string[]; errors: unknown[] } {
   const refusals: string[] = [];
   const errors: unknown[] = [];
@@ -69,7 +69,7 @@ function listen(server: Server): { refusals: string[]; errors: unknown[] } {
 }
 
 describe("a POST", () => {
-  it("is answered with the reply, as JSON", async () => {
+  it("is answered with the response, as JSON", async () => {
     await using server = await serve({ port: 0, methods });
     const response = await post(server, request(1, "add", [1, 2]));
     expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
@@ -89,7 +89,7 @@ describe("a POST", () => {
       [request(1, "add", [1, 2]), notification("add", [1, 2]), 7, request(2, "nobody")],
       [result(1, 3), failure(null, -32600, "Invalid Request"), failure(2, -32601, "Method not found")],
     ],
-  ])("of %s is answered with 200", async (_what, message, reply) => {
+  ])("is answered with 200 if it is %s", async (_what, message, reply) => {
     await using server = await serve({ port: 0, methods });
     expect(await read(await post(server, message))).toEqual([200, reply]);
   });
@@ -100,14 +100,14 @@ describe("a POST", () => {
     ["a batch of notifications", [notification("add", [1, 2]), notification("later")]],
     ["a response", result(1, 3)],
     ["a batch of responses", [result(1, 3), failure(null, -32600, "Invalid Request")]],
-  ])("of %s is answered with 204 and nothing else", async (_what, message) => {
+  ])("is answered with 204 and nothing else if it is %s", async (_what, message) => {
     await using server = await serve({ port: 0, methods: { ...methods, later: turn } });
     const response = await post(server, message);
     expect(response.headers.get("content-type")).toBeNull();
     expect(await read(response)).toEqual([204, ""]);
   });
 
-  it("of a notification is answered while its handler runs, which is not aborted", async () => {
+  it("is answered while its handler runs if it is a notification, and that handler is not aborted", async () => {
     const open = gate();
     const ended = gate<boolean>();
     const log = async (_params: unknown, { signal }: { signal: AbortSignal }): Promise<void> => {
@@ -121,7 +121,7 @@ describe("a POST", () => {
     expect(await ended.promise).toBe(false);
   });
 
-  it("may come in chunks, cut within a character", async () => {
+  it("can arrive in chunks, cut within a character", async () => {
     await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
     const body = Buffer.from(JSON.stringify(request(1, "echo", ["张🏊"])));
     const socket = await write(
@@ -142,7 +142,7 @@ describe("a POST", () => {
     "application/jsonrequest",
     "Application/JSON-RPC; charset=utf-8",
     "application/jsonrequest;charset=UTF-8",
-  ])("may be of type %s", async (type) => {
+  ])("can be of type %s", async (type) => {
     await using server = await serve({ port: 0, methods });
     expect((await postRaw(server.url, "{}", { "Content-Type": type, "Content-Encoding": "Identity" })).status).toBe(
       200,
@@ -154,7 +154,7 @@ describe("a POST", () => {
     ["a batch of notifications", [notification("add", [1, 2]), notification("add", [3, 4])]],
     ["a response", result(1, 1)],
   ])(
-    "that is owed no reply gets 200 and no body where `post.notificationStatus` says so: %s",
+    "gets 200 without a body if it is due no response and `post.notificationStatus` is 200: %s",
     async (_what, message) => {
       await using server = await serve({ port: 0, post: { notificationStatus: 200 }, methods });
       const socket = await write(server.url, postText(server.url, JSON.stringify(message), { Connection: "close" }));
@@ -165,14 +165,14 @@ describe("a POST", () => {
     },
   );
 
-  it("that is owed no reply gets 204 where `post.notificationStatus` is 204, the default", async () => {
+  it("gets 204 if it is due no response and `post.notificationStatus` is 204, the default", async () => {
     for (const options of [{}, { post: {} }, { post: { notificationStatus: 204 } }] as const) {
       await using server = await serve({ port: 0, ...options, methods });
       expect((await post(server, notification("add", [1, 2]))).status).toBe(204);
     }
   });
 
-  it("leaves its connection open for the next", async () => {
+  it("leaves its connection open for the next request", async () => {
     await using server = await serve({ port: 0, methods });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const options = { agent, method: "POST", headers: { "Content-Type": "application/json" } };
@@ -188,7 +188,7 @@ describe("a POST", () => {
     agent.destroy();
   });
 
-  it("does not wait for another", async () => {
+  it("does not wait for another POST", async () => {
     const open = gate<string>();
     await using server = await serve({ port: 0, methods: { ...methods, slow: () => open.promise } });
     const first = post(server, request(1, "slow"));
@@ -197,7 +197,7 @@ describe("a POST", () => {
     expect(await read(await first)).toEqual([200, result(1, "done")]);
   });
 
-  it("is answered in its turn when many are pipelined, whichever is done first", async () => {
+  it("is answered in order if many are pipelined, whichever ends first", async () => {
     const warned: unknown[] = [];
     const warn = (warning: Error): void => void warned.push(warning.message);
     process.on("warning", warn);
@@ -227,7 +227,7 @@ describe("a POST", () => {
   it.each([
     ["100 wait", "is answered", 100],
     ["101 wait", "is cut, and what runs is aborted", 101],
-  ])("on a connection on which %s for their responses: it %s", async (_what, _how, count) => {
+  ])("has a limit of requests on its connection: if %s for their responses, it %s", async (_what, _how, count) => {
     const open = gate<number>();
     let running = 0;
     const slowly = {
@@ -254,13 +254,13 @@ describe("a POST", () => {
     open.resolve(7);
     const answers = (): string[] => String(Buffer.concat(chunks)).match(/"result":7/g) ?? [];
     await vi.waitFor(() => expect(answers()).toHaveLength(count));
-    // And it takes more.
+    // The connection accepts more.
     socket.write(one);
     await vi.waitFor(() => expect(answers()).toHaveLength(count + 1));
     socket.destroy();
   });
 
-  it("whose batch takes many ticks is aborted when its client is gone, and the rest does not run", async () => {
+  it("is aborted in the middle of a slow batch if its client disconnects, and the rest does not run", async () => {
     const aborted = gate();
     let ran = 0;
     const slowly = {
@@ -280,7 +280,7 @@ describe("a POST", () => {
     expect(ran).toBeLessThan(250);
   });
 
-  it("over HTTP/2, given to handleRequest, may be a batch that takes many ticks", async () => {
+  it("can be a slow batch over HTTP/2, passed to handleRequest", async () => {
     await using server = await serve({ noServer: true, methods: { slow: () => busyFor(3) } });
     const http = createHttp2((request2, response) => {
       server.handleRequest(request2 as never, response as never);
@@ -301,7 +301,7 @@ describe("a POST", () => {
     http.close();
   });
 
-  it("offering to upgrade to HTTP/2, as Java's client does, is answered all the same", async () => {
+  it("is answered though it offers to upgrade to HTTP/2, as Java's client does", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
     const offer = {
       Connection: "Upgrade, HTTP2-Settings, close",
@@ -322,7 +322,7 @@ describe("a POST", () => {
     expect(JSON.parse((await late).body)).toEqual(result(2, 7));
   });
 
-  it("has a reply of its own bound: maxReplyBytes", async () => {
+  it("has a response limit of its own: maxReplyBytes", async () => {
     await using server = await serve({
       port: 0,
       limits: { maxReplyBytes: 100 },
@@ -333,7 +333,7 @@ describe("a POST", () => {
 });
 
 describe("a GET or HEAD", () => {
-  it.each(["GET", "HEAD"])("is answered as ever: %s with 426", async (method) => {
+  it.each(["GET", "HEAD"])("is answered with 426: %s", async (method) => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
     const { refusals } = listen(server);
     for (const url of [server.url, server.url.replace("/rpc", "/other")]) {
@@ -346,7 +346,7 @@ describe("a GET or HEAD", () => {
   });
 });
 
-describe("what is not let in", () => {
+describe("a refused request", () => {
   const runIt = JSON.stringify(request(1, "run"));
 
   it.each<[string, Record<string, string>, number, string]>([
@@ -362,9 +362,9 @@ describe("what is not let in", () => {
     ["another Host", { Host: "evil.example" }, 403, 'Host "evil.example" is not allowed'],
     ["another Origin", { Origin: "https://evil.example" }, 403, 'Origin "https://evil.example" is not allowed'],
     ["a sandboxed page", { Origin: "null" }, 403, 'Origin "null" is not allowed'],
-    ["a stranger", { Authorization: "nobody" }, 401, "authentication failed"],
-    ["a liar about its length", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`, 1048576"],
-  ])("is %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
+    ["a failed authentication", { Authorization: "nobody" }, 401, "authentication failed"],
+    ["a Content-Length over the limit", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`, 1048576"],
+  ])("is refused for %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
     let ran = 0;
     await using server = await serve({
       port: 0,
@@ -382,16 +382,19 @@ describe("what is not let in", () => {
     expect(ran).toBe(0);
   });
 
-  it.each(["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND"])("is %s, told what is allowed", async (method) => {
-    await using server = await serve({ port: 0, methods });
-    const { refusals } = listen(server);
-    const { host } = new URL(server.url);
-    const answer = await readAnswer(await write(server.url, `${method} / HTTP/1.1\r\nHost: ${host}\r\n\r\n`));
-    expect(answer).toMatchObject({ status: 405, headers: { allow: "GET, POST, OPTIONS" } });
-    expect(refusals).toEqual([`405 calls are made by POST, not by ${method}`]);
-  });
+  it.each(["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND"])(
+    "lists the allowed methods instead of %s",
+    async (method) => {
+      await using server = await serve({ port: 0, methods });
+      const { refusals } = listen(server);
+      const { host } = new URL(server.url);
+      const answer = await readAnswer(await write(server.url, `${method} / HTTP/1.1\r\nHost: ${host}\r\n\r\n`));
+      expect(answer).toMatchObject({ status: 405, headers: { allow: "GET, POST, OPTIONS" } });
+      expect(refusals).toEqual([`405 calls are made by POST, not by ${method}`]);
+    },
+  );
 
-  it("is another path, when one is given", async () => {
+  it("is refused for another path if a path is set", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
     const { refusals } = listen(server);
     const other = { url: server.url.replace("/rpc", "/other") };
@@ -400,7 +403,7 @@ describe("what is not let in", () => {
     expect((await post({ url: `${server.url}?a=1` }, request(1, "add", [1, 2]))).status).toBe(200);
   });
 
-  it("is whoever comes over maxConnections, until another is gone", async () => {
+  it("is refused beyond maxConnections, until another request ends", async () => {
     const open = gate<number>();
     await using server = await serve({
       port: 0,
@@ -430,7 +433,7 @@ describe("what is not let in", () => {
     await vi.waitFor(async () => expect((await post(server, request(1, "add", [1, 2]))).status).toBe(200));
   });
 
-  it("is a body that does not come in time", async () => {
+  it("is refused if its body does not arrive in time", async () => {
     await using server = await serve({ port: 0, limits: { handshakeTimeoutMs: 50 }, methods });
     const { refusals } = listen(server);
     const socket = await write(server.url, postText(server.url, "{", { "Content-Length": "100" }));
@@ -439,7 +442,7 @@ describe("what is not let in", () => {
     expect(refusals).toEqual(["408 the request took longer than `limits.handshakeTimeoutMs`, 50"]);
   });
 
-  it("is not a body that takes its time when handshakeTimeoutMs is Infinity", async () => {
+  it("is not refused for a slow body if handshakeTimeoutMs is Infinity", async () => {
     await using server = await serve({ port: 0, limits: { handshakeTimeoutMs: Infinity }, methods });
     const message = JSON.stringify(request(1, "add", [1, 2]));
     const socket = await write(
@@ -452,7 +455,7 @@ describe("what is not let in", () => {
     expect(JSON.parse((await answer).body)).toEqual(result(1, 3));
   });
 
-  it("is somebody whose authenticate takes too long", async () => {
+  it("is refused if its authenticate takes too long", async () => {
     const late = gate<object>();
     await using server = await serve({ port: 0, authenticate: () => late.promise, limits: { handshakeTimeoutMs: 20 } });
     const response = await post(server, request(1, "add", [1, 2]));
@@ -467,7 +470,7 @@ describe("a message over maxMessageBytes", () => {
   const tooLarge = failure(null, -32007, "Request is too large", { maxMessageBytes: 50 });
   const limits = { maxMessageBytes: 50 };
 
-  it("is refused with 413 and an error, when it says how long it is and when it does not", async () => {
+  it("is refused with 413 and an error, with and without a Content-Length", async () => {
     await using server = await serve({ port: 0, limits, methods });
     const { refusals } = listen(server);
     expect(await read(await post(server, " ".repeat(51)))).toEqual([413, tooLarge]);
@@ -480,19 +483,19 @@ describe("a message over maxMessageBytes", () => {
     socket.destroy();
   });
 
-  it("may be exactly that long", async () => {
+  it("can be exactly that long", async () => {
     await using server = await serve({ port: 0, limits, methods });
     expect((await post(server, " ".repeat(50))).status).toBe(200);
     expect((await post(server, "张".repeat(16))).status).toBe(200);
     expect((await post(server, "张".repeat(17))).status).toBe(413);
   });
 
-  it("is answered although the client sends all of it first", async () => {
+  it("is refused even if the client first sends all of it", async () => {
     await using server = await serve({ port: 0, limits, methods });
     for (let i = 0; i < 5; i++) expect((await post(server, " ".repeat(8 * 2 ** 20))).status).toBe(413);
   });
 
-  it("that never ends is cut after a second", async () => {
+  it("is cut after a second if it never ends", async () => {
     await using server = await serve({ port: 0, limits, methods });
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     try {
@@ -516,7 +519,7 @@ describe("a page of another origin", () => {
   const origins = ["https://app.example"];
   const Origin = "https://app.example";
 
-  it("that is allowed may send JSON and read the reply, also a refusal, without credentials", async () => {
+  it("can send JSON and read the response, also a refusal, without credentials if it is allowed", async () => {
     let asked = 0;
     await using server = await serve({ port: 0, origins, authenticate: () => ++asked === 1, methods });
     const preflight = await fetch(server.url.replace("ws:", "http:"), {
@@ -544,7 +547,7 @@ describe("a page of another origin", () => {
     }
   });
 
-  it("that is not allowed is refused before it sends, and told nothing it may read", async () => {
+  it("is refused before it sends if it is not allowed, and can read nothing", async () => {
     await using server = await serve({ port: 0, origins, methods });
     const { refusals } = listen(server);
     for (const method of ["OPTIONS", "POST"]) {
@@ -556,7 +559,7 @@ describe("a page of another origin", () => {
     expect(refusals).toHaveLength(2);
   });
 
-  it("is any, where origins is *", async () => {
+  it("is allowed for any origin if origins is *", async () => {
     await using server = await serve({ port: 0, origins: "*", methods });
     const response = await post(server, request(1, "add", [1, 2]), { Origin: "https://whoever.example" });
     expect(response.headers.get("access-control-allow-origin")).toBe("https://whoever.example");
@@ -565,7 +568,7 @@ describe("a page of another origin", () => {
 });
 
 describe("the peer of a POST", () => {
-  it("has the data that authenticate answers, and the server in its context", async () => {
+  it("has the data that authenticate returns, and the server in its context", async () => {
     await using server = await serve({
       port: 0,
       authenticate: ({ headers }) => ({ user: headers.cookie }),
@@ -577,7 +580,7 @@ describe("the peer of a POST", () => {
     ]);
   });
 
-  it("cannot be called back, and says why", async () => {
+  it("cannot be called, and the error gives the reason", async () => {
     const why = "the call came by HTTP POST, so its caller cannot be called back";
     const lost = gate<unknown[]>();
     await using server = await serve({
@@ -604,7 +607,7 @@ describe("the peer of a POST", () => {
     }
   });
 
-  it("cannot be called back through around either", async () => {
+  it("cannot be called through `around` either", async () => {
     const seen: string[] = [];
     await using server = await serve({
       port: 0,
@@ -617,7 +620,7 @@ describe("the peer of a POST", () => {
     expect(seen).toEqual(["incoming ask", "outgoing toast", "outgoing it"]);
   });
 
-  it("is no member of a topic: adding it throws a TypeError that says so", async () => {
+  it("is no member of a topic: adding it throws a TypeError with the reason", async () => {
     await using server = await serve({
       port: 0,
       methods: { join: (_params, context) => void context.server.topic("den").add(context.peer) },
@@ -646,7 +649,7 @@ describe("the peer of a POST", () => {
     expect(peers).toBe(0);
   });
 
-  it("that its handler closes is answered with 500, and not by a silent cut that invites another try", async () => {
+  it("is answered with 500 if its handler closes it, and not by a silent cut that causes a retry", async () => {
     await using server = await serve({
       port: 0,
       methods: { leave: (_params, { peer }) => peer.close(4001, "go away").then(() => "late") },
@@ -655,21 +658,21 @@ describe("the peer of a POST", () => {
     expect(await read(response)).toEqual([500, "go away; what was called may have run\n"]);
   });
 
-  it("that sends more malformed messages than allowed is answered with 500", async () => {
+  it("is answered with 500 if it sends more malformed messages than allowed", async () => {
     await using server = await serve({ port: 0, limits: { maxMalformedPerMinute: 2 }, methods });
     expect(await read(await post(server, [1, 2]))).toMatchObject([200, [{}, {}]]);
     expect((await post(server, [1, 2, 3])).status).toBe(500);
   });
 });
 
-describe("a feature that needs more than one reply", () => {
-  it("is a stream: all of it is the reply", async () => {
+describe("a feature that needs more than one message", () => {
+  it("sends a whole stream as the response", async () => {
     await using server = await serve({
       port: 0,
       methods: {
         async *count([to]: [number]) {
           for (let n = 1; n <= to; n++) {
-            // Slower than it is read, at times.
+            // Sometimes slower than it is read.
             if (n % 100 === 0) await turn();
             yield n;
           }
@@ -689,7 +692,7 @@ describe("a feature that needs more than one reply", () => {
     ]);
   });
 
-  it("is a stream without an end: it is too large a reply, and its source is told to stop", async () => {
+  it("refuses an endless stream as too large, and stops its source", async () => {
     const stopped = gate<boolean>();
     await using server = await serve({
       port: 0,
@@ -711,7 +714,7 @@ describe("a feature that needs more than one reply", () => {
     expect(await stopped.promise).toBe(true);
   });
 
-  it("is a stream that fails: the error is the reply", async () => {
+  it("sends the error of a stream that fails", async () => {
     await using server = await serve({
       port: 0,
       methods: {
@@ -725,7 +728,7 @@ describe("a feature that needs more than one reply", () => {
     expect(await read(await post(server, request(1, "failing")))).toEqual([200, failure(1, 7, "no more")]);
   });
 
-  it("is a stream whose client goes away: its source is told to stop", async () => {
+  it("stops the source of a stream if its client disconnects", async () => {
     const started = gate();
     const stopped = gate<boolean>();
     await using server = await serve({
@@ -745,7 +748,7 @@ describe("a feature that needs more than one reply", () => {
     expect(await stopped.promise).toBe(true);
   });
 
-  it("is a stream inside a result: that is refused, and the error event says why", async () => {
+  it("refuses a stream inside a result, and the error event gives the reason", async () => {
     await using server = await serve({
       port: 0,
       methods: { both: (_params, { peer }) => ({ log: peer.offer([1, 2]) }) },
@@ -757,7 +760,7 @@ describe("a feature that needs more than one reply", () => {
     ]);
   });
 
-  it("is progress: reporting it does nothing", async () => {
+  it("ignores progress reports", async () => {
     await using server = await serve({
       port: 0,
       methods: {
@@ -772,7 +775,7 @@ describe("a feature that needs more than one reply", () => {
     expect(await read(await post(server, request(1, "work", { workDoneToken: 1 })))).toEqual([200, result(1, "done")]);
   });
 
-  it("is a subscription: it is refused", async () => {
+  it("refuses a subscription", async () => {
     const heads = new Subscriptions({ method: "eth_subscription" });
     await using server = await serve({
       port: 0,
@@ -786,7 +789,7 @@ describe("a feature that needs more than one reply", () => {
   });
 });
 
-describe("a client that goes away", () => {
+describe("a client that disconnects", () => {
   it("aborts the signal of its handlers, and no longer counts", async () => {
     const started = gate<{ signal: AbortSignal; closed: Promise<CloseInfo> }>();
     await using server = await serve({
@@ -794,7 +797,7 @@ describe("a client that goes away", () => {
       limits: { maxConnections: 1 },
       methods: {
         ...methods,
-        // Never ends: only the client's leaving does.
+        // Never ends by itself, only when the client disconnects.
         stuck: (_params, { signal, peer }) => new Promise(() => started.resolve({ signal, closed: peer.closed })),
       },
     });
@@ -807,7 +810,7 @@ describe("a client that goes away", () => {
     await vi.waitFor(async () => expect((await post(server, request(1, "add", [1, 2]))).status).toBe(200));
   });
 
-  it("aborts those of pipelined requests that wait for their turn, too", async () => {
+  it("aborts the handlers of pipelined requests that wait for their turn, too", async () => {
     const signals: AbortSignal[] = [];
     await using server = await serve({
       port: 0,
@@ -820,7 +823,7 @@ describe("a client that goes away", () => {
     await vi.waitFor(() => expect(signals.map(({ aborted }) => aborted)).toEqual([true, true]));
   });
 
-  it.each(["while it sends", "while authenticate runs"])("%s runs nothing, and no longer counts", async (when) => {
+  it.each(["while it sends", "while authenticate runs"])("runs nothing and frees its slot %s", async (when) => {
     const asked = gate();
     const gone = gate();
     const open = gate<object>();
@@ -855,7 +858,7 @@ describe("a client that goes away", () => {
       "a bad chunk",
       "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
-  ])("or sends %s, harms nobody", async (_what, text) => {
+  ])("does not affect other clients if it sends %s", async (_what, text) => {
     await using server = await serve({ port: 0, methods });
     for (const end of ["destroy", "resetAndDestroy", "end"] as const) {
       const socket = await write(server.url, text);
@@ -869,7 +872,7 @@ describe("a client that goes away", () => {
 });
 
 describe("server.close()", () => {
-  it("ends what runs: the signal aborts, and the client is told that it may have run", async () => {
+  it("aborts running handlers, and the client gets the error that the call may have run", async () => {
     const started = gate<AbortSignal>();
     const server = await serve({
       port: 0,
@@ -883,7 +886,7 @@ describe("server.close()", () => {
     expect(await read(await answer)).toEqual([500, "the server is closing; what was called may have run\n"]);
   });
 
-  it("aborts the handlers of a notification that was answered already", async () => {
+  it("aborts the handlers of an answered notification", async () => {
     const started = gate<AbortSignal>();
     const server = await serve({
       port: 0,
@@ -894,7 +897,7 @@ describe("server.close()", () => {
     expect((await started.promise).aborted).toBe(true);
   });
 
-  it.each(["whose authenticate runs", "whose body is on its way"])("refuses with 503 one %s", async (what) => {
+  it.each(["whose authenticate runs", "whose body is in flight"])("refuses with 503 a request %s", async (what) => {
     const open = gate<object>();
     const asked = gate();
     let ran = 0;
@@ -918,7 +921,7 @@ describe("server.close()", () => {
     expect(ran).toBe(0);
   });
 
-  it("refuses with 503 whoever comes meanwhile or later", async () => {
+  it("refuses new requests with 503 during and after it", async () => {
     await using http = await bareHttp();
     const server = await serve({ noServer: true });
     http.server.on("request", (asking, response) => server.handleRequest(asking, response));
@@ -928,7 +931,7 @@ describe("server.close()", () => {
     expect(Number(response.headers.get("retry-after"))).toBeGreaterThan(0);
   });
 
-  it("cuts a client that does not take its reply after 5 s", async () => {
+  it("cuts a client that does not read its response after 5 s", async () => {
     const long = "x".repeat(32 * 2 ** 20);
     const server = await serve({
       port: 0,

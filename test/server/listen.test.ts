@@ -8,34 +8,34 @@ import { rejection } from "../support/turns.js";
 const methods = { add: ([a, b]: [number, number]) => a + b };
 
 describe("serve on a port", () => {
-  it("picks a free one for 0, on loopback, and says where", async () => {
+  it("picks a free port for 0, on loopback, and reports it", async () => {
     await using server = await serve({ port: 0, methods });
     expect(server.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/$/);
     await using peer = await connect(server.url);
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("shows its path in the url", async () => {
+  it("includes its path in the url", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
     expect(server.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/rpc$/);
     await using peer = await connect(server.url);
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("rejects with Node's error when the port is taken", async () => {
+  it("rejects with Node's error if the port is in use", async () => {
     await using server = await serve({ port: 0 });
     const error = await rejection(serve({ port: portOf(server.url) }));
     expect(error).toMatchObject({ code: "EADDRINUSE" });
   });
 
-  it("may listen elsewhere, and then names a host that can be reached", async () => {
+  it("can listen on other addresses, and then names a host that can be reached", async () => {
     await using server = await serve({ port: 0, host: "0.0.0.0", methods });
     expect(server.url).toMatch(/^ws:\/\/localhost:\d+\/$/);
     await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("tells a plain HTTP request that it takes an upgrade", async () => {
+  it("answers a plain HTTP request that it requires an upgrade", async () => {
     await using server = await serve({ port: 0 });
     const request = get(server.url.replace("ws", "http"), { agent: false });
     const [response] = await once(request, "response");

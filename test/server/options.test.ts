@@ -10,7 +10,7 @@ const PATH = 'a string that begins with "/" and has no "?"';
 const HOSTS = 'a list of names such as "example.org"';
 const PORT = "a whole number from 0 to 65535";
 
-describe("serve's options", () => {
+describe("serve with options", () => {
   it.each<[name: string, value: unknown, rule: string, shown: string]>([
     ["port", -1, PORT, "`-1` (number)"],
     ["port", 65536, PORT, "`65536` (number)"],
@@ -47,14 +47,14 @@ describe("serve's options", () => {
     ["methods", [], "a plain object, not an instance of a class", "an array"],
     ["limits", 5, "an object", "`5` (number)"],
     ["limits", null, "an object", "`null` (null)"],
-  ])("refuse a bad %s (case %#), naming it, the rule and the value", async (name, value, rule, shown) => {
+  ])("refuses a bad %s (case %#), and names it, the rule and the value", async (name, value, rule, shown) => {
     const option = name.replace("[0]", "");
     const error = await rejection(serve({ port: 0, [option]: value }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(`Expected \`${name}\` to be ${rule}, got ${shown}`);
   });
 
-  it.each([5, {}, null])("refuse %s for an HTTP server", async (server) => {
+  it.each([5, {}, null])("refuses %s for an HTTP server", async (server) => {
     const error = await rejection(serve({ server: server as never }));
     expect(error.message).toMatch(/^Expected `server` to be an http.Server, got /);
   });
@@ -65,31 +65,31 @@ describe("serve's options", () => {
     [{ port: 0, noServer: true }, 2],
     [{ port: 0, server: createServer() }, 2],
     [{ port: 0, server: createServer(), noServer: true }, 3],
-  ])("want exactly one of port, server and noServer (case %#)", async (options, given) => {
+  ])("requires exactly one of port, server and noServer (case %#)", async (options, given) => {
     const error = await rejection(serve(options));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(`Expected exactly one of \`port\`, \`server\` and \`noServer\`, got ${given}`);
   });
 
-  it.each([202, "200", null, true])("refuse a post.notificationStatus of %j", async (notificationStatus) => {
+  it.each([202, "200", null, true])("refuses a post.notificationStatus of %j", async (notificationStatus) => {
     const error = await rejection(serve({ port: 0, post: { notificationStatus } } as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toMatch(/^Expected `post.notificationStatus` to be 200 or 204, got /);
   });
 
-  it("refuse an unknown name in post", async () => {
+  it("refuses an unknown name in post", async () => {
     expect((await rejection(serve({ port: 0, post: { status: 200 } } as never))).message).toBe(
       "Unknown name `status` in `post`; known are notificationStatus",
     );
   });
 
-  it("take a host with a port only", async () => {
+  it("accepts a host only with a port", async () => {
     expect(await rejection(serve({ noServer: true, host: "localhost" }))).toMatchObject({
       message: "`host` requires `port`",
     });
   });
 
-  it("refuse a name they do not know, and list those they do", async () => {
+  it("refuses an unknown name, and lists the known names", async () => {
     const error = await rejection(serve({ port: 0, origin: "*" } as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
@@ -103,7 +103,7 @@ describe("serve's options", () => {
   });
 
   it.each(["maxConnections", "handshakeTimeoutMs"])(
-    "refuse a limits.%s out of range, and take Infinity",
+    "refuses a limits.%s out of range, and accepts Infinity",
     async (name) => {
       for (const value of [0, -1, 1.5, NaN, "5", null]) {
         const error = await rejection(serve({ port: 0, limits: { [name]: value } }));
@@ -115,7 +115,7 @@ describe("serve's options", () => {
     },
   );
 
-  it("refuse a peer's limit out of range, 3 GiB included, which ws would read as no limit", async () => {
+  it("refuses a peer's limit out of range, including 3 GiB, which ws would read as no limit", async () => {
     for (const value of [3 * 2 ** 30, 2 ** 31, Infinity]) {
       const error = await rejection(serve({ port: 0, limits: { maxMessageBytes: value } }));
       expect(error.message).toBe(
@@ -126,7 +126,7 @@ describe("serve's options", () => {
     expect(error.message).toContain("Unknown name `maxInflight` in `limits`");
   });
 
-  it("leave nothing listening when they are bad", async () => {
+  it("leaves nothing listening if an option is invalid", async () => {
     const http = createServer();
     await rejection(serve({ server: http, timeoutMs: -1 }));
     expect(http.listenerCount("upgrade")).toBe(0);

@@ -6,7 +6,7 @@ import { stranger, upgrade } from "../support/network.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
 describe("server.peers", () => {
-  it("holds everybody who is connected, and nobody who is gone", async () => {
+  it("contains all connected peers, and no others", async () => {
     await using server = await serve({ port: 0, methods: { here: () => true } });
     const one = await connect(server.url);
     await using two = await connect(server.url);
@@ -22,7 +22,7 @@ describe("server.peers", () => {
     expect(server.peers.size).toBe(0);
   });
 
-  it("loses a peer as soon as it is closed on this side", async () => {
+  it("drops a peer as soon as it is closed on this side", async () => {
     await using server = await serve({ port: 0, methods: { here: () => true } });
     await using client = await connect(server.url);
     await client.request("here");
@@ -32,7 +32,7 @@ describe("server.peers", () => {
     expect([...server.peers]).toEqual([]);
   });
 
-  it("notifies all but one", async () => {
+  it("notifies all peers except one", async () => {
     await using server = await serve({ port: 0, methods: { me: (_params, { peer }) => peer.id } });
     const got: unknown[] = [];
     const done = gate();
@@ -60,7 +60,7 @@ describe("server.peers", () => {
 });
 
 describe("the `peer` event", () => {
-  it("comes with the request before the peer's first message is dispatched, even one sent at once", async () => {
+  it("is emitted with the request before the peer's first message is dispatched, even one sent at once", async () => {
     const log: unknown[] = [];
     await using server = await serve({
       port: 0,
@@ -78,7 +78,7 @@ describe("the `peer` event", () => {
     expect(log).toEqual(["peer /?x", "hello from somebody"]);
   });
 
-  it("whose listener throws is reported to `error` with the peer, which stays", async () => {
+  it("is reported to `error` with the peer if its listener throws, and the peer stays", async () => {
     await using server = await serve({ port: 0, methods: { here: () => true } });
     const bug = new Error("bug in a listener");
     const errors: unknown[][] = [];
@@ -91,7 +91,7 @@ describe("the `peer` event", () => {
     expect(errors).toEqual([[bug, [...server.peers][0]]]);
   });
 
-  it("may close the peer at once", async () => {
+  it("can close the peer at once", async () => {
     await using server = await serve({ port: 0 });
     server.on("peer", (peer) => void peer.close(4000, "not you"));
     const client = await connect(server.url, { reconnect: false });
@@ -122,7 +122,7 @@ describe("the server's `error` event", () => {
 });
 
 describe("a server without a listener for `error`", () => {
-  it("warns of the first failure of each method, of whichever peer, and of none that has a listener", async () => {
+  it("warns of the first failure of each method, for all peers together, and of none that has a listener", async () => {
     const warnings: string[] = [];
     const spy = vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
       warnings.push((warning as Error).message);
@@ -152,8 +152,8 @@ function failing(): Promise<never> {
   return Promise.reject(new Error("bug"));
 }
 
-describe("an event that a server does not have", () => {
-  it("is refused, and the error names those that it has", async () => {
+describe("an unknown event of a server", () => {
+  it("is refused, and the error names the known events", async () => {
     await using server = await serve({ port: 0, methods: {} });
     expect(() => server.on("connection" as never, () => {})).toThrow(
       /^Unknown event `connection`; known are peer, refuse, error\. .*`methods`.*`notify`/,
@@ -202,7 +202,7 @@ describe("server.accept", () => {
     expect(server.peers.size).toBe(0);
   });
 
-  it("is closed with the server, with 1001", async () => {
+  it("makes a peer that is closed with the server, with 1001", async () => {
     const server = await serve({ noServer: true });
     const [near, far] = memorySockets(1000, 1000);
     server.accept(plain(near), undefined);
@@ -213,7 +213,7 @@ describe("server.accept", () => {
 });
 
 describe("limits.maxConnections", () => {
-  it("answers one too many with 503 and Retry-After, until there is room", async () => {
+  it("answers a client over the limit with 503 and Retry-After, until a slot is free", async () => {
     await using server = await serve({ port: 0, limits: { maxConnections: 2 }, methods: { here: () => true } });
     const refusals: unknown[] = [];
     server.on("refuse", (refusal) => refusals.push(refusal));
@@ -230,7 +230,7 @@ describe("limits.maxConnections", () => {
     expect((await upgrade(server.url)).status).toBe(101);
   });
 
-  it("counts those whose authenticate still runs", async () => {
+  it("counts clients whose authenticate still runs", async () => {
     const open = gate<object>();
     const asked = gate();
     await using server = await serve({

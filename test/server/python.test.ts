@@ -1,4 +1,6 @@
-/** Clients written in Python with `requests`, which know of nothing but HTTP: one as an introduction to JSON-RPC has it, and one of ours. */
+/**
+ * Clients in Python with `requests`, over plain HTTP: one from an introduction to JSON-RPC, and one of this project.
+ */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
@@ -16,7 +18,7 @@ beforeAll(async () => {
   python = found;
 }, 600_000);
 
-/** A Python that has `requests`. Debian's own has what apt-get installs, whatever comes before it on the PATH. */
+/** Finds a Python that has `requests`. Debian's own has the packages of apt-get, whatever precedes it on the PATH. */
 async function findPython(): Promise<string | undefined> {
   for (const path of [...onPath("python3"), "/usr/bin/python3"]) {
     if (await run([path, "-c", "import requests"], "ignore")) return path;
@@ -24,9 +26,9 @@ async function findPython(): Promise<string | undefined> {
   return undefined;
 }
 
-/** What a script prints. */
+/** Returns the output of a script. */
 async function print(...args: string[]): Promise<string> {
-  // A proxy that the machine may have is not asked for its own addresses.
+  // Local addresses must not go through a proxy of the machine.
   const env = { ...process.env, NO_PROXY: "*", PYTHONUTF8: "1" };
   return (await promisify(execFile)(python, args, { env })).stdout;
 }
@@ -46,7 +48,7 @@ const methods = {
 };
 
 describe("a client written in Python", () => {
-  it("works as an introduction to JSON-RPC has it, with only the address changed", async () => {
+  it("runs the example of the introduction, with only the address changed", async () => {
     await using server = await serve({ port: 0, path: "/rpc", methods });
     const code = await readFile(script("client.py"), "utf8");
     const address = "http://localhost:5000/rpc";

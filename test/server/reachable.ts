@@ -1,4 +1,4 @@
-/** What an object holds, private fields included: the debugger sees them. */
+/** Returns the values that an object holds. The debugger also sees private fields. */
 import { Session } from "node:inspector";
 
 interface Remote {
@@ -9,10 +9,12 @@ interface Remote {
   readonly className?: string;
 }
 
-/** Names of what leads out of an object and into the whole process. */
+/** Names of members that lead out of an object and into the whole process. */
 const OUTWARD = new Set(["__proto__", "constructor"]);
 
-/** Every string that can be reached from `root` by members, private ones and entries of maps and sets included; keys are strings, too. */
+/**
+ * Returns every string that can be reached from `root` by members, private members, entries of maps and sets, and keys.
+ */
 export function stringsIn(root: object): string[] {
   const session = new Session();
   session.connect();

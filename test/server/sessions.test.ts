@@ -1,4 +1,4 @@
-/** Sessions as a server keeps them, over real WebSockets. What their frames must be is tested in `test/link/session`. */
+/** Sessions of a server, over real WebSockets. `test/link/session` tests their frames. */
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
@@ -10,17 +10,20 @@ import { stringsIn } from "./reachable.js";
 const REFUSED = { resumed: { refused: "unknown-session" } };
 const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
 
-/** Resolves when the server knows that the client has its token: the answer to the first call comes behind that, the second goes behind the ack. */
+/**
+ * Resolves when the server knows that the client has its token. The first response follows the token, and the second
+ * call follows the ack.
+ */
 async function settled(client: AnyPeer): Promise<void> {
   for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
 }
 
-/** A notification as it comes in a pack. */
+/** Returns a notification as it stands in a pack. */
 function pack(method: string, params: object): object[] {
   return [{ jsonrpc: "2.0", method, params }];
 }
 
-/** Lets in whoever has a cookie, and calls them what stands before the dot: `ada.1` and `ada.2` are both ada. */
+/** Admits clients with a cookie. The principal is the part before the dot: `ada.1` and `ada.2` are both ada. */
 function named(): Promise<Serving<string>> {
   return serving<string>({
     authenticate: ({ headers }) => headers.cookie,
@@ -28,8 +31,8 @@ function named(): Promise<Serving<string>> {
   });
 }
 
-describe("a client that comes back", () => {
-  it("finds its peer, with its data, its topics and its place among the peers, and is no newcomer", async () => {
+describe("a client that resumes its session", () => {
+  it("gets its peer with data, topics and place among the peers, and no `peer` event", async () => {
     const { server, url, cut } = await serving<{ user: string }>({
       authenticate: ({ headers }) => ({ user: String(headers.cookie) }),
       methods: { who: (_params, { peer }) => (peer.data as { user: string }).user },
@@ -55,7 +58,7 @@ describe("a client that comes back", () => {
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1, suspended: 0 });
   });
 
-  it("is answered what it asked before, by the handler that ran all along", async () => {
+  it("gets the results of its earlier calls from the handlers that kept running", async () => {
     const open = gate<string>();
     const begun = gate();
     let runs = 0;
@@ -72,7 +75,7 @@ describe("a client that comes back", () => {
     expect(runs).toBe(1);
   });
 
-  it("gets what its topics and everybody were told meanwhile, in order", async () => {
+  it("gets the messages of its topics and the broadcasts of the meantime, in order", async () => {
     const world = await serving();
     const { server, url } = world;
     const { peer, token } = await suspended(world);
@@ -87,7 +90,7 @@ describe("a client that comes back", () => {
     expect(said.map(({ params }) => params)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
   });
 
-  it("takes the place of its old socket, which is closed, though the server thinks that alive", async () => {
+  it("replaces its old socket, which is closed even if the server considers it alive", async () => {
     const { server, url } = await serving();
     const coming = nextPeer(server);
     const { byHand: old, token } = await ByHand.begin(url);
@@ -100,7 +103,7 @@ describe("a client that comes back", () => {
     expect([...server.peers]).toEqual([peer]);
   });
 
-  it("comes back to a server whose messages are shorter than what it says then", async () => {
+  it("resumes at a server whose longest message is shorter than its `resume`", async () => {
     const { server, url, cut } = await serving({ limits: { maxMessageBytes: 50 }, methods: { add: () => 3 } });
     await using client = await connect(url);
     for (let i = 0; i < 2; i++) expect(await client.request("add")).toBe(3);
@@ -111,7 +114,7 @@ describe("a client that comes back", () => {
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1 });
   });
 
-  it("begins anew on the same socket when its session is gone, as a new peer", async () => {
+  it("begins a new session on the same socket, as a new peer, if its session has ended", async () => {
     const { server, url } = await serving();
     const coming = nextPeer(server);
     const { byHand, told: answer } = await ByHand.resume(url, "never-given", 1);
@@ -124,15 +127,15 @@ describe("a client that comes back", () => {
   });
 });
 
-describe("a socket whose client says that it returns", () => {
-  it("makes no peer, and is closed when it says nothing for handshakeTimeoutMs", async () => {
+describe("a socket whose client offers to resume", () => {
+  it("makes no peer, and is closed if it sends nothing for handshakeTimeoutMs", async () => {
     const { server, url } = await serving({ limits: { handshakeTimeoutMs: 100 } });
     const mute = await ByHand.open(url, { returns: true });
     expect(await mute.closed).toEqual({ code: 4000, reason: "neither `resume` nor a hello came in time" });
     expect(server.stats()).toMatchObject({ opened: 0, peers: 0 });
   });
 
-  it("counts as a connection meanwhile", async () => {
+  it("counts as a connection", async () => {
     const { url } = await serving({ limits: { maxConnections: 1 } });
     await ByHand.open(url, { returns: true });
     expect((await upgrade(url)).status).toBe(503);
@@ -140,23 +143,23 @@ describe("a socket whose client says that it returns", () => {
 });
 
 describe("the principal", () => {
-  it("resumes its own session, whatever else is said about it", async () => {
+  it("resumes its own session, whatever else authenticate returns", async () => {
     const world = await named();
     const { peer, token } = await suspended(world, { cookie: "ada.1" });
     expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.2" })).told).toEqual(RESUMED);
-    // What it was let in with stays.
+    // The data of its first authentication stays.
     expect(peer.data).toBe("ada.1");
   });
 
-  it("resumes nobody else's, though it has the token, and leaves that session alone", async () => {
+  it("cannot resume another principal's session, even with its token, and does not change that session", async () => {
     const world = await named();
     const { peer, token } = await suspended(world, { cookie: "ada.1" });
     const { byHand, told: answer } = await ByHand.resume(world.url, token, 5, { cookie: "eve.1" });
     expect(answer).toEqual(REFUSED);
     expect(peer.state).toBe("suspended");
-    // Nor has its attempt counted.
+    // Its attempt number has not counted either.
     expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.1" })).told).toEqual(RESUMED);
-    // Eve may begin a session of her own.
+    // Eve can begin a session of her own.
     await byHand.hello();
     expect(world.server.peers.size).toBe(2);
   });
@@ -176,7 +179,7 @@ describe("the principal", () => {
     ],
     ["is missing", () => undefined as never, expect.any(TypeError)],
     ["is a promise", () => Promise.resolve("ada") as never, expect.any(TypeError)],
-  ])("refuses with 401, and tells why as an error, when it %s", async (_what, principal, error) => {
+  ])("refuses with 401, and reports the reason as an error, if it %s", async (_what, principal, error) => {
     const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
     const errors: unknown[] = [];
     server.on("error", (one) => errors.push(one));
@@ -185,7 +188,7 @@ describe("the principal", () => {
     expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 1 } });
   });
 
-  it("is asked for a POST, too: who has no name is not let in", async () => {
+  it("is required for a POST, too: a client without a name is refused", async () => {
     const { url } = await serving<string>({ authenticate: () => "ada", principal: () => 7 as never });
     const headers = { "Content-Type": "application/json" };
     const body = '{"jsonrpc":"2.0","id":1,"method":"x"}';
@@ -193,7 +196,7 @@ describe("the principal", () => {
     expect(response.status).toBe(401);
   });
 
-  it("needs somebody to name", async () => {
+  it("requires authenticate", async () => {
     await expect(serve({ port: 0, principal: () => "ada" })).rejects.toThrow(
       new TypeError("`principal` requires `authenticate`"),
     );
@@ -204,7 +207,7 @@ describe("the principal", () => {
 });
 
 describe("authenticate", () => {
-  it("is asked anew each time, and a client it no longer lets in has ended", async () => {
+  it("is called for each attempt, and a client that it refuses has ended", async () => {
     let asked = 0;
     let isBanned = false;
     const { server, url, cut } = await serving<object>({ authenticate: () => (asked++, isBanned ? null : {}) });
@@ -222,14 +225,14 @@ describe("authenticate", () => {
     expect(await client.closed).toMatchObject({ code: 4401 });
     expect(await call).toMatchObject({ outcome: expect.stringMatching(/^(not-sent|unknown)$/) as string });
     expect(asked).toBe(3);
-    // Its session waits, untouched, for somebody who is let in.
+    // Its session stays suspended, unchanged, until an admitted client resumes it.
     expect(peer.state).toBe("suspended");
     expect(server.stats()).toMatchObject({ peers: 1, suspended: 1, refused: { 401: 1 } });
   });
 });
 
 describe("a token", () => {
-  it("resumes once: when the next one is confirmed, whoever shows it is told of no session", async () => {
+  it("resumes once: after the next token is confirmed, it resumes nothing", async () => {
     const world = await serving();
     const { peer, token } = await suspended(world);
     const { byHand, told: answer } = await ByHand.resume(world.url, token, 1);
@@ -238,7 +241,7 @@ describe("a token", () => {
     await byHand.next();
     expect((await ByHand.resume(world.url, token, 9)).told).toEqual(REFUSED);
     expect(peer.state).toBe("open");
-    // The thief has closed nothing: the session's own socket still speaks.
+    // The thief has closed nothing: the session's own socket is still open.
     byHand.say({ ping: 2 });
     expect(await byHand.next()).toEqual({ pong: 2 });
     byHand.cut();
@@ -246,7 +249,7 @@ describe("a token", () => {
     expect((await ByHand.resume(world.url, next, 2)).told).toEqual(RESUMED);
   });
 
-  it("shown with an attempt that has been closes that socket and nothing else", async () => {
+  it("closes only its socket if it arrives with an old attempt number", async () => {
     const world = await serving();
     const { peer, token } = await suspended(world);
     const { byHand } = await ByHand.resume(world.url, token, 2);
@@ -260,14 +263,14 @@ describe("a token", () => {
     expect(await byHand.next()).toEqual({ pong: 1 });
   });
 
-  it("of a session that is over resumes nothing", async () => {
+  it("resumes nothing after its session has ended", async () => {
     const world = await serving();
     const { peer, token } = await suspended(world);
     await peer.close();
     expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
   });
 
-  it("is kept as a hash and nothing else", async () => {
+  it("is stored only as a hash", async () => {
     const world = await serving();
     const { token } = await suspended(world);
     const { told: answer } = await ByHand.resume(world.url, token, 1);
@@ -275,7 +278,7 @@ describe("a token", () => {
     const all = stringsIn(world.server);
     for (const secret of [token, next]) {
       const hash = createHash("sha256").update(secret).digest("base64");
-      // That the hash is found shows that the token would be.
+      // If the search finds the hash, it would find the token too.
       expect(all.filter((text) => text.includes(hash)).length).toBeGreaterThan(0);
       expect(all.filter((text) => text.includes(secret))).toEqual([]);
     }
@@ -283,7 +286,7 @@ describe("a token", () => {
 });
 
 describe("session", () => {
-  it("says how long a peer waits for its client; then it has ended, and the client begins anew", async () => {
+  it("sets how long a peer stays suspended: then it has ended, and the client begins a new session", async () => {
     const world = await serving({ session: { ttlMs: 50 } });
     const coming = nextPeer(world.server);
     const { byHand, token } = await ByHand.begin(world.url);
@@ -296,7 +299,7 @@ describe("session", () => {
     expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
   });
 
-  it("is told to the client, 60 s unless it is said otherwise", async () => {
+  it("is sent to the client, 60 s by default", async () => {
     for (const [session, ttlMs] of [
       [undefined, 60_000],
       [{}, 60_000],
@@ -308,7 +311,7 @@ describe("session", () => {
     }
   });
 
-  it("is none where it is false: a peer ends with its socket", async () => {
+  it("is off if it is false: a peer ends with its socket", async () => {
     const { server, url } = await serving({ session: false });
     const coming = nextPeer(server);
     const byHand = await ByHand.open(url);
@@ -321,7 +324,7 @@ describe("session", () => {
     expect(server.stats().suspended).toBe(0);
   });
 
-  it("is not found by who says that it returns where there is none: it is a newcomer", async () => {
+  it("makes a new peer for a client that offers to resume at a server without sessions", async () => {
     const { server, url } = await serving({ session: false });
     const coming = nextPeer(server);
     const byHand = await ByHand.open(url, { returns: true });
@@ -329,7 +332,7 @@ describe("session", () => {
     expect((await coming).state).toBe("open");
   });
 
-  it("may be nothing else, with any link", async () => {
+  it("cannot be any other value, with any link", async () => {
     const times = [0, -1, 1.5, "5", Infinity, null].map((ttlMs) => ({ ttlMs }));
     for (const session of [true, null, 5, "60000", [], { ttl: 5 }, ...times]) {
       for (const link of ["packed", "plain"] as const) {
@@ -341,8 +344,8 @@ describe("session", () => {
   });
 });
 
-describe("suspended sessions", () => {
-  it("of one principal are as many as maxSuspendedPerPrincipal; beyond that its oldest ends", async () => {
+describe("the limits of suspended sessions", () => {
+  it("allows maxSuspendedPerPrincipal sessions of one principal, and ends its oldest beyond that", async () => {
     const world = await serving<string>({
       authenticate: ({ headers }) => headers.cookie,
       principal: (cookie) => cookie,
@@ -357,7 +360,7 @@ describe("suspended sessions", () => {
     expect(world.server.stats()).toMatchObject({ suspended: 3, closed: { 1013: 1 } });
   });
 
-  it("hold maxSuspendedBytes together; beyond that the one that holds most ends", async () => {
+  it("allows maxSuspendedBytes for all sessions together, and ends the largest beyond that", async () => {
     const world = await serving({ limits: { maxSuspendedBytes: 10_000 } });
     const small = await suspended(world);
     const large = await suspended(world);
@@ -373,7 +376,7 @@ describe("suspended sessions", () => {
     expect(suspendedBytes).toBeLessThan(10_000);
   });
 
-  it("hold no more than half of maxUnsentBytes each: what is too much ends one, which tells the truth", async () => {
+  it("allows half of maxUnsentBytes for each session, and rejects calls correctly when more ends it", async () => {
     const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
     const { url } = world;
     const { peer, token } = await suspended(world);
@@ -385,7 +388,7 @@ describe("suspended sessions", () => {
       peer.notify("said", { line });
       await Promise.resolve();
     }
-    // What was kept was bounded.
+    // The stored bytes stayed within the limit.
     expect(sent).toBeGreaterThan(10);
     expect(sent).toBeLessThan(25);
     expect((await peer.closed).code).toBe(1013);
@@ -393,7 +396,7 @@ describe("suspended sessions", () => {
     expect((await ByHand.resume(url, token, 1)).told).toEqual(REFUSED);
   });
 
-  it("are not ended by broadcasts: 20 people who move a cursor 30 times a second for 60 s", async () => {
+  it("keeps sessions despite broadcasts: 20 people who move a cursor 30 times a second for 60 s", async () => {
     const world = await serving();
     const { server, url } = world;
     const { peer, token } = await suspended(world);
@@ -401,7 +404,7 @@ describe("suspended sessions", () => {
     const answers: Promise<unknown>[] = [];
     for (let s = 0; s < 60; s++) {
       for (let i = 0; i < 20 * 30; i++) topic.notify("cursor", { id: "xQf-mM7S6EkU3hRq3EiSS", x: i, y: s });
-      // Ordinary messages, as long as may wait without any broadcast.
+      // Ordinary messages, up to the queue limit without broadcasts.
       expect(peer.notify("changed", { card: s, text: "x".repeat(30_000) })).toBe(true);
       answers.push(peer.request("confirm", [s]));
     }
@@ -418,14 +421,13 @@ describe("suspended sessions", () => {
     }
     expect(await Promise.all(answers)).toEqual(Array.from({ length: 60 }, (_, s) => s));
     const cursors = heard.flatMap(({ method, params }) => (method === "cursor" ? [params.y * 600 + params.x] : []));
-    // In order, and none twice.
     expect(cursors.every((n, i) => i === 0 || n > cursors[i - 1]!)).toBe(true);
     expect(cursors.length).toBeGreaterThan(1_000);
     expect(cursors.length + peer.stats().dropped).toBe(60 * 600);
     expect(server.stats()).toMatchObject({ closed: {}, dropped: peer.stats().dropped });
   });
 
-  it("are ended by a broadcast that asks for it", async () => {
+  it('ends a session for a broadcast with `whenSlow: "close"`', async () => {
     const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
     const { peer } = await suspended(world);
     for (let i = 0; i < 30; i++) world.server.peers.notify("said", ["x".repeat(1_000)], { whenSlow: "close" });
@@ -433,14 +435,14 @@ describe("suspended sessions", () => {
     expect(peer.stats().dropped).toBe(0);
   });
 
-  it("keep their slots while there are others, and a client that resumes takes none", async () => {
+  it("keeps their slots while others are free, and a client that resumes needs no slot", async () => {
     const world = await serving({ limits: { maxConnections: 2 } });
     const one = await suspended(world);
     const two = await suspended(world);
     expect((await ByHand.resume(world.url, one.token, 1)).told).toEqual(RESUMED);
     expect((await ByHand.resume(world.url, two.token, 1)).told).toEqual(RESUMED);
     expect(world.server.stats()).toMatchObject({ peers: 2, suspended: 0, resumed: 2, closed: {}, refused: {} });
-    // Both slots are taken by sockets now.
+    // Sockets have both slots now.
     expect((await upgrade(world.url)).status).toBe(503);
     await one.peer.close();
     expect(one.peer.state).toBe("closed");
@@ -448,7 +450,7 @@ describe("suspended sessions", () => {
 });
 
 describe("server.close()", () => {
-  it("ends suspended peers and whoever has not said whose session it is, at once", async () => {
+  it("ends suspended peers and sockets that have not sent `resume`, at once", async () => {
     const aborted = gate<unknown>();
     const begun = gate();
     const world = await serving({
@@ -473,7 +475,7 @@ describe("server.close()", () => {
     const undecided = await ByHand.open(url, { returns: true });
     const before = performance.now();
     await server.close();
-    // A socket that does not answer is cut after 5 s, a session lasts for 60.
+    // A socket that does not answer is cut after 5 s, and a session lasts for 60 s.
     expect(performance.now() - before).toBeLessThan(4_000);
     expect(await peer.closed).toEqual({ code: 1001, reason: "the server is closing" });
     expect(await call).toMatchObject({ outcome: "not-sent" });

@@ -8,13 +8,13 @@ import { gate, rejection, turn } from "../support/turns.js";
 
 const CAP = 512 * 1024;
 const LIMITS = { maxUnsentBytes: CAP, maxReplyBytes: CAP };
-/** What may wait at any moment. */
+/** The queue limit. */
 const BURST = 8 * CAP;
 const LONG = "x".repeat(64 * 1024);
-/** One message of that text, with its envelope. */
+/** The size of one message with that text. */
 const MESSAGE_BYTES = LONG.length + 100;
 
-/** A client that never reads, and the server's peer for it. */
+/** Connects a client that never reads. Returns the server's peer for it. */
 async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: WebSocket }> {
   const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
   const webSocket = new WebSocket(server.url);
@@ -25,7 +25,7 @@ async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: W
 }
 
 describe("a peer that never reads", () => {
-  it("is closed with 1013 at once when eight times its limit waits, and what waits stays within that", async () => {
+  it("is closed with 1013 at once if eight times its limit is queued, and the queue stays within that", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
     const { peer, webSocket } = await slowReader(server);
     const call = rejection(peer.request("m"));
@@ -46,7 +46,7 @@ describe("a peer that never reads", () => {
     expect(server.stats().closed).toEqual({ 1013: 1 });
   });
 
-  it("cannot make replies wait without end either", async () => {
+  it("cannot make responses queue without limit either", async () => {
     await using server = await serve({ port: 0, limits: LIMITS, methods: { long: () => LONG } });
     const { peer, webSocket } = await slowReader(server);
     let most = 0;
@@ -61,7 +61,7 @@ describe("a peer that never reads", () => {
     await peer.closed;
   });
 
-  it("loses what goes to many, counted, and stays; who reads loses nothing", async () => {
+  it("loses broadcasts, counted, and stays, while a peer that reads loses none", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
     const { peer, webSocket } = await slowReader(server);
     const reader = new WebSocket(server.url);
@@ -82,7 +82,7 @@ describe("a peer that never reads", () => {
     reader.terminate();
   });
 
-  it("is closed by what goes to many, where that is asked for", async () => {
+  it('is closed by a broadcast with `whenSlow: "close"`', async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
     const { peer, webSocket } = await slowReader(server);
     for (let i = 0; i < 500 && peer.state === "open"; i++) {
@@ -95,19 +95,19 @@ describe("a peer that never reads", () => {
     await peer.closed;
   });
 
-  it("is not answered pings while 64 KiB wait for it", async () => {
+  it("gets no pongs while 64 KiB are queued for it", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
     const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
     const socket = await sendUpgrade(server.url);
     const peer = await arrived;
     socket.pause();
-    // More than the system takes for a client that does not read.
+    // More than the system buffers for a client that does not read.
     while (peer.stats().unsentBytes < 64 * 1024) {
       peer.notify("fill", ["x".repeat(50_000)]);
       await new Promise(setImmediate);
     }
     const { unsentBytes, bytesReceived } = peer.stats();
-    // Masked with zeroes: a ping of 125 bytes.
+    // Masked with zeros: a ping of 125 bytes.
     const ping = Buffer.concat([Buffer.from([0x89, 0x80 | 125, 0, 0, 0, 0]), Buffer.alloc(125)]);
     socket.write(Buffer.concat(Array.from({ length: 500 }, () => ping)));
     await vi.waitFor(() => expect(peer.stats().bytesReceived).toBe(bytesReceived + 500 * ping.length));
@@ -117,8 +117,8 @@ describe("a peer that never reads", () => {
   });
 });
 
-describe("a notification to many", () => {
-  it("refuses a bad `whenSlow`, naming the rule and the value", async () => {
+describe("a broadcast", () => {
+  it("refuses a bad `whenSlow`, and names the rule and the value", async () => {
     await using server = await serve({ port: 0 });
     expect(() => server.peers.notify("n", [], { whenSlow: "wait" as never })).toThrow(
       new TypeError('Expected `whenSlow` to be "drop" or "close", got `wait` (string)'),
@@ -127,7 +127,7 @@ describe("a notification to many", () => {
 });
 
 describe("a peer that does not answer pings", () => {
-  it("is cut, and its close says why", async () => {
+  it("is cut, and its close gives the reason", async () => {
     await using server = await serve({ port: 0, heartbeat: { intervalMs: 50, deadAfterMs: 100 } });
     const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
     const socket = await sendUpgrade(server.url);
@@ -138,7 +138,7 @@ describe("a peer that does not answer pings", () => {
     socket.destroy();
   });
 
-  it("stays while a message of it comes, however slowly", async () => {
+  it("stays while its bytes arrive, however slowly", async () => {
     await using server = await serve({
       port: 0,
       heartbeat: { intervalMs: 100, deadAfterMs: 200 },
@@ -161,7 +161,7 @@ describe("a peer that does not answer pings", () => {
     socket.destroy();
   });
 
-  it("stays where the heartbeat is off, and one that answers stays", async () => {
+  it("stays if the heartbeat is off, or if it answers", async () => {
     await using off = await serve({ port: 0, heartbeat: false });
     await using on = await serve({ port: 0, heartbeat: { intervalMs: 20, deadAfterMs: 40 } });
     const silent = await sendUpgrade(off.url);
@@ -191,7 +191,7 @@ describe("a peer that does not answer pings", () => {
 
 describe("a peer that reads", () => {
   it.each(["packed", "plain"] as const)(
-    "gets every reply of a burst of 19 MiB in one turn, and what follows it (%s)",
+    "gets every response of a burst of 19 MiB in one tick, and later messages (%s)",
     async (link) => {
       const answers = gate();
       let waiting = 0;
@@ -213,11 +213,11 @@ describe("a peer that reads", () => {
       for (const event of ["suspend", "lost", "close"] as const) client.on(event, () => notices.push(event));
       const calls = Array.from({ length: 300 }, () => client.request("long"));
       await vi.waitFor(() => expect(waiting).toBe(300));
-      // All of them are answered in one turn.
+      // All of them are answered in one tick.
       answers.resolve();
       await turn();
       expect(peer.stats().unsentBytes).toBeGreaterThan(PEER_LIMITS.maxUnsentBytes);
-      // This one is answered while the burst is still on its way.
+      // This one is answered while the burst is still in flight.
       expect(await client.request("short")).toBe(1);
       expect((await Promise.all(calls)).every((text) => text === LONG)).toBe(true);
       expect(notices).toEqual([]);
@@ -227,7 +227,7 @@ describe("a peer that reads", () => {
   );
 
   it.each(["packed", "plain"] as const)(
-    "may read as many streams at once as there may be, however fast they are (%s)",
+    "can read the maximum of streams at once, however fast they are (%s)",
     async (link) => {
       await using server = await serve({
         port: 0,

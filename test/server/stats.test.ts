@@ -7,7 +7,7 @@ import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
 
 const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
 
-/** Every count of `stats` by name, those by status and code included, and no gauge. */
+/** Returns every count of `stats` by name, those by status and code included, and no gauge. */
 function countsOf(stats: ServerStats): Map<string, number> {
   const counts = new Map<string, number>();
   for (const [name, value] of Object.entries(stats) as [string, number | Record<number, number>][]) {
@@ -53,7 +53,7 @@ describe("server.stats()", () => {
     expect(server.stats()).toEqual(EMPTY);
   });
 
-  it("sums the peers that are open, those that have ended, and POSTs", async () => {
+  it("sums open peers, ended peers and POSTs", async () => {
     const { server, url } = await serving({
       methods: { one: () => 1, ask: (_p, { peer }) => peer.request("confirm") },
     });
@@ -83,7 +83,7 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ opened: 3, requestsReceived: 6, requestsSent: 2, closed: { 1000: 3 } });
   });
 
-  it("says how full it is", async () => {
+  it("reports the present peers, topics, running handlers, streams and pending calls", async () => {
     const open = gate();
     const { server, url } = await serving({
       methods: {
@@ -114,7 +114,7 @@ describe("server.stats()", () => {
     await vi.waitFor(() => expect(server.stats()).toMatchObject({ peers: 0, topics: 0, pending: 0 }));
   });
 
-  it("counts refusals by status, whatever was asked", async () => {
+  it("counts refusals by status, for every kind of request", async () => {
     const world = await serving<object>({
       path: "/rpc",
       limits: { maxConnections: 1, maxMessageBytes: 1_000 },
@@ -134,7 +134,7 @@ describe("server.stats()", () => {
     expect(world.server.stats().refused).toEqual({ 404: 1, 401: 2, 403: 1, 415: 1, 405: 1, 413: 1, 503: 1 });
   });
 
-  it("counts ends by close code, and what goes on over another socket as resumed and not as opened", async () => {
+  it("counts ends by close code, and a resumed session as resumed and not as opened", async () => {
     const world = await serving({ limits: { maxMalformedPerMinute: 1 } });
     const { server, url } = world;
     const { peer, token } = await suspended(world);
@@ -154,7 +154,7 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
   });
 
-  it("counts the bytes of every socket, those of one that was followed by another included", async () => {
+  it("counts the bytes of every socket, including sockets that another replaced", async () => {
     const world = await serving({ methods: { length: ([text]: [string]) => text.length } });
     const { server, url, cut } = world;
     await using client = await connect(url);
@@ -177,7 +177,7 @@ describe("server.stats()", () => {
     expect(server.stats().bytesReceived).toBeGreaterThanOrEqual(bytesReceived);
   });
 
-  it("never goes backwards, whatever happens", async () => {
+  it("never decreases, whatever happens", async () => {
     const world = await serving({
       methods: { one: () => 1, slow: ([ms]: [number]) => new Promise((resolve) => setTimeout(resolve, ms)) },
       limits: { maxUnsentBytes: 2 ** 20, maxInFlight: 2, maxMalformedPerMinute: 3 },
@@ -199,7 +199,7 @@ describe("server.stats()", () => {
     const client = await connect(url);
     await client.request("one");
     await client.request("one");
-    // A reader that stops, with much of what it was sent still here when its connection is cut.
+    // A reader that stops, and still has many queued bytes when its connection is cut.
     const coming = nextPeer(server);
     using deaf = await stranger(url);
     deaf.webSocket.pause();
@@ -229,7 +229,7 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ opened: 4, resumed: 1, refused: { 403: 1 } });
   });
 
-  it("costs nothing while messages flow: peers are looked at when somebody asks, and once each", async () => {
+  it("does no work while messages flow: each call reads each peer once", async () => {
     const { server, url } = await serving({ methods: { one: () => 1 } });
     await using client = await connect(url);
     await using other = await connect(url);
@@ -242,7 +242,7 @@ describe("server.stats()", () => {
     expect(asked).toHaveBeenCalledTimes(2);
   });
 
-  it("is a picture: what it answered does not change afterwards", async () => {
+  it("returns a snapshot that does not change afterwards", async () => {
     const { server, url } = await serving();
     const stats = server.stats();
     await upgrade(url, { Origin: "https://example.org" });

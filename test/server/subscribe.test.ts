@@ -1,4 +1,4 @@
-/** Clients that subscribe often: the pings that find out what they have read must not look like a flood. */
+/** Clients that subscribe often: the pings that detect what a client has read must not count as a flood. */
 import { expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type Server, type ServerContext } from "../../src/node.js";
 import { request } from "../support/raw.js";
@@ -19,7 +19,7 @@ function subscribable(): Promise<Server> {
 }
 
 it.each(["packed", "plain"] as const)(
-  "a client may subscribe and unsubscribe 2,000 times in a row (%s)",
+  "lets a client subscribe and unsubscribe 2,000 times in a row (%s)",
   async (link) => {
     await using server = await subscribable();
     const said = new Map<unknown, () => void>();
@@ -40,7 +40,7 @@ it.each(["packed", "plain"] as const)(
   },
 );
 
-it("a client of `ws` with default options may subscribe 300 times at once", async () => {
+it("lets a client of `ws` with default options subscribe 300 times at once", async () => {
   await using server = await subscribable();
   using client = await stranger(server.url);
   for (let i = 0; i < 300; i++) client.webSocket.send(JSON.stringify(request(i, "subscribe")));

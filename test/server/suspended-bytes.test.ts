@@ -1,4 +1,4 @@
-/** `limits.maxSuspendedBytes`: what counts of a session that has lost its socket, over real sockets. */
+/** `limits.maxSuspendedBytes`: which bytes of a suspended session count, over real sockets. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { bytesKept, MIB } from "../attacks/support/memory.js";
@@ -9,7 +9,7 @@ function call(id: number, method: string, params?: unknown): object {
   return { jsonrpc: "2.0", id, method, ...(params !== undefined && { params }) };
 }
 
-/** A method whose reply is short, and whose stream then goes on for ever; and how many values it has yielded. */
+/** A method with a short reply and an endless stream, and the number of values that it has yielded. */
 class Lines {
   yielded = 0;
   readonly #length: number;
@@ -20,7 +20,7 @@ class Lines {
 
   readonly method = async function* (this: Lines): AsyncGenerator<string> {
     yield "";
-    // The reply leaves without waiting for more.
+    // The reply is sent without waiting for more values.
     await turn();
     for (;;) {
       this.yielded++;
@@ -29,14 +29,17 @@ class Lines {
   }.bind(this);
 }
 
-/** A stream that keeps its params, and yields them never. */
+/** Keeps its params in a stream that never yields them. */
 async function* kept(given: unknown): AsyncGenerator<unknown> {
   yield 1;
   await gate().promise;
   yield given;
 }
 
-/** Opens a session, makes these calls on it, and drops the socket when `isReady`; before that it acks what has come, if it `acks`. */
+/**
+ * Opens a session, makes these calls, and drops the socket when `isReady` returns true. If it `acks`, it acks all packs
+ * before that.
+ */
 async function dropped<D>(
   world: Serving<D>,
   calls: unknown[],
@@ -55,7 +58,7 @@ async function dropped<D>(
   return peer;
 }
 
-/** Acks each pack that has come: from then on the replay log is empty. */
+/** Acks each received pack, which empties the replay log. */
 async function ackAll(byHand: ByHand): Promise<void> {
   byHand.say({ ping: 1 });
   let packs = 0;
@@ -65,7 +68,7 @@ async function ackAll(byHand: ByHand): Promise<void> {
   await byHand.next();
 }
 
-/** So many values of 1,002 characters are read ahead. */
+/** The number of values of 1,002 characters that are read ahead. */
 const FULL = Math.ceil((64 * 1024 - 2) / 1002);
 
 async function until(isSo: () => boolean): Promise<void> {
@@ -73,7 +76,7 @@ async function until(isSo: () => boolean): Promise<void> {
 }
 
 describe("the size of a suspended session", () => {
-  it("counts the values that its streams have read ahead, which read no further", async () => {
+  it("counts the values that its streams have read ahead, which then read no further", async () => {
     const lines = new Lines(1_000);
     const world = await serving({ methods: { lines: lines.method } });
     const count = 20;
@@ -92,7 +95,7 @@ describe("the size of a suspended session", () => {
     expect(world.server.stats().suspendedBytes).toBe(0);
   });
 
-  it("counts the params of calls that run, those of a frame once", async () => {
+  it("counts the params of running calls, and those of one frame once", async () => {
     const open = gate();
     const world = await serving({ methods: { wait: () => open.promise, soon: async () => 1 } });
     const params = { text: "x".repeat(50_000) };
@@ -103,7 +106,7 @@ describe("the size of a suspended session", () => {
     expect(suspendedBytes).toBeLessThan(102_000);
     open.resolve();
     await until(() => world.server.stats().running === 0);
-    // Only the answers wait now.
+    // Only the responses are queued now.
     expect(world.server.stats().suspendedBytes).toBeLessThan(1_000);
   });
 
@@ -145,7 +148,7 @@ describe("the size of a suspended session", () => {
     open.resolve();
   });
 
-  it("holds nothing of the other members of a batch that waits for one reply", async () => {
+  it("keeps nothing of the finished members of a batch that waits for one response", async () => {
     const open = gate();
     const world = await serving({ methods: { wait: () => open.promise, note: () => {} } });
     const coming = nextPeer(world.server);
@@ -159,7 +162,7 @@ describe("the size of a suspended session", () => {
     open.resolve();
   });
 
-  it("counts the replies of a batch that is not complete", async () => {
+  it("counts the responses of an incomplete batch", async () => {
     const open = gate();
     const world = await serving({ methods: { wait: () => open.promise, big: () => "x".repeat(50_000) } });
     const batch = [call(1, "wait"), call(2, "big"), call(3, "big")];
@@ -169,7 +172,7 @@ describe("the size of a suspended session", () => {
     open.resolve();
   });
 
-  it("counts values of the client's streams that came and were not read", async () => {
+  it("counts values of the client's streams that arrived and were not read", async () => {
     const open = gate();
     const got = gate();
     const world = await serving({
@@ -187,7 +190,7 @@ describe("the size of a suspended session", () => {
     const peer = await coming;
     byHand.say([call(1, "upload", { token: 7 })]);
     const values = Array.from({ length: 10 }, () => "x".repeat(5_000));
-    // The second reply is asked for while the first is read. A short frame behind it does not hide its length.
+    // The second reply is requested while the first is read. A short frame behind it does not hide its length.
     for (let i = 0; i < 2; i++) {
       const [{ id, method }] = await byHand.next();
       expect(method).toBe("$/enumerator/next");
@@ -211,13 +214,13 @@ describe("the size of a suspended session", () => {
 });
 
 describe("limits.maxSuspendedBytes", () => {
-  it("bounds the memory of sessions that were dropped with many streams open", async () => {
+  it("limits the memory of suspended sessions with many open streams", async () => {
     const limits = { maxSuspendedBytes: 5 * MIB };
     const lines = new Lines(1_000);
     const world = await serving({ limits, methods: { lines: lines.method } });
     const before = await bytesKept();
     const calls = Array.from({ length: 20 }, (_, i) => call(i, "lines"));
-    // Each keeps 1.3 MiB that its streams have read ahead, and nothing in its replay log.
+    // Each holds 1.3 MiB of values that its streams have read ahead, and nothing in its replay log.
     for (let i = 1; i <= 16; i++) {
       await dropped(world, calls, () => lines.yielded === i * 20 * FULL);
       expect(world.server.stats().suspendedBytes).toBeLessThanOrEqual(limits.maxSuspendedBytes);

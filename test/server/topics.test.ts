@@ -4,7 +4,7 @@ import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { turn } from "../support/turns.js";
 
-/** A member: the server's peer, the client's, and what that was told. */
+/** A member: the server's peer, the client's peer, and the messages that the client got. */
 interface Member {
   peer: AnyPeer;
   client: AnyPeer;
@@ -21,7 +21,7 @@ function join(server: Server): Member {
 const makeServer = (): Promise<Server> => serve({ noServer: true });
 
 describe("a topic", () => {
-  it("holds the peers that were added, once each, in the order they came", async () => {
+  it("contains the added peers once each, in order of addition", async () => {
     await using server = await makeServer();
     const [a, b] = [join(server), join(server)];
     const topic = server.topic("news");
@@ -36,7 +36,7 @@ describe("a topic", () => {
     expect([...topic]).toEqual([b.peer]);
   });
 
-  it("notifies its members and nobody else, except one if told so", async () => {
+  it("notifies only its members, except a peer in `except`", async () => {
     await using server = await makeServer();
     const members = [join(server), join(server), join(server)];
     const [a, b, outsider] = members as [Member, Member, Member];
@@ -78,7 +78,7 @@ describe("a topic", () => {
   it.each<[string, (member: Member) => Promise<void>]>([
     ["the server", ({ peer }) => peer.close()],
     ["the client", ({ client }) => client.close()],
-  ])("is left by a peer that %s closes", async (_side, close) => {
+  ])("removes a peer that %s closes", async (_side, close) => {
     await using server = await makeServer();
     const [a, b] = [join(server), join(server)];
     const [one, two] = [server.topic("one"), server.topic("two")];
@@ -90,7 +90,7 @@ describe("a topic", () => {
     expect(two.size).toBe(0);
   });
 
-  it("is left before anybody hears of the close", async () => {
+  it("removes a peer before its close is reported", async () => {
     await using server = await makeServer();
     const { peer, client } = join(server);
     const topic = server.topic("news").add(peer);
@@ -101,7 +101,7 @@ describe("a topic", () => {
     expect(sizes).toEqual([0, 0]);
   });
 
-  it("that somebody kept is never stale, however often it was empty", async () => {
+  it("stays valid however often it was empty", async () => {
     await using server = await makeServer();
     const kept = server.topic("news");
     const { peer, got } = join(server);
@@ -127,21 +127,21 @@ describe("a topic", () => {
     expect(server.topic("news").delete(peer)).toBe(false);
   });
 
-  it("does not take a closed peer, which is no error: it may have closed a moment ago", async () => {
+  it("ignores a closed peer without an error: it may have closed a moment ago", async () => {
     await using server = await makeServer();
     const { peer } = join(server);
     await peer.close();
     expect(server.topic("news").add(peer).size).toBe(0);
   });
 
-  it.each(["", "__proto__", "constructor", "toString"])("may be called %j", async (name) => {
+  it.each(["", "__proto__", "constructor", "toString"])("can be named %j", async (name) => {
     await using server = await makeServer();
     expect(server.topic(name).size).toBe(0);
     const { peer } = join(server);
     expect([...server.topic(name).add(peer)]).toEqual([peer]);
   });
 
-  it("sends nothing to anybody when the params cannot be encoded", async () => {
+  it("sends nothing if the params cannot be encoded", async () => {
     await using server = await makeServer();
     const { peer, got } = join(server);
     const topic = server.topic("news").add(peer);
@@ -151,7 +151,7 @@ describe("a topic", () => {
     expect(got).toEqual([]);
   });
 
-  it("may be iterated while its members close or are deleted", async () => {
+  it("can be iterated while its members close or are deleted", async () => {
     await using server = await makeServer();
     const members = [join(server), join(server), join(server)];
     const topic = server.topic("news");

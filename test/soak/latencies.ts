@@ -1,6 +1,6 @@
-/** How long calls took, of any number of calls in the same little memory. */
+/** Records the durations of any number of calls in constant memory. */
 
-/** Each class is so much longer than the one before: a percentile is off by half of that at most. */
+/** The ratio between neighbouring classes: a percentile is off by half of that at most. */
 const GROWTH = 1.02;
 const SHORTEST_MS = 0.01;
 
@@ -16,7 +16,7 @@ export class Latencies {
     this.#longestMs = Math.max(this.#longestMs, ms);
   }
 
-  /** What `share` of all calls did not exceed, in milliseconds. */
+  /** Returns the duration that `share` of all calls did not exceed, in milliseconds. */
   percentile(share: number): number {
     let left = share * this.#total;
     for (const [at, count] of this.#counts.entries()) {

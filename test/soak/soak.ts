@@ -1,7 +1,7 @@
 /**
- * A mixed session for an hour: cursors, calls both ways and broadcasts, over a proxy that cuts connections at random. Writes
- * what came of it each minute, so that a run which is stopped early has said how far it came. One that is whole, and wrote no
- * file of its own, puts its figures into docs/RELIABILITY.md.
+ * Runs mixed traffic for an hour: cursors, calls both ways and broadcasts, over a proxy that cuts connections at random.
+ * Writes the figures each minute, so that an interrupted run leaves its figures. A complete run without `--out` puts its
+ * figures into docs/RELIABILITY.md.
  *
  *     npm run soak -- [--minutes 60] [--peers 30] [--hz 60] [--seed 1] [--out FILE]
  */
@@ -17,13 +17,13 @@ import { Random } from "../faults/random.js";
 import { putMeasured, tableOf } from "../support/measured.js";
 import { Latencies } from "./latencies.js";
 
-/** So many peers see each other's cursors. */
+/** The number of peers that see each other's cursors. */
 const ROOM_SIZE = 5;
 /** Calls of each peer to the server, and of the server to each peer. */
 const CALLS_A_SECOND = 1;
 /** Broadcasts to each room. */
 const BROADCASTS_A_SECOND = 5;
-/** How long a connection lasts on average before something happens to it. */
+/** The mean duration of a connection before a fault. */
 const CUT_AFTER_MS = 20_000;
 const MINUTE_MS = 60_000;
 const OUT = "docs/soak.json";
@@ -42,7 +42,7 @@ const peerCount = Number(values.peers);
 const hz = Number(values.hz);
 const random = new Random(Number(values.seed));
 
-/** What is counted. `broken`: something that must never be. */
+/** The counters. `broken`: events that must never happen. */
 const figures = {
   calls: 0,
   settled: { result: 0, "not-sent": 0, unknown: 0, other: 0 },
@@ -54,7 +54,7 @@ const figures = {
   lost: 0,
   broken: [] as string[],
 };
-/** Of all calls, and of those beside whose socket nothing happened while they waited. */
+/** The durations of all calls, and of the calls whose socket had no fault meanwhile. */
 const latencies = { all: new Latencies(), undisturbed: new Latencies() };
 const heapMiB: number[] = [];
 const startedAt = performance.now();
@@ -63,7 +63,7 @@ function broken(what: string): void {
   if (figures.broken.push(what) > 100) figures.broken.length = 100;
 }
 
-/** What each side has said and heard, by number. */
+/** The numbers that each side has sent and received. */
 interface Counters {
   room: string;
   heard: number;
@@ -76,7 +76,7 @@ class Client {
   said = 0;
   /** The number of the last broadcast. */
   seen = 0;
-  /** How often its socket was lost. */
+  /** How often the socket was lost. */
   losses = 0;
 
   constructor(peer: AnyPeer) {
@@ -109,7 +109,7 @@ class Client {
 const state = new Map<AnyPeer, Counters>();
 const calledBy = new Map<AnyPeer, Set<number>>();
 
-/** Runs once for each number. */
+/** Must run once for each number. */
 function echo({ n }: { n: number }, { peer }: { peer: AnyPeer }): number {
   const ran = calledBy.get(peer) ?? new Set();
   if (ran.has(n)) broken(`call ${n} ran twice`);
@@ -139,7 +139,7 @@ async function startServer(): Promise<Server> {
   return server;
 }
 
-/** Calls, and counts how it was settled. */
+/** Makes a call, and counts its outcome. */
 async function call(peer: AnyPeer, disturbances: () => number): Promise<void> {
   const n = ++figures.calls;
   const before = disturbances();
@@ -157,7 +157,7 @@ async function call(peer: AnyPeer, disturbances: () => number): Promise<void> {
   if (disturbances() === before) latencies.undisturbed.add(took);
 }
 
-/** What happens to connections. */
+/** The faults of connections. */
 const HURTS: Record<string, (line: Line) => unknown> = {
   cut: (line) => line.cut(),
   reset: (line) => line.reset(),
@@ -174,7 +174,7 @@ const HURTS: Record<string, (line: Line) => unknown> = {
     await sleep(random.below(3000));
     line.cut();
   },
-  /** The client comes back while the server thinks it is there still. */
+  /** Lets the client resume while the server considers the old socket alive. */
   async halfOpen(line) {
     line.toServer.freeze();
     await sleep(random.below(50));
@@ -196,7 +196,7 @@ async function heapInUse(): Promise<number> {
   return Number((process.memoryUsage().heapUsed / 2 ** 20).toFixed(1));
 }
 
-/** For docs/RELIABILITY.md. */
+/** Returns the figures for docs/RELIABILITY.md. */
 function summary(): string {
   const { calls, settled, notifications, broadcasts, cuts, suspends, resumes, lost, broken: rules } = figures;
   const [cpu] = os.cpus();
@@ -310,14 +310,14 @@ const stop = new AbortController();
 for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => stop.abort());
 for (let minute = 0; minute < minutes && !stop.signal.aborted; minute++) {
   await sleep(MINUTE_MS, undefined, { signal: stop.signal }).catch(() => {});
-  // Each number is known to have run once by now, or never will.
+  // By now each number has certainly run once, or never will.
   calledBy.clear();
   heapMiB.push(await heapInUse());
   write(false);
 }
 for (const timer of timers) clearInterval(timer);
 
-/** Everything arrives when nothing hurts any more. */
+/** All messages arrive once the faults stop. */
 const patience = performance.now() + 90_000;
 const isQuiet = (): boolean =>
   figures.notifications.sent === figures.notifications.arrived &&

@@ -1,4 +1,4 @@
-/** What every socket promises, in one suite for all of them. */
+/** The behaviour suite that every socket must pass. */
 import { describe, expect, it } from "vitest";
 import { Peer } from "../../src/index.js";
 import type { CloseInfo } from "../../src/core/transport.js";
@@ -6,22 +6,22 @@ import type { Socket, SocketHandler } from "../../src/link/socket.js";
 import { plain } from "../../src/link/plain.js";
 import { turn } from "../support/turns.js";
 
-/** The other end of the connection: the test's. */
+/** The other end of the connection, which the test controls. */
 export interface FarEnd {
   send(text: string): void;
   close(code: number, reason: string): void;
-  /** Resolves when so many frames have come, with all that came. */
+  /** Resolves with all received frames, once there are `count`. */
   received(count: number): Promise<string[]>;
-  /** How the connection ended, as this end saw it. */
+  /** The close that this end received. */
   readonly closed: Promise<{ code: number; reason: string }>;
 }
 
 /** The other end of a real WebSocket. */
 export interface FarWebSocket extends FarEnd {
   sendBytes(bytes: Uint8Array): void;
-  /** Cuts the connection without a word. */
+  /** Cuts the connection without a close frame. */
   cut(): void;
-  /** Stops and goes on reading. */
+  /** Pauses and resumes reading. */
   pause(): void;
   resume(): void;
 }
@@ -31,13 +31,13 @@ export type MakeSocket<F extends FarEnd = FarEnd> = (
   maxMessageBytes: number,
 ) => Promise<{ socket: Socket; far: F } & AsyncDisposable>;
 
-/** What one socket calls its own. */
+/** The parts of the suite that differ between sockets. */
 export interface Traits {
-  /** The code that a too large message is refused with. */
+  /** The close code for a message that is too long. */
   tooLarge: number;
 }
 
-/** Notes what a socket tells. */
+/** Records the notifications of a socket. */
 export class Recorder implements SocketHandler {
   readonly frames: string[] = [];
   readonly ends: CloseInfo[] = [];
@@ -50,7 +50,7 @@ export class Recorder implements SocketHandler {
   }
 
   frame(text: string): void {
-    // Nothing may come after the end.
+    // No frame can follow the close.
     this.frames.push(this.ends.length > 0 ? `late: ${text}` : text);
     if (this.frames.length === this.#wanted?.count) this.#wanted.resolve();
   }
@@ -68,12 +68,11 @@ export class Recorder implements SocketHandler {
 
 const MOST = 1000;
 
-/** Runs the suite that holds for all sockets. */
 export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Traits): void {
   const open = async (): ReturnType<MakeSocket> => make(MOST);
 
   describe(`${name}: frames`, () => {
-    it("arrive in order, both ways", async () => {
+    it("delivers frames in order, both ways", async () => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -86,7 +85,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(await recorder.received(texts.length)).toEqual(texts);
     });
 
-    it("that came before start are kept, and told after it and never inside it", async () => {
+    it("keeps frames that arrived before start, and reports them after it and never inside it", async () => {
       await using ends = await open();
       ends.far.send("early");
       ends.far.send("early too");
@@ -98,7 +97,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(await recorder.received(3)).toEqual(["early", "early too", "later"]);
     });
 
-    it("and the end that came before start are told after it, in order", async () => {
+    it("reports frames and a close that arrived before start after it, in order", async () => {
       await using ends = await open();
       ends.far.send("last words");
       ends.far.close(4000, "done");
@@ -112,7 +111,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(recorder.ends).toMatchObject([{ code: 4000, reason: "done" }]);
     });
 
-    it("that were sent before close() arrive before the end", async () => {
+    it("delivers frames that were sent before close() before the close", async () => {
       await using ends = await open();
       ends.socket.start(new Recorder());
       for (const text of ["one", "two"]) ends.socket.send(text);
@@ -121,7 +120,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(await ends.far.received(2)).toEqual(["one", "two"]);
     });
 
-    it("longer than the limit close the connection, and nothing more is told but the end", async () => {
+    it("closes for a frame over the limit, and reports nothing more except the close", async () => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -134,7 +133,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(ends.socket.send("x")).toBe(false);
     });
 
-    it("are measured in bytes of UTF-8, not in characters", async () => {
+    it("measures frames in bytes of UTF-8, not in characters", async () => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -145,7 +144,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(recorder.frames).toHaveLength(1);
     });
 
-    it("that came before start are measured by the limit that holds then", async () => {
+    it("measures frames that arrived before start by the limit at start", async () => {
       await using ends = await open();
       const texts = ["fits", "x".repeat(10), "x".repeat(11), "after"];
       for (const text of texts) ends.far.send(text);
@@ -158,7 +157,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(recorder.frames).toEqual(texts.slice(0, 2));
     });
 
-    it("leave nothing unsent once they are gone", async () => {
+    it("has no unsent bytes once its frames are sent", async () => {
       await using ends = await open();
       ends.socket.start(new Recorder());
       ends.socket.send("x".repeat(500));
@@ -172,7 +171,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       [1000, ""],
       [3000, "three thousand"],
       [4999, "é".repeat(61)],
-    ])("with %i %j from this side is seen on both", async (code, reason) => {
+    ])("reports a close with %i %j from this side at both ends", async (code, reason) => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -185,7 +184,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       [1000, ""],
       [1001, "going away"],
       [4001, "application"],
-    ])("with %i %j from the other side is told", async (code, reason) => {
+    ])("reports a close with %i %j from the other side", async (code, reason) => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -195,14 +194,14 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(info.error).toBeUndefined();
     });
 
-    it("is 1000 without a reason when close() is not told otherwise", async () => {
+    it("closes with 1000 without a reason by default", async () => {
       await using ends = await open();
       ends.socket.start(new Recorder());
       ends.socket.close();
       expect(await ends.far.closed).toEqual({ code: 1000, reason: "" });
     });
 
-    it("is told exactly once, never inside close(), and close() is idempotent", async () => {
+    it("reports the close exactly once, never inside close(), and close() is idempotent", async () => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -216,7 +215,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(recorder.ends).toMatchObject([{ code: 4000, reason: "first" }]);
     });
 
-    it("is told exactly once when both sides close at the same time", async () => {
+    it("reports the close exactly once if both sides close at the same time", async () => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -228,7 +227,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(recorder.ends).toHaveLength(1);
     });
 
-    it("makes send() answer false, on this side at once, and nothing is sent", async () => {
+    it("returns false from send() after close(), and sends nothing", async () => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -241,7 +240,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       expect(ends.socket.send("after")).toBe(false);
     });
 
-    it("makes send() answer false once the other side closed", async () => {
+    it("returns false from send() once the other side has closed", async () => {
       await using ends = await open();
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -252,7 +251,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
   });
 
   describe(`${name}: a peer on it`, () => {
-    it("answers, refuses garbage with -32700, and closes", async () => {
+    it("answers calls, refuses garbage with -32700, and closes", async () => {
       await using ends = await open();
       const peer = new Peer(plain(ends.socket), { methods: { add: ([a, b]) => a + b } });
       ends.far.send('{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}');
@@ -267,7 +266,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
   });
 }
 
-/** Whatever the far end has sent so far has reached the socket: the answer to a frame of ours comes after it. */
+/** Resolves when all frames that the far end has sent have arrived: the answer to a new frame follows them. */
 async function arrived({ socket, far }: { socket: Socket; far: FarEnd }): Promise<void> {
   socket.send("marker");
   await far.received(1);

@@ -1,4 +1,4 @@
-/** Long frames are written from buffers that are used again: never from one that somebody still reads. */
+/** Long frames are written from pooled buffers, and never from a buffer that is still in use. */
 import { EventEmitter, once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { Duplex } from "node:stream";
@@ -7,12 +7,12 @@ import { WebSocketServer } from "ws";
 import { borrow, giveBack, isBorrowed } from "../../src/sockets/buffers.js";
 import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 
-/** No two alike, and long enough for a buffer of their own. */
+/** Distinct texts that are long enough for a buffer of their own. */
 const TEXTS = Array.from({ length: 60 }, (_, i) => String.fromCharCode(65 + i).repeat(60_000 + 1_100 * i));
-/** More than the system takes for a reader that does not read. */
+/** More than the system buffers for a client that does not read. */
 const MANY = Array.from({ length: 6 }, () => TEXTS).flat();
 
-it("lends the buffer that was given back last, and otherwise another", () => {
+it("lends the buffer that was released last, and otherwise another", () => {
   const first = borrow(70_000);
   const second = borrow(100_000);
   expect([first.length, second.length]).toEqual([70_000, 100_000]);
@@ -35,16 +35,16 @@ it.each([
   ["middling", 64 * 1024, true],
   ["as long as there is", 128 * 1024, true],
   ["longer", 128 * 1024 + 1, false],
-])("lends only middling ones: %s", (_what, size, isLent) => {
+])("lends buffers only for medium lengths: %s", (_what, size, isLent) => {
   expect(isBorrowed(borrow(size))).toBe(isLent);
   expect(borrow(size)).toHaveLength(size);
 });
 
-it("takes none for its own that only looks like one", () => {
+it("does not accept a foreign buffer of the same length", () => {
   expect(isBorrowed(Buffer.allocUnsafeSlow(128 * 1024))).toBe(false);
 });
 
-it("leaves what waits for a reader alone", async () => {
+it("does not overwrite queued frames", async () => {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: GatheringWebSocket });
   await once(server, "listening");
   const received = { client: [] as string[], server: [] as string[] };
@@ -66,7 +66,7 @@ it("leaves what waits for a reader alone", async () => {
   for (const text of MANY) {
     near.send(text);
     socket.send(text);
-    // Some leave, and what they were written from is free.
+    // Some frames are sent, and their buffers are released.
     await new Promise(setImmediate);
   }
   expect(near.unsentBytes).toBeGreaterThan(0);
@@ -79,7 +79,7 @@ it("leaves what waits for a reader alone", async () => {
   server.close();
 });
 
-it("lends nothing to a socket that is full: what waits there takes no more memory than is counted", async () => {
+it("lends nothing to a full socket: its queued frames take no more memory than is counted", async () => {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   await once(server, "listening");
   server.on("connection", (far) => far.pause());
@@ -87,7 +87,7 @@ it("lends nothing to a socket that is full: what waits there takes no more memor
   const near = new WsSocket(webSocket, 2 ** 20);
   await once(webSocket, "open");
   const before = process.memoryUsage().arrayBuffers;
-  // Just over half of what is lent.
+  // Just over half of a buffer's length.
   const text = "x".repeat(66_000);
   for (let i = 0; i < 600; i++) {
     near.send(text);
@@ -100,7 +100,7 @@ it("lends nothing to a socket that is full: what waits there takes no more memor
   server.close();
 });
 
-it("lends nothing to a stream that is no socket of the system: it may keep what it was given", async () => {
+it("lends nothing to a stream that is no system socket: such a stream can keep its chunks", async () => {
   const kept: Buffer[] = [];
   const raw = new Duplex({
     read: () => {},
@@ -111,7 +111,7 @@ it("lends nothing to a stream that is no socket of the system: it may keep what 
   });
   const webSocket = Object.assign(new EventEmitter(), { readyState: 1, OPEN: 1, bufferedAmount: 0 });
   const socket = new WsSocket(webSocket as unknown as GatheringWebSocket, 2 ** 20, raw);
-  // Some of them make a write that is just as long as what is lent.
+  // Some of them make a write that is exactly as long as a buffer.
   const texts = TEXTS.flatMap((text, i) => [text, String.fromCharCode(97 + (i % 26)).repeat(128 * 1024 - 10)]);
   for (const text of texts) {
     socket.send(text);

@@ -8,7 +8,7 @@ import { EncodedMessage } from "../../src/core/transport.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { bareHttp, sendUpgrade, stranger } from "../support/network.js";
 
-/** Counts what a TCP socket hands to the system: each is one call. */
+/** Counts the system calls with which a TCP socket writes. */
 function countWrites(socket: TcpSocket): { count: number } {
   const writes = { count: 0 };
   const inner = socket as unknown as Record<"_write" | "_writev", (...args: unknown[]) => void>;
@@ -22,7 +22,7 @@ function countWrites(socket: TcpSocket): { count: number } {
   return writes;
 }
 
-it("makes at most two writes of a hundred sends of a turn", async () => {
+it("makes at most two writes for a hundred sends in one tick", async () => {
   await using server = await serve({ port: 0 });
   const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>
     server.on("peer", (peer, { socket }) => resolve({ tcp: socket, notify: () => peer.notify("n", [1, 2, 3]) })),
@@ -36,7 +36,7 @@ it("makes at most two writes of a hundred sends of a turn", async () => {
   expect(writes.count).toBeLessThanOrEqual(2);
 });
 
-it("answers the pings of `reciproc.v1` that come in one read with one write", async () => {
+it("answers the pings of `reciproc.v1` in one read with one write", async () => {
   await using server = await serve({ port: 0 });
   const arrived = new Promise<TcpSocket>((resolve) => server.on("peer", (_peer, { socket }) => resolve(socket)));
   using client = await stranger(server.url, ["reciproc.v1"]);
@@ -51,7 +51,7 @@ it("answers the pings of `reciproc.v1` that come in one read with one write", as
   expect(writes.count).toBeLessThanOrEqual(2);
 });
 
-it("writes long frames of a turn together as well, in pieces that the other side can start on", async () => {
+it("joins the long frames of a tick too, in pieces that the other side can begin to read", async () => {
   await using server = await serve({ port: 0 });
   const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>
     server.on("peer", (peer, { socket }) =>
@@ -62,13 +62,13 @@ it("writes long frames of a turn together as well, in pieces that the other side
   const { tcp, notify } = await arrived;
   const writes = countWrites(tcp);
   for (let i = 0; i < 60; i++) notify();
-  // 62 KB in pieces of 8 KiB: most of them before the turn has ended.
+  // 62 KB in pieces of 8 KiB: most of them before the end of the tick.
   expect(writes.count).toBe(7);
   await vi.waitFor(() => expect(client.received).toHaveLength(60));
   expect(writes.count).toBe(8);
 });
 
-it("writes a message at once when the turn before had a single one, and else at the end of the turn", async () => {
+it("writes a message at once if the previous tick had a single one, and else at the end of the tick", async () => {
   await using server = await serve({ port: 0 });
   const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>
     server.on("peer", (peer, { socket }) => resolve({ tcp: socket, notify: () => peer.notify("n") })),
@@ -76,7 +76,7 @@ it("writes a message at once when the turn before had a single one, and else at 
   using client = await stranger(server.url);
   const { tcp, notify } = await arrived;
   const writes = countWrites(tcp);
-  /** How many writes there are by the time the turn has sent its messages, and how many when it is over. */
+  /** Returns the number of writes when the tick has sent its messages, and when it has ended. */
   const turn = async (messages: number): Promise<[number, number]> => {
     const before = writes.count;
     for (let i = 0; i < messages; i++) notify();
@@ -92,7 +92,7 @@ it("writes a message at once when the turn before had a single one, and else at 
 });
 
 it.each(["packed", "plain"] as const)(
-  "does not take for slow who was not yet sent what a turn has for it, with a link that is %s",
+  "does not count frames of the current tick as unread, with a link that is %s",
   async (link) => {
     await using server = await serve({ port: 0, limits: { maxUnsentBytes: 4096 }, session: false });
     const arrived = new Promise<Peer<any, any, any>>((resolve) =>
@@ -115,7 +115,7 @@ it.each(["packed", "plain"] as const)(
   },
 );
 
-it("writes to the socket that it was handed with the upgrade", async () => {
+it("writes to the socket of the upgrade", async () => {
   await using http = await bareHttp();
   const methods = { echo: (params: unknown) => params };
   await using server = await serve({ noServer: true, methods });
@@ -131,14 +131,14 @@ it("writes to the socket that it was handed with the upgrade", async () => {
   expect(written).toBeGreaterThan(1000);
 });
 
-it("lets what a turn has sent leave before the close that ends it", async () => {
+it("sends the messages of a tick before the close that ends it", async () => {
   await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
   const tcp = await sendUpgrade(server.url);
   const chunks: Buffer[] = [];
   await new Promise<void>((resolve) => tcp.on("data", (chunk: Buffer) => resolve(void chunks.push(chunk))));
   const calls = [1, 2].map((id) => JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [] }));
   const close = Buffer.of(0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8);
-  // In one packet, so that the close is read in the turn in which the calls are answered.
+  // In one packet, so that the close is read in the tick in which the calls are answered.
   tcp.write(Buffer.concat([maskedFrames(calls), close]));
   await once(tcp, "end");
   tcp.destroy();
@@ -149,7 +149,7 @@ it("lets what a turn has sent leave before the close that ends it", async () => 
   );
 });
 
-it("writes the same bytes to every plain peer of a topic, in order with what else it sends", async () => {
+it("writes the same bytes to every plain peer of a topic, in order with its other messages", async () => {
   await using server = await serve({ port: 0 });
   server.on("peer", (peer) => server.topic("all").add(peer));
   using a = await stranger(server.url);
@@ -180,6 +180,6 @@ it("writes the same bytes to every plain peer of a topic, in order with what els
   expect(a.received.map((text) => (JSON.parse(text) as { params: unknown }).params)).toEqual(expected);
   expect(b.received).toEqual(a.received);
   expect(heard).toEqual(expected);
-  // Made for the first plain peer, and found there by the second.
+  // Encoded for the first plain peer, and reused for the second.
   expect(frames).toHaveLength(texts.length);
 });

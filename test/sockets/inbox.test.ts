@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { Inbox } from "../../src/sockets/inbox.js";
 import { Recorder } from "./behaviour.js";
 
-/** A socket whose other side is the test. */
+/** Makes a socket whose other side is the test. */
 class ScriptedSocket extends Inbox {
   readonly closes: unknown[] = [];
 
@@ -21,7 +21,7 @@ it.each([1005, 1006])("reports 1009 for a frame that is too long if the close en
   expect(recorder).toMatchObject({ frames: [], ends: [{ code: 1009, reason: "message is too large" }] });
 });
 
-it("reports the code that came back, which a standard WebSocket had to send in place of 1009", () => {
+it("reports the code of the echoed close, which a standard WebSocket had to send in place of 1009", () => {
   const socket = new ScriptedSocket(10);
   const recorder = new Recorder();
   socket.start(recorder);

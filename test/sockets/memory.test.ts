@@ -25,7 +25,7 @@ describeSocket(
 );
 
 describe("in memory: a frame", () => {
-  it("never arrives inside send(), nor what a handler answers inside the handler", async () => {
+  it("never arrives inside send(), nor does a response arrive inside the handler", async () => {
     const [a, b] = memorySockets(100, 100);
     const log: string[] = [];
     a.start({ frame: (text) => log.push(`a got ${text}`), closed: () => log.push("a closed") });

@@ -1,4 +1,4 @@
-/** The budget of one connection in one tick: what it does at once, what later, and in which order. */
+/** The read budget of one connection in one tick: which work runs at once, which later, and in which order. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ReadBudget } from "../../src/sockets/read-budget.js";
 import { uncaughtIn } from "../support/uncaught.js";
@@ -11,7 +11,7 @@ afterEach(() => void vi.restoreAllMocks());
 
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** A socket that has parts to read, each a piece of work. */
+/** A socket that reads frames in parts, each a piece of work. */
 class FakeSocket {
   heardAt = 0;
   isPaused = false;
@@ -32,12 +32,12 @@ class FakeSocket {
   }
 }
 
-/** Takes work as a socket takes frames, and notes what was done in which tick. */
+/** Runs work as a socket runs frames, and records the tick of each piece. */
 class Desk {
   readonly socket = new FakeSocket();
   readonly budget = new ReadBudget(this.socket);
   readonly done: string[] = [];
-  /** How many pieces of work were done in each tick. */
+  /** Returns how many pieces of work ran in each tick. */
   readonly ticks: number[] = [0];
   #isCounting = true;
 
@@ -49,7 +49,7 @@ class Desk {
     setImmediate(count);
   }
 
-  /** Gives it work that takes so long. */
+  /** Adds work with these durations. */
   take(name: string, ms = 1, act = (): void => {}): void {
     const work = (): void => {
       now += ms;
@@ -61,7 +61,7 @@ class Desk {
     else this.budget.add(work);
   }
 
-  /** Waits until all is done. */
+  /** Waits until all work is done. */
   async finish(): Promise<void> {
     while (this.budget.hasWork || this.socket.isPaused) await tick();
     this.#isCounting = false;
@@ -71,7 +71,7 @@ class Desk {
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => String(i));
 
 describe("a budget", () => {
-  it("of 6 ms is done at once, and the rest in order, so much in each tick", async () => {
+  it("runs 6 ms of work at once, and the rest in order, the same amount in each tick", async () => {
     const desk = new Desk();
     for (const name of names(40)) desk.take(name);
     expect(desk.done).toEqual(names(6));
@@ -83,7 +83,7 @@ describe("a budget", () => {
     expect(desk.socket.heardAt).toBeGreaterThan(1000);
   });
 
-  it("does not suffice for a second piece of work, where the first takes longer", async () => {
+  it("does not begin a second piece of work if the first takes longer", async () => {
     const desk = new Desk();
     for (const name of names(5)) desk.take(name, 30);
     expect(desk.done).toEqual(["0"]);
@@ -102,7 +102,7 @@ describe("a budget", () => {
     await desk.finish();
   });
 
-  it("reads in parts what came before reading was paused, and no more than it suffices for", async () => {
+  it("reads in parts the frames that arrived before the pause, within the budget", async () => {
     const desk = new Desk();
     for (const name of names(20)) desk.socket.parts.push(() => desk.take(name));
     desk.take("first", 10);
@@ -114,10 +114,10 @@ describe("a budget", () => {
     expect(Math.max(...desk.ticks)).toBeLessThanOrEqual(6);
   });
 
-  it("reads the clock for each message of a pack while messages are slow, and for every eighth while they are quick", () => {
+  it("reads the clock for each message of a pack while messages are slow, and for every eighth while they are fast", () => {
     const budget = new ReadBudget();
     const clock = vi.mocked(performance.now);
-    /** How often the clock is read for so many messages that take so long. */
+    /** Returns how often the clock is read for `count` messages of a duration. */
     const readings = (count: number, ms: number): number => {
       clock.mockClear();
       for (let i = 0; i < count; i++) {
@@ -136,10 +136,10 @@ describe("a budget", () => {
     expect(budget.isSpent()).toBe(true);
   });
 
-  it("does deferred work first: an inner part before an outer part, and both before what came later", async () => {
+  it("runs deferred work first: an inner part before an outer part, and both before later work", async () => {
     const desk = new Desk();
     desk.take("frame", 10, () => {
-      // What calls is deferred after what it has called.
+      // The caller is deferred after its callee.
       const outer = (): void => void desk.done.push("outer");
       const inner = (): void => {
         desk.done.push("inner");
@@ -153,7 +153,7 @@ describe("a budget", () => {
     expect(desk.done).toEqual(["frame", "inner", "inner, again", "outer", "next frame"]);
   });
 
-  it("of a new socket takes over the work of the old one, and does it first", async () => {
+  it("moves the work of the old socket to the new socket, and runs it first", async () => {
     const [old, next] = [new Desk(), new Desk()];
     old.take("old", 10);
     old.budget.defer(() => next.done.push("old rest"));
@@ -164,7 +164,7 @@ describe("a budget", () => {
     expect(next.done).toEqual(["new", "old rest", "newer"]);
   });
 
-  it("goes on after work that throws", async () => {
+  it("continues after work that throws", async () => {
     const desk = new Desk();
     const errors = await uncaughtIn(async () => {
       desk.take("first", 10);

@@ -1,4 +1,4 @@
-/** A socket writes frames itself, in a way for each role, size and kind of text. `ws` reads them. */
+/** A socket encodes frames itself, differently for each role, size and kind of text. `ws` decodes them. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
@@ -7,7 +7,7 @@ import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { stranger } from "../support/network.js";
 
-/** Around where a frame's length takes more bytes, and where it is written in another way. */
+/** Lengths around the limits of the length field, and around the switch to another way of writing. */
 const LENGTHS = [0, 1, 62, 63, 124, 125, 126, 127, 128, 255, 256, 511, 512, 4095, 4096, 65_535, 65_536];
 
 const UNITS = [
@@ -17,7 +17,7 @@ const UNITS = [
   ["of pairs of surrogates", "😀"],
 ] as const;
 
-/** Sends them all in one turn, and then each in a turn of its own. */
+/** Sends all texts in one tick, and then each in its own tick. */
 function sendAll(socket: WsSocket, texts: readonly string[]): void {
   socket.sendAll(texts);
   const late = [...texts];
@@ -29,40 +29,34 @@ function sendAll(socket: WsSocket, texts: readonly string[]): void {
   setImmediate(next);
 }
 
-it.each(UNITS)(
-  "sends texts %s, of any length, in one turn and in turns of their own, as a server",
-  async (_what, unit) => {
-    const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: GatheringWebSocket });
-    await once(server, "listening");
-    const texts = LENGTHS.map((length) => unit.repeat(length));
-    server.on("connection", (webSocket, request) => sendAll(new WsSocket(webSocket, 2 ** 20, request.socket), texts));
-    using client = await stranger(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
-    await expect.poll(() => client.received.length).toBe(2 * texts.length);
-    expect(client.received).toEqual([...texts, ...texts]);
-    server.close();
-  },
-);
+it.each(UNITS)("sends texts %s, of any length, in one tick and in separate ticks, as a server", async (_what, unit) => {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: GatheringWebSocket });
+  await once(server, "listening");
+  const texts = LENGTHS.map((length) => unit.repeat(length));
+  server.on("connection", (webSocket, request) => sendAll(new WsSocket(webSocket, 2 ** 20, request.socket), texts));
+  using client = await stranger(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  await expect.poll(() => client.received.length).toBe(2 * texts.length);
+  expect(client.received).toEqual([...texts, ...texts]);
+  server.close();
+});
 
-it.each(UNITS)(
-  "sends texts %s, of any length, in one turn and in turns of their own, as a client",
-  async (_what, unit) => {
-    const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-    await once(server, "listening");
-    const texts = LENGTHS.map((length) => unit.repeat(length));
-    const received: string[] = [];
-    server.on("connection", (far) => far.on("message", (data: Buffer) => received.push(data.toString())));
-    const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
-    const socket = new WsSocket(webSocket, 2 ** 20);
-    await once(webSocket, "open");
-    sendAll(socket, texts);
-    await expect.poll(() => received.length).toBe(2 * texts.length);
-    expect(received).toEqual([...texts, ...texts]);
-    webSocket.terminate();
-    server.close();
-  },
-);
+it.each(UNITS)("sends texts %s, of any length, in one tick and in separate ticks, as a client", async (_what, unit) => {
+  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
+  await once(server, "listening");
+  const texts = LENGTHS.map((length) => unit.repeat(length));
+  const received: string[] = [];
+  server.on("connection", (far) => far.on("message", (data: Buffer) => received.push(data.toString())));
+  const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const socket = new WsSocket(webSocket, 2 ** 20);
+  await once(webSocket, "open");
+  sendAll(socket, texts);
+  await expect.poll(() => received.length).toBe(2 * texts.length);
+  expect(received).toEqual([...texts, ...texts]);
+  webSocket.terminate();
+  server.close();
+});
 
-it("masks each frame of a client by a key of its own, wherever it begins", () => {
+it("masks each frame of a client with its own key, at every offset", () => {
   const text = "0123456789".repeat(20);
   const bytes = maskedFrames(Array.from({ length: 300 }, (_, i) => text.slice(0, 100 + (i % 7))));
   const keys = new Set<string>();

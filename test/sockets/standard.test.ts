@@ -8,16 +8,16 @@ import { ScriptedWebSocket } from "../support/scripted.js";
 import { Recorder } from "./behaviour.js";
 import { describeWebSocket, overNetwork } from "./websocket.js";
 
-// The WebSocket of `ws` has the interface of the standard one; a browser's runs through the same code elsewhere.
+// The WebSocket of `ws` has the standard interface. Other tests run the same code in a browser.
 const make = overNetwork(
   (webSocket, maxFrameBytes) => new StandardSocket(webSocket, maxFrameBytes),
   () => ({ perMessageDeflate: false }),
 );
 
-// A standard WebSocket may send 1000 and 3000 to 4999 only.
+// A standard WebSocket can send only 1000 and 3000 to 4999.
 describeWebSocket("over a standard WebSocket", make, { tooLarge: 4413 });
 
-/** A WebSocket that is open, and what its socket reports. */
+/** Opens a WebSocket. Returns it, and the reports of its socket. */
 function started(): { webSocket: ScriptedWebSocket; socket: StandardSocket; recorder: Recorder } {
   const webSocket = new ScriptedWebSocket();
   const socket = new StandardSocket(webSocket, 1000);
@@ -56,7 +56,7 @@ describe("a standard WebSocket whose close the other side does not complete", ()
     expect(countDeadlines().waiting).toBe(0);
   });
 
-  it("is reported to nobody, and has no deadline, if it was discarded", async () => {
+  it("is not reported, and has no deadline, if it was discarded", async () => {
     const { webSocket, socket, recorder } = started();
     socket.close();
     socket.discard(4000, "a newer socket took over");
@@ -86,7 +86,7 @@ describe("the close code of a standard WebSocket", () => {
     [1005, 1005],
     [1015, 1015],
     [4999, 4999],
-  ])("that the runtime gives as %s is reported as %i", (given, reported) => {
+  ])("is converted: %s from the runtime is reported as %i", (given, reported) => {
     const webSocket = new ScriptedWebSocket();
     const socket = new StandardSocket(webSocket, 1000);
     const recorder = new Recorder();

@@ -1,4 +1,4 @@
-/** What the two real WebSockets promise beyond the suite for all, and the other end of a real connection. */
+/** The behaviour of the two real WebSockets beyond the common suite, and the other end of a real connection. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
@@ -9,7 +9,7 @@ import { plain } from "../../src/link/plain.js";
 import { GatheringWebSocket } from "../../src/sockets/ws.js";
 import { describeSocket, Recorder, type FarWebSocket, type MakeSocket, type Traits } from "./behaviour.js";
 
-/** Opens a connection through `wrap`, whose other end is a bare `ws` WebSocket. */
+/** Opens a connection through `wrap` to a bare `ws` WebSocket. */
 export function overNetwork(
   wrap: (webSocket: GatheringWebSocket, maxMessageBytes: number) => Socket,
   options: (maxMessageBytes: number) => object,
@@ -42,7 +42,7 @@ function farEnd(bare: WebSocket): FarWebSocket {
     bare.on("close", (code, reason) => resolve({ code, reason: reason.toString() })),
   );
   bare.on("message", (data: Buffer) => recorder.frame(data.toString()));
-  // A connection that the test cuts may end in an error here.
+  // A connection that the test cuts can end with an error here.
   bare.on("error", () => {});
   return {
     send: (text) => bare.send(text),
@@ -61,7 +61,7 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
   describeSocket(name, make, traits);
 
   describe(`${name}: binary frames`, () => {
-    it("of UTF-8 are taken as text", async () => {
+    it("accepts UTF-8 as text", async () => {
       await using ends = await make(1000);
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -70,7 +70,7 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
       expect(await recorder.received(2)).toEqual(['{"é":"😀"}', ""]);
     });
 
-    it("that are no UTF-8 are garbage: a peer answers -32700 and goes on", async () => {
+    it("treats invalid UTF-8 as garbage: a peer answers -32700 and continues", async () => {
       await using ends = await make(1000);
       const peer = new Peer(plain(ends.socket), { methods: { m: () => 1 } });
       ends.far.sendBytes(Uint8Array.of(0x22, 0xff, 0x22));
@@ -82,7 +82,7 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
       await peer.close();
     });
 
-    it("count in bytes against the limit", async () => {
+    it("counts bytes against the limit", async () => {
       await using ends = await make(1000);
       ends.socket.start(new Recorder());
       ends.far.sendBytes(new Uint8Array(1001).fill(0x20));
@@ -91,7 +91,7 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
   });
 
   describe(`${name}: the network`, () => {
-    it("gives 1006 when the connection is cut without a word", async () => {
+    it("reports 1006 if the connection is cut without a close frame", async () => {
       await using ends = await make(1000);
       const recorder = new Recorder();
       ends.socket.start(recorder);
@@ -100,7 +100,7 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
       expect(recorder.ends).toHaveLength(1);
     });
 
-    it("makes unsentBytes grow while the other side does not read, and shrink when it does", async () => {
+    it("increases unsentBytes while the other side does not read, and decreases it when it does", async () => {
       await using ends = await make(1000);
       ends.socket.start(new Recorder());
       ends.far.pause();

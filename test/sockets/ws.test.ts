@@ -11,14 +11,14 @@ import { turn } from "../support/turns.js";
 import { Recorder } from "./behaviour.js";
 import { describeWebSocket, overNetwork } from "./websocket.js";
 
-// A real server and client stop a longer message while they read it, as here.
+// As with a real server and client, which stop a longer message while they read it.
 const options = (maxPayload: number): object => ({ maxPayload, perMessageDeflate: false });
 
 const overWs = overNetwork((webSocket, most) => new WsSocket(webSocket, most), options);
 
 describeWebSocket("over ws", overWs, { tooLarge: 1009 });
 
-// As Bun does, which replaces `ws`: its `upgrade` event holds no socket.
+// As in Bun, which replaces `ws`: its `upgrade` event has no socket.
 const makeWithoutSocket = overNetwork((webSocket, most) => {
   const socket = new WsSocket(webSocket, most);
   webSocket.emit("upgrade", { socket: null });
@@ -28,7 +28,7 @@ const makeWithoutSocket = overNetwork((webSocket, most) => {
 describeWebSocket("over ws that hands out no socket", makeWithoutSocket, { tooLarge: 1009 });
 
 describe("afterRead of a socket over ws", () => {
-  it("calls back when the other side has read what was sent before, in order", async () => {
+  it("calls back when the other side has read all earlier frames, in order", async () => {
     await using ends = await overWs(1000);
     const told: string[] = [];
     ends.socket.start({ frame: () => {}, closed: () => {} });
@@ -43,7 +43,7 @@ describe("afterRead of a socket over ws", () => {
     expect(await ends.far.received(1)).toEqual(["reply"]);
   });
 
-  it("shares a ping among the marks of 5 ms, and waits for no pong to send the next", async () => {
+  it("shares a ping among the marks of 5 ms, and sends the next one without waiting for a pong", async () => {
     const pings: string[] = [];
     const marks = new ReadMarks((payload) => pings.push(payload));
     const told: number[] = [];
@@ -60,7 +60,7 @@ describe("afterRead of a socket over ws", () => {
     expect(told).toEqual([1, 2, 3]);
   });
 
-  it("has at most 16 pings on their way", () => {
+  it("has at most 16 pings in flight", () => {
     vi.useFakeTimers();
     const pings: string[] = [];
     const marks = new ReadMarks((payload) => pings.push(payload));
@@ -69,7 +69,7 @@ describe("afterRead of a socket over ws", () => {
       vi.advanceTimersByTime(5);
     }
     expect(pings).toHaveLength(16);
-    // A pong for a later ping is one for those before it.
+    // A pong also answers all earlier pings.
     expect(marks.reached("4")).toBe(true);
     expect(pings.at(-1)).toBe("50");
     vi.useRealTimers();
@@ -89,7 +89,7 @@ describe("afterRead of a socket over ws", () => {
     expect(pings).toBeLessThanOrEqual(1 + (performance.now() - beganAt) / 5);
   });
 
-  it("pings again when a mark is set a second after a ping that was not answered", () => {
+  it("pings again if a mark is set a second after an unanswered ping", () => {
     vi.useFakeTimers();
     const pings: string[] = [];
     const told: number[] = [];
@@ -99,12 +99,12 @@ describe("afterRead of a socket over ws", () => {
     marks.set(() => told.push(2));
     vi.useRealTimers();
     expect(pings).toEqual(["1", "2"]);
-    // The answer to the latest ping is one to those before it.
+    // A pong for the latest ping answers all earlier pings.
     expect(marks.reached("2")).toBe(true);
     expect(told).toEqual([1, 2]);
   });
 
-  it("takes no more than 1,024 that are not answered: a client may answer none", () => {
+  it("keeps at most 1,024 unanswered marks, because a client might never answer", () => {
     const marks = new ReadMarks(() => {});
     const taken = Array.from({ length: 1025 }, () => marks.set(() => {}));
     expect(taken.indexOf(false)).toBe(1024);
@@ -112,7 +112,7 @@ describe("afterRead of a socket over ws", () => {
     expect(marks.set(() => {})).toBe(true);
   });
 
-  it("returns false when the socket is not open", async () => {
+  it("returns false if the socket is not open", async () => {
     await using ends = await overWs(1000);
     ends.socket.start({ frame: () => {}, closed: () => {} });
     ends.socket.close();
@@ -125,7 +125,7 @@ afterEach(() => {
   vi.resetModules();
 });
 
-it("writes nothing to a server's socket where `ws` makes no frames of its own, as in Bun", async () => {
+it("writes nothing to a server's socket if `ws` does not make its own frames, as in Bun", async () => {
   vi.doMock("ws", async (original) => ({ ...(await original<object>()), Sender: function () {} }));
   vi.resetModules();
   const replaced = await import("../../src/sockets/ws.js");
@@ -150,7 +150,7 @@ it("writes nothing to a server's socket where `ws` makes no frames of its own, a
   expect(sentByWebSocket.mock.calls).toEqual([["one"], ["two"], ["three"], ["four"]]);
   expect(socket.traffic).toBeUndefined();
   await vi.waitFor(() => expect(received).toEqual(["one", "two", "three", "four"]));
-  // What a link has collected when the other side is gone has nowhere to go.
+  // The messages that a link had queued when the other side disconnected are dropped.
   client.terminate();
   await once(webSocket, "close");
   socket.sendAll(["five"]);

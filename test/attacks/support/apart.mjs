@@ -1,4 +1,7 @@
-/** Serves `here` in a process of its own, from the built package. Says its port, and when it is asked how many connections it has. */
+/**
+ * Serves `here` in a process of its own, from the built package. Reports its port, and on request the number of its
+ * connections.
+ */
 import { createServer } from "node:http";
 import { serve } from "../../../dist/node.js";
 

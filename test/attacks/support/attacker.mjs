@@ -1,18 +1,18 @@
 /**
- * Sends floods from a process of its own, so that the time it takes is not that of the server it attacks. It is told what
- * to do by messages, and answers each one.
+ * Sends floods from a process of its own, so that its time is not the server's. Runs commands that arrive as messages,
+ * and answers each of them.
  */
 import { connect as connectTcp } from "node:net";
 import { WebSocket } from "ws";
 
-/** What is under way; `undefined` while nothing is. */
+/** The current flood, if any. */
 let flood;
 let reading;
 
 const commands = {
   /**
-   * Opens connections and sends `burst` of the texts, in turn, each `everyMs` on each of them. `$i` in a text is a number
-   * that never repeats. One that is closed is opened again.
+   * Opens connections, and sends `burst` of the texts, in turn, each `everyMs` on each of them. `$i` in a text is a
+   * unique number. A connection that is closed is opened again.
    */
   start({ url, protocols = [], first = [], texts = [], burst = 0, everyMs = 5, connections = 1, reads = true }) {
     flood = { url, protocols, first, texts, burst, reads, lines: new Set(), isOn: true, sent: 0, count: 0 };
@@ -30,7 +30,7 @@ const commands = {
   pause: () => void (flood.isOn = false),
   goOn: () => void (flood.isOn = true),
 
-  /** Ends the flood, and says what came of it. */
+  /** Ends the flood. Returns its result. */
   stop() {
     clearInterval(flood.timer);
     flood.isOver = true;
@@ -40,8 +40,8 @@ const commands = {
   },
 
   /**
-   * Opens a connection, writes `head` (the handshake) and `first`, and then `chunk` (in base64) again and again, `bytesPerSecond` of
-   * it while the other side takes it. What comes back is dropped. A connection that is closed is opened again.
+   * Opens a connection, writes `head` (the handshake) and `first`, and then `chunk` (in base64) again and again, at
+   * `bytesPerSecond` while the other side reads. Drops all received bytes. A connection that is closed is opened again.
    */
   pour({ port, head, first, chunk, bytesPerSecond }) {
     flood = { port, bytes: 0, opened: 0, head, bytesPerSecond };
@@ -53,7 +53,7 @@ const commands = {
     return promise;
   },
 
-  /** Ends the flood of `pour`, and says how much was written over how many connections. */
+  /** Ends the flood of `pour`. Returns how much was written over how many connections. */
   stopPouring() {
     flood.isOver = true;
     flood.socket.destroy();
@@ -61,14 +61,14 @@ const commands = {
     return { bytes, opened };
   },
 
-  /** Opens `connections` that do nothing but read, and says when each has `bytes`, or that one has more. */
+  /** Opens `connections` that only read. Reports when each has `bytes`, or when one has more. */
   async read({ port, connections, text, bytes }) {
     reading = Array.from({ length: connections }, () => readAll(port, text, bytes));
     await Promise.all(reading.map(({ opened }) => opened));
   },
   allRead: () => Promise.all(reading.map(({ over }) => over)),
 
-  /** Opens `count` TCP connections at once, writes `text` to each, and says how each was answered and ended. */
+  /** Opens `count` TCP connections at once, and writes `text` to each. Returns how each was answered and ended. */
   async knock({ port, count: times, text, dribbles = false, hangsUp = false }) {
     const ends = {};
     const one = async () => {
@@ -115,7 +115,7 @@ function pourInto(of) {
     if (now >= due && socket.writableLength === 0) {
       socket.write(of.chunk);
       of.bytes += of.chunk.length;
-      // What could not be sent in time, because the server or this process was late, is not made up for.
+      // If the server or this process was late, the missed messages are not sent later.
       due = Math.max(due, now - 50) + (1000 * of.chunk.length) / of.bytesPerSecond;
     }
     setTimeout(pump, 1);
@@ -123,7 +123,7 @@ function pourInto(of) {
   socket.on("error", () => {});
   socket.on("close", () => of.isOver || setTimeout(() => pourInto(of), 5));
   socket.write(of.head);
-  // The answer to the handshake, and what a server says first.
+  // The response to the handshake, and the server's first frames.
   socket.once("data", () => {
     of.opened++;
     socket.write(of.first);
@@ -137,7 +137,7 @@ function pourInto(of) {
 function tick(of) {
   if (!of.isOn) return;
   for (const webSocket of of.lines) {
-    // What piles up here would only measure this process.
+    // A queue here would only measure this process.
     if (webSocket.readyState !== WebSocket.OPEN || webSocket.bufferedAmount > 2 ** 20) continue;
     for (let i = 0; i < of.burst; i++) {
       webSocket.send(of.texts[of.sent++ % of.texts.length].replaceAll("$i", () => String(++of.count)));
@@ -145,7 +145,7 @@ function tick(of) {
   }
 }
 
-/** What an answer is: the code of its error, or `result`. */
+/** Returns the error code of a response, or `result`. */
 function kindOf(text) {
   const message = JSON.parse(text);
   const [one] = Array.isArray(message) ? message.flat() : [message];
@@ -157,7 +157,7 @@ function count(counts, name) {
   counts[name] = (counts[name] ?? 0) + 1;
 }
 
-/** The status line that a connection was answered with, or how it ended without one. */
+/** Returns the status line of a connection's response, or how the connection ended without one. */
 function answerTo(port, text, dribbles, hangsUp) {
   return new Promise((resolve) => {
     let answer = "";
@@ -173,7 +173,7 @@ function answerTo(port, text, dribbles, hangsUp) {
     socket.on("error", (error) => resolve(error.code));
     socket.on("data", (data) => {
       answer += data;
-      // The answer to a message follows that to the handshake.
+      // The response to a message follows the response to the handshake.
       if (hangsUp && unsent === "" && answer.includes('"result"')) socket.end();
     });
     socket.on("close", () => {
@@ -183,7 +183,7 @@ function answerTo(port, text, dribbles, hangsUp) {
   });
 }
 
-/** Counts the bytes that come after the handshake's head, without keeping any. */
+/** Counts the bytes after the handshake's head, without storing them. */
 function readAll(port, text, bytes) {
   const opened = withResolvers();
   const over = withResolvers();
@@ -198,7 +198,7 @@ function readAll(port, text, bytes) {
       if (end > 3) opened.resolve();
       if (end > 3) got += length - end;
     }
-    // One byte too many would be as wrong as one too few.
+    // One byte too many is as wrong as one too few.
     if (got >= bytes) setImmediate(() => over.resolve(got));
     return true;
   };

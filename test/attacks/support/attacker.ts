@@ -1,4 +1,4 @@
-/** Somebody who means harm, in a process of its own (`attacker.mjs`). */
+/** An attacker in a process of its own (`attacker.mjs`). */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -9,26 +9,26 @@ const SCRIPT = fileURLToPath(new URL("attacker.mjs", import.meta.url));
 export interface Flood {
   url: string;
   protocols?: string[];
-  /** What each connection sends when it opens. */
+  /** The texts that each connection sends when it opens. */
   first?: string[];
-  /** What is sent in turn; `$i` in it is a number that never repeats. */
+  /** The texts that are sent in turn. `$i` is replaced by a unique number. */
   texts?: string[];
   /** How many are sent each `everyMs`, on each connection. */
   burst?: number;
   everyMs?: number;
   connections?: number;
-  /** Whether what comes back is read. */
+  /** Whether the responses are read. */
   reads?: boolean;
 }
 
-/** What came of a flood. */
+/** The result of a flood. */
 export interface Damage {
   readonly sent: number;
-  /** Connections opened, those that were opened again included. */
+  /** Opened connections, including those that were opened again. */
   readonly opened: number;
-  /** How many answers of each kind: the code of an error, or `result`. */
+  /** Number of responses by error code, or `result`. */
   readonly answers: Readonly<Record<string, number>>;
-  /** How many closes of each kind: the code and the reason. */
+  /** Number of closes by code and reason. */
   readonly closes: Readonly<Record<string, number>>;
 }
 
@@ -36,11 +36,11 @@ export interface Damage {
 export interface Knock {
   port: number;
   count: number;
-  /** What each writes. */
+  /** The text that each connection writes. */
   text: string;
-  /** Whether it writes byte by byte. */
+  /** Whether each writes byte by byte. */
   dribbles?: boolean;
-  /** Whether it hangs up when it is answered and has written all. */
+  /** Whether each disconnects when it has a response and has written all bytes. */
   hangsUp?: boolean;
 }
 
@@ -49,40 +49,40 @@ export interface Pour {
   port: number;
   /** The text of the handshake. */
   head: string;
-  /** What is written once, before the flood. */
+  /** The bytes that are written once, before the flood. */
   first: Buffer;
-  /** What is written again and again. */
+  /** The bytes that are written again and again. */
   chunk: Buffer;
   bytesPerSecond: number;
 }
 
-/** Connections that do nothing but read. */
+/** Connections that only read. */
 export interface Reading {
   port: number;
   connections: number;
   /** The handshake that each writes. */
   text: string;
-  /** How many bytes after the handshake are awaited. */
+  /** The number of bytes to await after the handshake. */
   bytes: number;
 }
 
-/** An attacker. One thing at a time. */
+/** An attacker, which runs one command at a time. */
 export interface Attacker extends AsyncDisposable {
-  /** Begins a flood; resolves when all its connections are open. */
+  /** Begins a flood. Resolves when all its connections are open. */
   start(flood: Flood): Promise<void>;
   pause(): Promise<void>;
   goOn(): Promise<void>;
   /** Ends the flood. */
   stop(): Promise<Damage>;
-  /** Begins a flood of bytes; resolves when its connection is open. */
+  /** Begins a flood of bytes. Resolves when its connection is open. */
   pour(pour: Pour): Promise<void>;
-  /** Ends that flood, and says how much was written over how many connections. */
+  /** Ends that flood. Resolves with the written bytes and the number of connections. */
   stopPouring(): Promise<{ bytes: number; opened: number }>;
-  /** Opens connections that read; resolves when all are open. */
+  /** Opens connections that read. Resolves when all are open. */
   read(reading: Reading): Promise<void>;
-  /** Resolves when each of them has all bytes or is closed, with how many it has. */
+  /** Resolves when each of them has all bytes or is closed, with the number of bytes of each. */
   allRead(): Promise<number[]>;
-  /** Resolves when all connections are closed, with how many were answered how. */
+  /** Resolves when all connections are closed, with the number of each response. */
   knock(knock: Knock): Promise<Record<string, number>>;
 }
 

@@ -1,27 +1,33 @@
-/** Somebody who does no harm, and wants to be served meanwhile. */
+/** A bystander: a normal client that makes calls during an attack. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import { connect, type AnyPeer } from "../../../src/node.js";
 import type { Attacker, Damage, Flood } from "./attacker.js";
 
-/** Each condition is measured for so long, in turn with the other. */
+/** Duration of each measurement, alternately with and without the attack. */
 const ROUND_MS = 120;
 const ROUNDS = 3;
-/** A call is due so often. */
+/** Interval of the calls. */
 const PERIOD_MS = 2;
-/** What a flood of anything may do to a bystander at most. */
+/** The longest duration that a flood may cause for a bystander. */
 const BOUND_MS = 25;
-/** A machine that is busy with something else may spoil a measurement. A defence that fails spoils each. */
+/** Attempts: other work on the machine can spoil a measurement, but a failed defence spoils each. */
 const TRIES = 4;
 
-/** How long calls took, in milliseconds. */
+/** Durations of calls, in milliseconds. */
 class Times {
   /** By the clock. */
   readonly elapsed: number[] = [];
-  /** What this process worked meanwhile: where others want the processor too, that is less, and all that an attack can cause. */
+  /**
+   * CPU time of this process. If other processes need the processor, it is less, and it is all that an attack can
+   * cause.
+   */
   readonly worked: number[] = [];
 
-  /** Whether 99 of 100 took at most `boundMs` or five times as long as `quiet`, by both measures: one of them cannot be spoiled by other processes. */
+  /**
+   * Returns whether 99 of 100 took at most `boundMs` or five times as long as `quiet`, by both measures. Other
+   * processes cannot spoil the CPU time.
+   */
   isWithinBound(quiet: Times, boundMs = BOUND_MS): boolean {
     const isWithin = (attacked: number, before: number): boolean => attacked <= Math.max(boundMs, 5 * before);
     return isWithin(p99(this.elapsed), p99(quiet.elapsed)) && isWithin(p99(this.worked), p99(quiet.worked));
@@ -32,22 +38,22 @@ class Times {
   }
 }
 
-/** The 99th percentile. */
+/** Returns the 99th percentile. */
 function p99(times: readonly number[]): number {
   const sorted = [...times];
   sorted.sort((a, b) => a - b);
   return sorted[Math.ceil(sorted.length * 0.99) - 1]!;
 }
 
-/** How long this process has worked, in milliseconds. */
+/** Returns the CPU time of this process, in milliseconds. */
 function worked(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
 }
 
 /**
- * Makes a call each time one is due, and notes when it was answered. Counted from when it was due: where the server's turn
- * of the event loop is late, so would be somebody else's call.
+ * Makes a call each time one is due, and records its duration. It counts from when it was due, because a late tick of
+ * the server would delay any other call too.
  */
 async function sample(peer: AnyPeer, into: Times): Promise<void> {
   const calls: Promise<unknown>[] = [];
@@ -66,13 +72,13 @@ async function sample(peer: AnyPeer, into: Times): Promise<void> {
   await Promise.all(calls);
 }
 
-/** What another's calls take when it is quiet, and under attack. */
+/** Durations of a bystander's calls without and under attack. */
 export async function measure(url: string, attack: Pick<Attacker, "pause" | "goOn">): Promise<[Times, Times]> {
   await using peer = await connect(url);
   const [quiet, attacked] = [new Times(), new Times()];
   for (let i = 0; i < ROUNDS; i++) {
     await attack.pause();
-    // What was under way is done with.
+    // The frames in flight are processed.
     await sleep(20);
     await sample(peer, quiet);
     await attack.goOn();
@@ -89,7 +95,7 @@ export async function floodBeside(attack: Attacker, flood: Flood): Promise<Damag
 }
 
 /**
- * Asserts that 99 of 100 calls of somebody else take at most 25 ms while the attack goes on, or five times what they take while
+ * Asserts that 99 of 100 calls of a bystander take at most 25 ms during the attack, or five times their duration while
  * it pauses.
  */
 export async function expectServed(url: string, attack: Pick<Attacker, "pause" | "goOn">): Promise<void> {
@@ -103,7 +109,7 @@ export async function expectServed(url: string, attack: Pick<Attacker, "pause" |
 }
 
 /**
- * Asserts that 99 of 100 calls of somebody else take at most `boundMs` while the attack goes on, or five times what they take
+ * Asserts that 99 of 100 calls of a bystander take at most `boundMs` during the attack, or five times their duration
  * before it. Returns the figures.
  */
 export async function expectWithinBound(

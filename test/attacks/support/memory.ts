@@ -1,4 +1,4 @@
-/** What is kept in memory, without what the collector has not come to yet. */
+/** Memory in use, without garbage. */
 import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -9,7 +9,10 @@ export const MIB = 2 ** 20;
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/** Bytes in use, buffers included, when everything that can go is gone: closing sockets need turns between the collections. */
+/**
+ * Returns the bytes in use, buffers included, after full collections. Closing sockets needs ticks between the
+ * collections.
+ */
 export async function bytesKept(): Promise<number> {
   for (let i = 0; i < 4; i++) {
     collectGarbage();
@@ -19,7 +22,7 @@ export async function bytesKept(): Promise<number> {
   return heapUsed + external;
 }
 
-/** Does something, and asserts that no more than `most` bytes are kept after it. */
+/** Runs `act`, and asserts that it leaves at most `most` bytes. */
 export async function expectKept<T>(most: number, act: () => Promise<T>): Promise<T> {
   const before = await bytesKept();
   const result = await act();

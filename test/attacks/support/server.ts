@@ -1,4 +1,4 @@
-/** A server to attack, and raw bytes to do it with. */
+/** A server under attack, and raw bytes to attack it. */
 import { fork } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
@@ -13,21 +13,21 @@ import { portOf, sendUpgrade } from "../../support/network.js";
 type TargetOptions = Omit<GateOptions, "port"> &
   Pick<AnyOptions, "methods" | "schemas" | "dialect"> & { authenticate?: Authenticate };
 
-/** A server on a free port, and the peers that it has had. */
+/** A server on a free port, and all its peers, past ones included. */
 export interface Target extends AsyncDisposable {
   readonly server: Server;
   readonly url: string;
-  /** The peers that came, in their order. */
+  /** All peers, in order of connection. */
   readonly peers: AnyPeer[];
-  /** What it emitted as `error`. */
+  /** All emitted `error` events. */
   readonly errors: unknown[];
-  /** The TCP connections that it has, whatever is said over them. */
+  /** Its open TCP connections, of any protocol. */
   readonly sockets: ReadonlySet<Socket>;
-  /** The next peer to come. */
+  /** Resolves with the next peer. */
   next(): Promise<AnyPeer>;
 }
 
-/** Serves `methods`, and `here`, which is what bystanders call. */
+/** Serves `methods`, and `here`, which bystanders call. */
 export async function target(options: TargetOptions = {}): Promise<Target> {
   const server: Server = await serve({ port: 0, ...options, methods: { here: () => true, ...options.methods } });
   const peers: AnyPeer[] = [];
@@ -52,13 +52,13 @@ export async function target(options: TargetOptions = {}): Promise<Target> {
 /** A server in a process of its own. */
 export interface Apart extends Disposable {
   readonly url: string;
-  /** How many TCP connections it has. */
+  /** Resolves with the number of its TCP connections. */
   connections(): Promise<number>;
 }
 
 /**
- * Serves `here` from the built package in a process of its own. There, an error costs what it costs in production: in a process
- * of tests, each stack is mapped to its sources.
+ * Serves `here` from the built package in a process of its own. There, an error is as expensive as in production: a
+ * process of tests maps each stack to its sources.
  */
 export async function targetApart(): Promise<Apart> {
   const child = fork(fileURLToPath(new URL("apart.mjs", import.meta.url)));
@@ -75,7 +75,7 @@ export async function targetApart(): Promise<Apart> {
   };
 }
 
-/** The connections that come to a port of this process, from now on. */
+/** Tracks the connections to a port of this process from now on. */
 function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
   const sockets = new Set<Socket>();
   const onSocket = (message: unknown): void => {
@@ -88,7 +88,7 @@ function socketsOf(port: number): { sockets: Set<Socket>; forget: () => void } {
   return { sockets, forget: () => void unsubscribe("net.server.socket", onSocket) };
 }
 
-/** The head of an upgrade request, with these lines more. */
+/** Returns the head of an upgrade request, with these additional lines. */
 export function upgradeText(url: string, ...more: string[]): string {
   const lines = [
     "GET / HTTP/1.1",
@@ -109,7 +109,10 @@ export const CLOSE = 8;
 export const PING = 9;
 export const PONG = 10;
 
-/** The head of a client's frame, masked with zeroes so that the payload stands as it is; `length` may be a lie. */
+/**
+ * Returns the head of a client's frame, masked with zeros so that the payload is unchanged. `length` can differ from
+ * the real length.
+ */
 export function frameHead(opcode: number, length: number | bigint, isLast = true): Buffer {
   const first = (isLast ? 0x80 : 0) | opcode;
   if (length < 126) return Buffer.from([first, 0x80 | Number(length), 0, 0, 0, 0]);
@@ -121,25 +124,25 @@ export function frameHead(opcode: number, length: number | bigint, isLast = true
   return head;
 }
 
-/** A whole frame of a client. */
+/** Returns a whole frame of a client. */
 export function frame(opcode: number, payload: string | Buffer, isLast = true): Buffer {
   const bytes = Buffer.from(payload);
   return Buffer.concat([frameHead(opcode, bytes.length, isLast), bytes]);
 }
 
-/** An open WebSocket of which the test writes each byte, and the server's peer for it. */
+/** An open WebSocket whose bytes the test writes, and the server's peer for it. */
 export interface RawSocket extends Disposable {
   readonly socket: Socket;
   readonly peer: AnyPeer;
-  /** Writes, and waits while the other side takes no more. */
+  /** Writes, and waits while the socket is full. */
   write(bytes: Buffer): Promise<void>;
 }
 
-/** Opens one; what comes is not read until the test does. */
+/** Opens a socket. Received bytes are not read until the test reads them. */
 export async function rawSocket(on: Target, headers?: Record<string, string>): Promise<RawSocket> {
   const arrived = on.next();
   const socket = await sendUpgrade(on.url, headers);
-  // Being cut is what it asks for.
+  // The test provokes the reset.
   socket.on("error", () => {});
   const peer = await arrived;
   const closed = new Promise((resolve) => socket.once("close", resolve));
@@ -155,11 +158,11 @@ export async function rawSocket(on: Target, headers?: Record<string, string>): P
   };
 }
 
-/** The code and the reason of a server's close frame, where one stands in what it sent. */
+/** Returns the code and the reason of a server's close frame, if its output contains one. */
 export async function closeFrame(socket: Socket): Promise<{ code: number; reason: string }> {
   const chunks: Buffer[] = [];
   socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-  // Not by iterating: that rejects when the server cuts a connection of which it reads nothing more.
+  // Not by iterating: that rejects if the server cuts a connection that it no longer reads.
   await new Promise((resolve) => socket.once("close", resolve).once("end", resolve));
   const bytes = Buffer.concat(chunks);
   // It is the last frame, at most 125 bytes long.

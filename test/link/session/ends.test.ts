@@ -1,4 +1,4 @@
-/** Rules 6, 8 and 9: what ends a session, and what only suspends it. */
+/** Rules 6, 8 and 9: which events end a session, and which only suspend it. */
 import { describe, expect, it, vi } from "vitest";
 import type { Transport } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
@@ -12,7 +12,7 @@ const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4401, 4413, 4499]
 const PASSING = [1000, 1001, 1004, 1005, 1006, 1011, 1012, 1014, 1015, 3000, 4000, 4399, 4500, 4999];
 
 describe("a close (rule 6)", () => {
-  it.each(FINAL)("with %i ends the session at the end that is told", async (code) => {
+  it.each(FINAL)("ends the session at the receiving end with code %i", async (code) => {
     const rig = await Rig.live();
     rig.client.link.send(message(1));
     rig.cut({ code, reason: "why" });
@@ -30,7 +30,7 @@ describe("a close (rule 6)", () => {
     await rig.close();
   });
 
-  it.each(PASSING)("with %i suspends it", async (code) => {
+  it.each(PASSING)("suspends the session with code %i", async (code) => {
     const rig = await Rig.live();
     rig.cut({ code, reason: "" });
     expect(rig.told.notices).toEqual(["suspended"]);
@@ -42,7 +42,7 @@ describe("a close (rule 6)", () => {
     await rig.close();
   });
 
-  it("that came with an error is lost with it", async () => {
+  it("is ignored if the socket failed with an error", async () => {
     const rig = await Rig.live();
     const error = new RangeError("Max payload size exceeded");
     const lost = vi.spyOn(rig.told as never, "lost");
@@ -52,7 +52,7 @@ describe("a close (rule 6)", () => {
   });
 });
 
-describe("what cannot be read", () => {
+describe("an unreadable frame", () => {
   it.each(["[1,", '"text"', "1", "null", ""])("ends the session of both ends: %j", async (frame) => {
     const rig = await Rig.live();
     rig.wire.server.inject(frame);
@@ -68,7 +68,7 @@ describe("what cannot be read", () => {
     await rig.close();
   });
 
-  it("ends it also when the close is never answered", async () => {
+  it("ends the session also if the close is never answered", async () => {
     const rig = await Rig.live();
     rig.wire.server.inject("[1,");
     rig.wire.server.cut({ code: 1006, reason: "" });
@@ -77,7 +77,7 @@ describe("what cannot be read", () => {
   });
 });
 
-describe("a message that is longer than this side takes (rule 6)", () => {
+describe("a message over this side's limit (rule 6)", () => {
   it("ends the session with 1009, also if the close is never answered", async () => {
     const rig = await Rig.live();
     rig.wire.server.inject(`[${message(1, 5000)}]`);
@@ -89,12 +89,12 @@ describe("a message that is longer than this side takes (rule 6)", () => {
     await rig.close();
   });
 
-  it("ends it at once: a client that has not read the close cannot resume", async () => {
+  it("ends the session at once: a client that has not read the close cannot resume", async () => {
     const rig = await Rig.live();
     rig.wire.server.inject(`[${message(1, 5000)}]`);
     expect(rig.sessions.tokens.size).toBe(0);
     rig.wire.client.cut();
-    // The client comes back before the server learns that the old socket is gone.
+    // The client reconnects before the server notices that the old socket is gone.
     await rig.reconnect().settle();
     const lost = "the server has no such session any more";
     expect(rig.told.notices).toEqual(["suspended", { lost }, "resumed"]);
@@ -107,7 +107,7 @@ describe("a message that is longer than this side takes (rule 6)", () => {
 });
 
 describe("bye (rule 6)", () => {
-  it("is said before the close, behind everything that was sent", async () => {
+  it("is sent before the close, behind all sent messages", async () => {
     const rig = await Rig.live();
     rig.client.link.send(message(1));
     rig.client.link.close(4001, "enough");
@@ -119,7 +119,7 @@ describe("bye (rule 6)", () => {
     expect(rig.sessions.tokens.size).toBe(0);
   });
 
-  it("is said behind what still waited for the socket and for acks", async () => {
+  it("is sent behind all messages that were queued for the socket and for acks", async () => {
     const rig = await Rig.live();
     const { client } = rig.wire;
     client.unsentBytes = 2 ** 20;
@@ -133,7 +133,7 @@ describe("bye (rule 6)", () => {
     expect(rig.server.told.notices).toEqual([{ closed: { code: 1000, reason: "" } }]);
   });
 
-  it("ends the session though the close behind it is lost", async () => {
+  it("ends the session even if the close behind it is lost", async () => {
     const rig = await Rig.live();
     rig.server.link.close(1001, "going away");
     rig.wire.client.deliver();
@@ -143,7 +143,7 @@ describe("bye (rule 6)", () => {
     await rig.close();
   });
 
-  it("is the last that is read", async () => {
+  it("is the last frame that is read", async () => {
     const rig = await Rig.live();
     rig.wire.server.inject('{"bye":{"code":1000,"reason":""}}');
     rig.wire.server.inject('[{"n":1}]');
@@ -161,7 +161,7 @@ describe("bye (rule 6)", () => {
     [{ code: 1000 }],
     [null],
     [5],
-  ])("with %j is read as 1000 without a reason", async (bye) => {
+  ])("is read as 1000 without a reason if it is %j", async (bye) => {
     const rig = await Rig.live();
     rig.wire.server.inject(JSON.stringify({ bye }));
     rig.wire.server.cut();
@@ -169,7 +169,7 @@ describe("bye (rule 6)", () => {
     await rig.close();
   });
 
-  it("is believed where `resumed` was due", async () => {
+  it("is accepted in place of `resumed`", async () => {
     const rig = await Rig.live();
     rig.cut();
     const { client } = rig.reconnect();
@@ -180,7 +180,7 @@ describe("bye (rule 6)", () => {
     await rig.close();
   });
 
-  it("is the last also where there is no session, and the end that is told", async () => {
+  it("is the last frame also without a session, and gives the reported close", async () => {
     const rig = new Rig();
     rig.wire.client.deliver();
     rig.wire.server.inject('{"hello":{}}');
@@ -193,8 +193,8 @@ describe("bye (rule 6)", () => {
   });
 });
 
-describe("a message that is longer than the other side takes (rule 6)", () => {
-  it("is not taken and not logged, live and suspended, and the session goes on", async () => {
+describe("a message over the other side's limit (rule 6)", () => {
+  it("is refused and not logged, live and suspended, and the session continues", async () => {
     const rig = await Rig.live();
     const { link } = rig.client;
     expect(link.maxMessageBytes).toBe(5000);
@@ -213,7 +213,7 @@ describe("a message that is longer than the other side takes (rule 6)", () => {
     await rig.close();
   });
 
-  it("is not known before a session says so", async () => {
+  it("is not refused before a session announces the limit", async () => {
     const rig = new Rig();
     expect(rig.client.link.maxMessageBytes).toBeUndefined();
     await rig.settle();
@@ -222,7 +222,7 @@ describe("a message that is longer than the other side takes (rule 6)", () => {
 });
 
 describe("close() while suspended (rule 8)", () => {
-  it("settles a client at once, and drops its token", async () => {
+  it("ends a client's session at once, and drops its token", async () => {
     const rig = await Rig.live();
     rig.cut();
     rig.client.link.close(4002, "done");
@@ -235,7 +235,7 @@ describe("close() while suspended (rule 8)", () => {
     await rig.close();
   });
 
-  it("settles a server at once; whoever comes later is told unknown-session", async () => {
+  it("ends a server's session at once: a later `resume` gets unknown-session", async () => {
     const rig = await Rig.live();
     rig.cut();
     rig.server.link.close(1001, "the server is closing");
@@ -247,7 +247,7 @@ describe("close() while suspended (rule 8)", () => {
     await rig.close();
   });
 
-  it("settles a client that waits for `resumed` at once, and leaves that socket", async () => {
+  it("ends a client that waits for `resumed` at once, and closes that socket", async () => {
     const rig = await Rig.live();
     rig.cut();
     const { client } = rig.reconnect();
@@ -260,7 +260,7 @@ describe("close() while suspended (rule 8)", () => {
     await rig.close();
   });
 
-  it("closes a socket that comes after it", async () => {
+  it("closes a socket that connects after it", async () => {
     const rig = await Rig.live();
     rig.cut();
     rig.client.link.close();
@@ -272,7 +272,7 @@ describe("close() while suspended (rule 8)", () => {
     await rig.close();
   });
 
-  it.each(["suspended", "resumed", "lost"])("may come from whoever is told %s", async (notice) => {
+  it.each(["suspended", "resumed", "lost"])("can be called by a client in its %s hook", async (notice) => {
     const rig = await Rig.live();
     const { link } = rig.client;
     Object.assign(rig.told, {
@@ -290,7 +290,7 @@ describe("close() while suspended (rule 8)", () => {
     await rig.close();
   });
 
-  it("may come from a server that is told suspended", async () => {
+  it("can be called by a server in its suspended hook", async () => {
     const rig = await Rig.live();
     vi.spyOn(rig.server.told, "suspended").mockImplementation(() => rig.server.link.close(4003, "no more"));
     rig.cut();
@@ -326,7 +326,7 @@ describe("close() of a session that has ended, and whose socket has not", () => 
 });
 
 describe("a session without a socket (rule 8)", () => {
-  it("lasts for its time at both ends, and not a moment longer", async () => {
+  it("lasts for its timeout at both ends, and not a moment longer", async () => {
     const rig = await Rig.live();
     rig.cut();
     rig.client.link.send(message(1));
@@ -345,7 +345,7 @@ describe("a session without a socket (rule 8)", () => {
     await rig.close();
   });
 
-  it("counts its time anew each time", async () => {
+  it("restarts its timeout with each loss", async () => {
     const rig = await Rig.live();
     for (let i = 0; i < 3; i++) {
       rig.cut();
@@ -360,7 +360,7 @@ describe("a session without a socket (rule 8)", () => {
     await rig.close();
   });
 
-  it("is over at the server when the time is up, however late its timer", async () => {
+  it("expires at the server when the timeout has passed, however late its timer fires", async () => {
     const rig = await Rig.live();
     rig.cut();
     const { now } = performance;
@@ -374,7 +374,7 @@ describe("a session without a socket (rule 8)", () => {
     await rig.close();
   });
 
-  it("is not over at the client while a socket is tried, whose answer decides", async () => {
+  it("does not expire at the client while a connection attempt runs, whose result decides", async () => {
     const rig = await Rig.live();
     rig.client.link.giveUp("it is quiet");
     rig.pass(59_000);
@@ -384,12 +384,12 @@ describe("a session without a socket (rule 8)", () => {
     await microtasks();
     expect(rig.told.notices).toEqual(["suspended"]);
     await rig.settle();
-    // The server had never lost it.
+    // The server has never lost the socket.
     expect(rig.told.notices).toEqual(["suspended", "resumed"]);
     await rig.close();
   });
 
-  it("is over at the client when that socket fails too", async () => {
+  it("expires at the client if that attempt fails", async () => {
     const rig = await Rig.live();
     rig.cut();
     rig.pass(59_000);
@@ -404,8 +404,8 @@ describe("a session without a socket (rule 8)", () => {
   });
 });
 
-describe("a client that is told unknown-session (rule 8)", () => {
-  it("is told what it lost, and goes on afresh on the same socket", async () => {
+describe("a client that gets unknown-session (rule 8)", () => {
+  it("reports the loss, and starts a new session on the same socket", async () => {
     const rig = await Rig.live();
     rig.client.link.send(message("lost"));
     await microtasks();
@@ -428,23 +428,20 @@ describe("a client that is told unknown-session (rule 8)", () => {
     await rig.close();
   });
 
-  it.each(['[{"n":1}]', "[]", '{"ack":0}', '{"ping":1}'])(
-    "may say nothing but hello then, and not %s",
-    async (frame) => {
-      const rig = await Rig.live();
-      const wire = rig.open(true);
-      wire.server.inject(resume("x"));
-      expect(wire.server.sent.at(-1)).toBe(REFUSED);
-      wire.server.inject(frame);
-      expect(wire.server.closedWith).toMatchObject({ code: 1002 });
-      expect(rig.servers).toHaveLength(1);
-      await rig.close();
-    },
-  );
+  it.each(['[{"n":1}]', "[]", '{"ack":0}', '{"ping":1}'])("must send hello next, and not %s", async (frame) => {
+    const rig = await Rig.live();
+    const wire = rig.open(true);
+    wire.server.inject(resume("x"));
+    expect(wire.server.sent.at(-1)).toBe(REFUSED);
+    wire.server.inject(frame);
+    expect(wire.server.closedWith).toMatchObject({ code: 1002 });
+    expect(rig.servers).toHaveLength(1);
+    await rig.close();
+  });
 });
 
-describe("a fresh connection of the same receiver", () => {
-  it("takes what was sent while there was none, in order", async () => {
+describe("a new connection of the same receiver", () => {
+  it("sends the messages that were queued without a connection, in order", async () => {
     const rig = await Rig.live();
     rig.cut({ code: 1008, reason: "" });
     expect(rig.told.notices).toHaveLength(2);
@@ -456,7 +453,7 @@ describe("a fresh connection of the same receiver", () => {
     await rig.close();
   });
 
-  it("refuses what would be too much to keep until then, and nothing else happens", async () => {
+  it("refuses messages beyond the queue limit, with no other effect", async () => {
     const rig = await Rig.live();
     rig.cut({ code: 1008, reason: "" });
     let taken = 0;
@@ -469,7 +466,7 @@ describe("a fresh connection of the same receiver", () => {
     await rig.close();
   });
 
-  it("whose socket is lost before the server's hello has come goes on waiting, with what waits for it", async () => {
+  it("keeps waiting with its queue if its socket is lost before the server's hello", async () => {
     const rig = await Rig.live();
     rig.cut({ code: 1008, reason: "" });
     rig.client.link.send(message(1));
@@ -481,7 +478,7 @@ describe("a fresh connection of the same receiver", () => {
     await rig.close();
   });
 
-  it("whose socket is lost behind the server's hello is a session, which goes on", async () => {
+  it("is a session that continues if its socket is lost after the server's hello", async () => {
     const rig = await Rig.live();
     rig.cut({ code: 1008, reason: "" });
     rig.client.link.send(message(1));
@@ -500,7 +497,7 @@ describe("a fresh connection of the same receiver", () => {
 });
 
 describe("a session that the client has not confirmed (rule 9)", () => {
-  it("is suspended at the server like any other, and ends in time", async () => {
+  it("is suspended at the server like any other, and expires", async () => {
     const rig = new Rig();
     expect(rig.sessions).toMatchObject({ suspended: 0, live: 1, tokens: { size: 1 } });
     rig.wire.server.cut();
@@ -514,7 +511,7 @@ describe("a session that the client has not confirmed (rule 9)", () => {
     await rig.close();
   });
 
-  it("ends with its socket for a client that has not got the hello", async () => {
+  it("ends with its socket for a client that has not received the hello", async () => {
     const rig = new Rig();
     rig.client.link.send(message(1));
     rig.wire.client.cut();
@@ -522,7 +519,7 @@ describe("a session that the client has not confirmed (rule 9)", () => {
     await rig.close();
   });
 
-  it("goes on although the client's hello is lost: `resume` confirms it, and has the limits", async () => {
+  it("continues although the client's hello is lost: `resume` confirms it, and has the limits", async () => {
     const rig = new Rig({ limits: { maxMessageBytes: 2000 } });
     rig.server.link.send(message("s"));
     rig.wire.client.deliver();
@@ -540,7 +537,7 @@ describe("a session that the client has not confirmed (rule 9)", () => {
     await rig.close();
   });
 
-  it("goes on when the token is shown before the server misses the socket", async () => {
+  it("continues if the token arrives before the server notices the lost socket", async () => {
     const rig = new Rig();
     rig.wire.client.deliver();
     rig.client.link.giveUp("it is quiet");
@@ -551,7 +548,7 @@ describe("a session that the client has not confirmed (rule 9)", () => {
     await rig.close();
   });
 
-  it("ends when the client declines it: its token resumes nothing", async () => {
+  it("ends if the client declines it: its token resumes nothing", async () => {
     const rig = new Rig();
     const wire = rig.open(false);
     wire.server.inject('{"hello":{}}');

@@ -1,4 +1,4 @@
-/** A server that goes away: `bye` with `retryMs`, and those who have not said yet whether they return. */
+/** A server that goes away: `bye` with `retryMs`, and sockets that have not sent hello or `resume` yet. */
 import { describe, expect, it } from "vitest";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
@@ -12,7 +12,7 @@ const BYE = '{"bye":{"code":1001,"reason":"going away","retryMs":5000}}';
 const END = { code: 1001, reason: "going away", retryMs: 5000 };
 
 describe("a close with `retryMs`", () => {
-  it("says so in its bye, and the other side's owner is told", async () => {
+  it("sends `retryMs` in its bye, and the other side reports it to its owner", async () => {
     const rig = await Rig.live();
     rig.server.link.send(message(1));
     rig.server.link.close(1001, "going away", 5000);
@@ -24,8 +24,8 @@ describe("a close with `retryMs`", () => {
     await rig.close();
   });
 
-  it("is told as the end to a client that does not come back", async () => {
-    const rig = await Rig.live({ comesBack: false });
+  it("is reported as the close by a client that does not reconnect", async () => {
+    const rig = await Rig.live({ reconnects: false });
     rig.server.link.close(1001, "going away", 5000);
     await rig.settle();
     expect(rig.ends).toEqual([END]);
@@ -33,7 +33,7 @@ describe("a close with `retryMs`", () => {
     await rig.close();
   });
 
-  it("of 0 says that too: at once", async () => {
+  it("sends 0 too, which means at once", async () => {
     const rig = await Rig.live();
     rig.server.link.close(1001, "", 0);
     await rig.settle();
@@ -41,10 +41,10 @@ describe("a close with `retryMs`", () => {
     await rig.close();
   });
 
-  it("says bye also where there is no session, to a client that may come back", async () => {
+  it("sends bye also without a session, to a client that can reconnect", async () => {
     const rig = new Rig();
     rig.wire.client.inject('{"hello":{}}');
-    rig.wire.client.underWay.length = 0;
+    rig.wire.client.inFlight.length = 0;
     rig.server.link.close(1001, "going away", 5000);
     expect(rig.wire.server.sent.slice(1)).toEqual([BYE]);
     await rig.settle();
@@ -53,7 +53,7 @@ describe("a close with `retryMs`", () => {
     await rig.close();
   });
 
-  it("ends a link that takes no session with its close, whose bye is one frame more to be ignored", async () => {
+  it("ends a link without sessions by its close, because that link ignores bye", async () => {
     const wire = new Wire();
     const [server, client] = [serverLink(wire.server), clientLink(wire.client)];
     const told = new Told();
@@ -66,7 +66,7 @@ describe("a close with `retryMs`", () => {
     expect(told.notices).toEqual([{ closed: { code: 1001, reason: "going away" } }]);
   });
 
-  it("says no bye without it where there is no session, nor to whoever speaks plainly", async () => {
+  it("sends no bye without `retryMs` and without a session, nor over a plain link", async () => {
     const rig = new Rig();
     const declined = rig.open(false);
     declined.server.inject('{"hello":{}}');
@@ -82,7 +82,7 @@ describe("a close with `retryMs`", () => {
     await rig.close();
   });
 
-  it("is not heard by anybody while suspended, and settles at once", async () => {
+  it("sends nothing while suspended, and settles at once", async () => {
     const rig = await Rig.live();
     rig.cut();
     rig.server.link.close(1001, "going away", 5000);
@@ -93,7 +93,7 @@ describe("a close with `retryMs`", () => {
 
 describe("`retryMs` of a bye", () => {
   it.each([-1, 0.5, "5000", null, true, 2 ** 53])(
-    "is a whole number, and %j is read as 1000 without a reason",
+    "is a whole number: %j is read as 1000 without a reason",
     async (retryMs) => {
       const rig = await Rig.live();
       rig.wire.client.inject(JSON.stringify({ bye: { code: 1001, reason: "going away", retryMs } }));
@@ -103,7 +103,7 @@ describe("`retryMs` of a bye", () => {
     },
   );
 
-  it("is believed where `resumed` was due", async () => {
+  it("is accepted in place of `resumed`", async () => {
     const rig = await Rig.live();
     rig.cut();
     const { client } = rig.reconnect();
@@ -115,8 +115,8 @@ describe("`retryMs` of a bye", () => {
   });
 });
 
-describe("sessions that are shut", () => {
-  it("close whoever has not said yet whether it returns, and read nothing more of it", async () => {
+describe("closing all pending sockets", () => {
+  it("closes sockets that have sent neither hello nor `resume`, and reads nothing more from them", async () => {
     const rig = await Rig.live();
     rig.cut();
     const [first, second] = [rig.reconnect(), rig.open(true)];
@@ -133,7 +133,7 @@ describe("sessions that are shut", () => {
     await rig.close();
   });
 
-  it("close one that was refused, and has not begun anew", async () => {
+  it("closes a socket whose `resume` was refused and that has not sent hello", async () => {
     const rig = await Rig.live();
     const { client, server } = rig.open(true);
     client.start({ frame() {}, closed() {} });
@@ -143,7 +143,7 @@ describe("sessions that are shut", () => {
     await rig.close();
   });
 
-  it("leave alone whoever resumed, began anew, failed or went away", async () => {
+  it("spares sockets that resumed, began a new session, failed or were closed", async () => {
     const rig = await Rig.live();
     await rig.cutAndResume();
     const [anew, failed, gone] = [rig.open(true), rig.open(true), rig.open(true)];
@@ -161,7 +161,7 @@ describe("sessions that are shut", () => {
 });
 
 describe("`resumed` of the options", () => {
-  it("is told once for each session that goes on, and not for fresh or refused ones", async () => {
+  it("is called once for each resumed session, and not for new or refused ones", async () => {
     let resumed = 0;
     const rig = await Rig.live({ sessions: { resumed: () => resumed++ } });
     expect(resumed).toBe(0);

@@ -1,4 +1,4 @@
-/** What was in a lost connection stays there: none of it reaches the one that goes on, whenever the loss comes. */
+/** Messages of a lost connection never reach the next connection, whenever the loss is noticed. */
 import { describe, expect, it } from "vitest";
 import { Peer, type AnyPeer } from "../../../src/index.js";
 import type { Transport } from "../../../src/core/transport.js";
@@ -10,14 +10,14 @@ import { microtasks } from "./wire.js";
 
 useFakeClock();
 
-/** A rig on which messages flow without a session: its loss is the loss of everything. */
+/** Makes a rig whose messages flow without a session: a lost socket loses all of them. */
 function flowing(): Rig {
   const rig = new Rig();
   rig.wire.client.inject('{"hello":{}}');
   return rig;
 }
 
-/** The receiver takes over the connection that follows, and closes it at once. */
+/** Closes the next connection as soon as the receiver gets it. */
 function closeWhenLost(rig: Rig): void {
   const lost = (_error: Error, next: Transport): void => {
     next.start(rig.told);
@@ -30,7 +30,7 @@ function closeWhenLost(rig: Rig): void {
 const PACK = `[${[1, 2, 3].map((n) => message(n)).join(",")}]`;
 
 describe("a loss in the middle of a pack", () => {
-  it("keeps the rest of it from the receiver, and from the one that goes on", async () => {
+  it("discards the rest of the pack for the receiver and for the next connection", async () => {
     const rig = flowing();
     const next = new Told();
     rig.told.dispatch = (value) => {
@@ -44,7 +44,7 @@ describe("a loss in the middle of a pack", () => {
     await rig.close();
   });
 
-  it("runs nothing more of it above a peer, on the connection that goes on neither", async () => {
+  it("dispatches nothing more of the pack to a peer, nor on the next connection", async () => {
     const rig = flowing();
     const ran: unknown[] = [];
     const peer: AnyPeer = new Peer(rig.client.link, {
@@ -59,7 +59,7 @@ describe("a loss in the middle of a pack", () => {
     rig.reconnect();
     await rig.settle();
     expect(ran).toEqual([]);
-    // The answer that "leave" owed went down with its connection.
+    // The response to "leave" was lost with its connection.
     expect(packs(rig.wire.client.sent)).toEqual([]);
     rig.server.link.send(JSON.stringify(notification("run", [4])));
     await rig.settle();
@@ -67,7 +67,7 @@ describe("a loss in the middle of a pack", () => {
     await rig.close();
   });
 
-  it("does not cost a session anything: its rest has come", async () => {
+  it("loses nothing in a session: the rest of the pack has arrived", async () => {
     const rig = await Rig.live();
     rig.told.dispatch = (value) => {
       rig.told.messages.push(value);
@@ -83,7 +83,7 @@ describe("a loss in the middle of a pack", () => {
     await rig.close();
   });
 
-  it("by a close keeps the rest of it from whoever closed", async () => {
+  it("discards the rest of the pack for the side that closed", async () => {
     const rig = await Rig.live();
     rig.told.dispatch = (value) => {
       rig.told.messages.push(value);
@@ -95,8 +95,8 @@ describe("a loss in the middle of a pack", () => {
   });
 });
 
-describe("a receiver that is told of its loss", () => {
-  it("sends nothing to the connection that follows: what it sent when it was suspended is lost with it", async () => {
+describe("a receiver whose connection is lost", () => {
+  it("sends nothing to the next connection: messages sent by a `suspended` hook belong to the lost one", async () => {
     const rig = await Rig.live();
     const { link } = rig.client;
     const taken: boolean[] = [];
@@ -111,7 +111,7 @@ describe("a receiver that is told of its loss", () => {
     await rig.close();
   });
 
-  it("above a peer: a call that is made in a `suspend` listener rejects as not sent, and is not", async () => {
+  it("rejects a call that a peer's `suspend` listener makes as not sent, and does not send it", async () => {
     const rig = await Rig.live();
     const peer: AnyPeer = new Peer(rig.client.link, {});
     const calls: Promise<unknown>[] = [];
@@ -128,7 +128,7 @@ describe("a receiver that is told of its loss", () => {
   it.each<[string, (rig: Rig) => void]>([
     ["that is refused", () => {}],
     ["whose server takes no sessions any more", (rig) => rig.wire.client.inject('{"hello":{}}')],
-  ])("may close there, %s: nothing is told or sent after it", async (_name, answer) => {
+  ])("can close in its hook, %s: nothing is reported or sent after it", async (_name, answer) => {
     const rig = await Rig.live();
     rig.cut();
     rig.server.link.close();
@@ -143,7 +143,7 @@ describe("a receiver that is told of its loss", () => {
     await rig.close();
   });
 
-  it("may close there, on a link that is plain after all", async () => {
+  it("can close in its hook, on a link that turns out to be plain", async () => {
     const rig = await Rig.live();
     rig.cut();
     closeWhenLost(rig);

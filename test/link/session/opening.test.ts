@@ -1,4 +1,4 @@
-/** How a session begins: the server's hello offers it, the client's hello takes it. */
+/** How a session begins: the server's hello offers it, and the client's hello accepts it. */
 import { describe, expect, it } from "vitest";
 import { EncodedMessage } from "../../../src/core/transport.js";
 import { plain } from "../../../src/link/plain.js";
@@ -11,15 +11,15 @@ useFakeClock();
 
 /** What a server offers in its hello. */
 const OFFER = { token: "t", ttlMs: 1000, limits: WIRE_LIMITS };
-/** The answer that takes it. */
+/** The client's hello that accepts it. */
 const TAKEN = JSON.stringify({ hello: { session: true, limits: WIRE_LIMITS } });
 
-/** A server's hello. */
+/** Returns a server's hello. */
 function hello(session: unknown, more = {}): string {
   return JSON.stringify({ hello: { session, ...more } });
 }
 
-/** A client whose server is the test. `first`: the hello, as for `TestClient`. `isAwaited`: as of `Endpoint.attach`. */
+/** Makes a client whose server is the test. `first`: the hello, as for `TestClient`. `isAwaited`: as of `Endpoint.attach`. */
 function clientAlone(first?: unknown, isAwaited = true): { wire: Wire; client: TestClient; told: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
@@ -29,14 +29,14 @@ function clientAlone(first?: unknown, isAwaited = true): { wire: Wire; client: T
   return { wire, client, told };
 }
 
-/** A client that has not said its hello yet. */
+/** Makes a client that has not said its hello yet. */
 function clientBeforeHello(): ReturnType<typeof clientAlone> {
   const alone = clientAlone({ session: OFFER }, false);
   expect(alone.wire.client.sent).toEqual([]);
   return alone;
 }
 
-/** A link of the rig's server whose client is the test. */
+/** Opens a link of the rig's server whose client is the test. */
 function serverAlone(rig: Rig): Wire["server"] {
   const wire = rig.open(false);
   wire.client.start({ frame() {}, closed() {} });
@@ -44,7 +44,7 @@ function serverAlone(rig: Rig): Wire["server"] {
 }
 
 describe("a session", () => {
-  it("is opened by two hellos, and carries messages both ways", async () => {
+  it("is opened by two hellos, and delivers messages both ways", async () => {
     const rig = await Rig.live();
     rig.client.link.send(message(1));
     rig.server.link.send(message(2));
@@ -58,7 +58,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("is offered before anything else is sent, also by a server that sends at once", async () => {
+  it("is offered before any other frame, also by a server that sends at once", async () => {
     const rig = new Rig();
     rig.server.link.send(message(1));
     await rig.settle();
@@ -66,7 +66,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("is one at the client from the server's hello on, and at the server as soon as that is sent", async () => {
+  it("starts at the client with the server's hello, and at the server when that hello is sent", async () => {
     const rig = new Rig();
     expect(rig.sessions).toMatchObject({ suspended: 0, live: 1, tokens: { size: 1, resumable: 1 } });
     expect(rig.client.isResumable).toBe(false);
@@ -77,7 +77,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("is told to the owner of the sockets as messages that flow: plainly at first, and then in it", async () => {
+  it("is reported to the owner of the sockets as flowing messages, first plain and then in a session", async () => {
     const rig = new Rig();
     expect(rig.owner).toEqual(["fresh"]);
     await rig.settle();
@@ -86,7 +86,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("is taken at once by a client that was made with the server's hello, which is not answered twice", async () => {
+  it("is accepted at once by a client that was made with the server's hello, which is not answered twice", async () => {
     const { wire, client } = clientAlone({ session: OFFER });
     expect(wire.client.sent).toEqual([TAKEN]);
     client.link.send(message(1));
@@ -98,7 +98,7 @@ describe("a session", () => {
     client.link.close();
   });
 
-  it("does not count what the client has sent plainly, and counts what the server has sent from its hello on", async () => {
+  it("does not count plain messages of the client, but all messages that the server sent after its hello", async () => {
     const rig = new Rig();
     rig.client.link.send(message("plain"));
     rig.server.link.send(message("packed"));
@@ -113,7 +113,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("sends what was collected plainly before the hello, and what follows in packs, which count", async () => {
+  it("sends queued messages plainly before the hello, and counted packs after it", async () => {
     const rig = new Rig();
     rig.client.link.send(message("plain"));
     rig.wire.client.deliver();
@@ -127,7 +127,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("replays what the server has sent to a client whose hello never came", async () => {
+  it("replays the server's messages to a client whose hello was lost", async () => {
     const rig = new Rig();
     rig.server.link.send(message(1));
     await microtasks();
@@ -142,7 +142,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("is confirmed by the hello of a client that returns and begins anew, with the token of that socket's hello", async () => {
+  it("is confirmed by the hello of a client that offered to resume and begins a new session, with the token of that socket's hello", async () => {
     const rig = await Rig.live();
     rig.cut();
     rig.server.link.close();
@@ -159,7 +159,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("is not made for a client that declines it", async () => {
+  it("is not created for a client that declines it", async () => {
     const rig = await Rig.live();
     const wire = rig.open(false);
     const near = rig.server;
@@ -182,7 +182,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("that is declined loses nothing of what the server has sent, also where the socket was full", async () => {
+  it("loses no message of the server if it is declined, even if the socket was full", async () => {
     const rig = await Rig.live();
     const server = serverAlone(rig);
     const { link } = rig.server;
@@ -208,7 +208,7 @@ describe("a session", () => {
     '{"hello":{"session":null}}',
     '{"hello":true}',
     '{"hello":null}',
-  ])("is declined by a client that says %s", async (frame) => {
+  ])("is declined by a client that sends %s", async (frame) => {
     const rig = await Rig.live();
     const server = serverAlone(rig);
     server.inject(frame);
@@ -220,7 +220,7 @@ describe("a session", () => {
     await rig.close();
   });
 
-  it("is not taken by a client that wants none", async () => {
+  it("is not accepted by a client without sessions", async () => {
     const wire = new Wire();
     wire.server.start({ frame() {}, closed() {} });
     const link = clientLink(wire.client);
@@ -242,7 +242,7 @@ describe("a session", () => {
     '{"hello":{"session":null}}',
     '{"hello":true}',
     '{"hello":null}',
-  ])("is not taken where the server says %s", async (frame) => {
+  ])("is not accepted if the server sends %s", async (frame) => {
     const { wire, client, told } = clientAlone();
     wire.server.send(frame);
     await wire.settle();
@@ -254,7 +254,7 @@ describe("a session", () => {
     expect(told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
   });
 
-  it("is not offered by a server that keeps none: a wish is no session", async () => {
+  it("is not offered by a server without sessions: a client cannot demand one", async () => {
     const wire = new Wire();
     wire.client.start({ frame() {}, closed() {} });
     const link = serverLink(wire.server);
@@ -269,7 +269,7 @@ describe("a session", () => {
     expect(told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
   });
 
-  it("is not taken on a link that is plain after all", async () => {
+  it("is not accepted on a link that turns out to be plain", async () => {
     const { wire, client, told } = clientAlone();
     const link = plain(wire.server);
     link.send(message(1));
@@ -295,7 +295,7 @@ describe("a session", () => {
     }
   });
 
-  it("may be offered with members of a later version, which are ignored", async () => {
+  it("can be offered with members of a later version, which are ignored", async () => {
     const { wire, client } = clientAlone();
     wire.server.send(hello({ ...OFFER, more: 1, limits: { ...WIRE_LIMITS, more: 2 } }, { more: 3 }));
     await wire.settle();
@@ -305,11 +305,11 @@ describe("a session", () => {
   });
 });
 
-/** Numbers that are none of frames, of bytes or of milliseconds. */
+/** Values that are no count of frames, bytes or milliseconds. */
 const NO_NUMBERS = [0, -1, 1.5, "16", null, true, [16], 2 ** 53];
 const NO_LIMITS = [undefined, null, 5, [], {}, "x"];
 const LIMIT_NAMES = Object.keys(WIRE_LIMITS);
-/** Limits of which one breaks its rule. */
+/** Limits with one invalid member. */
 const WRONG_LIMITS = LIMIT_NAMES.flatMap((name) =>
   [...NO_NUMBERS, undefined].map((value) => ({ ...WIRE_LIMITS, [name]: value })),
 );
@@ -317,7 +317,7 @@ const GREATEST = { maxMessageBytes: 2 ** 53 - 1, logFrames: 2 ** 53 - 1, logLeng
 const LEAST = { maxMessageBytes: 1, logFrames: 1, logLength: 1 };
 
 describe("the limits in a client's hello", () => {
-  it.each([...NO_LIMITS, ...WRONG_LIMITS])("are checked: not %j", async (limits) => {
+  it.each([...NO_LIMITS, ...WRONG_LIMITS])("is checked: not %j", async (limits) => {
     const rig = await Rig.live();
     const server = serverAlone(rig);
     server.inject(JSON.stringify({ hello: { session: true, limits } }));
@@ -331,7 +331,7 @@ describe("the limits in a client's hello", () => {
     await rig.close();
   });
 
-  it.each([LEAST, GREATEST])("may be %j", async (limits) => {
+  it.each([LEAST, GREATEST])("can be %j", async (limits) => {
     const rig = await Rig.live();
     const server = serverAlone(rig);
     server.inject(JSON.stringify({ hello: { session: true, limits } }));
@@ -344,7 +344,7 @@ describe("the limits in a client's hello", () => {
 });
 
 describe("the limits in a `resume`", () => {
-  it.each([...NO_LIMITS, ...WRONG_LIMITS])("are checked: not %j", async (limits) => {
+  it.each([...NO_LIMITS, ...WRONG_LIMITS])("is checked: not %j", async (limits) => {
     const rig = await Rig.live();
     rig.cut();
     const wire = rig.open(true);
@@ -356,7 +356,7 @@ describe("the limits in a `resume`", () => {
   });
 });
 
-describe("what a server's hello says of a session", () => {
+describe("the session in a server's hello", () => {
   it.each<[string, unknown]>([
     ...[undefined, "", "x".repeat(257), 5, null, ["t"]].map((token): [string, unknown] => ["token", token]),
     ...[...NO_NUMBERS, undefined].map((ttlMs): [string, unknown] => ["ttlMs", ttlMs]),
@@ -371,7 +371,7 @@ describe("what a server's hello says of a session", () => {
     expect(told.notices).toMatchObject([{ closed: { code: 1002 } }]);
   });
 
-  it("is checked also where the client was made with the hello", async () => {
+  it("is checked also if the client was made with the hello", async () => {
     const { wire, client, told } = clientAlone({ session: { ...OFFER, token: "" } });
     expect(wire.client.closedWith).toMatchObject({ code: 1002 });
     await wire.settle();
@@ -382,7 +382,7 @@ describe("what a server's hello says of a session", () => {
   it.each([
     [{ token: "x".repeat(256), ttlMs: 2 ** 53 - 1, limits: GREATEST }],
     [{ token: "x", ttlMs: 1, limits: LEAST }],
-  ])("may be as much or as little as there is: %#", async (offer) => {
+  ])("accepts the largest and the smallest values: %#", async (offer) => {
     const { wire, client } = clientAlone();
     wire.server.send(hello(offer));
     await wire.settle();

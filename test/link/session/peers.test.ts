@@ -1,4 +1,4 @@
-/** Peers above a session know nothing of it: what they call and answer is the same, whatever becomes of the sockets. */
+/** Calls and results of peers above a session do not change when sockets are lost. */
 import { afterEach, describe, expect, it } from "vitest";
 import { ConnectionLostError, Peer } from "../../../src/index.js";
 import { TestClient } from "../../support/links.js";
@@ -9,7 +9,7 @@ import { expectEmpty } from "../../support/pair.js";
 import { gate, rejection, turn } from "../../support/turns.js";
 import { KEPT, PEER_LIMITS } from "./rig.js";
 
-/** Passes on what `socket` brings until it is cut: then both ends of it are lost, and nothing is told to the other. */
+/** Forwards the frames of `socket` until it is cut. Then both ends are lost, and neither end notifies the other. */
 function cuttable(socket: Socket): Socket & { cut(): void } {
   let handler: SocketHandler | undefined;
   let isCut = false;
@@ -36,7 +36,7 @@ function cuttable(socket: Socket): Socket & { cut(): void } {
   };
 }
 
-/** A client and a server, each a peer, whose connection can be cut and comes back by itself. */
+/** Makes a client and a server peer, whose connection can be cut and reconnects by itself. */
 function joined(
   serverMethods: object,
   clientMethods: object = {},
@@ -44,7 +44,7 @@ function joined(
   client: Peer;
   server: Peer;
   cut: () => void;
-  comeBack: () => void;
+  reconnect: () => void;
 } {
   let count = 0;
   const makeToken = (): string => `t${++count}`;
@@ -68,7 +68,7 @@ function joined(
     cut: () => {
       for (const end of ends) end.cut();
     },
-    comeBack: () => {
+    reconnect: () => {
       const [a, b] = open();
       sessions.admit(a, undefined, 1000, () => {});
       half.dial(b);
@@ -85,29 +85,29 @@ afterEach(async () => {
 });
 
 describe("a call", () => {
-  it("whose answer was lost with its socket is answered, and ran once", async () => {
+  it("gets a result that was lost with its socket, and ran once", async () => {
     let ran = 0;
-    const { client, server, cut, comeBack } = joined({ add: ([a, b]: [number, number]) => (ran++, a + b) });
+    const { client, server, cut, reconnect } = joined({ add: ([a, b]: [number, number]) => (ran++, a + b) });
     peers = [client, server];
     await turn();
     const calls = Array.from({ length: 50 }, (_, i) => client.request("add", [i, i]));
-    // The server has run some, and its answers are on the way.
+    // The server has run some calls, and their responses are in flight.
     await Promise.resolve();
     await Promise.resolve();
     cut();
     await turn();
-    comeBack();
+    reconnect();
     expect(await Promise.all(calls)).toEqual(Array.from({ length: 50 }, (_, i) => 2 * i));
     expect(ran).toBe(50);
   });
 
-  it("that waits when its peer closes was not sent, alone or in a batch, and never runs; what was notified leaves", async () => {
+  it("rejects as not sent if it is queued when its peer closes, and never runs, but queued notifications are sent", async () => {
     const ran: unknown[] = [];
     const note = (params: unknown): void => void ran.push(params);
     const { client, server } = joined({ big: () => 0, note });
     peers = [client, server];
     await turn();
-    // More than the log takes without an ack.
+    // More than the replay log accepts without an ack.
     const sent = Array.from({ length: 5 }, () => rejection(client.request("big", ["x".repeat(1_000_000)])));
     const batch = client.batch();
     const waiting = [rejection(client.request("note", ["call"])), rejection(batch.request("note", ["batch"]))];
@@ -120,9 +120,9 @@ describe("a call", () => {
     expect(ran).toEqual([["notification"]]);
   });
 
-  it("that was running when the socket was lost goes on, and answers over the next", async () => {
+  it("continues to run when the socket is lost, and gets its result over the next socket", async () => {
     const opened = gate<string>();
-    const { client, server, cut, comeBack } = joined({ wait: () => opened.promise });
+    const { client, server, cut, reconnect } = joined({ wait: () => opened.promise });
     peers = [client, server];
     await turn();
     const call = client.request("wait");
@@ -130,26 +130,26 @@ describe("a call", () => {
     cut();
     opened.resolve("while away");
     await turn();
-    comeBack();
+    reconnect();
     expect(await call).toBe("while away");
   });
 
-  it("that is made while suspended waits for the next socket, in both directions", async () => {
-    const { client, server, cut, comeBack } = joined({ a: () => "a" }, { b: () => "b" });
+  it("is queued while suspended, in both directions", async () => {
+    const { client, server, cut, reconnect } = joined({ a: () => "a" }, { b: () => "b" });
     peers = [client, server];
     await turn();
     cut();
     const calls = [client.request("a"), server.request("b")];
     await turn();
-    comeBack();
+    reconnect();
     expect(await Promise.all(calls)).toEqual(["a", "b"]);
   });
 
   it.each(["suspended", "being resumed"])(
-    "that is aborted while the session is %s is cancelled at the other side",
+    "is cancelled at the other side if it is aborted while the session is %s",
     async (state) => {
       let cancelled = false;
-      const { client, server, cut, comeBack } = joined({
+      const { client, server, cut, reconnect } = joined({
         wait: (_params: unknown, { signal }: { signal: AbortSignal }) =>
           new Promise((resolve) => signal.addEventListener("abort", () => resolve((cancelled = true)))),
       });
@@ -160,7 +160,7 @@ describe("a call", () => {
       await turn();
       cut();
       if (state === "suspended") controller.abort();
-      comeBack();
+      reconnect();
       controller.abort();
       expect(await given).toBe(controller.signal.reason);
       await turn();

@@ -1,4 +1,4 @@
-/** Rule 10, and what bounds the sessions that wait. */
+/** Rule 10, and the limits of suspended sessions. */
 import { sendEncoded } from "../../support/links.js";
 import { describe, expect, it } from "vitest";
 import { TestClient } from "../../support/links.js";
@@ -17,7 +17,7 @@ describe("a principal (rule 10)", () => {
     ["alice", undefined],
     [undefined, "mallory"],
     ["", undefined],
-  ])("%j has a session that %j is not told of, and that goes on", async (owner, other) => {
+  ])("keeps a session of %j hidden from %j, and unchanged", async (owner, other) => {
     const rig = await Rig.live(owner === undefined ? {} : { principal: owner });
     rig.client.link.send(message(1));
     await microtasks();
@@ -27,7 +27,7 @@ describe("a principal (rule 10)", () => {
     wire.server.inject(resume("secret-1", 0, 99));
     expect(wire.server.sent.at(-1)).toBe(REFUSED);
     expect(rig.sessions.suspended).toBe(1);
-    // Its attempt does not count either.
+    // Its attempt number does not count either.
     rig.reconnect();
     await rig.settle();
     expect(rig.told.notices).toEqual(["suspended", "resumed"]);
@@ -36,7 +36,7 @@ describe("a principal (rule 10)", () => {
   });
 });
 
-/** So many clients of one server, each with a session. */
+/** Makes `count` clients of one server, each with a session. */
 async function many(
   count: number,
   options: RigOptions & { principals?: (i: number) => string | undefined },
@@ -57,14 +57,14 @@ async function many(
   return { rig, wires };
 }
 
-describe("suspended sessions", () => {
-  it("are evicted oldest first, those without a principal before any with one", async () => {
+describe("the limits of suspended sessions", () => {
+  it("evicts the oldest session first, and sessions without a principal before the others", async () => {
     const principals = ["alice", undefined, "bob", undefined, "alice"];
     const { rig, wires } = await many(5, { principals: (i) => principals[i] });
     const over = (): number[] => rig.servers.slice(1).flatMap(({ told }, i) => (told.notices.length === 2 ? [i] : []));
-    // Nothing is evicted that has a socket.
+    // A session with a socket is never evicted.
     rig.sessions.evict("full");
-    // The order in which they lost their sockets counts, and not that in which they began.
+    // The order of losing the sockets counts, not the order of opening the sessions.
     for (const i of [2, 3, 1, 4, 0]) wires[i]!.server.cut();
     await microtasks();
     const order: number[][] = [];
@@ -81,7 +81,7 @@ describe("suspended sessions", () => {
     await rig.close();
   });
 
-  it("that were resumed meanwhile are not evicted", async () => {
+  it("does not evict a session that was resumed", async () => {
     const rig = await Rig.live();
     await rig.cutAndResume();
     expect(rig.sessions.live).toBe(1);
@@ -92,7 +92,7 @@ describe("suspended sessions", () => {
     expect(rig.sessions.live).toBe(0);
   });
 
-  it("of one principal are bounded: beyond that its oldest ends, and nobody else's", async () => {
+  it("ends the oldest session of a principal beyond its limit, and no other principal's", async () => {
     const { rig, wires } = await many(5, {
       sessions: { maxSuspendedPerPrincipal: 2 },
       principals: (i) => (i === 1 ? "bob" : "alice"),
@@ -106,14 +106,14 @@ describe("suspended sessions", () => {
     await rig.close();
   });
 
-  it("that were resumed do not count", async () => {
+  it("does not count resumed sessions", async () => {
     const rig = await Rig.live({ principal: "alice", sessions: { maxSuspendedPerPrincipal: 1 } });
     for (let i = 0; i < 5; i++) await rig.cutAndResume();
     expect(rig.told.notices.at(-1)).toBe("resumed");
     await rig.close();
   });
 
-  it("of nobody in particular are not bounded by that", async () => {
+  it("has no such limit without a principal", async () => {
     const { rig, wires } = await many(30, { sessions: { maxSuspendedPerPrincipal: 2 } });
     for (const { server } of wires) server.cut();
     await microtasks();
@@ -121,7 +121,7 @@ describe("suspended sessions", () => {
     await rig.close();
   });
 
-  it("hold so much together: beyond that the one that holds most ends", async () => {
+  it("ends the session that holds most beyond the common byte limit", async () => {
     const { rig, wires } = await many(3, { sessions: { maxHeldLength: 9000 } });
     const [small, large, other] = rig.servers.slice(1);
     small!.link.send(message(1, 1000));
@@ -137,12 +137,12 @@ describe("suspended sessions", () => {
     expect(rig.sessions.suspended).toBe(2);
     expect(rig.sessions.held).toBeLessThan(6000);
     const over = [small, large, other].map((end) => end!.told.notices.length === 2);
-    // It held 4013 and 64, the large one 4013: what grew beyond it is the largest.
+    // The other session holds 4013 and 64, the large session 4013. So the other session has grown to the largest.
     expect(over).toEqual([false, false, true]);
     await rig.close();
   });
 
-  it("are not ended by broadcasts: a quarter of what all may hold waits beside, and all of it is left to other messages", async () => {
+  it("keeps its sessions despite broadcasts, which use a quarter of the common limit and leave all of it to other messages", async () => {
     const { rig, wires } = await many(4, { sessions: { maxHeldLength: 40_000 } });
     for (const { server } of wires) server.cut();
     const links = rig.servers.slice(1).map(({ link }) => link);
@@ -160,7 +160,7 @@ describe("suspended sessions", () => {
     await rig.close();
   });
 
-  it("count for what they hold when they lose their socket", async () => {
+  it("counts the bytes that a session holds when it loses its socket", async () => {
     const rig = await Rig.live({ sessions: { maxHeldLength: 3000 } });
     rig.server.link.send(message(1, 4000));
     await microtasks();
@@ -171,7 +171,7 @@ describe("suspended sessions", () => {
     await rig.close();
   });
 
-  it("are counted with what their peers keep: beyond the bound the one that keeps most ends", async () => {
+  it("counts the bytes that peers hold, and ends the peer that holds most beyond the limit", async () => {
     const { rig, wires } = await many(2, { sessions: { maxHeldLength: 9000 } });
     const [quiet, streaming] = rig.servers.slice(1);
     quiet!.link.keeps(3000);
@@ -182,14 +182,14 @@ describe("suspended sessions", () => {
     await microtasks();
     expect(streaming!.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
     expect(rig.sessions.held).toBe(3000);
-    // Its streams end when it is closed.
+    // The peer's streams end when it is closed.
     streaming!.link.keeps(-6001);
     expect(rig.sessions.held).toBe(3000);
     quiet!.link.keeps(-3000);
     await rig.close();
   });
 
-  it("are counted exactly, whatever is sent, taken back, resumed and given up", async () => {
+  it("counts exactly after messages are sent, cancelled, resumed and discarded", async () => {
     const rig = await Rig.live();
     for (let i = 0; i < 10; i++) {
       rig.cut();
@@ -197,7 +197,7 @@ describe("suspended sessions", () => {
       for (const ticket of tickets) rig.server.link.send(message(i, 100 * i), ticket);
       rig.server.link.cancel(tickets[1]!);
       sendEncoded(rig.server.link, new EncodedMessage(message(i, 50)));
-      // What the peer keeps, such as values that a stream has read ahead.
+      // Bytes that the peer holds, such as values that a stream has read ahead.
       rig.server.link.keeps(1000 * i);
       expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.endpoint.queuedBroadcastLength);
       rig.server.link.keeps(-300 * i);

@@ -1,4 +1,4 @@
-/** Rules 1 to 5: a client comes back. */
+/** Rules 1 to 5: a client resumes its session. */
 import { describe, expect, it } from "vitest";
 import { useFakeClock } from "../../support/clock.js";
 import { controls, message, numbers, packs, resume, Rig, WIRE_LIMITS } from "./rig.js";
@@ -8,7 +8,7 @@ useFakeClock();
 
 const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 
-/** A rig whose session has lost its socket, with something on the way in both directions. */
+/** Makes a rig whose session has lost its socket, with messages in flight in both directions. */
 async function suspended(): Promise<Rig> {
   const rig = await Rig.live();
   rig.client.link.send(message("c1"));
@@ -21,15 +21,15 @@ async function suspended(): Promise<Rig> {
   return rig;
 }
 
-/** The server's end of a new connection that says it returns. */
+/** Makes the server's end of a new connection that offers to resume. */
 function arrival(rig: Rig): Rig["wire"]["server"] {
   const wire = rig.open(true);
   wire.client.start({ frame() {}, closed() {} });
   return wire.server;
 }
 
-describe("a client that comes back", () => {
-  it("finds everything as it was: what was lost arrives once and in order, both ways", async () => {
+describe("a client that resumes its session", () => {
+  it("delivers lost messages once and in order, both ways", async () => {
     const rig = await suspended();
     rig.client.link.send(message("c3"));
     rig.server.link.send(message("s3"));
@@ -44,7 +44,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it("may come back any number of times", async () => {
+  it("can resume any number of times", async () => {
     const rig = await Rig.live();
     for (let i = 0; i < 20; i++) {
       rig.client.link.send(message(i));
@@ -57,7 +57,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it("says `resume` and nothing else until `resumed` (rule 1)", async () => {
+  it("sends `resume` and nothing else until `resumed` (rule 1)", async () => {
     const rig = await suspended();
     const { client } = rig.reconnect();
     rig.client.link.send(message("c3"));
@@ -74,7 +74,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it.each(["[]", '[{"n":1}]', "1", "null", "nonsense"])("breaks off when %s comes before `resumed`", async (frame) => {
+  it.each(["[]", '[{"n":1}]', "1", "null", "nonsense"])("closes if %s arrives before `resumed`", async (frame) => {
     const rig = await suspended();
     const { client } = rig.reconnect();
     client.deliver();
@@ -86,7 +86,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it("may say hello instead, and begins anew", async () => {
+  it("can send hello instead, and begins a new session", async () => {
     const rig = await suspended();
     const server = arrival(rig);
     server.inject('{"hello":{}}');
@@ -106,7 +106,7 @@ describe("a client that comes back", () => {
     "",
     "null",
     '{"hello":garbage',
-  ])("may not begin with %j: no peer is made, and nothing after it is read", async (frame) => {
+  ])("must not begin with %j: no peer is made, and nothing after it is read", async (frame) => {
     const rig = await suspended();
     const server = arrival(rig);
     server.inject(frame);
@@ -117,7 +117,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it("may not resume on a socket that did not say it would", async () => {
+  it("cannot resume on a socket that did not offer to resume", async () => {
     const rig = await Rig.live();
     const first = rig.server;
     const wire = rig.open(false);
@@ -128,7 +128,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it("that says `resume` where a hello was due, on such a socket, says a message like any other", async () => {
+  it("sends a message like any other if it sends `resume` on a socket that is due a hello", async () => {
     const rig = await suspended();
     const wire = rig.open(false);
     wire.server.inject(resume("secret-1"));
@@ -140,7 +140,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it("that says nothing is closed after a while, and its session is not touched", async () => {
+  it("is closed after a timeout if it sends nothing, and its session is not changed", async () => {
     const rig = await suspended();
     const server = arrival(rig);
     rig.pass(9_999);
@@ -152,7 +152,7 @@ describe("a client that comes back", () => {
     await rig.close();
   });
 
-  it("goes on on a link that speaks no more than plainly or packed, as on a fresh one", async () => {
+  it("continues without a session on a plain or packed link", async () => {
     for (const isGreeted of [true, false]) {
       const rig = await suspended();
       const wire = rig.openBare();
@@ -176,7 +176,7 @@ describe("a client that comes back", () => {
 });
 
 describe("the old socket (rule 2)", () => {
-  it("is closed, and what it still brings to the server is not read", async () => {
+  it("is closed, and its later frames are not read by the server", async () => {
     const rig = await Rig.live();
     const old = rig.wire;
     rig.client.link.send(message(1));
@@ -188,12 +188,12 @@ describe("the old socket (rule 2)", () => {
     expect(old.client.closedWith).toMatchObject({ code: 4000 });
     await rig.settle();
     expect(numbers(rig.server.told)).toEqual([1]);
-    // The server never knew that it was away.
+    // The server never noticed the loss.
     expect(rig.server.told.notices).toEqual([]);
     await rig.close();
   });
 
-  it("brings nothing more to a client that left it", async () => {
+  it("is not read any more by the client after the client abandoned it", async () => {
     const rig = await Rig.live();
     const old = rig.wire;
     rig.server.link.send(message(1));
@@ -208,7 +208,7 @@ describe("the old socket (rule 2)", () => {
     await rig.close();
   });
 
-  it("counts what came before it was left, and no more", async () => {
+  it("counts the messages that arrived before it was abandoned, and no more", async () => {
     const rig = await Rig.live();
     const old = rig.wire;
     for (let i = 1; i <= 3; i++) {
@@ -218,7 +218,7 @@ describe("the old socket (rule 2)", () => {
     rig.client.link.giveUp("it is quiet");
     const { client, server } = rig.reconnect();
     client.deliver();
-    // Two of three still arrive the old way, before `resume` does.
+    // Two of three messages still arrive over the old socket, before `resume` does.
     old.server.deliver();
     old.server.deliver();
     server.deliver();
@@ -229,7 +229,7 @@ describe("the old socket (rule 2)", () => {
     await rig.close();
   });
 
-  it("does not end the session when its end is told late", async () => {
+  it("does not end the session if its close is reported late", async () => {
     const rig = await Rig.live();
     const old = rig.wire;
     rig.client.link.giveUp("it is quiet");
@@ -243,13 +243,13 @@ describe("the old socket (rule 2)", () => {
     await rig.close();
   });
 
-  it("gives what was collected in this turn to the log, in its place", async () => {
+  it("moves the messages of the current tick to the replay log, in order", async () => {
     const rig = await Rig.live();
     rig.client.link.giveUp("it is quiet");
     const { client, server } = rig.reconnect();
     client.deliver();
     rig.server.link.send(message(1));
-    // The open pack has not left when the newer socket takes over.
+    // The open pack has not been sent when the newer socket takes over.
     server.deliver();
     rig.server.link.send(message(2));
     await rig.settle();
@@ -274,7 +274,7 @@ describe("an attempt (rule 3)", () => {
     await rig.close();
   });
 
-  it("begins at 1 again in a fresh session", async () => {
+  it("restarts at 1 in a new session", async () => {
     const rig = await Rig.live();
     await rig.cutAndResume();
     rig.cut({ code: 1008, reason: "" });
@@ -282,13 +282,13 @@ describe("an attempt (rule 3)", () => {
     await rig.settle();
     await rig.cutAndResume();
     expect(controls(rig.wire.client.sent)[0]).toEqual({
-      // After it, one came with the hello of this socket, and one with `resumed`.
+      // After this token, one arrived with the hello of this socket, and one with `resumed`.
       resume: { token: rig.tokens.at(-3), received: 0, attempt: 1, limits: WIRE_LIMITS },
     });
     await rig.close();
   });
 
-  it.each([1, 2])("that is stale closes its socket and not the session: %i after 2", async (attempt) => {
+  it.each([1, 2])("closes its socket and not the session if it is stale: %i after 2", async (attempt) => {
     const rig = await suspended();
     rig.reconnect().client.deliver();
     rig.cut();
@@ -307,7 +307,7 @@ describe("an attempt (rule 3)", () => {
     await rig.close();
   });
 
-  it("comes once on a socket: a second ends socket and session", async () => {
+  it("is sent once on a socket: a second `resume` ends socket and session", async () => {
     const rig = await suspended();
     const { server } = rig.reconnect();
     await rig.settle();
@@ -319,7 +319,7 @@ describe("an attempt (rule 3)", () => {
     await rig.close();
   });
 
-  it("comes once on a socket also where the first was refused", async () => {
+  it("is sent once on a socket also if the first was refused", async () => {
     const rig = await suspended();
     const server = arrival(rig);
     server.inject(resume("wrong"));
@@ -341,11 +341,11 @@ describe("an attempt (rule 3)", () => {
 });
 
 describe("a token (rule 4)", () => {
-  it("is another after each resume, and the one before is refused once that is acked", async () => {
+  it("changes with each resume, and the previous token is refused after the ack of the new one", async () => {
     const rig = await Rig.live();
     await rig.cutAndResume();
     await rig.cutAndResume();
-    // Each hello offers one as well, to a client that may begin anew.
+    // Each hello offers a token too, for a client that begins a new session.
     const [first, , second, offered, third] = rig.tokens;
     expect(rig.tokens).toHaveLength(5);
     expect(rig.sessions.tokens.size).toBe(1);
@@ -360,12 +360,11 @@ describe("a token (rule 4)", () => {
     await rig.close();
   });
 
-  it("that the client never got does not cost it the session", async () => {
+  it("does not end the session if the client never received it", async () => {
     const rig = await suspended();
     const { client, server } = rig.reconnect();
     client.deliver();
     server.deliver();
-    // `resumed` is lost.
     rig.cut();
     await rig.cutAndResume();
     expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-1", attempt: 2 } });
@@ -373,13 +372,12 @@ describe("a token (rule 4)", () => {
     await rig.close();
   });
 
-  it("whose ack the server never got does not cost the client the session", async () => {
+  it("does not end the session if the server never received its ack", async () => {
     const rig = await suspended();
     const { client, server } = rig.reconnect();
     client.deliver();
     server.deliver();
     client.deliver();
-    // The ack is lost.
     rig.cut();
     rig.reconnect();
     await rig.settle();
@@ -389,7 +387,7 @@ describe("a token (rule 4)", () => {
     await rig.close();
   });
 
-  it("that was given and not acked is refused once a newer one was given", async () => {
+  it("is refused without an ack once a newer token was issued", async () => {
     const rig = await suspended();
     for (let i = 0; i < 2; i++) {
       const { client, server } = rig.reconnect();
@@ -404,7 +402,7 @@ describe("a token (rule 4)", () => {
     await rig.close();
   });
 
-  it("is confirmed by an ack alone: until that comes, the one before is accepted too", async () => {
+  it("is confirmed by an ack alone: until then, the previous token is accepted too", async () => {
     const rig = await suspended();
     const server = arrival(rig);
     server.inject(resume("secret-1", 1));
@@ -426,7 +424,7 @@ describe("a token (rule 4)", () => {
   });
 
   it.each([undefined, "", "x".repeat(257), 5, null, {}])(
-    "is a text of 1 to 256 characters, and not %j",
+    "is a string of 1 to 256 characters, and not %j",
     async (token) => {
       const rig = await suspended();
       const server = arrival(rig);
@@ -436,7 +434,7 @@ describe("a token (rule 4)", () => {
     },
   );
 
-  it.each([undefined, "", "x".repeat(257), 5])("is checked where the client takes it: not %j", async (token) => {
+  it.each([undefined, "", "x".repeat(257), 5])("is checked when the client receives it: not %j", async (token) => {
     const rig = await suspended();
     const { client } = rig.reconnect();
     client.deliver();
@@ -447,7 +445,7 @@ describe("a token (rule 4)", () => {
     await rig.close();
   });
 
-  it("is nowhere but in the frames that must hold it", async () => {
+  it("appears only in the frames that must hold it", async () => {
     const rig = await suspended();
     rig.reconnect();
     await rig.settle();
@@ -459,7 +457,7 @@ describe("a token (rule 4)", () => {
     await rig.close();
   });
 
-  it("is kept hashed by the server, which would not know the token for one", async () => {
+  it("is stored as a hash by the server, which does not accept that hash as a token", async () => {
     const rig = await Rig.live();
     const frame = { received: 0, attempt: 1, limits: WIRE_LIMITS };
     expect(rig.sessions.tokens.find({ ...frame, token: "#1" }, undefined)).toBe("unknown");
@@ -469,7 +467,7 @@ describe("a token (rule 4)", () => {
 });
 
 describe("replay (rule 5)", () => {
-  it("begins behind what was received, with the frames as they were", async () => {
+  it("begins after the received frames, with the same frames", async () => {
     const rig = await Rig.live();
     for (let i = 1; i <= 6; i++) {
       rig.client.link.send(message(`${i}a`));
@@ -483,7 +481,7 @@ describe("replay (rule 5)", () => {
     await rig.close();
   });
 
-  it("comes before what was sent meanwhile, though the socket takes it in pieces", async () => {
+  it("is sent before newer messages, even if the socket accepts it in pieces", async () => {
     const rig = await Rig.live();
     for (let i = 1; i <= 3; i++) {
       rig.client.link.send(message(i));
@@ -537,7 +535,7 @@ describe("replay (rule 5)", () => {
     await rig.close();
   });
 
-  it("ends the session for an ack of what was logged, and not written to this socket yet", async () => {
+  it("ends the session for an ack of frames that are logged, but not written to this socket yet", async () => {
     const rig = await Rig.live();
     for (let i = 1; i <= 3; i++) {
       rig.client.link.send(message(i));
@@ -552,7 +550,7 @@ describe("replay (rule 5)", () => {
     await rig.close();
   });
 
-  it.each([1, 2, 3, 7, 1000])("ends the session for a `received` of %i, where 4 to 6 can be", async (received) => {
+  it.each([1, 2, 3, 7, 1000])("ends the session for a `received` of %i if 4 to 6 are valid", async (received) => {
     const rig = await Rig.live();
     for (let i = 1; i <= 4; i++) {
       rig.server.link.send(message(i));
@@ -574,7 +572,7 @@ describe("replay (rule 5)", () => {
     await rig.close();
   });
 
-  it.each([4, 5, 6])("takes a `received` of %i, where 4 to 6 can be", async (received) => {
+  it.each([4, 5, 6])("accepts a `received` of %i if 4 to 6 are valid", async (received) => {
     const rig = await Rig.live();
     for (let i = 1; i <= 4; i++) {
       rig.server.link.send(message(i));
@@ -591,7 +589,7 @@ describe("replay (rule 5)", () => {
     await rig.close();
   });
 
-  it("does not take a `received` of what was logged, and never written to any socket", async () => {
+  it("refuses a `received` of frames that are logged, but were never written to a socket", async () => {
     const rig = await Rig.live();
     rig.server.link.send(message(1));
     rig.cut();
@@ -602,7 +600,7 @@ describe("replay (rule 5)", () => {
     await rig.close();
   });
 
-  it.each([-1, 0.5, "0", null, undefined, 2 ** 53])("takes no `received` that is no count: %j", async (received) => {
+  it.each([-1, 0.5, "0", null, undefined, 2 ** 53])("refuses a `received` that is no count: %j", async (received) => {
     const rig = await suspended();
     const server = arrival(rig);
     server.inject(JSON.stringify({ resume: { token: "secret-1", received, attempt: 1, limits: WIRE_LIMITS } }));
@@ -611,18 +609,15 @@ describe("replay (rule 5)", () => {
     await rig.close();
   });
 
-  it.each([3, 1000, -1, 0.5, "1", null])(
-    "breaks off for a `resumed` with %j, where 1 or 2 can be",
-    async (received) => {
-      const rig = await suspended();
-      rig.client.link.endpoint.state.session!.log.ackTo(1);
-      const { client } = rig.reconnect();
-      client.deliver();
-      client.inject(JSON.stringify({ resumed: { token: "new", received } }));
-      expect(client.closedWith).toMatchObject({ code: 1002 });
-      await rig.settle();
-      expect(rig.told.notices.at(-1)).toHaveProperty("lost");
-      await rig.close();
-    },
-  );
+  it.each([3, 1000, -1, 0.5, "1", null])("closes for a `resumed` with %j if 1 or 2 is valid", async (received) => {
+    const rig = await suspended();
+    rig.client.link.endpoint.state.session!.log.ackTo(1);
+    const { client } = rig.reconnect();
+    client.deliver();
+    client.inject(JSON.stringify({ resumed: { token: "new", received } }));
+    expect(client.closedWith).toMatchObject({ code: 1002 });
+    await rig.settle();
+    expect(rig.told.notices.at(-1)).toHaveProperty("lost");
+    await rig.close();
+  });
 });

@@ -1,4 +1,4 @@
-/** A client and a server with sessions, over wires that the test works by hand. */
+/** A client and a server with sessions. The test delivers each frame of their connections. */
 import { vi } from "vitest";
 import { countDeadlines } from "../../../src/core/deadlines.js";
 import type { EndpointLimits } from "../../../src/session/endpoint.js";
@@ -8,7 +8,7 @@ import { TestClient } from "../../support/links.js";
 import type { CloseInfo, Receiver, Transport } from "../../../src/core/transport.js";
 import { microtasks, Wire } from "./wire.js";
 
-/** What a receiver was told, in order: messages as they came, the rest by name. */
+/** Records the messages that a receiver gets, and the names of its other notifications, in order. */
 export class Told implements Receiver {
   readonly messages: unknown[] = [];
   readonly notices: (string | { closed: CloseInfo } | { lost: string })[] = [];
@@ -34,7 +34,7 @@ export class Told implements Receiver {
   }
 }
 
-/** A receiver that goes on after its session is lost. */
+/** A receiver that continues on a new connection after its session is lost. */
 export class ToldLost extends Told {
   lost(error: Error, next: Transport): void {
     this.notices.push({ lost: error.message });
@@ -42,19 +42,19 @@ export class ToldLost extends Told {
   }
 }
 
-/** One link of the server, and what it was told. */
+/** One link of the server, and its receiver. */
 export interface ServerSide {
   readonly link: PackedLink;
   readonly told: Told;
 }
 
-/** How a rig is made. */
+/** Options of a rig. */
 export interface RigOptions {
   limits?: Partial<EndpointLimits>;
   sessions?: Partial<SessionsOptions>;
   principal?: string;
-  /** Whether the client's owner brings another socket when a connection is over. Default true. */
-  comesBack?: boolean;
+  /** Whether the client's owner opens another socket when a connection ends. Default true. */
+  reconnects?: boolean;
 }
 
 export const LIMITS: EndpointLimits = {
@@ -66,9 +66,9 @@ export const LIMITS: EndpointLimits = {
   highWaterBytes: 2 ** 20,
 };
 export { PEER_LIMITS } from "../../support/links.js";
-/** How a server keeps sessions, where the test does not care. */
+/** Default session options of the server. */
 export const KEPT = { ttlMs: 60_000, maxSuspendedPerPrincipal: 16, maxHeldLength: 2 ** 26 };
-/** What of them is said on the wire. */
+/** The limits of them that are sent on the wire. */
 export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000 };
 export const PATIENCE_MS = 10_000;
 
@@ -78,13 +78,13 @@ export class Rig {
   readonly wires: Wire[] = [];
   readonly client: TestClient;
   readonly told: Told;
-  /** Other clients, which are closed with this one. */
+  /** Other clients, which `close` closes too. */
   readonly others: TestClient[] = [];
-  /** What the owner of the client's sockets was told. */
+  /** Notifications to the owner of the client's sockets. */
   readonly owner: string[] = [];
-  /** How each connection ended of which it was told. */
+  /** The reported close of each connection. */
   readonly ends: CloseInfo[] = [];
-  /** Every token that was given. */
+  /** Every token that the server issued. */
   readonly tokens: string[] = [];
   readonly #options: RigOptions;
 
@@ -110,14 +110,14 @@ export class Rig {
       over: (info) => {
         this.owner.push("over");
         this.ends.push(info);
-        return options.comesBack !== false;
+        return options.reconnects !== false;
       },
     });
     this.told = new ToldLost();
     this.client.link.start(this.told);
   }
 
-  /** One whose session is open and acked. */
+  /** Returns a rig whose session is open and acked. */
   static async live(options?: RigOptions): Promise<Rig> {
     const rig = new Rig(options);
     await rig.settle();
@@ -125,27 +125,25 @@ export class Rig {
     return rig;
   }
 
-  /** The wire that was opened last. */
   get wire(): Wire {
     return this.wires.at(-1)!;
   }
 
-  /** The server's link that was made last. */
   get server(): ServerSide {
     return this.servers.at(-1)!;
   }
 
-  /** A connection of somebody's whose client does not say that it returns. */
+  /** Opens a connection of a principal whose client does not offer to resume. */
   openFresh(principal: string | undefined): Wire {
     return this.#open(false, principal);
   }
 
-  /** A connection of somebody's whose client says that it returns. */
+  /** Opens a connection of a principal whose client offers to resume. */
   openAs(principal: string | undefined): Wire {
     return this.#open(true, principal);
   }
 
-  /** Opens a connection to the server. `returns`: its client says that it returns. */
+  /** Opens a connection to the server. `returns`: its client offers to resume. */
   open(returns: boolean): Wire {
     return this.#open(returns, this.#options.principal);
   }
@@ -163,39 +161,42 @@ export class Rig {
     return wire;
   }
 
-  /** Lets time pass. */
+  /** Advances the clock. */
   pass(ms: number): void {
     vi.advanceTimersByTime(ms);
   }
 
-  /** A connection at whose other end is the test. */
+  /** Opens a connection to the server whose client end is the test. */
   openBare(): Wire {
     const wire = new Wire();
     wire.server.start({ frame() {}, closed() {} });
     return wire;
   }
 
-  /** The client opens another connection, as its driver would. Nothing has arrived on it yet, not even the server's hello. */
+  /**
+   * Opens another connection of the client, as its driver would. No frame has arrived on it yet, not even the server's
+   * hello.
+   */
   reconnect(): Wire {
     const wire = this.open(this.client.isResumable);
     this.client.dial(wire.client);
     return wire;
   }
 
-  /** Both ends of the present connection learn that it is gone. */
+  /** Reports the loss of the current connection at both of its ends. */
   cut(info?: CloseInfo): void {
     const { wire } = this;
     wire.client.cut(info);
     wire.server.cut(info);
   }
 
-  /** Everything that is under way arrives. */
+  /** Delivers all frames in flight. */
   async settle(): Promise<void> {
     for (const wire of this.wires) await wire.settle();
     await microtasks();
   }
 
-  /** Closes the client by will, and throws when anything of its session is left. */
+  /** Closes the client. Throws if any of its session is left. */
   async close(): Promise<void> {
     for (const { link } of [this.client, ...this.others]) link.close();
     await this.settle();
@@ -213,7 +214,7 @@ export class Rig {
     }
   }
 
-  /** Cuts, reconnects and lets everything arrive. */
+  /** Cuts, reconnects and delivers all frames. */
   async cutAndResume(): Promise<void> {
     this.cut();
     this.reconnect();
@@ -221,12 +222,12 @@ export class Rig {
   }
 }
 
-/** A message that says what it is. */
+/** Returns a message with a number. */
 export function message(n: number | string, padding = 0): string {
   return JSON.stringify({ n, ...(padding > 0 && { padding: "x".repeat(padding) }) });
 }
 
-/** A client's `resume`. */
+/** Returns a client's `resume`. */
 export function resume(
   token: unknown,
   received: unknown = 0,
@@ -236,17 +237,17 @@ export function resume(
   return JSON.stringify({ resume: { token, received, attempt, limits } });
 }
 
-/** The numbers of messages, as they came. */
+/** Returns the numbers of the received messages, in order. */
 export function numbers(told: Told): unknown[] {
   return told.messages.map((received) => (received as { n: unknown }).n);
 }
 
-/** The control frames among those that were sent. */
+/** Returns the control frames among the sent frames. */
 export function controls(sent: readonly string[]): any[] {
   return sent.filter((frame) => frame.startsWith("{")).map((frame) => JSON.parse(frame) as unknown);
 }
 
-/** The data frames among those that were sent. */
+/** Returns the data frames among the sent frames. */
 export function packs(sent: readonly string[]): string[] {
   return sent.filter((frame) => frame.startsWith("["));
 }

@@ -1,4 +1,4 @@
-/** What a link knows of its sockets: what went over them, when they were heard, and how they are asked for a sign of life. */
+/** What a link knows of its sockets: their traffic, when they last received, and how they ping. */
 import { describe, expect, it, vi } from "vitest";
 import { serverLink, TestClient } from "../../support/links.js";
 import { useFakeClock } from "../../support/clock.js";
@@ -8,13 +8,13 @@ import { Wire } from "./wire.js";
 useFakeClock();
 
 describe("traffic", () => {
-  it("is that of all sockets of a link, the lost ones included", async () => {
+  it("sums all sockets of a link, the lost ones included", async () => {
     const rig = await Rig.live();
     expect(rig.client.link.traffic).toBeUndefined();
     rig.wire.client.traffic = { received: 10, sent: 20 };
     expect(rig.client.link.traffic).toEqual({ received: 10, sent: 20 });
     rig.cut();
-    // What went over it is known when it is lost, and counts on.
+    // The traffic of a socket is added when the socket is lost.
     expect(rig.client.link.traffic).toEqual({ received: 10, sent: 20 });
     const { client } = rig.reconnect();
     client.traffic = { received: 1, sent: 2 };
@@ -27,7 +27,7 @@ describe("traffic", () => {
     expect(rig.client.link.traffic).toEqual({ received: 13, sent: 24 });
   });
 
-  it("is that of those which count, where not all do", async () => {
+  it("sums only the sockets that count traffic", async () => {
     const rig = await Rig.live();
     await rig.cutAndResume();
     rig.wire.server.traffic = { received: 5, sent: 6 };
@@ -37,7 +37,7 @@ describe("traffic", () => {
     await rig.close();
   });
 
-  it("counts a socket that a newer one evicts", async () => {
+  it("includes a socket that a newer socket evicts", async () => {
     const rig = await Rig.live();
     rig.wire.server.traffic = { received: 5, sent: 6 };
     rig.client.link.giveUp("it is quiet");
@@ -49,8 +49,8 @@ describe("traffic", () => {
   });
 });
 
-describe("when a link was heard", () => {
-  it("is when its present socket was, where that notes it", async () => {
+describe("the last time a link received", () => {
+  it("is that of its current socket, if the socket records it", async () => {
     const rig = await Rig.live();
     expect(rig.client.link.heardAt).toBeUndefined();
     rig.wire.client.heardAt = 5;
@@ -61,8 +61,8 @@ describe("when a link was heard", () => {
   });
 });
 
-describe("a sign of life", () => {
-  it("is asked for by a frame where the other side knows it, and not by the socket", async () => {
+describe("a liveness probe", () => {
+  it("is a ping frame if the other side understands it, and not a ping of the socket", async () => {
     const rig = await Rig.live();
     const ping = (rig.wire.client.ping = vi.fn<() => void>());
     expect(rig.client.link.canPing).toBe(true);
@@ -72,7 +72,7 @@ describe("a sign of life", () => {
     await rig.close();
   });
 
-  it("is asked for by the socket where the link is plain, if that has a way", async () => {
+  it("is a ping of the socket if the link is plain and the socket can ping", async () => {
     const wire = new Wire();
     wire.server.start({ frame() {}, closed() {} });
     const flows = vi.fn<(isFresh: boolean) => void>();
@@ -86,7 +86,7 @@ describe("a sign of life", () => {
     client.link.ping();
     expect(ping).toHaveBeenCalledTimes(1);
     expect(wire.client.sent).toEqual([]);
-    // A plain link for good: nothing of the packed one is understood on it.
+    // A plain link for good: a packed control frame is not understood on it.
     wire.server.send('{"hello":{"session":true}}');
     client.link.send("[1]");
     await wire.settle();
@@ -94,7 +94,7 @@ describe("a sign of life", () => {
     client.link.close();
   });
 
-  it("is not asked for while nothing flows", async () => {
+  it("is not sent before messages flow", async () => {
     const rig = await Rig.live();
     rig.cut();
     const { client } = rig.reconnect();
@@ -105,7 +105,7 @@ describe("a sign of life", () => {
     await rig.close();
   });
 
-  it("can be asked for by a server as soon as it has said hello", () => {
+  it("can be sent by a server right after its hello", () => {
     const { server } = new Wire();
     const link = serverLink(server);
     link.start(new Told());

@@ -1,4 +1,4 @@
-/** Rule 7: what gets a number when, and what is kept. */
+/** Rule 7: when messages get a number, and which messages are kept. */
 import { sendEncoded } from "../../support/links.js";
 import { describe, expect, it } from "vitest";
 import { EncodedMessage, type SendHandle } from "../../../src/core/transport.js";
@@ -12,7 +12,7 @@ const { highWaterBytes: HIGH_WATER } = LIMITS;
 const newTicket = (): SendHandle => ({ sent: true });
 
 describe("a message", () => {
-  it("is sent once it has its place in a frame, and not while it waits", async () => {
+  it("is sent once it has its place in a frame, and not while it is queued", async () => {
     const rig = await Rig.live();
     const [live, waits] = [newTicket(), newTicket()];
     live.sent = false;
@@ -28,7 +28,7 @@ describe("a message", () => {
     await rig.close();
   });
 
-  it("is sent, as far as its sender knows, when it stands in a frame that the socket did not take any more", async () => {
+  it("counts as sent when it is in a frame that the socket no longer accepted", async () => {
     const rig = await Rig.live();
     const ticket = newTicket();
     rig.client.link.send(message(1), ticket);
@@ -41,7 +41,7 @@ describe("a message", () => {
     await rig.close();
   });
 
-  it("that waits can be taken back, and then never arrives", async () => {
+  it("can be cancelled while it is queued, and then never arrives", async () => {
     const rig = await Rig.live();
     rig.cut();
     const tickets = [1, 2, 3, 4].map((n) => {
@@ -60,7 +60,7 @@ describe("a message", () => {
     await rig.close();
   });
 
-  it("is not sent where the socket no longer takes it, which was not told yet", async () => {
+  it("is not sent if the socket is closed and has not reported it yet", async () => {
     const rig = await Rig.live();
     rig.wire.client.open = false;
     const ticket = newTicket();
@@ -74,7 +74,7 @@ describe("a message", () => {
     await rig.close();
   });
 
-  it("to many waits and is logged like any other", async () => {
+  it("is queued and logged like any other if it is a broadcast", async () => {
     const rig = await Rig.live();
     sendEncoded(rig.server.link, new EncodedMessage(message(1)));
     await microtasks();
@@ -91,8 +91,8 @@ describe("a message", () => {
   });
 });
 
-describe("above high water", () => {
-  it("nothing more gets a number, and all goes on when the socket has room", async () => {
+describe("a socket above its high-water mark", () => {
+  it("numbers no more messages, and continues when the socket has drained", async () => {
     const rig = await Rig.live();
     const { client } = rig.wire;
     rig.client.link.send(message(1));
@@ -114,13 +114,13 @@ describe("above high water", () => {
     await rig.close();
   });
 
-  it("the socket is watched also if it is full at the end of a tick, and nothing is sent after that", async () => {
+  it("is polled also if it is full at the end of a tick and nothing is sent after that", async () => {
     const rig = await Rig.live();
     const { client } = rig.wire;
     rig.client.link.send(message(1));
     client.unsentBytes = HIGH_WATER;
     await microtasks();
-    // It has its number, and was not written.
+    // The message has its number, and was not written.
     expect(rig.client.link.endpoint.state.session!.log.last).toBe(1);
     expect(packs(client.sent)).toEqual([]);
     client.unsentBytes = 0;
@@ -130,7 +130,7 @@ describe("above high water", () => {
     await rig.close();
   });
 
-  it("control frames still leave, but no pong for who does not read", async () => {
+  it("still sends control frames, but no pong to a peer that does not read", async () => {
     const rig = await Rig.live();
     rig.wire.client.unsentBytes = HIGH_WATER;
     rig.wire.client.inject('{"ping":7}');
@@ -145,7 +145,7 @@ describe("above high water", () => {
     await rig.close();
   });
 
-  it("no timer runs while nothing waits, nor once the session is over", async () => {
+  it("has no timer while nothing is queued, nor once the session has ended", async () => {
     const rig = await Rig.live();
     rig.wire.client.unsentBytes = HIGH_WATER;
     rig.client.link.send(message(1));
@@ -155,8 +155,8 @@ describe("above high water", () => {
   });
 });
 
-describe("the log", () => {
-  it("takes no more frames than it may, and what waits leaves when acks come", async () => {
+describe("the replay log", () => {
+  it("takes no more frames than its limit, and queued messages are sent when acks arrive", async () => {
     const rig = await Rig.live();
     for (let i = 1; i <= 40; i++) {
       rig.client.link.send(message(i));
@@ -169,7 +169,7 @@ describe("the log", () => {
     await rig.close();
   });
 
-  it("takes no more length than it may and one frame, the longest included", async () => {
+  it("takes no more bytes than its limit and one frame, the longest included", async () => {
     const rig = await Rig.live({ limits: { logLength: 6000 } });
     for (let i = 1; i <= 6; i++) {
       rig.client.link.send(message(i, 4900));
@@ -182,7 +182,7 @@ describe("the log", () => {
     await rig.close();
   });
 
-  it("takes the longest message, though it is itself shorter", async () => {
+  it("takes the longest message, even if the log itself is shorter", async () => {
     const rig = await Rig.live({ limits: { logLength: 10, logFrames: 1 } });
     for (let i = 1; i <= 3; i++) rig.client.link.send(message(i, 4900));
     await rig.settle();
@@ -191,7 +191,7 @@ describe("the log", () => {
   });
 });
 
-describe("too much that waits", () => {
+describe("a queue over its limit", () => {
   it("ends a suspended session, soon and not inside send", async () => {
     const rig = await Rig.live();
     rig.cut();
@@ -219,7 +219,7 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("may be more behind a full socket than without one: a burst", async () => {
+  it("allows a burst: more behind a full socket than without one", async () => {
     const rig = await Rig.live();
     const { server } = rig.wire;
     server.unsentBytes = HIGH_WATER;
@@ -235,7 +235,7 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("may be as much as without a burst if the socket is lost in the middle of one", async () => {
+  it("allows as much as without a burst if the socket is lost in the middle of one", async () => {
     const rig = await Rig.live();
     rig.wire.server.unsentBytes = HIGH_WATER;
     for (let i = 0; i < 18; i++) expect(rig.server.link.send(message(i, 4000))).toBe(true);
@@ -248,14 +248,14 @@ describe("too much that waits", () => {
     expect(rig.told.notices).toEqual(["suspended", "resumed"]);
     rig.cut();
     while (rig.server.link.send(message(taken, 4000))) taken++;
-    // What waited at an earlier loss counts no more.
+    // Messages that were queued at an earlier loss no longer count.
     expect(taken).toBe(26 + 9);
     await microtasks();
     expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
     await rig.close();
   });
 
-  it("is no more after attempts to resume that fail", async () => {
+  it("allows no more after attempts to resume that fail", async () => {
     const rig = await Rig.live();
     rig.cut();
     let taken = 0;
@@ -269,11 +269,10 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("gets no number behind a pack that fills the log", async () => {
+  it("numbers no message behind a pack that fills the log", async () => {
     const rig = await Rig.live({ limits: { logFrames: 1 } });
     const { link } = rig.client;
     const ticket = newTicket();
-    // Too long for one pack.
     link.send(message(1, 4900));
     link.send(message(2, 4900), ticket);
     expect(ticket.sent).toBe(false);
@@ -294,10 +293,9 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("is less for what goes to many: that is not taken, and ends nothing", async () => {
+  it("drops broadcasts beyond a lower limit, and ends no session", async () => {
     const rig = await Rig.live();
     const { link } = rig.server;
-    // Read, but not acked.
     for (let i = 0; i < LIMITS.logFrames; i++) sendEncoded(link, new EncodedMessage(message(i)));
     const waits = new EncodedMessage(message(16, 1000));
     let taken = 0;
@@ -311,7 +309,7 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("is no broadcast: those to a session without a socket are dropped beyond a quarter of the limit", async () => {
+  it("drops broadcasts to a session without a socket beyond a quarter of the limit", async () => {
     const rig = await Rig.live();
     rig.cut();
     const { link } = rig.server;
@@ -320,7 +318,7 @@ describe("too much that waits", () => {
     for (let i = 0; i < 1000; i++) if (sendEncoded(link, broadcast)) taken++;
     expect(taken).toBeGreaterThan(10);
     expect(taken * 1000).toBeLessThan(LIMITS.queueLength / 2);
-    // The first that was dropped fits no more when others are sent.
+    // The first dropped broadcast no longer fits when others are sent.
     expect(sendEncoded(link, broadcast)).toBe(false);
     await microtasks();
     expect(rig.server.told.notices).toEqual(["suspended"]);
@@ -330,7 +328,7 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("is as much beside broadcasts as without them, all in order", async () => {
+  it("allows as much beside broadcasts as without them, all in order", async () => {
     const rig = await Rig.live();
     rig.cut();
     const { link } = rig.server;
@@ -348,7 +346,7 @@ describe("too much that waits", () => {
     await rig.settle();
     expect(numbers(rig.told)).toEqual(expected);
     expect(rig.told.notices).toEqual(["suspended", "resumed"]);
-    // One more would have been too much, as it is without broadcasts.
+    // One more would have exceeded the limit, as without broadcasts.
     rig.cut();
     for (let i = 0; i < 100; i++) broadcast();
     for (let i = 0; i < 10; i++) link.send(message(i, 4000));
@@ -357,7 +355,7 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("is many small messages as well as few long ones", async () => {
+  it("counts many small messages like few long ones", async () => {
     const rig = await Rig.live();
     rig.cut();
     let taken = 0;
@@ -368,7 +366,7 @@ describe("too much that waits", () => {
     await rig.close();
   });
 
-  it("does not end it twice, nor a link that was closed meanwhile", async () => {
+  it("does not end the session twice, nor a link that was closed before", async () => {
     const rig = await Rig.live();
     rig.cut();
     while (rig.client.link.send(message(1, 4000)));
@@ -401,7 +399,7 @@ describe("an ack", () => {
     await rig.close();
   });
 
-  it("is not owed without end to who reads none: with more than a log unsent the session ends", async () => {
+  it("is not queued without limit for a peer that reads none: with more than a log unsent the session ends", async () => {
     const rig = await Rig.live({ limits: { logFrames: 1 } });
     const { server } = rig.wire;
     server.unsentBytes = HIGH_WATER;
@@ -418,11 +416,10 @@ describe("an ack", () => {
     await rig.close();
   });
 
-  it("waits for the data of its own side if that fills the socket, and ends no session", async () => {
+  it("waits for its own side's data if that fills the socket, and ends no session", async () => {
     const rig = await Rig.live({ limits: { logFrames: 1 } });
     const { server } = rig.wire;
     rig.server.link.send(message(1));
-    // One message can be longer than a log.
     server.unsentBytes = HIGH_WATER + 1;
     await microtasks();
     server.inject("[]");
@@ -441,7 +438,7 @@ describe("an ack", () => {
     await rig.close();
   });
 
-  it("that each pack of a tick makes due is sent once, at its end", async () => {
+  it("is sent once at the end of a tick if each of its packs made one due", async () => {
     const rig = await Rig.live({ limits: { logFrames: 1 } });
     const { server } = rig.wire;
     const acks = (): unknown[] => controls(server.sent).slice(1);
@@ -452,7 +449,7 @@ describe("an ack", () => {
     await rig.close();
   });
 
-  it("is sent although what it is for closes the link", async () => {
+  it("is sent even if the acked message closes the link", async () => {
     const rig = await Rig.live({ limits: { logFrames: 4 } });
     const order: string[] = [];
     rig.wire.server.onSend = (frame) => order.push(frame);
@@ -466,7 +463,7 @@ describe("an ack", () => {
     await rig.close();
   });
 
-  it("goes beside data long before it is due, and with pings and pongs", async () => {
+  it("is sent beside data long before it is due, and with pings and pongs", async () => {
     const rig = await Rig.live({ limits: { logFrames: 4096, logLength: 2 ** 22 } });
     for (let i = 1; i <= 64; i++) {
       rig.client.link.send(message(i));
@@ -487,7 +484,7 @@ describe("an ack", () => {
     await rig.close();
   });
 
-  it("needs no timer: with a clock that stands still nothing is held back", async () => {
+  it("needs no timer: with a stopped clock nothing is held back", async () => {
     const rig = await Rig.live();
     for (let i = 1; i <= 500; i++) {
       rig.client.link.send(message(i));
@@ -502,8 +499,8 @@ describe("an ack", () => {
   });
 });
 
-describe("a sign of life", () => {
-  it("is every frame that comes", async () => {
+describe("a liveness probe", () => {
+  it("is answered by every received frame", async () => {
     const rig = await Rig.live();
     const before = rig.server.link.heard;
     rig.client.link.ping();
@@ -512,7 +509,7 @@ describe("a sign of life", () => {
     await rig.close();
   });
 
-  it("is not asked for where nobody would understand, or on nothing", async () => {
+  it("is not sent to a peer that would not understand it, nor without a socket", async () => {
     const rig = new Rig();
     rig.client.link.ping();
     expect(rig.wire.client.sent).toEqual([]);

@@ -1,4 +1,4 @@
-/** A session over real WebSockets, whose connections are cut in the middle of whatever is under way. */
+/** A session over real WebSockets that are cut at random moments. */
 import type { Socket as TcpSocket } from "node:net";
 import { afterEach, expect, it } from "vitest";
 import { nanoid } from "nanoid";
@@ -17,7 +17,6 @@ const CUTS = 25;
 let http: Listening<any> | undefined;
 afterEach(() => http?.[Symbol.asyncDispose]());
 
-/** A server of sessions, on a free port. */
 async function listen(): Promise<{ url: string; servers: ServerSide[]; connections: Set<TcpSocket> }> {
   http = await bareHttp();
   const sessions = new Sessions({
@@ -60,7 +59,7 @@ function open(url: string, protocols: string[]): Promise<WsSocket> {
   });
 }
 
-it("carries everything both ways, in order and once, through cuts at any moment", async () => {
+it("delivers all messages both ways, in order and once, through cuts at any moment", async () => {
   const { url, servers, connections } = await listen();
   const told = new ToldLost();
   let client: TestClient;
@@ -79,7 +78,7 @@ it("carries everything both ways, in order and once, through cuts at any moment"
     client.link.send(text);
     server().link.send(text);
     if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
-    // By turns a cut that both notice, and one that the server learns of only when the client is back.
+    // Alternates between a cut that both ends notice, and one that the server notices only when the client is back.
     if (i % Math.floor(COUNT / CUTS) === 100 && cuts++ % 2 === 0) for (const raw of connections) raw.destroy();
     else if (i % Math.floor(COUNT / CUTS) === 100) client.link.giveUp("the test");
   }

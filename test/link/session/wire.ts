@@ -1,36 +1,36 @@
-/** Connections whose every frame waits until the test lets it arrive, and whose ends can be cut one by one. */
+/** Connections that deliver each frame when the test says so, and whose ends can be cut one by one. */
 import type { CloseInfo, EncodedFrame, Traffic } from "../../../src/core/transport.js";
 import { frameText, type Socket, type SocketHandler } from "../../../src/link/socket.js";
 
-/** So many frames in a row mean that each makes another. */
+/** After this many frames in a row, each frame must be causing another. */
 const MOST = 10_000;
 
-/** What is under way to an end. */
+/** A frame or a close in flight to an end. */
 type Item = string | CloseInfo;
 
 /** One end of a `Wire`. */
 export class WireSocket implements Socket {
   maxFrameBytes = 2 ** 20;
-  /** What `unsentBytes` answers: a test sets it to play a socket that takes no more. */
+  /** The value of `unsentBytes`. A test sets it to simulate a full socket. */
   unsentBytes = 0;
   open = true;
-  /** What a carrier may have or not: a test gives it. */
+  /** An optional member of a socket, set by a test. */
   traffic?: Traffic;
   heardAt?: number;
   ping?: () => void;
-  readonly underWay: Item[] = [];
-  /** Everything that was sent from this end, delivered or not. */
+  readonly inFlight: Item[] = [];
+  /** All frames that this end sent, delivered or not. */
   readonly sent: string[] = [];
-  /** What this end was closed with, by its link. */
+  /** The code and reason with which the link closed this end. */
   closedWith: CloseInfo | undefined;
-  /** Told of each frame that is sent from this end. */
+  /** Called with each frame that this end sends. */
   onSend: (frame: string) => void = () => {};
-  /** Told of each frame before it arrives at this end. */
+  /** Called with each frame before this end receives it. */
   onArrive: (frame: string) => void = () => {};
   other!: WireSocket;
-  /** What this end was started with. */
+  /** The handler with which this end was started. */
   handler: SocketHandler | undefined;
-  /** Whether this end was told the end. */
+  /** Whether the close was reported at this end. */
   isOver = false;
 
   start(handler: SocketHandler): void {
@@ -42,7 +42,7 @@ export class WireSocket implements Socket {
     const frame = frameText(encoded);
     this.sent.push(frame);
     this.onSend(frame);
-    this.other.underWay.push(frame);
+    this.other.inFlight.push(frame);
     return true;
   }
 
@@ -50,24 +50,24 @@ export class WireSocket implements Socket {
     if (!this.open) return;
     this.open = false;
     this.closedWith = { code, reason };
-    this.other.underWay.push({ code, reason });
+    this.other.inFlight.push({ code, reason });
   }
 
-  /** Nothing that arrives later is handed over. */
+  /** Closes, and drops all frames that arrive later. */
   discard(code: number, reason: string): void {
     this.close(code, reason);
     this.isOver = true;
   }
 
-  /** Whether there is something that can arrive at this end. */
+  /** Whether an item can be delivered to this end. */
   get isDue(): boolean {
-    return !this.isOver && this.handler !== undefined && this.underWay.length > 0;
+    return !this.isOver && this.handler !== undefined && this.inFlight.length > 0;
   }
 
-  /** Lets the next item arrive at this end; false when there is none. */
+  /** Delivers the next item to this end. Returns false if there is none. */
   deliver(): boolean {
     if (this.isOver || this.handler === undefined) return false;
-    const item = this.underWay.shift();
+    const item = this.inFlight.shift();
     if (item === undefined) return false;
     if (typeof item !== "string") this.#end(item);
     else {
@@ -77,24 +77,24 @@ export class WireSocket implements Socket {
     return true;
   }
 
-  /** A frame that the other end never sent arrives here. */
+  /** Delivers a frame that the other end never sent. */
   inject(frame: string): void {
     if (this.isOver) return;
     this.onArrive(frame);
     this.handler!.frame(frame);
   }
 
-  /** This end learns that the connection is gone; what was under way to it is lost. The other end learns nothing. */
+  /** Reports the loss of the connection at this end only. Items in flight to this end are lost. */
   cut(info: CloseInfo = { code: 1006, reason: "" }): void {
     if (this.isOver || this.handler === undefined) return;
-    this.underWay.length = 0;
+    this.inFlight.length = 0;
     this.#end(info);
   }
 
   #end(info: CloseInfo): void {
     this.isOver = true;
-    // The answer to a close, or nobody's loss.
-    if (this.open) this.other.underWay.push(info);
+    // This answers a close, or is dropped.
+    if (this.open) this.other.inFlight.push(info);
     this.open = false;
     this.handler!.closed(info);
   }
@@ -110,7 +110,7 @@ export class Wire {
     this.server.other = this.client;
   }
 
-  /** Lets everything arrive, and what follows from it, until nothing is under way. */
+  /** Delivers all items, and the items that they cause, until none is in flight. */
   async settle(): Promise<void> {
     for (let i = 0; i < MOST; i++) {
       await microtasks();
@@ -120,7 +120,7 @@ export class Wire {
   }
 }
 
-/** Lets every microtask run that is due: packs leave. */
+/** Runs all due microtasks, so that packs are sent. */
 export async function microtasks(): Promise<void> {
   for (let i = 0; i < 4; i++) await Promise.resolve();
 }
