@@ -7,7 +7,7 @@ import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, t
 
 const MIB = 2 ** 20;
 
-/** Sends and waits until as much has come as `count` says. */
+/** Sends, and waits until `count` messages have arrived. */
 async function exchange({ webSocket, received }: Bridged, frames: (string | Buffer)[], count = frames.length) {
   for (const frame of frames) webSocket.send(frame);
   await eventually(() => received.length).toBe(count);
@@ -15,7 +15,7 @@ async function exchange({ webSocket, received }: Bridged, frames: (string | Buff
 }
 
 describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
-  it("carries texts both ways and changes nothing in them", async () => {
+  it("carries texts in both directions unchanged", async () => {
     const pair = await bridged(["echo", framing]);
     const texts = [
       '{"jsonrpc":"2.0","id":12345678901234567890,"method":"m","params":{"a":1.0,"a":2}}',
@@ -27,7 +27,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
     expect(await exchange(pair, texts)).toEqual(texts);
   });
 
-  it("takes a binary frame that is UTF-8, and answers with text", async () => {
+  it("accepts a binary frame of UTF-8, and answers with text", async () => {
     const pair = await bridged(["echo", framing]);
     let isBinary: boolean | undefined;
     pair.webSocket.on("message", (_data, binary: boolean) => (isBinary = binary));
@@ -60,7 +60,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
     expect(pair.received).toEqual([]);
   });
 
-  it("delivers everything the command wrote before it exited, and says with what code", async () => {
+  it("delivers all output of the command before it exited, and closes with its exit code", async () => {
     const pair = await bridged(["exit", "3", "1000", framing]);
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 3" });
     expect(pair.received).toEqual(Array.from({ length: 1000 }, (_, i) => String(i)));
@@ -74,7 +74,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
     });
   });
 
-  it("does not read a command whose client is slow, so what is unsent stays bounded, and loses nothing", async () => {
+  it("stops reading the command while the client is slow, so that unsent data is bounded and none is lost", async () => {
     const COUNT = 400;
     const SIZE = 100_000;
     const pair = await bridged(["flood", String(COUNT), String(SIZE), framing]);
@@ -87,7 +87,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
     pair.webSocket.pause();
     await pair.untilStderr("stuck at ");
     expect(most).toBeGreaterThan(MIB);
-    // One message beyond the mark, which is looked at after each chunk.
+    // One message above the high-water mark, which is checked after each chunk.
     expect(most).toBeLessThan(MIB + 2 * SIZE);
     expect(Number(/stuck at (\d+)/.exec(pair.stderr())![1])).toBeLessThan(COUNT / 2);
     pair.webSocket.resume();
@@ -97,7 +97,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
     expect(pair.received.every((text) => text.length > SIZE)).toBe(true);
   });
 
-  it("does not read a client whose command does not read, so what is unread stays with the client, and loses nothing", async () => {
+  it("stops reading the client while the command does not read, and loses nothing", async () => {
     const COUNT = 400;
     const text = `"${"x".repeat(100_000)}"`;
     const pair = await bridged(["deaf", framing], SHORT);
@@ -113,7 +113,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
   });
 });
 
-/** How many timers would keep this process alive. */
+/** The number of referenced timers in this process. */
 function timers(): number {
   return process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
 }
@@ -140,7 +140,7 @@ describe("the end of the command", () => {
     expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
   });
 
-  it("leaves no timer behind when it could not be started", async () => {
+  it("leaves no timer when it could not be started", async () => {
     const before = timers();
     const pair = await bridged([], { command: "/no/such/command", graceMs: 15_000 });
     await pair.over;
@@ -152,24 +152,24 @@ describe("the end of the command", () => {
     ["is not a program", { command: COMMAND }, "EACCES"],
     ["has a NUL in its arguments", { args: ["\0"] }, "ERR_INVALID_ARG_VALUE"],
     ["runs in no directory", { cwd: "/no/such/directory" }, "ENOENT"],
-  ])("says why when the command %s", async (_name, options, code) => {
+  ])("closes with the cause when the command %s", async (_name, options, code) => {
     const pair = await bridged([], options);
     expect(await pair.closed).toEqual({ code: 1011, reason: `the command could not be started: ${code}` });
   });
 
-  it("says so when it ended in the middle of a message, although it exited with code 0", async () => {
+  it("reports an incomplete message, even if it exited with code 0", async () => {
     const pair = await bridged(["rawExit", Buffer.from("Content-Length: 9\r\n\r\n{}").toString("hex"), "lsp"]);
     const reason = "the command exited with code 0, in the middle of a message";
     expect(await pair.closed).toEqual({ code: 1011, reason });
   });
 
-  it("delivers a last line that has no end", async () => {
+  it("delivers a last line without a line end", async () => {
     const pair = await bridged(["rawExit", Buffer.from("1\n2").toString("hex")]);
     expect((await pair.closed).code).toBe(1000);
     expect(pair.received).toEqual(["1", "2"]);
   });
 
-  it("delivers what it wrote before it closes, however long that takes", async () => {
+  it("delivers all its output before the close, for any time", async () => {
     const pair = await bridged(["pid"]);
     const { pid } = await pair.greeting();
     const closing = vi.spyOn(pair.server, "close");
@@ -187,7 +187,7 @@ describe("the end of the command", () => {
     expect(pair.received).toHaveLength(5);
   });
 
-  it("closes with 1011 when the command writes what is no message, and ends it", async () => {
+  it("closes with 1011 when the command writes an invalid message, and ends it", async () => {
     const text = "Content-Length: 1\r\n\r\n1hello\n";
     const pair = await bridged(["raw", Buffer.from(text).toString("hex"), "lsp"]);
     const { code, reason } = await pair.closed;
@@ -199,7 +199,7 @@ describe("the end of the command", () => {
     expect(await pair.over).toMatchObject({ endedBy: "command", exitCode: 0 });
   });
 
-  it("delivers nothing that comes behind such a break", async () => {
+  it("delivers nothing after an invalid message", async () => {
     const pair = await bridged(["incorrigible"]);
     const { pid } = await pair.greeting();
     pair.raw.cork();
@@ -210,7 +210,7 @@ describe("the end of the command", () => {
     expect(pair.received).toEqual(["1"]);
   });
 
-  it("cuts a long reason to the 123 bytes that a close frame holds", async () => {
+  it("truncates a long reason to the 123 bytes of a close frame", async () => {
     const pair = await bridged(["raw", Buffer.from(`${"ü".repeat(500)}\n`).toString("hex"), "lsp"]);
     const { reason } = await pair.closed;
     expect(Buffer.byteLength(reason)).toBeLessThanOrEqual(123);
@@ -218,18 +218,18 @@ describe("the end of the command", () => {
     expect((await pair.over).reason.length).toBeGreaterThan(123);
   });
 
-  it("is told properly while the client is not read, because the command did not read", async () => {
+  it("is reported correctly while reading from the client is paused", async () => {
     const pair = await bridged(["deaf"]);
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     await eventually(() => pair.server.isPaused).toBe(true);
     process.kill(pid, "SIGKILL");
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGKILL" });
-    // Its answer comes behind everything else it sent.
+    // The client's close frame follows all its messages.
     expect(await pair.over).toMatchObject({ endedBy: "command", close: { code: 1011 } });
   });
 
-  it("closes when the command has closed its input and goes on", async () => {
+  it("closes when the command has closed its input and still runs", async () => {
     const pair = await bridged(["unreadable"], SHORT);
     const { pid } = await pair.greeting();
     pair.webSocket.send("1");
@@ -240,7 +240,7 @@ describe("the end of the command", () => {
 });
 
 describe("the end of the WebSocket", () => {
-  it("ends the command's input, behind what came before", async () => {
+  it("ends the command's input, after all earlier messages", async () => {
     const pair = await bridged(["tidy"]);
     const { pid } = await pair.greeting();
     for (let i = 0; i < 100; i++) pair.webSocket.send(String(i));
@@ -257,7 +257,7 @@ describe("the end of the WebSocket", () => {
     expect(runs(pid)).toBe(false);
   });
 
-  it("ends a command that goes on by SIGTERM and then by SIGKILL", async () => {
+  it("ends a command that still runs by SIGTERM and then by SIGKILL", async () => {
     const pair = await bridged(["stubborn"], SHORT);
     const { pid } = await pair.greeting();
     pair.webSocket.terminate();
@@ -274,7 +274,7 @@ describe("the end of the WebSocket", () => {
     expect(await pair.over).toMatchObject({ endedBy: "socket", exitCode: 0 });
   });
 
-  it("is noticed while the command does not read, and the WebSocket is not read therefore", async () => {
+  it("is noticed while reading is paused because the command does not read", async () => {
     const pair = await bridged(["deaf"], { ...SHORT, pingMs: 50 });
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
@@ -284,7 +284,7 @@ describe("the end of the WebSocket", () => {
     expect(runs(pid)).toBe(false);
   });
 
-  it("ends the helpers of a command with it", async () => {
+  it("ends the child processes of a command with it", async () => {
     const pair = await bridged(["wrapper", "stubborn"], SHORT);
     const { pid } = await pair.greeting();
     expect(runs(pid)).toBe(true);
@@ -294,8 +294,8 @@ describe("the end of the WebSocket", () => {
   });
 });
 
-describe("helpers that a command leaves behind", () => {
-  it("are ended, and do not hold up the end", async () => {
+describe("child processes that outlive their command", () => {
+  it("are ended, and do not delay the end", async () => {
     const pair = await bridged(["leave"], SHORT);
     const { helper } = await pair.greeting();
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
@@ -303,7 +303,7 @@ describe("helpers that a command leaves behind", () => {
     expect(runs(helper)).toBe(false);
   });
 
-  it("do not hold up the end when they have gone apart, out of reach", async () => {
+  it("do not delay the end when they have left the process group", async () => {
     const pair = await bridged(["leave", "apart"], SHORT);
     const { helper } = await pair.greeting();
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
@@ -330,7 +330,7 @@ describe("aborting a bridge", () => {
     pair.webSocket.pause();
     await pair.untilStderr("stuck at ");
     controller.abort();
-    // The command could not go on either, and does now.
+    // The command was blocked too, and continues now.
     await pair.untilStderr("done");
     expect(pair.server.readyState).toBe(WebSocket.CLOSING);
     pair.webSocket.terminate();
@@ -343,7 +343,7 @@ describe("aborting a bridge", () => {
     expect(await pair.over).toMatchObject({ endedBy: "signal" });
   });
 
-  it("leaves no listener on a signal that lives on", async () => {
+  it("leaves no listener on a signal that outlives it", async () => {
     const { signal } = new AbortController();
     const add = vi.spyOn(signal, "addEventListener");
     const remove = vi.spyOn(signal, "removeEventListener");
@@ -355,7 +355,7 @@ describe("aborting a bridge", () => {
 });
 
 describe("draining a bridge", () => {
-  it("delivers what the command answers when its input has ended, and then closes with 1001", async () => {
+  it("delivers the answers that the command writes after the end of its input, and then closes with 1001", async () => {
     const controller = new AbortController();
     const pair = await bridged(["thorough"], { drain: controller.signal });
     await pair.greeting();
@@ -363,14 +363,14 @@ describe("draining a bridge", () => {
     pair.webSocket.ping();
     await once(pair.webSocket, "pong");
     controller.abort();
-    // Too late for it, and no failure.
+    // Sent after the end of input, which is not a failure.
     pair.webSocket.send("1");
     expect(await pair.closed).toEqual({ code: 1001, reason: "the bridge is closing" });
     expect(pair.received.at(-1)).toBe('{"got":3}');
     expect(await pair.over).toMatchObject({ endedBy: "signal", isFailure: false, exitCode: 3 });
   });
 
-  it("leaves no timer behind", async () => {
+  it("leaves no timer", async () => {
     const [set, clear] = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "clearTimeout")];
     onTestFinished(() => void vi.restoreAllMocks());
     const controller = new AbortController();
@@ -383,7 +383,7 @@ describe("draining a bridge", () => {
     expect(clear.mock.calls.map(([cleared]) => cleared as unknown)).toContain(timer);
   });
 
-  it("ends a command that goes on when the time is up, and not before", async () => {
+  it("ends a command that still runs after the drain timeout, and not before", async () => {
     const controller = new AbortController();
     const pair = await bridged(["stubborn"], { drain: controller.signal, drainMs: 300, graceMs: 50 });
     const { pid } = await pair.greeting();
@@ -395,7 +395,7 @@ describe("draining a bridge", () => {
     expect(runs(pid)).toBe(false);
   });
 
-  it("has ended when the client goes first", async () => {
+  it("resolves when the client disconnects first", async () => {
     const controller = new AbortController();
     const pair = await bridged(["stubborn"], { drain: controller.signal, graceMs: 50 });
     await pair.greeting();
@@ -404,7 +404,7 @@ describe("draining a bridge", () => {
     expect(await pair.over).toMatchObject({ endedBy: "socket" });
   });
 
-  it("ends at once when it was drained before, or is aborted meanwhile", async () => {
+  it("ends at once when it was drained before, or is aborted while draining", async () => {
     const drained = await bridged(["pid"], { drain: AbortSignal.abort() });
     expect((await drained.closed).code).toBe(1001);
     await drained.over;
@@ -419,7 +419,7 @@ describe("draining a bridge", () => {
 });
 
 describe("the command's standard error", () => {
-  it("is handed over as it comes", async () => {
+  it("is forwarded as it arrives", async () => {
     const pair = await bridged(["complain"]);
     await pair.greeting();
     pair.webSocket.send('"oh "');
@@ -474,7 +474,7 @@ describe("the options of a bridge", () => {
     await expect(refused).rejects.toThrow(message);
   });
 
-  it("need a WebSocket that is open", async () => {
+  it("require an open WebSocket", async () => {
     const closed = { readyState: WebSocket.CLOSED, OPEN: WebSocket.OPEN } as WebSocket;
     await expect(bridge(closed, { command: "x" })).rejects.toThrow(
       "Expected `webSocket.readyState` to be 1, open, got `3` (number)",

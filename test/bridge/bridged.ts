@@ -1,4 +1,4 @@
-/** A bridge over a real connection, and what the tests ask of processes. */
+/** A bridge over a real connection, and queries about processes. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { AddressInfo, Socket } from "node:net";
@@ -10,27 +10,27 @@ import { stranger, type Stranger } from "../support/network.js";
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
-/** How long the server's `ws` waits for the answer to a close, unless a test says otherwise. */
+/** The default time for which the server's `ws` waits for the answer to a close. */
 export const CLOSE_TIMEOUT_MS = 1000;
 
 /** A client, the server's end of its connection, and the bridge between that and a command. */
 export interface Bridged extends Stranger {
   readonly server: WebSocket;
-  /** The connection below that. */
+  /** The TCP connection of the client. */
   readonly raw: Socket;
   readonly over: Promise<BridgeEnd>;
-  /** What the command wrote to its standard error. */
+  /** The standard error of the command. */
   stderr(): string;
-  /** Resolves when that holds `wanted`. */
+  /** Resolves when the standard error contains `wanted`. */
   untilStderr(wanted: string): Promise<void>;
-  /** The first message, parsed. It is taken from what was received. */
+  /** Removes the first received message, and returns it parsed. */
   greeting(): Promise<{ pid: number; helper: number }>;
 }
 
-/** For commands that do not end by themselves. Those that do get the long one, however busy the machine is. */
+/** The timeout for commands that do not end by themselves. Other commands get a long one, in case the machine is busy. */
 export const SHORT = { graceMs: 200 };
 
-/** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command is told "lsp". */
+/** Bridges a connection to a command of `command.mjs`. Framing is "lines" unless the command gets "lsp". */
 export async function bridged(
   args: readonly string[],
   given: Partial<BridgeOptions> = {},
@@ -88,7 +88,7 @@ export async function bridged(
   };
 }
 
-/** Whether a process runs. One that has ended and was not waited for by its new parent does not. */
+/** Returns true if the process runs. A zombie does not run. */
 export function runs(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -102,17 +102,17 @@ function zombie(pid: number): boolean {
   try {
     return / Z /.test(readFileSync(`/proc/${pid}/stat`, "latin1").replace(/\(.*\)/s, ""));
   } catch {
-    // No such directory, or no Linux.
+    // No such directory, or not Linux.
     return false;
   }
 }
 
-/** Asks again and again until the expectation holds, with time enough for a busy machine. */
+/** Polls until the expectation holds, with enough time for a busy machine. */
 export function eventually<T>(read: () => T, interval = 50) {
   return expect.poll(read, { interval, timeout: 15_000 });
 }
 
-/** Waits until a number has not changed for a while, and answers it. */
+/** Waits until a number has stopped changing, and returns it. */
 export async function settled(read: () => number): Promise<number> {
   let last = NaN;
   const isSame = (): boolean => last === (last = read());

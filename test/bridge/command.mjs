@@ -1,4 +1,4 @@
-/** The commands behind the bridge: `node command.mjs NAME [ARGS]`. Their framing is written apart from the one they test. */
+/** The commands behind the bridge: `node command.mjs NAME [ARGS]`. Their framing is independent of the tested code. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, writeSync } from "node:fs";
@@ -9,9 +9,9 @@ const { stdin, stdout, stderr } = process;
 const withHeader = (text) => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 const withLine = (text) => `${text}\n`;
 const frame = args.includes("lsp") ? withHeader : withLine;
-/** Says something as a message. */
+/** Writes a message. */
 const say = (value) => stdout.write(frame(JSON.stringify(value)));
-/** Stays alive; not for ever, should a test fail that was to end it. */
+/** Keeps running, for a limited time in case a failed test does not end it. */
 const stay = () => setTimeout(() => process.exit(9), 60_000);
 
 /** Calls back with each message on standard input, as bytes. */
@@ -41,18 +41,18 @@ function lined(bytes) {
 }
 
 const commands = {
-  /** Answers each message with itself. */
+  /** Echoes each message. */
   echo() {
     onMessage((text) => stdout.write(frame === withHeader ? withHeader(text.toString()) : withLine(text.toString())));
   },
 
-  /** Says its number, and echoes. */
+  /** Writes its number, and echoes. */
   pid() {
     say({ pid: process.pid });
     commands.echo();
   },
 
-  /** Writes COUNT messages of SIZE bytes as fast as they are taken, and says on standard error when it cannot go on. */
+  /** Writes COUNT messages of SIZE bytes as fast as they are read, and reports on standard error when it is blocked. */
   async flood(count, size) {
     const text = "x".repeat(Number(size));
     for (let i = 0; i < Number(count); i++) {
@@ -65,7 +65,7 @@ const commands = {
     stdin.destroy();
   },
 
-  /** Reads nothing until it gets SIGUSR2; then says how much came, whenever a message ends it with "end". */
+  /** Reads nothing until SIGUSR2. Then writes the number of bytes read at each message that ends with "end". */
   deaf() {
     say({ pid: process.pid });
     stay();
@@ -78,25 +78,25 @@ const commands = {
     });
   },
 
-  /** Says so many messages and exits with a code. */
+  /** Writes this number of messages and exits with a code. */
   exit(code, messages) {
     for (let i = 0; i < Number(messages); i++) say(i);
     stdout.write("", () => process.exit(Number(code)));
   },
 
-  /** Says one message and dies by a signal. */
+  /** Writes one message and is killed by a signal. */
   signal(signal) {
     stdout.write(frame("1"), () => process.kill(process.pid, signal));
   },
 
-  /** Neither the end of its input nor SIGTERM ends it. */
+  /** Ignores the end of its input and SIGTERM. */
   stubborn() {
     process.on("SIGTERM", () => stderr.write("SIGTERM\n"));
     stay();
     say({ pid: process.pid });
   },
 
-  /** Ends when its input does, and says first how much came before. */
+  /** Writes the amount of input at its end, and exits. */
   tidy() {
     let count = 0;
     say({ pid: process.pid });
@@ -104,7 +104,7 @@ const commands = {
     stdin.on("end", () => stderr.write(`got ${count}\n`));
   },
 
-  /** Answers with how much came, a while after its input has ended, and exits with 3. */
+  /** Writes the amount of input some time after its end, and exits with 3. */
   thorough() {
     let count = 0;
     say({ pid: process.pid });
@@ -112,13 +112,13 @@ const commands = {
     stdin.on("end", () => setTimeout(() => stdout.write(frame(`{"got":${count}}`), () => process.exit(3)), 100));
   },
 
-  /** Writes to standard error what it reads. */
+  /** Copies its input to standard error. */
   complain() {
     say({ pid: process.pid });
     onMessage((text) => stderr.write(JSON.parse(text)));
   },
 
-  /** Writes bytes, as hexadecimal says, and stays. */
+  /** Writes bytes, given in hexadecimal, and keeps running. */
   raw(hex) {
     stdout.write(Buffer.from(hex, "hex"));
     stdin.resume();
@@ -129,28 +129,28 @@ const commands = {
     stdout.write(Buffer.from(hex, "hex"));
   },
 
-  /** Answers, writes what is no text, and goes on with a message when its input ends. */
+  /** Answers, writes invalid UTF-8, and writes another message when its input ends. */
   incorrigible() {
     say({ pid: process.pid });
     onMessage((text) => stdout.write(Buffer.concat([text, Buffer.of(10, 255, 10)])));
     stdin.on("end", () => say("late"));
   },
 
-  /** Closes its standard input and stays. */
+  /** Closes its standard input and keeps running. */
   unreadable() {
     closeSync(0);
     stay();
     say({ pid: process.pid });
   },
 
-  /** Has a helper do the work, as `npx` has, and ends when the helper does. */
+  /** Runs a child process that does the work, as `npx` does, and ends with it. */
   wrapper(...inner) {
     const helper = spawn(process.execPath, [process.argv[1], ...inner], { stdio: "inherit" });
     helper.on("exit", (code) => process.exit(code ?? 1));
     process.on("SIGTERM", () => process.exit(143));
   },
 
-  /** Exits with 4 while a helper still holds its output; with "apart", one in a group of its own. */
+  /** Exits with 4 while a child still holds its output. With "apart", the child has its own process group. */
   leave(how) {
     const code = `process.stdout.write(JSON.stringify({ helper: process.pid }) + "\\n"); setTimeout(() => {}, 60_000);`;
     const stubborn = `process.on("SIGTERM", () => {}); ${code}`;
@@ -158,7 +158,7 @@ const commands = {
       stdio: ["ignore", "pipe", "inherit"],
       detached: how === "apart",
     });
-    // It is ready when it has said so; what it holds is the standard error, which is inherited.
+    // The child reports when it is ready. It holds the inherited standard error.
     helper.stdout.once("data", (text) => {
       writeSync(1, text);
       process.exit(4);

@@ -4,14 +4,14 @@ import { FRAMINGS, type Decoder, type FramingName } from "../../src/bridge/frami
 
 const MAX = 1000;
 
-/** Cuts bytes at the given places. */
+/** Splits bytes at the given positions. */
 function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
   const at = [0, ...places.map((place) => place % (bytes.length + 1)), bytes.length];
   at.sort((one, other) => one - other);
   return at.slice(1).map((end, i) => bytes.subarray(at[i], end));
 }
 
-/** Everything a decoder makes of these chunks, as text; `error` is what it threw at last. */
+/** Returns the messages that a decoder reads from these chunks, as text, and the `error` that it threw. */
 function read(decoder: Decoder, chunks: readonly (Buffer | string)[]): { texts: string[]; error?: string } {
   const texts: string[] = [];
   try {
@@ -31,11 +31,11 @@ const message = fc.json({ stringUnit: "binary" });
 const chunking = fc.array(fc.nat(), { maxLength: 40 });
 
 describe.each<[FramingName, fc.Arbitrary<string>]>([
-  // A header counts the bytes, so anything goes.
+  // A header counts the bytes, so a message may contain any bytes.
   ["lsp", fc.oneof(message, fc.string({ unit: "binary" }))],
   ["lines", message],
 ])("%s framing", (name, text) => {
-  it("gives every sequence of messages back, however it is cut", () => {
+  it("decodes every sequence of messages, split anywhere", () => {
     fc.assert(
       fc.property(fc.array(text, { maxLength: 8 }), chunking, (texts, places) => {
         const stream = Buffer.concat(texts.map((one) => encode(name, one)));
@@ -44,14 +44,14 @@ describe.each<[FramingName, fc.Arbitrary<string>]>([
     );
   });
 
-  it("gives them back byte by byte, characters of several bytes too", () => {
+  it("decodes them byte by byte, including characters of several bytes", () => {
     const texts = ['{"jsonrpc":"2.0","method":"ü€𝄞"}', "[]", '"\u2028"'];
     const stream = Buffer.concat(texts.map((one) => encode(name, one)));
     const bytes = [...stream].map((byte) => Buffer.of(byte));
     expect(read(FRAMINGS[name].decoder(MAX), bytes)).toEqual({ texts });
   });
 
-  it("hands over what stands before a fault in the same chunk", () => {
+  it("delivers the messages before a fault in the same chunk", () => {
     const chunk = Buffer.concat([encode(name, "1"), encode(name, "2"), Buffer.alloc(5000, "x")]);
     expect(read(FRAMINGS[name].decoder(MAX), [chunk])).toEqual({
       texts: ["1", "2"],
@@ -59,7 +59,7 @@ describe.each<[FramingName, fc.Arbitrary<string>]>([
     });
   });
 
-  it("never throws anything but a TypeError that names rule and value, whatever comes", () => {
+  it("throws only a TypeError that names rule and value, for any input", () => {
     const garbage = fc.oneof(
       fc.uint8Array({ maxLength: 80 }).map((bytes) => Buffer.from(bytes)),
       fc
@@ -87,7 +87,7 @@ describe.each<[FramingName, fc.Arbitrary<string>]>([
     );
   });
 
-  it("takes a message as long as the limit, and none that is longer", () => {
+  it("accepts a message of exactly the limit, and none that is longer", () => {
     const fits = "1".repeat(MAX);
     const stream = Buffer.concat([encode(name, fits), encode(name, `${fits}1`)]);
     expect(read(FRAMINGS[name].decoder(MAX), [stream])).toEqual({
@@ -114,7 +114,7 @@ describe("lsp framing", () => {
     expect(lsp("Content-Type: a/b\r\nContent-Length: 2\r\n\r\n[]")).toEqual({ texts: ["[]"] });
   });
 
-  it("hands over an empty message as soon as its header is there", () => {
+  it("delivers an empty message as soon as its header has arrived", () => {
     const decoder = FRAMINGS.lsp.decoder(MAX);
     expect([...decoder.push(Buffer.from("Content-Length: 0\r\n\r\n"))].map(String)).toEqual([""]);
   });
@@ -144,16 +144,16 @@ describe("lsp framing", () => {
   ])("refuses %j", (stream, error) => {
     const matching = typeof error === "string" ? error : (expect.stringMatching(error) as string);
     expect(lsp(stream)).toEqual({ texts: [], error: matching });
-    // Byte by byte it is told the same.
+    // The error is the same byte by byte.
     expect(lsp(...[...stream].map((byte) => Buffer.from(byte, "latin1")))).toEqual({ texts: [], error: matching });
   });
 
-  it("bounds the header block as a whole, and counts anew for the next", () => {
+  it("limits the whole header block, and counts each block separately", () => {
     const header = `${"X: y\r\n".repeat(600)}Content-Length: 1\r\n\r\n1`;
     expect(lsp(header, header)).toEqual({ texts: ["1", "1"] });
   });
 
-  it("says when it ended inside a header or a message", () => {
+  it("reports an end inside a header or a message", () => {
     expect(lsp("Content-Le").error).toBe("Expected `header` to be complete, got `the end after 10 bytes` (string)");
     expect(lsp("Content-Length: 5\r\n\r\n{}").error).toBe(
       "Expected `message` to be 5 bytes long, got `the end after 2` (string)",
@@ -165,12 +165,12 @@ describe("lsp framing", () => {
 });
 
 describe("lines framing", () => {
-  it("takes CR LF for an end of line, passes over empty lines, and needs no end behind the last", () => {
+  it("accepts CR LF as a line end, skips empty lines, and needs no end after the last line", () => {
     expect(lines('\n{"a":1}\r\n\r\n\n[2]\n3')).toEqual({ texts: ['{"a":1}', "[2]", "3"] });
     expect(lines("1\r", "\n2\r", "3\n")).toEqual({ texts: ["1", "2\r3"] });
   });
 
-  it("takes a line of the limit with CR LF behind it, and none that is longer, with or without its end", () => {
+  it("accepts a line of exactly the limit before CR LF, and none that is longer, with or without its end", () => {
     const fits = "1".repeat(MAX);
     expect(lines(`${fits}\r`, "\n")).toEqual({ texts: [fits] });
     expect(lines(fits)).toEqual({ texts: [fits] });
@@ -182,7 +182,7 @@ describe("lines framing", () => {
     }
   });
 
-  it("refuses a line that is too long before its end comes", () => {
+  it("refuses a line that is too long before its end arrives", () => {
     const decoder = FRAMINGS.lines.decoder(MAX);
     const push = (): void => void [...decoder.push(Buffer.alloc(400, "1"))];
     push();
@@ -190,21 +190,21 @@ describe("lines framing", () => {
     expect(push).toThrow(/`line` to be at most 1000 bytes/);
   });
 
-  it("puts a text of several lines into one and changes nothing of what it means", () => {
+  it("joins a text of several lines into one with the same meaning", () => {
     const text = '{\r\n\t"a": [1,\n 12345678901234567890, "\\n"]\r\n}\r\n';
     const line = encode("lines", text).toString();
     expect(line).toBe('{  \t"a": [1,  12345678901234567890, "\\n"]  }  \n');
     expect(JSON.parse(line)).toEqual(JSON.parse(text));
   });
 
-  it.each([["{}\n{}"], ['"a\nb"'], ["\n"], ["a\rb"]])("does not let %j become JSON by that, nor two lines", (text) => {
+  it.each([["{}\n{}"], ['"a\nb"'], ["\n"], ["a\rb"]])("does not turn %j into JSON or into two lines", (text) => {
     const line = encode("lines", text).toString();
     expect(line).toMatch(/^[^\n\r]*\n$/);
     expect(line).toHaveLength(text.length + 1);
     expect(() => JSON.parse(line) as unknown).toThrow(SyntaxError);
   });
 
-  it("leaves a text that stands in one line as it is, JSON or not", () => {
+  it("keeps a text of one line unchanged, JSON or not", () => {
     for (const text of ["", "{nonsense", ' {"a" : 1.0} ']) expect(encode("lines", text).toString()).toBe(`${text}\n`);
   });
 });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-/** Two people at a fresh board, who leave again, and whose pages must not have complained. */
+/** Opens a new board with two pages, closes them at the end, and asserts that they had no errors. */
 async function withTwo(env: Record<string, string>, run: (ada: Visitor, bo: Visitor) => Promise<void>): Promise<void> {
   demo = await startDemo(env);
   visitors = [];
@@ -36,7 +36,7 @@ async function withTwo(env: Record<string, string>, run: (ada: Visitor, bo: Visi
 }
 
 describe("the demo's board", () => {
-  it("shows a drawing in every window, and to those who come later", () =>
+  it("shows a drawing in every window, and in windows opened later", () =>
     withTwo({}, async (ada, bo) => {
       expect(await picture(bo.page)).toBe(BLANK);
       await draw(ada.page, DIAGONAL);
@@ -46,13 +46,13 @@ describe("the demo's board", () => {
       const late = await visit(browser, demo.url, "Cy", { viewport: { width: 900, height: 900 } });
       visitors.push(late);
       await strokes(late.page, 1);
-      // Another size of window: the same picture, but for the squares that a line only grazes.
+      // A window of another size shows the same picture, except for squares that a line only touches.
       expect(differences(await picture(late.page), drawn)).toBeLessThan(12);
       await ada.page.getByRole("button", { name: "Undo" }).click();
       for (const { page } of visitors) await expect.poll(() => picture(page)).toBe(BLANK);
     }));
 
-  it("makes a dot of a click, in every window and after a reload", () =>
+  it("draws a dot for a click, in every window and after a reload", () =>
     withTwo({}, async (ada, bo) => {
       await draw(ada.page, [[0.5, 0.5]]);
       const dot = await picture(ada.page);
@@ -68,7 +68,7 @@ describe("the demo's board", () => {
       const zigzag = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
       await draw(ada.page, zigzag);
       await bo.page.getByLabel("Thick", { exact: true }).check();
-      // More strokes than are painted anew in each frame.
+      // More strokes than are repainted in each frame.
       for (let i = 0; i < 18; i++) {
         await draw(bo.page, [
           [0.05 + i * 0.05, 0.1],
@@ -97,7 +97,7 @@ describe("the demo's board", () => {
       expect(differences(after, before)).toBeLessThan(12);
     }));
 
-  it("shows the others' pointers with their names, where they are", () =>
+  it("shows the others' pointers with their names, at their positions", () =>
     withTwo({}, async (ada, bo) => {
       const { x, y, width, height } = (await ada.page.locator("#canvas").boundingBox())!;
       await ada.page.mouse.move(x + width / 4, y + height / 2);
@@ -110,7 +110,7 @@ describe("the demo's board", () => {
       expect(await ada.page.locator(".cursor").count()).toBe(0);
     }));
 
-  it("brings a chat line to everybody, and to those who come later", () =>
+  it("delivers a chat line to every page, and to pages opened later", () =>
     withTwo({}, async (ada, bo) => {
       await ada.page.getByLabel("Message").fill("<b>hello</b> there");
       await ada.page.getByRole("button", { name: "Send" }).click();
@@ -123,14 +123,14 @@ describe("the demo's board", () => {
 
   it("floats a reaction over every board", () =>
     withTwo({}, async (ada, bo) => {
-      // Listened for in the page: a balloon is gone after some seconds.
+      // Observed in the page, because a balloon disappears after some seconds.
       const seen = bo.page.waitForSelector(".balloon");
       await ada.page.getByRole("button", { name: "React with a rocket" }).click();
       expect(await (await seen).textContent()).toBe("🚀Ada");
       await ada.page.locator(".balloon").waitFor();
     }));
 
-  it("shows who is here, under their newest name, until they leave", () =>
+  it("lists the connected people, under their newest names, until they leave", () =>
     withTwo({}, async (ada, bo) => {
       await ada.page.getByText("2 here").waitFor();
       await bo.page.getByLabel("You are").fill("Bea");
@@ -139,13 +139,13 @@ describe("the demo's board", () => {
       expect(await ada.page.locator(".person .name").allTextContents()).toEqual(["Ada (you)", "Bea"]);
       await bo.page.reload();
       await bo.page.locator(".person", { hasText: "Bea (you)" }).waitFor();
-      // A page that is left says so. One that is killed may not: its session then waits for it.
+      // A closed page ends its session. A killed page may not, and its session then stays suspended.
       await bo.page.goto("about:blank");
       await ada.page.getByText("1 here").waitFor();
       expect(await ada.page.locator(".person .name").allTextContents()).toEqual(["Ada (you)"]);
     }));
 
-  it("measures everybody's round trip and the messages a second", () =>
+  it("measures each page's round trip and the messages per second", () =>
     withTwo({}, async (ada) => {
       await expect
         .poll(() => ada.page.locator(".person .ms").allTextContents(), { timeout: 8000 })
@@ -157,7 +157,7 @@ describe("the demo's board", () => {
 });
 
 describe("the vote on clearing the board", () => {
-  it("clears every board when everybody else agrees", () =>
+  it("clears every board when all others agree", () =>
     withTwo({}, async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await strokes(bo.page, 1);
@@ -175,7 +175,7 @@ describe("the vote on clearing the board", () => {
       await expectRow(ada, "clear", "outgoing", /^\d+(\.\d)? ms$/);
     }));
 
-  it("keeps the board when somebody refuses", () =>
+  it("keeps the board when one person refuses", () =>
     withTwo({}, async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await ada.page.getByRole("button", { name: "Clear" }).click();
@@ -186,7 +186,7 @@ describe("the vote on clearing the board", () => {
       }
     }));
 
-  it("keeps the board when somebody does not answer in time", () =>
+  it("keeps the board when one person does not answer in time", () =>
     withTwo({ VOTE_TIMEOUT_MS: "600" }, async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await ada.page.getByRole("button", { name: "Clear" }).click();
@@ -224,7 +224,7 @@ describe("the vote on clearing the board", () => {
       }
     }));
 
-  it("keeps the board when the asker leaves, and blames nobody else", () =>
+  it("keeps the board when the asker leaves, and reports no other person as the cause", () =>
     withTwo({}, async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await ada.page.getByRole("button", { name: "Clear" }).click();
@@ -235,7 +235,7 @@ describe("the vote on clearing the board", () => {
       expect(await picture(bo.page)).not.toBe(BLANK);
     }));
 
-  it("clears at once for somebody who is alone", () =>
+  it("clears at once for a single person", () =>
     withTwo({}, async (ada, bo) => {
       await bo.page.context().close();
       await ada.page.getByText("1 here").waitFor();
@@ -245,7 +245,7 @@ describe("the vote on clearing the board", () => {
       expect(await picture(ada.page)).toBe(BLANK);
     }));
 
-  it("takes the keyboard while it asks, answers by none of its letters, and gives it back", () =>
+  it("has the focus while it is open, does not answer by a letter key, and restores the focus", () =>
     withTwo({}, async (ada, bo) => {
       await bo.page.getByLabel("Message").fill("I was just");
       await ada.page.getByRole("button", { name: "Clear" }).click();
@@ -264,7 +264,7 @@ describe("the vote on clearing the board", () => {
 });
 
 describe("the traffic panel", () => {
-  it("gathers frequent messages in one row and stands still while paused", () =>
+  it("groups frequent messages in one row and does not change while paused", () =>
     withTwo({}, async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await bo.page.locator(".message.incoming[data-method=drew] .times").filter({ hasText: /×\d+/ }).waitFor();

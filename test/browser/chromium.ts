@@ -1,4 +1,4 @@
-/** A Chromium for the tests: one that is there, or one that is installed now. */
+/** A Chromium for the tests, found or installed. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -19,7 +19,7 @@ const USUAL_PLACES = [
 ];
 const CURE = "no Chromium found and none could be installed; install Chromium or Chrome, or set CHROMIUM_PATH to one";
 
-/** What keeps Chromium off the network and quiet; `--no-sandbox` because containers run as root. */
+/** Arguments that keep Chromium off the network and quiet; `--no-sandbox` because containers run as root. */
 const ARGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -66,7 +66,7 @@ export async function launchTabs(): Promise<{ context: BrowserContext } & AsyncD
   };
 }
 
-/** The path of a Chromium that can be run. Installs one if need be; rejects, saying what to do, if that fails. */
+/** Resolves with the path of a Chromium. Installs one if necessary. If that fails, rejects with the remedy. */
 export async function ensureChromium(): Promise<string> {
   const given = process.env["CHROMIUM_PATH"];
   if (given !== undefined && given !== "") {

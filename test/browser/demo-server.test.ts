@@ -1,4 +1,4 @@
-/** What a client of the demo's server that is not its page can do: no browser takes part. */
+/** The demo's server and clients other than its page, without a browser. */
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -36,7 +36,7 @@ describe("the demo's file server", () => {
     expect(body.length).toBeGreaterThan(400_000);
     const before = residentBytes(demo);
     const client = await sendRequests(demo, path, 600);
-    // These requests come later, so the server has dispatched all of those above when it answers.
+    // These requests arrive later, so their answers prove that all requests above were dispatched.
     for (let i = 0; i < 3; i++) await bodyOf(demo, path);
     expect(residentBytes(demo) - before).toBeLessThan(64 * MIB);
     client.destroy();
@@ -59,7 +59,7 @@ describe("the demo's file server", () => {
     }
   });
 
-  it("serves every file that the page imports, with its type, to be checked again at each visit", async () => {
+  it("serves every file that the page imports, with its type, for revalidation at each visit", async () => {
     const page = (await bodyOf(demo, "/")).toString();
     const map = JSON.parse(/<script type="importmap">(.*?)<\/script>/s.exec(page)![1]!) as {
       imports: Record<string, string>;
@@ -98,10 +98,10 @@ describe("the demo's language servers", () => {
     await rm(folder, { recursive: true });
   });
 
-  /** The URL of a file of this machine that is none of the demo's. */
+  /** The URL of a local file outside the demo. */
   const urlOf = (name: string): string => pathToFileURL(join(folder, name)).href;
 
-  it("read no file that a client names, however it asks", async () => {
+  it("read no file that a client names, in any request", async () => {
     await using json = await attach(demo, "json");
     const uri = urlOf("x.json");
     json.configure({ json: { schemas: [{ fileMatch: ["*"], url: urlOf("schema.json") }] } });
@@ -115,7 +115,7 @@ describe("the demo's language servers", () => {
     expect(await css.complete(urlOf("x.css"), 0, '@import "./'.length)).not.toContain("secret");
     expect(await css.complete(urlOf("x.css"), 1, "a { sec".length)).not.toContain("secret");
 
-    // What they would have read they ask of the client.
+    // The servers request the contents from the client instead.
     expect(json.asked).toContain("vscode/content");
     expect(css.asked).toEqual(expect.arrayContaining(["fs/content", "fs/readDir"]));
   });
@@ -144,7 +144,7 @@ describe("the demo's language servers", () => {
 });
 
 describe("the demo's vote on clearing the board", () => {
-  it("is granted when the pages that did not agree are out of reach", async () => {
+  it("is granted when the pages that did not agree are disconnected", async () => {
     // The vote ends before its time is up.
     await using demo = await startDemo({ VOTE_TIMEOUT_MS: "60000" });
     await using relay = await Relay.to(demo.url);
@@ -179,7 +179,7 @@ describe("the demo's vote on clearing the board", () => {
     await Promise.all(asked.map((peer) => peer.close()));
   });
 
-  it("waits for a page whose network comes back in time", async () => {
+  it("waits for a page whose network returns in time", async () => {
     await using demo = await startDemo();
     await using asker = await enter(demo.url, "Ada");
     await using bo = await enter(demo.url, "Bo", { vote: () => bo.request("cut").then(() => false) }, "bo");
@@ -200,7 +200,7 @@ describe("a profile among others", () => {
     expect(distinctProfile({ name, color: "blue" }, others).name).toBe(expected);
   });
 
-  it("has a colour that nobody has, and then one that the fewest have", () => {
+  it("has an unused colour, or else one of the least used", () => {
     const people: Profile[] = [];
     for (let i = 0; i < 10; i++) people.push(distinctProfile({ name: `${i}`, color: "red" }, people));
     expect(new Set(people.slice(0, 8).map(({ color }) => color)).size).toBe(8);
@@ -228,7 +228,7 @@ async function sendRequests({ url }: Demo, path: string, count: number, header =
   return socket;
 }
 
-/** The memory that the demo's process occupies. */
+/** Returns the resident memory of the demo's process. */
 function residentBytes({ pid }: Demo): number {
   return 1024 * Number(execFileSync("ps", ["-o", "rss=", "-p", String(pid)]));
 }
@@ -236,7 +236,7 @@ function residentBytes({ pid }: Demo): number {
 /** A client of a language server that asks it to read files and addresses itself. */
 interface Attacker extends AsyncDisposable {
   peer: AnyPeer;
-  /** The methods by which the server asked this client for something. */
+  /** The methods that the server called on this client. */
   asked: string[];
   configure(settings: object): void;
   open(uri: string, text: string): void;
@@ -257,7 +257,7 @@ async function attach({ url }: Demo, languageId: "css" | "json"): Promise<Attack
     methods: { ...Object.fromEntries(methods), "textDocument/publishDiagnostics": () => {} },
   });
   const schemes = ["file", "http", "https"];
-  // Twice, because the server would take the second one too.
+  // Twice, because the server would accept the second one too.
   for (let i = 0; i < 2; i++) {
     await peer.request("initialize", {
       processId: null,

@@ -1,4 +1,4 @@
-/** The demo as people meet it: its server in a process of its own, its page in a browser. */
+/** The whole demo: its server in a process of its own, its page in a browser. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -11,17 +11,17 @@ const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.
 /** A running demo. */
 export interface Demo extends AsyncDisposable {
   url: string;
-  /** The number of its process. */
+  /** The process id. */
   pid: number;
-  /** Ends the process, and answers its exit code; `null` when it had no chance to choose one. */
+  /** Ends the process, and returns its exit code, or `null` if a signal killed it. */
   kill(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
 }
 
-/** Somebody at the board, and what their page complained about. */
+/** A person at the board, and the errors of their page. */
 export interface Visitor {
   page: Page;
   complaints: string[];
-  /** Those of its browser context, if they are not the usual ones. */
+  /** The options of its browser context, if they differ from the default. */
   options: object | undefined;
 }
 
@@ -64,7 +64,7 @@ const leftPages = new WeakMap<Browser, Page[]>();
 
 async function newPage(browser: Browser, options: object): Promise<Page> {
   const context = await browser.newContext({ viewport: VIEWPORT, ...options });
-  // Below the test's own limit, so that a failure names what it waited for.
+  // Below the test's own timeout, so that a failure names the missing condition.
   context.setDefaultTimeout(10_000);
   return context.newPage();
 }
@@ -89,7 +89,7 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
   );
 }
 
-/** Opens the page in a browser context that no other visitor has, and waits until it has joined. */
+/** Opens the page in a browser context of its own, and waits until it has joined. */
 export async function visit(browser: Browser, url: string, name: string, options?: object): Promise<Visitor> {
   const left = options === undefined ? leftPages.get(browser)?.pop() : undefined;
   const page = left ?? (await newPage(browser, options ?? {}));
@@ -110,7 +110,7 @@ export async function visit(browser: Browser, url: string, name: string, options
   return { page, complaints, options };
 }
 
-/** Somebody at the board without a browser: a connection as a page has it. `methods` replace what it serves by default. */
+/** Joins the board without a browser, by a connection like that of a page. `methods` replace the default ones. */
 export async function enter(url: string, name: string, methods: object = {}, page = ""): Promise<AnyPeer> {
   const ignored = ["welcome", "people", "stats", "said", "drew", "erased", "decided"].map((method) => [
     method,
@@ -128,13 +128,13 @@ export function live(page: Page): Promise<void> {
   return page.getByText("Live", { exact: true }).waitFor();
 }
 
-/** Waits until the board holds so many strokes. */
+/** Waits until the board has this number of strokes. */
 export function strokes(page: Page, count: number): Promise<void> {
   const name = `Shared drawing, ${count} ${count === 1 ? "stroke" : "strokes"}`;
   return page.getByRole("img", { name, exact: true }).waitFor();
 }
 
-/** Draws with the mouse; the points are fractions of the board. */
+/** Draws with the mouse. The points are fractions of the board. */
 export async function draw(page: Page, points: [x: number, y: number][]): Promise<void> {
   const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
   for (const [i, point] of points.entries()) {
@@ -144,7 +144,7 @@ export async function draw(page: Page, points: [x: number, y: number][]): Promis
   await page.mouse.up();
 }
 
-/** What the board looks like, as a grid of `X` where something is drawn and `.` where nothing is. */
+/** Returns the board as a grid of `X` for drawn and `.` for empty squares. */
 export function picture(page: Page): Promise<string> {
   return page.evaluate(async () => {
     await new Promise(requestAnimationFrame);
@@ -163,13 +163,13 @@ export function picture(page: Page): Promise<string> {
   });
 }
 
-/** Every pixel of the board, as a digest. */
+/** Returns a digest of all pixels of the board. */
 export function pixels(page: Page): Promise<string> {
   return page.evaluate(async () => {
     await new Promise(requestAnimationFrame);
     const canvas = document.querySelector("canvas")!;
     const { width, height } = canvas;
-    // The browser complains about pages that read their own canvas often.
+    // The browser warns of pages that read their own canvas often.
     const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true })!;
     copy.drawImage(canvas, 0, 0);
     const { data } = copy.getImageData(0, 0, width, height);

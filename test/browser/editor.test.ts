@@ -119,7 +119,7 @@ describe("the editor", () => {
       expect(await page.locator("#canvas").isVisible()).toBe(false);
     }));
 
-  it("leaves the board as it was, and undoes in the text only", async () => {
+  it("does not change the board, and undoes in the text only", async () => {
     await using demo = await startDemo();
     const ada = await visit(browser, demo.url, "Ada");
     const { page, complaints } = ada;
@@ -150,7 +150,7 @@ describe("the editor", () => {
       for (const { page } of [ada, bo]) await page.getByText("The board stays: Bo refused.").waitFor();
     }));
 
-  it("loads only when somebody goes there, and from the demo's server only", async () => {
+  it("loads only when it is opened, and from the demo's server only", async () => {
     await using demo = await startDemo();
     const context = await browser.newContext();
     const page = await context.newPage();
@@ -187,7 +187,7 @@ describe("the editor", () => {
     await page.context().close();
   });
 
-  it("reads nothing that comes from outside as HTML", async () => {
+  it("never renders received text as HTML", async () => {
     await using demo = await startDemo();
     const ada = await visitEditor(browser, demo.url, "Ada");
     const { page, complaints } = ada;

@@ -4,7 +4,7 @@ import type { Browser, Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import { leave, startDemo, visit, type Demo, type Visitor } from "./demo.js";
 
-/** Two people at the editor of a fresh demo, who leave again, and whose pages must not have complained. */
+/** Opens the editor of a new demo in two pages, closes them at the end, and asserts that they had no errors. */
 export async function withTwo(
   browser: Browser,
   run: (ada: Visitor, bo: Visitor, demo: Demo) => Promise<void>,
@@ -44,7 +44,7 @@ export function textOf(page: Page): Promise<string> {
   });
 }
 
-/** Whether both have the same text. */
+/** Waits until both have the same text. */
 export async function same(one: Page, other: Page): Promise<boolean> {
   return (await textOf(one)) === (await textOf(other));
 }
@@ -60,12 +60,12 @@ export async function goTo(page: Page, text: string): Promise<void> {
   await page.keyboard.press("End");
 }
 
-/** What is underlined as wrong. */
+/** The text underlined as an error. */
 export function squiggles(page: Page): Promise<string[]> {
   return page.locator(".file:visible .cm-lintRange").allTextContents();
 }
 
-/** Points at a word in a line, and waits for what is written about it. */
+/** Points at a word in a line, and waits for its tooltip. */
 export async function pointAt(page: Page, lineText: string, word: string): Promise<Locator> {
   await line(page, lineText).getByText(word, { exact: true }).first().hover();
   const documentation = page.locator(".cm-tooltip-hover .documentation");

@@ -1,4 +1,4 @@
-/** Before any test: there is a Chromium, and every test file finds the same one. */
+/** Finds or installs a Chromium before any test, for all test files. */
 import { ensureChromium } from "./chromium.js";
 
 export default async function setup(): Promise<void> {

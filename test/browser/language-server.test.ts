@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => browser.close());
 
 describe("the language server in the editor", () => {
-  it("finds the mistake that the file begins with, for everybody, until one of them mends it", () =>
+  it("reports the initial error of the file to all people, until one of them fixes it", () =>
     withTwo(browser, async (ada, bo) => {
       for (const { page } of [ada, bo]) {
         await expect.poll(() => squiggles(page)).toEqual(["colr"]);
@@ -64,7 +64,7 @@ describe("the language server in the editor", () => {
       }
     }));
 
-  it("is told when nobody waits for its completions any more", async () => {
+  it("gets a cancel when its completions are no longer needed", async () => {
     await using demo = await startDemo();
     const ada = await visit(browser, demo.url, "Ada");
     const { page } = ada;
@@ -95,7 +95,7 @@ describe("the language server in the editor", () => {
     await leave(ada);
   });
 
-  it("tells about the property under the pointer, and about a selector in no HTML of its own", () =>
+  it("explains the property under the pointer, and a selector without rendering its HTML", () =>
     withTwo(browser, async ({ page }) => {
       const property = await pointAt(page, "display: grid", "display");
       expect(await property.textContent()).toContain("Syntax: [ <display-outside> || <display-inside> ]");
@@ -108,7 +108,7 @@ describe("the language server in the editor", () => {
       expect(await selector.locator("element").count()).toBe(0);
     }));
 
-  it("knows another file by its schema: what is wrong, what it means, and what would be right", () =>
+  it("validates, explains and completes another file by its schema", () =>
     withTwo(browser, async (ada, bo) => {
       for (const { page } of [ada, bo]) {
         await page.getByRole("tab", { name: "server.json" }).click();
@@ -149,12 +149,12 @@ describe("the language server in the editor", () => {
       tempting.close();
     }));
 
-  it("is missed when it dies, while the editor goes on, and comes back by its button", () =>
+  it("can be restarted by a button after it exits, while the editor keeps working", () =>
     withTwo(browser, async (ada, bo, demo) => {
       const servers = languageServers(demo, "css");
       expect(servers).toHaveLength(2);
       await expect.poll(() => squiggles(bo.page)).toEqual(["colr"]);
-      // One of them, whosever it is.
+      // Any one of them.
       process.kill(servers[0]!, "SIGKILL");
       const died = "css language server: stopped (1011: the command was killed by SIGKILL)";
       const bereft = await Promise.any(

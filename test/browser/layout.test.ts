@@ -1,4 +1,4 @@
-/** That a page with ten people fits into windows of many sizes: nothing is cut off that cannot be scrolled to. */
+/** Proves that a page with ten people fits into windows of many sizes: every clipped element can be scrolled into view. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
@@ -20,7 +20,7 @@ const NAMES = [
 let browser: Browser;
 let demo: Demo;
 const people: AnyPeer[] = [];
-/** A page for each kind of device. They take turns, because each that is open is one more person. */
+/** A page for each kind of device. Only one is open at a time, because each open page counts as a person. */
 const pages = new Map<boolean, Page>();
 
 beforeAll(async () => {
@@ -36,7 +36,7 @@ afterAll(async () => {
   await browser.close();
 });
 
-/** Opens the page of the demo in a window of that size. */
+/** Opens the page of the demo in a window of this size. */
 async function open(width: number, height: number, isTouched: boolean): Promise<Page> {
   const page = pages.get(isTouched) ?? (await browser.newPage({ hasTouch: isTouched, isMobile: isTouched }));
   pages.set(isTouched, page);
@@ -97,7 +97,7 @@ describe("the page with ten people", () => {
   });
 });
 
-/** Those of the visible elements that are cut off, wholly or in part, and that no scrolling brings into view. */
+/** Returns the visible elements that are clipped, wholly or in part, and cannot be scrolled into view. */
 function unreachable(page: Page, selector: string): Promise<string[]> {
   return page.evaluate((elements) => {
     type Side = { from: number; to: number };

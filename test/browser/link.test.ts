@@ -22,7 +22,7 @@ afterAll(async () => {
   site.http.close();
 });
 
-/** A bare server that answers every request with its params, and notes what subprotocols it was offered. */
+/** A bare server that answers every request with its params, and records the offered subprotocols. */
 async function bareServer(options: ServerOptions): Promise<{ url: string; offers: string[] } & AsyncDisposable> {
   const offers: string[] = [];
   const server = new WebSocketServer({ ...options, port: 0 });
@@ -44,7 +44,7 @@ async function bareServer(options: ServerOptions): Promise<{ url: string; offers
   };
 }
 
-/** Connects the page and calls `echo` thirty times in one turn; answers how many answers were right. */
+/** Connects the page and calls `echo` thirty times in one tick. Returns the number of correct answers. */
 function callFromPage(url: string): Promise<number> {
   return page.evaluate(async (target) => {
     const peer = await reciproc.connect(target);
@@ -54,30 +54,30 @@ function callFromPage(url: string): Promise<number> {
   }, url);
 }
 
-it("speaks reciproc.v1 with a server of this package: thirty calls of a turn are a few frames", async () => {
+it("speaks reciproc.v1 with a reciproc server, which packs thirty calls of a tick into a few frames", async () => {
   await using server: Server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
   const frames: string[] = [];
   page.once("websocket", (webSocket) => webSocket.on("framesent", ({ payload }) => frames.push(String(payload))));
   expect(await callFromPage(server.url)).toBe(30);
   expect(frames[0]).toMatch(/^\{"hello":\{"session":true,/);
   expect(frames.filter((frame) => frame.startsWith("[")).length).toBeLessThanOrEqual(3);
-  // The last word, which came with the close.
+  // The last pack, which arrived with the close.
   expect(frames.slice(1).filter((frame) => frame.startsWith("{"))).toEqual(['{"bye":{"code":1000,"reason":""}}']);
 });
 
-it("tries once more, without the offer, where a server ignores subprotocols", async () => {
+it("connects again, without the offer, if a server ignores subprotocols", async () => {
   await using bare = await bareServer({ handleProtocols: () => false });
   expect(await callFromPage(bare.url)).toBe(30);
   expect(bare.offers).toEqual(["reciproc.v1", ""]);
 });
 
-it("is plain, at the first try, with a server that agrees to any subprotocol", async () => {
+it("is plain, at the first attempt, with a server that agrees to any subprotocol", async () => {
   await using bare = await bareServer({});
   expect(await callFromPage(bare.url)).toBe(30);
   expect(bare.offers).toEqual(["reciproc.v1"]);
 });
 
-it("can read why a server lets nobody in", async () => {
+it("can read why a server refuses connections", async () => {
   await using server: Server = await serve({ port: 0, authenticate: () => null });
   const error = await page.evaluate(async (url) => {
     const reason = (await reciproc.connect(url).catch((caught: unknown) => caught)) as Error & { status?: number };

@@ -44,7 +44,7 @@ describe("the page", () => {
     await page.context().close();
   });
 
-  it("fits in its width and cuts nothing off, however long the names are", async () => {
+  it("fits in its width and truncates nothing, for names of any length", async () => {
     await using names = await startDemo();
     const name = "W".repeat(24);
     const wide = await visit(browser, names.url, name, { viewport: { width: 1440, height: 900 } });
@@ -87,7 +87,7 @@ describe("the page", () => {
     }
   });
 
-  it("starts with a name by chance when the one it remembers is no name", async () => {
+  it("starts with a random name if the stored one is invalid", async () => {
     await using board = await startDemo();
     const page = await visitWith(board.url, () => {
       localStorage.setItem("reciproc-demo", JSON.stringify({ name: " ", color: "nope" }));
@@ -130,7 +130,7 @@ describe("the page", () => {
     await first.context().close();
   });
 
-  it("says so when the server does not let it in, and tries again by its button", async () => {
+  it("reports a refusal by the server, and connects again by its button", async () => {
     await using board = await startDemo();
     const page = await visitWith(board.url, () => {
       // The first time only.
@@ -149,7 +149,7 @@ describe("the page", () => {
     await page.context().close();
   });
 
-  it("shows whoever comes the newest lines, and the list of people takes no place from them", async () => {
+  it("shows the newest lines to a new page, beside a list of people that does not shrink them", async () => {
     await using board = await startDemo();
     const visitors = [await visit(browser, board.url, "A name of 24 characters!")];
     for (let i = 1; i <= 8; i++) {
@@ -167,7 +167,7 @@ describe("the page", () => {
     }
   });
 
-  it("undoes by Ctrl+Z, but not while somebody types", async () => {
+  it("undoes by Ctrl+Z, but not while a text field has the focus", async () => {
     await using board = await startDemo();
     const ada = await visit(browser, board.url, "Ada");
     const { page } = ada;
@@ -182,7 +182,7 @@ describe("the page", () => {
     await leave(ada);
   });
 
-  it("goes back to the old name when the new one is blank", async () => {
+  it("restores the old name if the new one is blank", async () => {
     await using board = await startDemo();
     const ada = await visit(browser, board.url, "Ada");
     const { page } = ada;
@@ -192,7 +192,7 @@ describe("the page", () => {
     await leave(ada);
   });
 
-  it("never cuts through a character", async () => {
+  it("never splits a character", async () => {
     await using board = await startDemo();
     const ada = await visit(browser, board.url, "Ada");
     const { page } = ada;
@@ -212,12 +212,12 @@ describe("the page", () => {
     await leave(ada);
   });
 
-  it("sends a line once and loses nothing that is typed meanwhile", async () => {
+  it("sends a line once and keeps the text typed while it is sent", async () => {
     await using board = await startDemo();
     const ada = await visit(browser, board.url, "Ada");
     const { page } = ada;
     const field = page.getByLabel("Message");
-    // All in one turn: no answer can come in between.
+    // All in one tick, so that no answer can arrive in between.
     await field.evaluate((input: HTMLInputElement) => {
       input.value = "one";
       input.form!.requestSubmit();
@@ -228,7 +228,7 @@ describe("the page", () => {
     await field.press("Enter");
     await page.locator(".line").getByText("two").waitFor();
     expect(await page.locator(".line .text").allTextContents()).toEqual(["one", "two"]);
-    // The server takes no more than 300 characters: the line comes back.
+    // The server accepts 300 characters at most, so the line returns to the field.
     const long = "x".repeat(301);
     await field.evaluate((input: HTMLInputElement, text) => (input.value = text), long);
     await field.press("Enter");
@@ -246,7 +246,7 @@ describe("the page", () => {
     expect(await Promise.all(outside.map(status))).toEqual(outside.map(() => 404));
   });
 
-  it("takes the next port when one is taken", async () => {
+  it("uses the next port if one is in use", async () => {
     await using first = await startDemo();
     const { port } = new URL(first.url);
     await using second = await startDemo({ PORT: port });
@@ -265,7 +265,7 @@ async function visitWith(url: string, prepare: () => void): Promise<Page> {
   return page;
 }
 
-/** How many pixels the elements stick out of their container, to the left and the right; -1 when there is none. */
+/** Returns the overflow of the elements over their container in pixels, left and right, or -1 without an element. */
 function overhang(page: Page, elements: string, container: string): Promise<number> {
   return page.evaluate(
     ([inner, outer]) => {

@@ -10,7 +10,7 @@ interface ServerApi {
   add(params: [a: number, b: number]): number;
   /** Calls the page back before it answers. */
   ask(params: { question: string }): string;
-  /** Tells the page something longer than it takes. */
+  /** Sends the page a message beyond its limit. */
   flood(): void;
   never(): string;
   noted(params: { text: string }): void;
@@ -27,7 +27,7 @@ let page: Page;
 const noted: string[] = [];
 
 beforeAll(async () => {
-  // A name of somebody else's, which leads to this machine all the same: what DNS rebinding does.
+  // A foreign name that resolves to this machine, as in DNS rebinding.
   browser = await launch(["--host-resolver-rules=MAP elsewhere.test 127.0.0.1"]);
   site = await startSite();
   server = await serve<ServerApi, ClientApi>({
@@ -92,7 +92,7 @@ it("calls a server from a page", async () => {
   expect(answers).toEqual({ sum: 3, unknown: -32601, state: "open" });
 });
 
-it("lets the server call the page while the page's call waits", async () => {
+it("lets the server call the page while the page's call is pending", async () => {
   const answers = await page.evaluate(async () => {
     const asked: unknown[] = [];
     const peer = await reciproc.connect("/rpc", {
@@ -103,7 +103,7 @@ it("lets the server call the page while the page's call waits", async () => {
   expect(answers).toEqual(["confirmed", "declined", [{ question: "sure?" }, { question: "still?" }]]);
 });
 
-it("reports a handler's failure that nothing listens for as an error of the page, with its cause", async () => {
+it("reports a handler's failure without a listener as an error of the page, with its cause", async () => {
   const reported = await page.evaluate(async () => {
     const seen = new Promise((resolve) => {
       addEventListener("error", ({ error, message }) => resolve([message, String((error as Error).cause)]), {
@@ -120,7 +120,7 @@ it("reports a handler's failure that nothing listens for as an error of the page
   expect(reported).toEqual([-32603, [message, "Error: the page failed"]]);
 });
 
-it("notifies both ways", async () => {
+it("notifies in both directions", async () => {
   const heard = await page.evaluate(async () => {
     const peer = await reciproc.connect("/rpc");
     const came = new Promise((resolve) => peer.on("notification", (method, params) => resolve({ method, params })));
@@ -151,7 +151,7 @@ it("shows both sides the code and the reason the server closes with", async () =
   expect(await info).toEqual({ code: 4002, reason: "closing time" });
 });
 
-it("closes with 4413 when a message is longer than the page takes", async () => {
+it("closes with 4413 when a message exceeds the page's limit", async () => {
   const served = nextPeer();
   const info = page.evaluate(async () => {
     const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 }, reconnect: false });
@@ -165,7 +165,7 @@ it("closes with 4413 when a message is longer than the page takes", async () => 
   expect(await info).toEqual({ code: 4413, outcome: "unknown", heard: [] });
 });
 
-it("sends nothing that is longer than the server takes, and is sent nothing longer than it takes itself, where both have said so", async () => {
+it("sends and receives nothing beyond the announced limits of either side", async () => {
   const outcome = await page.evaluate(async () => {
     const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 } });
     const heard: string[] = [];
@@ -179,7 +179,7 @@ it("sends nothing that is longer than the server takes, and is sent nothing long
   expect(noted).toEqual([]);
 });
 
-it("sees 1009 when a message is longer than the server takes", async () => {
+it("is closed with 1009 when a message exceeds the server's limit", async () => {
   const served = nextPeer();
   const code = page.evaluate(async () => {
     const peer = await reciproc.connect("/rpc", { reconnect: false });
@@ -191,7 +191,7 @@ it("sees 1009 when a message is longer than the server takes", async () => {
   expect(noted).toEqual([]);
 });
 
-it("rejects with ConnectError where the server refuses the page's origin, or the name it was reached by", async () => {
+it("rejects with ConnectError if the server refuses the page's origin or host name", async () => {
   await open(`http://elsewhere.test:${site.port}/`);
   const refusals: Refusal[] = [];
   const remember = (refusal: Refusal): void => void refusals.push(refusal);
@@ -201,7 +201,7 @@ it("rejects with ConnectError where the server refuses the page's origin, or the
   const code = "CONNECT_FAILED";
   expect(await attempt(`${foreign}?token=secret`, "packed")).toEqual({ code, status: 403, url: foreign });
   expect(await attempt(rebound, "packed")).toEqual({ code, status: 403, url: rebound });
-  // Where nothing was agreed on, a browser tells a page no HTTP status.
+  // Without an agreed subprotocol, a browser reports no HTTP status to a page.
   expect(await attempt(rebound, "plain")).toEqual({ code, status: undefined, url: rebound });
   server.off("refuse", remember);
   const host = { status: 403, reason: expect.stringContaining(`Host "elsewhere.test:${site.port}" is not allowed`) };

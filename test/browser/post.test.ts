@@ -1,4 +1,4 @@
-/** HTTP POST from a page of another origin: what the browser makes of the server's CORS answers. */
+/** HTTP POST from a page of another origin: the browser's handling of the server's CORS headers. */
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import type { Browser, Frame, Page } from "playwright-core";
 import { serve } from "../../src/node.js";
@@ -19,7 +19,7 @@ afterAll(async () => {
   site.http.close();
 });
 
-/** Posts a call from a frame, and answers the status and the body, or how it failed. */
+/** Posts a call from a frame. Returns the status and the body, or the error. */
 function postFrom(
   frame: Page | Frame,
   url: string,
@@ -42,7 +42,7 @@ function postFrom(
 const JSON_TYPE = { "Content-Type": "application/json" };
 const REPLY = [200, '{"jsonrpc":"2.0","id":1,"result":3}'];
 
-it("lets a page of another port of this machine call, with headers of its own", async () => {
+it("lets a page of another local port call, with custom headers", async () => {
   const asked: unknown[] = [];
   await using server = await serve({
     port: 0,
@@ -50,22 +50,22 @@ it("lets a page of another port of this machine call, with headers of its own", 
     methods: { add: ([a, b]: [number, number]) => a + b },
   });
   expect(await postFrom(page, server.url, { ...JSON_TYPE, Authorization: "token" })).toEqual(REPLY);
-  // The preflight, which carries no credentials, is not asked who it is.
+  // The preflight carries no credentials, so it is not authenticated.
   expect(asked).toEqual(["token"]);
 });
 
-it("lets it read why it is refused", async () => {
+it("lets such a page read why it is refused", async () => {
   await using server = await serve({ port: 0, authenticate: () => null });
   expect(await postFrom(page, server.url, JSON_TYPE)).toEqual([401, "authentication failed\n"]);
   expect(await postFrom(page, server.url, {})).toMatchObject([415, expect.stringContaining("text/plain")]);
 });
 
-it("lets a page whose origin is not allowed run nothing and read nothing", async () => {
+it("lets a page of a refused origin neither run nor read anything", async () => {
   let ran = 0;
   await using server = await serve({ port: 0, methods: { add: () => ++ran } });
   const refused: string[] = [];
   server.on("refuse", ({ reason }, { method }) => refused.push(`${method} ${reason}`));
-  // A sandboxed frame is of no origin: it sends `null`.
+  // A sandboxed frame has no origin and sends `null`.
   await page.evaluate(() => {
     const frame = Object.assign(document.createElement("iframe"), {
       srcdoc: "<title>sandbox</title>",
@@ -76,7 +76,7 @@ it("lets a page whose origin is not allowed run nothing and read nothing", async
   });
   await vi.waitFor(() => expect(page.frame("sandbox")).not.toBeNull());
   expect(await postFrom(page.frame("sandbox")!, server.url, JSON_TYPE)).toContain("Failed to fetch");
-  // Without JSON's type no preflight is made: the request itself arrives.
+  // Without the JSON content type the browser makes no preflight, and the request itself arrives.
   expect(await postFrom(page.frame("sandbox")!, server.url, {})).toContain("Failed to fetch");
   const reason = 'Origin "null" is not allowed; if it is yours, list it in `origins`';
   expect(refused).toEqual([`OPTIONS ${reason}`, `POST ${reason}`]);

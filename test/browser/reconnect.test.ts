@@ -5,14 +5,14 @@ import { launch } from "./chromium.js";
 import { draw, leave, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
 import { goTo, line, ready, same, squiggles, textOf, withTwo as withTwoWriters } from "./editor.js";
 
-/** Anything that came twice, or in another order, would look different. */
+/** A change applied twice, or in another order, would look different. */
 const ZIGZAG = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
 const UPHILL: [number, number][] = [
   [0.2, 0.9],
   [0.5, 0.5],
   [0.9, 0.1],
 ];
-/** Another try may be some seconds away. */
+/** The next attempt may be some seconds away. */
 const PATIENCE = { timeout: 30_000 };
 const LONG_MS = 90_000;
 
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-/** Two people at a fresh board, who leave again. */
+/** Opens a new board with two pages, and closes them at the end. */
 async function withTwo(
   env: Record<string, string>,
   run: (ada: Visitor, bo: Visitor, demo: Demo) => Promise<void>,
@@ -40,7 +40,7 @@ async function withTwo(
 
 describe("the board, when its connection is cut", () => {
   it(
-    "brings what is drawn while its switch has cut the network, once, and says what is going on",
+    "delivers drawings made while its switch has cut the network, once, and shows the state",
     () =>
       withTwo({}, async (ada, bo) => {
         await cut(ada.page);
@@ -51,7 +51,7 @@ describe("the board, when its connection is cut", () => {
         await strokes(bo.page, 1);
         await bo.page.getByTitle("Ada is reconnecting").waitFor({ state: "detached" });
         await alike(ada.page, bo.page);
-        // The call that cut it was under way, and is answered after all.
+        // The call that cut the network was pending, and is answered later.
         const answered = ada.page.locator(".message[data-method=cut] .duration");
         await expect.poll(() => answered.textContent()).toMatch(/^[3-9]\d{3} ms$/);
         await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
@@ -63,7 +63,7 @@ describe("the board, when its connection is cut", () => {
   );
 
   it(
-    "brings both ways what is drawn while the network is gone, and the line that was being drawn",
+    "delivers in both directions the drawings made without a network, and the unfinished line",
     () =>
       withTwo({}, async (_nobody, bo, demo) => {
         await using relay = await Relay.to(demo.url);
@@ -102,7 +102,7 @@ describe("the board, when its connection is cut", () => {
     ["SIGTERM", 0],
     ["SIGKILL", null],
   ] as const)(
-    "comes back by itself to a server that begins anew after %s, with what was drawn meanwhile, once, and what was half written",
+    "reconnects to a server restarted after %s, delivers new drawings once, and keeps unsent text",
     async (signal, exitCode) => {
       const first = await startDemo();
       const [ada, bo] = await Promise.all([visit(browser, first.url, "Ada"), visit(browser, first.url, "Bo")]);
@@ -119,7 +119,7 @@ describe("the board, when its connection is cut", () => {
       await using second = await startDemo({ PORT: new URL(first.url).port });
       expect(second.url).toBe(first.url);
       await Promise.all([back(ada.page), back(bo.page)]);
-      // What the first server knew is gone with it.
+      // The state of the first server is lost.
       for (const { page } of [ada, bo]) await strokes(page, 2);
       await draw(bo.page, [[0.9, 0.9]]);
       for (const { page } of [ada, bo]) await strokes(page, 3);
@@ -140,7 +140,7 @@ describe("the board, when its connection is cut", () => {
   );
 
   it(
-    "brings what is drawn, once, when the server did not wait for it, and shows what others drew",
+    "delivers drawings once after the session expired, and shows those of others",
     () =>
       withTwo({ SESSION_TTL_MS: "500" }, async (ada, bo, demo) => {
         await draw(ada.page, [[0.1, 0.9]]);
@@ -152,7 +152,7 @@ describe("the board, when its connection is cut", () => {
         await back(ada.page);
         for (const { page } of [ada, bo]) await strokes(page, 3);
         await bo.page.getByText("2 here").waitFor();
-        // Once more: what arrived after the first time is not sent again after the second.
+        // After a second loss, drawings delivered after the first one are not sent again.
         await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
         await cut(ada.page);
         await draw(ada.page, [[0.5, 0.05]]);
@@ -195,7 +195,7 @@ describe("the board, when its connection is cut", () => {
 
 describe("the editor, when its connection is cut", () => {
   it(
-    "brings what is typed meanwhile, once, in both windows, and its language server begins anew",
+    "delivers text typed while disconnected, once, in both windows, and restarts its language server",
     () =>
       withTwoWriters(browser, async (ada, bo) => {
         await note(ada.page);
@@ -227,17 +227,17 @@ describe("the editor, when its connection is cut", () => {
 /** Presses the switch, and waits until the page has seen that its connection is gone. The panels are beside either room. */
 async function cut(page: Page): Promise<void> {
   const before = await said(page);
-  // Whoever types goes on typing: the focus stays where it is.
+  // The focus does not change, so a person can keep typing.
   await page.getByRole("button", { name: "Cut the network" }).evaluate((button: HTMLButtonElement) => button.click());
   await expect.poll(() => said(page)).toEqual([...before, "Reconnecting"]);
 }
 
-/** Waits until the page has said that it is back. */
+/** Waits until the page has reported that it is connected again. */
 async function back(page: Page): Promise<void> {
   await expect.poll(() => said(page), PATIENCE).toContain("Back");
 }
 
-/** From now on notes each word that the page says about its connection. */
+/** Starts to record each connection state that the page shows. */
 async function note(page: Page): Promise<void> {
   await page.evaluate(() => {
     const status = document.querySelector<HTMLElement>("#status")!;
@@ -265,7 +265,7 @@ async function alike(first: Page, ...others: Page[]): Promise<void> {
   for (const other of others) await expect.poll(async () => (await pixels(other)) === (await pixels(first))).toBe(true);
 }
 
-/** The page of somebody who comes only now, and whom the server shows all it has. */
+/** Opens a new page, to which the server sends the whole board. */
 async function lateFor({ url }: Demo): Promise<Page> {
   return (await visit(browser, url, "Late")).page;
 }

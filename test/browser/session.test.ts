@@ -1,4 +1,4 @@
-/** A page in a real Chromium whose connection is cut, frozen, taken off the network, or whose server begins anew. */
+/** A page in a real Chromium that is frozen, taken off the network, or loses its connection or server. */
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
@@ -8,10 +8,10 @@ import { launch, launchTabs } from "./chromium.js";
 import { startSite } from "./site.js";
 
 declare global {
-  /** The peer of the page, and what it told. */
+  /** The peer of the page, and its events. */
   var peer: AnyPeer;
   var told: string[];
-  /** What it was notified of. */
+  /** The notifications it received. */
   var pushed: unknown[];
 }
 
@@ -21,7 +21,7 @@ let context: BrowserContext;
 let page: Page;
 let server: Server<any, any, any>;
 let relay: Relay;
-/** The params of what the server heard, in order. */
+/** The params of the notifications to the server, in order. */
 const heard: unknown[] = [];
 
 const methods = {
@@ -85,12 +85,12 @@ async function connectPage(options: object = {}): Promise<void> {
   );
 }
 
-/** Waits until the page's peer has told so. */
+/** Waits until the page's peer has emitted the event. */
 async function untilTold(...names: string[]): Promise<void> {
   await expect.poll(() => page.evaluate(() => told), { timeout: 15_000 }).toEqual(names);
 }
 
-it("goes on over a socket that is cut: nothing is lost, nothing comes twice, and the order is kept", async () => {
+it("resumes after its socket is cut, without loss, duplicates or reordering", async () => {
   await connectPage();
   const results = page.evaluate(async () => {
     const calls: Promise<unknown>[] = [];
@@ -119,7 +119,7 @@ it("goes on over a socket that is cut: nothing is lost, nothing comes twice, and
   expect(server.stats()).toMatchObject({ peers: 1 });
 });
 
-it("is there again each time it is thawed, and has missed nothing", async () => {
+it("resumes each time the page is thawed, without a missed message", async () => {
   await using tabs = await launchTabs();
   page = await tabs.context.newPage();
   await open();
@@ -151,7 +151,7 @@ it("is there again each time it is thawed, and has missed nothing", async () => 
   relay.cut();
   await expect.poll(() => server.stats().suspended).toBe(1);
   for (let i = 50; i < 100; i++) served!.notify("pushed", [i]);
-  // Nobody comes back who stands still.
+  // A frozen page does not reconnect.
   await new Promise((resolve) => setTimeout(resolve, 500));
   expect(server.stats().suspended).toBe(1);
   await thaw();
@@ -161,14 +161,14 @@ it("is there again each time it is thawed, and has missed nothing", async () => 
   expect(server.stats()).toMatchObject({ peers: 1, suspended: 0 });
 });
 
-it("comes back when its network does, at once", async () => {
+it("resumes at once when its network returns", async () => {
   await connectPage();
   await context.setOffline(true);
-  // Taking a page offline lets its sockets be: the cable does what a network that is gone does.
+  // Taking a page offline keeps its sockets open, so the cable simulates a lost network.
   await relay.close();
   await untilTold("suspend");
   const call = page.evaluate(() => peer.request("echo", [3]));
-  // So long that the next try by itself is seconds away.
+  // Long enough that the next automatic attempt is seconds away.
   await new Promise((resolve) => setTimeout(resolve, 3000));
   await relay.open();
   const accepted = relay.accepted;
@@ -178,7 +178,7 @@ it("comes back when its network does, at once", async () => {
   expect(relay.accepted - accepted).toBe(1);
 });
 
-it("leaves a server that is frozen within seconds of being shown again, and has lost nothing", async () => {
+it("leaves a frozen server within seconds after the page is shown again, without loss", async () => {
   await connectPage();
   relay.freeze();
   const call = page.evaluate(() => {
@@ -194,7 +194,7 @@ it("leaves a server that is frozen within seconds of being shown again, and has 
   expect(heard).toEqual([[4]]);
 });
 
-it("is told what a server that begins anew has lost, and goes on with that", async () => {
+it("reports the loss when the server restarts, and continues on a new connection", async () => {
   await connectPage();
   const outcomes = page.evaluate(async () => {
     const sent = peer.request("never");
@@ -217,8 +217,8 @@ it("is told what a server that begins anew has lost, and goes on with that", asy
   await next.close();
 });
 
-it("may close with what a standard WebSocket may not say itself", async () => {
-  // Reads nothing, and so acks nothing: more waits than may.
+it("may close with a code that a standard WebSocket cannot send", async () => {
+  // The page reads nothing and sends no acks, so the queue exceeds its limit.
   await connectPage({ limits: { maxUnsentBytes: 50_000, maxReplyBytes: 50_000, maxMessageBytes: 20_000 } });
   relay.freeze();
   const taken = await page.evaluate(async () => {

@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => browser.close());
 
 describe("the editor's text", () => {
-  it("converges when two type at once, in one line and in two, and loses and doubles nothing", () =>
+  it("converges when two people type at once, in one line and in two, without loss or duplicates", () =>
     withTwo(browser, async (ada, bo) => {
       await Promise.all([
         write(ada.page, "place-items", " /* abcdefghijklm */"),
@@ -31,7 +31,7 @@ describe("the editor's text", () => {
       const mixed = /place-items: center;(.*)/.exec(text)![1]!;
       expect(mixed.replace(/[^a-m]/g, "")).toBe("abcdefghijklm");
       expect(mixed.replace(/\D/g, "")).toBe("123456789");
-      // Undoing takes back one's own, and leaves what the other did since.
+      // Undo reverts a person's own changes, and keeps later ones of the other.
       await goTo(ada.page, "colr");
       await ada.page.keyboard.insertText(" /* mine */");
       await line(bo.page, "/* mine */").waitFor();
@@ -43,7 +43,7 @@ describe("the editor's text", () => {
       expect(await same(ada.page, bo.page)).toBe(true);
     }));
 
-  it("comes whole to those who come late, with the carets of those who are there", () =>
+  it("is complete in pages opened later, with the carets of the others", () =>
     withTwo(browser, async (ada, _bo, demo) => {
       await goTo(ada.page, "place-items");
       await ada.page.keyboard.type("\n/* before Cy came */");
@@ -62,7 +62,7 @@ describe("the editor's text", () => {
     ["that arrived, and whose confirmation did not", true, false],
     ["that did not arrive, when the server forgot the page meanwhile", false, true],
     ["that arrived, and whose confirmation did not, when the server forgot the page meanwhile", true, true],
-  ])("goes on after a break, once, with a change %s", async (_what, arrives, isForgotten) => {
+  ])("continues after a disconnection, applied once, with a change %s", async (_what, arrives, isForgotten) => {
     await using demo = await startDemo({ SESSION_TTL_MS: isForgotten ? "200" : "60000" });
     const ada = await visitEditor(browser, demo.url, "Ada");
     const bo = await visitEditor(browser, demo.url, "Bo");
@@ -97,14 +97,14 @@ describe("the editor's text", () => {
     await line(bo.page, "/* one */ /* two */").waitFor();
     await expect.poll(() => same(ada.page, bo.page)).toBe(true);
     expect((await textOf(ada.page)).split("/* two */")).toHaveLength(2);
-    // Both go on, and the language server, which was not gone, knows what came.
+    // Both can edit, and the language server, which kept running, has the changes.
     await goTo(bo.page, "/* two */");
     await bo.page.keyboard.type("\nwdith: 1px;");
     for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
     await leave(ada, bo);
   });
 
-  it("begins anew with a server that does, and is not there twice", async () => {
+  it("starts again with a restarted server, without duplicates", async () => {
     const first = await startDemo();
     const ada = await visitEditor(browser, first.url, "Ada");
     const { page } = ada;
@@ -115,7 +115,7 @@ describe("the editor's text", () => {
     await first.kill("SIGTERM");
     await page.getByText("Reconnecting", { exact: true }).waitFor();
     expect(await textOf(page)).toContain("of the first life");
-    // What is typed while nobody knows what the text will be goes with it, and does not hurt the next.
+    // Text typed before the new text is known is lost with the old one, and does not affect the new one.
     await page.keyboard.type(" /* of no life */");
     await using second = await startDemo({ PORT: new URL(first.url).port });
     expect(second.url).toBe(first.url);
@@ -133,7 +133,7 @@ describe("the editor's text", () => {
     await leave(ada, bo);
   });
 
-  it("takes as much as it holds, and says so", () =>
+  it("accepts text up to its limit, and reports the limit", () =>
     withTwo(browser, async (ada, bo, demo) => {
       await goTo(ada.page, "place-items");
       const before = await textOf(ada.page);
@@ -151,7 +151,7 @@ describe("the editor's text", () => {
       await line(ada.page, "/* fits */").waitFor();
     }));
 
-  it("comes back as the others have it when it was full before a change arrived", () =>
+  it("returns to the others' version if it was full before a change arrived", () =>
     withTwo(browser, async (ada, bo, demo) => {
       // Ada's messages leave late.
       await ada.page.evaluate(() => {
@@ -176,7 +176,7 @@ describe("the editor's text", () => {
       await ada.page.evaluate(() => document.dispatchEvent(new Event("release")));
       await ada.page.locator("#notice", { hasText: "The document is full" }).waitFor();
       await line(ada.page, "/* too much */").waitFor({ state: "detached" });
-      // What makes it shorter is taken; and the language server knows which lines there are again.
+      // A change that shortens it is accepted, and the language server has the right lines again.
       await goTo(ada.page, "position: absolute");
       await ada.page.keyboard.press("Shift+Home");
       await ada.page.keyboard.type("wdith: 1px;");
@@ -185,7 +185,7 @@ describe("the editor's text", () => {
       await server.close();
     }));
 
-  it("takes only changes that fit it", async () => {
+  it("accepts only changes that fit it", async () => {
     await using demo = await startDemo();
     const { server, version, length } = await stranger(demo.url);
     const edit = (changes: unknown, at: unknown = version): Promise<unknown> =>
@@ -211,7 +211,7 @@ describe("the editor's text", () => {
     await server.close();
   });
 
-  it("can be caught up with, unless too much was missed", async () => {
+  it("can be updated by missed changes, unless too many were missed", async () => {
     await using demo = await startDemo();
     const { server, life, version, length } = await stranger(demo.url);
     const type = (at: number, count: number): Promise<unknown> =>
@@ -241,7 +241,7 @@ async function write(page: Page, at: string, text: string): Promise<void> {
   await page.keyboard.type(text, { delay: 3 });
 }
 
-/** Somebody who has joined, and opened the file, by other means than the page. */
+/** Joins and opens the file without the page. */
 async function stranger(
   url: string,
 ): Promise<{ server: Peer<ClientApi, ServerApi>; life: string; version: number; length: number }> {

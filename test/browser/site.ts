@@ -7,11 +7,11 @@ import { fileURLToPath } from "node:url";
 import type * as Entry from "../../src/index.js";
 
 declare global {
-  /** What the page imported: the browser entry, all of it. */
+  /** The whole browser entry, imported by the page. */
   var reciproc: typeof Entry;
 }
 
-/** All that a page needs: nothing that it loads imports another package. */
+/** All imports of a page. Its modules import no other package. */
 const IMPORT_MAP = { imports: { reciproc: "/reciproc/index.js" } };
 
 const PAGE = `<!doctype html>

@@ -21,7 +21,7 @@ const GRAMMAR: Grammar = {
 const read = (...argv: string[]) => readArgs(GRAMMAR, ["url", "method", ...argv]);
 
 describe("readArgs", () => {
-  it("reads every option, wherever it stands", () => {
+  it("reads every option, in any position", () => {
     expect(
       readArgs(GRAMMAR, ["--json", "url", "--timeout", "250", "method", "--port=0", "--path", "/rpc", "[]"]),
     ).toMatchObject({
@@ -41,7 +41,7 @@ describe("readArgs", () => {
     expect([read("--drain-timeout", "5").drainTimeoutMs, read().drainTimeoutMs]).toEqual([5, undefined]);
   });
 
-  it("gathers the hosts and origins that are allowed", () => {
+  it("collects the allowed hosts and origins", () => {
     expect(read("--allow-host", "example.org", "--allow-host", "[fe80::1]:3000").allowedHosts).toEqual([
       "example.org",
       "[fe80::1]:3000",
@@ -51,17 +51,17 @@ describe("readArgs", () => {
     expect(read("--allow-origin", "https://example.org", "--allow-origin", "*").allowedOrigins).toBe("*");
   });
 
-  it("takes a lone hyphen for an argument, and anything after --", () => {
+  it("treats a lone hyphen, and everything after --, as arguments", () => {
     expect(read("-").arguments[2]).toBe("-");
     expect(read("--", "--json")).toMatchObject({ arguments: ["url", "method", "--json"], json: false });
   });
 
-  it("gathers headers of one name, whatever their case", () => {
+  it("collects headers of one name, in any case", () => {
     const { headers } = read("--header", "Cookie: a=1", "--header", "cookie:b=2", "--header", "X-Empty:");
     expect({ ...headers }).toEqual({ cookie: ["a=1", "b=2"], "x-empty": [""] });
   });
 
-  it("takes __proto__ for a header like any other", () => {
+  it("treats __proto__ as an ordinary header", () => {
     const { headers } = read("--header", "__proto__: x");
     expect(Object.entries(headers)).toEqual([["__proto__", ["x"]]]);
   });
@@ -124,7 +124,7 @@ describe("readArgs for a command that takes another", () => {
     takesCommand: true,
   };
 
-  it("leaves everything behind -- to it", () => {
+  it("passes everything after -- to that command", () => {
     expect(
       readArgs(grammar, ["--port", "1", "--framing=lines", "--", "x", "--port", "2", "--", "--help"]),
     ).toMatchObject({
@@ -145,7 +145,7 @@ describe("readArgs for a command that takes another", () => {
     });
   });
 
-  it("explains itself without", () => {
+  it("prints its usage without a command", () => {
     expect(readArgs(grammar, ["-h"]).help).toBe(true);
     expect(readArgs(grammar, ["--port", "1", "--help"]).help).toBe(true);
   });
@@ -210,14 +210,14 @@ describe("params", () => {
     expect(() => parseParams(text, "PARAMS")).toThrow(`PARAMS must be a JSON array or object, got ${kind}`);
   });
 
-  it("come from standard input for a hyphen, even when a character is split between chunks", async () => {
+  it("are read from standard input for a hyphen, even if a character is split between chunks", async () => {
     const bytes = new TextEncoder().encode('\ufeff["é"]');
     await expect(readParams("-", stdin(bytes.subarray(0, 6), bytes.subarray(6)))).resolves.toEqual(["é"]);
     await expect(readParams("-", stdin(Uint8Array.of(0xff)))).rejects.toThrow("standard input is not UTF-8");
     await expect(readParams("-", stdin())).rejects.toThrow("standard input is empty");
   });
 
-  it("point at the place of a fault", () => {
+  it("report the position of a fault", () => {
     expect(() => parseParams('{"a": 1,}', "PARAMS")).toThrow(
       expect.objectContaining({
         message: expect.stringMatching(/^PARAMS is not JSON: .*\(line 1, column 9\)$/) as string,
@@ -235,10 +235,13 @@ describe("params", () => {
     ],
     ['["abc\n', 'expected a closing ", got the end of the text (line 1, column 6)', '["abc\n     ^'],
     ["[1]\u00a0\n", "got U+00A0 (line 1, column 4)", "[1]\n   ^"],
-  ])("point at the last character of %j, not at the blank lines behind it", async (text, message, excerpt) => {
-    await expect(readParams("-", stdin(new TextEncoder().encode(text)))).rejects.toMatchObject({
-      message: expect.stringContaining(message) as string,
-      excerpt,
-    });
-  });
+  ])(
+    "report the position of the last character of %j, not of the blank lines after it",
+    async (text, message, excerpt) => {
+      await expect(readParams("-", stdin(new TextEncoder().encode(text)))).rejects.toMatchObject({
+        message: expect.stringContaining(message) as string,
+        excerpt,
+      });
+    },
+  );
 });

@@ -7,7 +7,7 @@ import { run, start, type Running } from "./program.js";
 
 interface Bridging extends Running {
   readonly url: string;
-  /** Connects; the command has said its number. */
+  /** Connects, and waits until the command has sent its number. */
   open(): Promise<Stranger & { pid: number }>;
 }
 
@@ -25,7 +25,7 @@ async function bridging(command: readonly string[], ...options: string[]): Promi
   return { ...running, url, open };
 }
 
-/** Connects as soon as there is a place: that of a connection is free a moment after it was cut. */
+/** Connects as soon as the limit allows it, which is a moment after another connection was cut. */
 async function admitted(url: string): Promise<Stranger> {
   let client: Stranger | undefined;
   await eventually(async () => {
@@ -36,7 +36,7 @@ async function admitted(url: string): Promise<Stranger> {
 }
 
 describe("reciproc bridge", () => {
-  it("says where it listens in its first line, and joins each connection with a command of its own", async () => {
+  it("prints its address in its first line, and starts one command for each connection", async () => {
     const { url, child, ended, open } = await bridging(["pid", "lsp"], "--path", "/lsp");
     expect(url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/lsp$/);
     using one = await open();
@@ -52,14 +52,14 @@ describe("reciproc bridge", () => {
     expect([one, other].filter(({ pid }) => runs(pid))).toEqual([]);
   });
 
-  it("serves a peer of ours, which asks for its own protocol first", async () => {
+  it("serves a reciproc peer, which offers its own protocol first", async () => {
     const { url } = await bridging(["echo"]);
     await using peer = await connect(url, { methods: { add: ([a, b]: [number, number]) => a + b } });
-    // The command sends back what it gets: the request comes as one, and so does its answer.
+    // The command echoes each message, so the peer receives its own request and then its own answer.
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("ends the command when its connection ends, and takes the next", async () => {
+  it("ends the command when its connection ends, and accepts the next one", async () => {
     const { open } = await bridging(["pid"]);
     const first = await open();
     first.webSocket.terminate();
@@ -68,7 +68,7 @@ describe("reciproc bridge", () => {
     expect(runs(second.pid)).toBe(true);
   });
 
-  it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, also a command that does not want to", async (signal) => {
+  it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, with a command that ignores the signal", async (signal) => {
     const { child, ended, open } = await bridging(["stubborn"]);
     using client = await open();
     child.kill(signal);
@@ -77,20 +77,20 @@ describe("reciproc bridge", () => {
     expect(runs(client.pid)).toBe(false);
   });
 
-  it("leaves no command behind when a second signal ends it at once", async () => {
+  it("leaves no command running when a second signal ends it at once", async () => {
     const { child, ended, open, url } = await bridging(["stubborn"]);
     using client = await open();
     child.kill("SIGTERM");
-    // The first was taken: nobody else is let in.
+    // After the first signal no connection is accepted.
     await eventually(async () => (await upgrade(url)).status).toBe(503);
     expect(client.webSocket.readyState).toBe(client.webSocket.OPEN);
     child.kill("SIGTERM");
     expect(await ended).toMatchObject({ code: 143 });
-    // It was killed by one that is gone, and so not waited for.
+    // Its killer has ended, so it may remain as a zombie.
     await eventually(() => runs(client.pid)).toBe(false);
   });
 
-  it("delivers on SIGTERM what commands still answer when their input has ended", async () => {
+  it("delivers on SIGTERM the answers that commands write after the end of their input", async () => {
     const { child, ended, open } = await bridging(["thorough"]);
     using client = await open();
     client.webSocket.send("1");
@@ -103,7 +103,7 @@ describe("reciproc bridge", () => {
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  it("ends commands that go on when --drain-timeout is over", async () => {
+  it("ends commands that still run after --drain-timeout", async () => {
     const { child, ended, open } = await bridging(["stubborn"], "--drain-timeout", "50");
     using client = await open();
     child.kill("SIGTERM");
@@ -112,14 +112,14 @@ describe("reciproc bridge", () => {
     expect(runs(client.pid)).toBe(false);
   });
 
-  it("closes with the reason when the command fails, and tells it on standard error", async () => {
+  it("closes with the reason when the command fails, and prints it on standard error", async () => {
     const { url, until } = await bridging(["exit", "3", "0"]);
     using client = await stranger(url);
     expect(await client.closed).toEqual({ code: 1011, reason: "the command exited with code 3" });
     expect(await until("stderr", "\n")).toBe("the command exited with code 3\n");
   });
 
-  it("says nothing when the command exits with code 0", async () => {
+  it("prints nothing when the command exits with code 0", async () => {
     const { url, child, ended } = await bridging(["exit", "0", "0"]);
     using client = await stranger(url);
     expect(await client.closed).toMatchObject({ code: 1000 });
@@ -127,7 +127,7 @@ describe("reciproc bridge", () => {
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  it("closes with the reason when there is no such command, and tells it on standard error", async () => {
+  it("closes with the reason when there is no such command, and prints it on standard error", async () => {
     const running = start(["bridge", "--port", "0", "--", "no-such-command-here"]);
     const url = (await running.until("stdout", "\n")).trim().replace("listening on ", "");
     using client = await stranger(url);
@@ -136,7 +136,7 @@ describe("reciproc bridge", () => {
     expect(await running.until("stderr", "\n")).toBe(`${reason}\n`);
   });
 
-  it("passes the commands' standard error on, a line at a time, with the connection's number while there are several", async () => {
+  it("forwards the commands' standard error line by line, with the connection's number if there are several", async () => {
     const { open, until } = await bridging(["complain"]);
     using one = await open();
     one.webSocket.send('"alone\\nhalf "');
@@ -148,7 +148,7 @@ describe("reciproc bridge", () => {
     expect(await until("stderr", "a line\n")).toBe("alone\n[2] two\n[1] half a line\n");
   });
 
-  it("closes with 1009 on a message beyond the limit, and tells it on standard error", async () => {
+  it("closes with 1009 on a message beyond the limit, and prints it on standard error", async () => {
     const { open, until } = await bridging(["pid"], "--max-message-bytes", "100");
     using client = await open();
     client.webSocket.send("1".repeat(101));
@@ -168,7 +168,7 @@ describe("reciproc bridge", () => {
     expect(runs(two.pid)).toBe(true);
   });
 
-  it("does not let clients that come and go gather commands that do not end", async () => {
+  it("limits the commands that outlive their connections", async () => {
     const { url, child, ended } = await bridging(["stubborn"], "--max-connections", "1");
     const pids: number[] = [];
     for (let i = 0; i < 2; i++) {
@@ -184,21 +184,21 @@ describe("reciproc bridge", () => {
     expect(pids.filter(runs)).toEqual([]);
   });
 
-  it("agrees to the protocol of MCP where messages are lines, and to no other", async () => {
+  it("agrees to the protocol of MCP if messages are lines, and to no other", async () => {
     const offer = { "Sec-WebSocket-Protocol": "graphql-ws, mcp, reciproc.v1" };
     const mcp = await bridging(["echo"]);
     expect((await upgrade(mcp.url, offer)).headers).toHaveProperty("sec-websocket-protocol", "mcp");
     expect((await upgrade(mcp.url)).headers).not.toHaveProperty("sec-websocket-protocol");
     const lsp = await bridging(["echo", "lsp"]);
     expect((await upgrade(lsp.url)).status).toBe(101);
-    // Most clients would give up an open connection whose offer was passed over, and a command would have started in vain.
+    // Most clients close a connection whose offer was ignored, and a command would have started in vain.
     expect(await upgrade(lsp.url, offer)).toMatchObject({
       status: 400,
       body: 'none of the subprotocols "graphql-ws, mcp, reciproc.v1" is supported; offer none\n',
     });
   });
 
-  it("guards its door as serve does, and names its own options", async () => {
+  it("checks host and origin as serve does, and names its own options", async () => {
     const page = { Host: "example.org", Origin: "https://app.example.org" };
     const strict = await bridging(["echo"], "--path", "/lsp");
     expect(await upgrade(strict.url, page)).toMatchObject({ status: 403 });

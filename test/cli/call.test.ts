@@ -8,7 +8,7 @@ import { RpcError } from "../../src/node.js";
 import { serving } from "../server/by-hand.js";
 import { gate } from "../support/turns.js";
 import { MAIN, run, start } from "./program.js";
-import { freePort, ours, stranger } from "./server.js";
+import { freePort, reciprocServer, plainServer } from "./server.js";
 
 const methods = {
   echo: (params: unknown) => params ?? "none",
@@ -22,7 +22,7 @@ const methods = {
 
 describe("reciproc call", () => {
   it("prints the result as one line of compact JSON when piped", async () => {
-    const { url } = await ours({ methods });
+    const { url } = await reciprocServer({ methods });
     expect(await run(["call", url, "ada"])).toEqual({
       code: 0,
       stdout: '{"name":"Ada","tags":["x",null]}\n',
@@ -30,15 +30,15 @@ describe("reciproc call", () => {
     });
   });
 
-  it("sends params as typed, and none when left out", async () => {
-    const { url } = await ours({ methods });
+  it("sends params as typed, and none when omitted", async () => {
+    const { url } = await reciprocServer({ methods });
     expect((await run(["call", url, "echo", '{"a":[1,"é"]}'])).stdout).toBe('{"a":[1,"é"]}\n');
     expect((await run(["call", url, "echo"])).stdout).toBe('"none"\n');
   });
 
-  it("is not at fault where something nests deeper than can be written: PARAMS, or the result", async () => {
+  it("does not crash when PARAMS or the result nest too deep to be encoded", async () => {
     const deep = "[".repeat(50_000) + "]".repeat(50_000);
-    const url = await stranger((socket) => {
+    const url = await plainServer((socket) => {
       socket.on("message", (text: Buffer) => {
         const { id } = JSON.parse(text.toString()) as { id: number };
         socket.send(`{"jsonrpc":"2.0","id":${id},"result":${deep}}`);
@@ -63,17 +63,17 @@ describe("reciproc call", () => {
   });
 
   it("takes a URL without a scheme", async () => {
-    const { url } = await ours({ methods });
+    const { url } = await reciprocServer({ methods });
     expect((await run(["call", url.replace("ws://", ""), "echo", "[7]"])).stdout).toBe("[7]\n");
   });
 
   it("reads params from standard input", async () => {
-    const { url } = await ours({ methods });
+    const { url } = await reciprocServer({ methods });
     expect(await run(["call", url, "echo", "-"], "[1,\n 2]\n")).toMatchObject({ code: 0, stdout: "[1,2]\n" });
   });
 
   it("prints the result in an object with --json", async () => {
-    const { url } = await ours({ methods });
+    const { url } = await reciprocServer({ methods });
     expect(await run(["call", url, "ada", "--json"])).toEqual({
       code: 0,
       stdout: '{"result":{"name":"Ada","tags":["x",null]}}\n',
@@ -82,7 +82,7 @@ describe("reciproc call", () => {
   });
 
   it("prints code, message and data of an error on standard error and exits 1", async () => {
-    const { url } = await ours({ methods });
+    const { url } = await reciprocServer({ methods });
     expect(await run(["call", url, "fail"])).toEqual({
       code: 1,
       stdout: "",
@@ -92,7 +92,7 @@ describe("reciproc call", () => {
   });
 
   it("prints an error on standard output with --json, and exits 1", async () => {
-    const { url } = await ours({ methods });
+    const { url } = await reciprocServer({ methods });
     expect(await run(["call", url, "fail", "--json"])).toEqual({
       code: 1,
       stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n',
@@ -100,8 +100,8 @@ describe("reciproc call", () => {
     });
   });
 
-  it("prints an error's message without what would command a terminal", async () => {
-    const { url } = await ours({
+  it("prints an error's message without terminal control characters", async () => {
+    const { url } = await reciprocServer({
       fallback: () => {
         throw new RpcError(1, "a\u001b[2J\nb");
       },
@@ -109,8 +109,8 @@ describe("reciproc call", () => {
     expect((await run(["call", url, "any"])).stderr).toBe("error 1: a\\x1b[2J b\n");
   });
 
-  it("exits 1 when the answer does not come in time", async () => {
-    const { url } = await ours({ methods });
+  it("exits 1 when the call times out", async () => {
+    const { url } = await reciprocServer({ methods });
     expect(await run(["call", url, "hang", "--timeout", "1000"])).toEqual({
       code: 1,
       stdout: "",
@@ -122,7 +122,7 @@ describe("reciproc call", () => {
   });
 
   it("exits 1 when the answer breaks the protocol", async () => {
-    const url = await stranger((socket) => socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1}')));
+    const url = await plainServer((socket) => socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1}')));
     const { code, stderr } = await run(["call", url, "any"]);
     expect(code).toBe(1);
     expect(stderr).toMatch(
@@ -130,7 +130,7 @@ describe("reciproc call", () => {
     );
   });
 
-  it("says host, port and reason when nobody listens, and exits 2", async () => {
+  it("prints host, port and reason when the connection is refused, and exits 2", async () => {
     const port = await freePort();
     expect(await run(["call", `ws://127.0.0.1:${port}/rpc`, "any"])).toEqual({
       code: 2,
@@ -139,7 +139,7 @@ describe("reciproc call", () => {
     });
   });
 
-  it("says that a name has no host, and exits 2", async () => {
+  it("prints that a host name is unknown, and exits 2", async () => {
     const { code, stderr } = await run(["call", "ws://no-such-host.invalid", "any"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
@@ -147,21 +147,21 @@ describe("reciproc call", () => {
     );
   });
 
-  it("says which HTTP status refused it, and exits 2", async () => {
-    const closed = await ours({ authenticate: () => null });
+  it("prints the HTTP status of a refusal, and exits 2", async () => {
+    const closed = await reciprocServer({ authenticate: () => null });
     const { code, stderr } = await run(["call", closed.url, "any"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(/: the server answered HTTP 401 Unauthorized \(credentials go into --header\)\n$/);
     const json = await run(["call", closed.url, "any", "--json"]);
     expect(json.code).toBe(2);
     expect(JSON.parse(json.stdout)).toMatchObject({ error: { code: "CONNECT_FAILED", status: 401 } });
-    const { url } = await ours({ methods });
+    const { url } = await reciprocServer({ methods });
     const foreign = await run(["call", url, "ada", "--header", "Origin: http://evil.example"]);
     expect(foreign).toMatchObject({ code: 2, stderr: expect.stringContaining("HTTP 403 Forbidden\n") as string });
   });
 
   it("sends headers, and several of one name", async () => {
-    const { url } = await ours({
+    const { url } = await reciprocServer({
       authenticate: ({ headers }) => headers,
       methods: { headers: (_: unknown, { peer }: any) => [peer.data["authorization"], peer.data["x-tag"]] },
     });
@@ -169,8 +169,8 @@ describe("reciproc call", () => {
     expect((await run(["call", url, "headers", ...argv])).stdout).toBe('["Bearer t","a, b"]\n');
   });
 
-  it("tells the outcome when the connection is lost in mid-call, and exits 2", async () => {
-    const url = await stranger((socket) => socket.on("message", () => socket.terminate()));
+  it("prints the outcome when the connection is lost during the call, and exits 2", async () => {
+    const url = await plainServer((socket) => socket.on("message", () => socket.terminate()));
     const { code, stdout, stderr } = await run(["call", url, "any"]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(
@@ -181,7 +181,7 @@ describe("reciproc call", () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ error: { code: "CONNECTION_LOST", outcome: "unknown" } });
   });
 
-  it("does not wait for one of ours to come back: a call is made on one connection", async () => {
+  it("does not wait for a lost session, because a call is made on one connection", async () => {
     const begun = gate();
     const { url, cut } = await serving({ methods: { stuck: () => (begun.resolve(), new Promise(() => {})) } });
     const { ended } = start(["call", url, "stuck"]);
@@ -192,13 +192,13 @@ describe("reciproc call", () => {
     expect(stderr).toMatch(/^lost the connection to .*; the call may have run\n$/);
   });
 
-  it("tells why a server closed in mid-call", async () => {
-    const url = await stranger((socket) => socket.on("message", () => socket.close(4001, "go away")));
+  it("prints the reason when the server closes during the call", async () => {
+    const url = await plainServer((socket) => socket.on("message", () => socket.close(4001, "go away")));
     expect((await run(["call", url, "any"])).stderr).toContain("closed with 4001 (go away); the call may have run\n");
   });
 
-  it("points at the place in params that are not JSON, sends nothing and exits 64", async () => {
-    const server = await ours({ methods });
+  it("reports the position of a fault in params that are not JSON, sends nothing and exits 64", async () => {
+    const server = await reciprocServer({ methods });
     let connected = 0;
     server.on("peer", () => connected++);
     expect(await run(["call", server.url, "echo", '{"a": 1,}'])).toEqual({
@@ -221,22 +221,22 @@ describe("reciproc call", () => {
   });
 
   it("prints a large result whole", async () => {
-    const { url } = await ours({ methods, limits: { maxReplyBytes: 2 ** 23 } });
+    const { url } = await reciprocServer({ methods, limits: { maxReplyBytes: 2 ** 23 } });
     const { code, stdout } = await run(["call", url, "big", "[5000000]"]);
     expect(code).toBe(0);
     expect(stdout.length).toBe(5_000_003);
   });
 
-  it("does not crash when its reader goes away", async () => {
-    const { url } = await ours({ methods, limits: { maxReplyBytes: 2 ** 23 } });
+  it("does not crash when its reader closes the pipe", async () => {
+    const { url } = await reciprocServer({ methods, limits: { maxReplyBytes: 2 ** 23 } });
     const { child, ended } = start(["call", url, "big", "[5000000]"]);
     child.stdout.once("data", () => child.stdout.destroy());
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  it("says that its output cannot be written, and exits 1", async () => {
-    const { url } = await ours({ methods });
-    // A file that is open for reading only takes no output.
+  it("prints that its output cannot be written, and exits 1", async () => {
+    const { url } = await reciprocServer({ methods });
+    // A file that is open for reading only accepts no output.
     const readOnly = openSync(MAIN, "r");
     onTestFinished(() => closeSync(readOnly));
     const child = spawn(process.execPath, [MAIN, "call", url, "ada"], { stdio: ["ignore", readOnly, "pipe"] });
@@ -249,7 +249,7 @@ describe("reciproc call", () => {
     });
   });
 
-  it("does not wait long for a server that leaves the close unanswered", async () => {
+  it("does not wait long for a server that never answers the close", async () => {
     const http = createServer();
     const upgrader = new WebSocketServer({ noServer: true });
     const raw = new Promise<Socket>((resolve) =>

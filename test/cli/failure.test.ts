@@ -1,9 +1,9 @@
-/** What the command line makes of the errors that no run of it can be made to meet. */
+/** How the command line reports errors that no test can provoke by running it. */
 import { expect, it } from "vitest";
 import { failureOf } from "../../src/cli/failure.js";
 import { TooLargeError } from "../../src/index.js";
 
-it("a message that is longer than the server takes is a failed call, and says why", () => {
+it("reports a message longer than the server's limit as a failed call, with the reason", () => {
   const error = new TooLargeError("echo", 2000, 1000);
   expect(failureOf(error, "localhost:1")).toEqual({
     exitCode: 1,

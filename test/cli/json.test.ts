@@ -11,7 +11,7 @@ function isJson(text: string): boolean {
   }
 }
 
-/** Characters that matter to JSON, so that mutations stay close to it. */
+/** Characters with a meaning in JSON, so that mutations stay close to it. */
 const piece = fc.oneof(
   fc.constantFrom(..."[]{}\",:\\0123456789.eE+-tfn u/b\t\n\r\f\u0000'"),
   fc.constantFrom("true", "null", "\\u00e9", "\ufeff", "\u2028", "\u00a0", "é", "😀", "[[", ',"a":', "-0", "1e5"),
@@ -63,7 +63,7 @@ describe("findJsonFault", () => {
     );
   });
 
-  it("finds the fault where a foreign character was put between two tokens", () => {
+  it("finds the fault if a foreign character was inserted between two tokens", () => {
     fc.assert(
       fc.property(fc.array(fc.integer(), { minLength: 1 }), fc.nat(), (numbers, where) => {
         const parts = numbers.map(String);
@@ -77,7 +77,7 @@ describe("findJsonFault", () => {
     );
   });
 
-  it("takes nesting as deep as JSON.parse does", () => {
+  it("accepts nesting as deep as JSON.parse does", () => {
     const depth = 100_000;
     const text = `${"[".repeat(depth)}${"]".repeat(depth)}`;
     expect(isJson(text)).toBe(true);
@@ -122,7 +122,7 @@ describe("placeOf", () => {
     expect(placeOf('["😀" 1]', 6)).toEqual({ line: 1, column: 6, excerpt: '["😀" 1]\n     ^' });
   });
 
-  it("points behind a text that ends too early", () => {
+  it("returns the position after a text that ends too early", () => {
     expect(placeOf("[1,", 3).excerpt).toBe("[1,\n   ^");
     expect(placeOf("[1,\n", 4)).toEqual({ line: 2, column: 1, excerpt: "\n^" });
   });
@@ -137,7 +137,7 @@ describe("placeOf", () => {
     expect(line).toMatch(/^….*…$/);
   });
 
-  it("shows what would move the cursor as a space", () => {
+  it("shows a space for a character that would move the cursor", () => {
     expect(placeOf("[\t\u001b[31m x", 8).excerpt).toBe("[  [31m x\n        ^");
   });
 });

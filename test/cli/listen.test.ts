@@ -2,15 +2,15 @@ import { describe, expect, it } from "vitest";
 import type { Peer, Server } from "../../src/node.js";
 import { run, start } from "./program.js";
 import { serving, told } from "../server/by-hand.js";
-import { freePort, ours, stranger } from "./server.js";
+import { freePort, reciprocServer, plainServer } from "./server.js";
 
 function nextPeer(server: Server): Promise<Peer> {
   return new Promise((resolve) => server.once("peer", resolve));
 }
 
 describe("reciproc listen", () => {
-  it("prints notifications and requests, one JSON-RPC object a line", async () => {
-    const server = await ours();
+  it("prints notifications and requests, one JSON-RPC object per line", async () => {
+    const server = await reciprocServer();
     const peer = nextPeer(server);
     const { child, until, ended } = start(["listen", server.url]);
     const other = await peer;
@@ -31,8 +31,8 @@ describe("reciproc listen", () => {
     });
   });
 
-  it("misses nothing that the server sends at once", async () => {
-    const server = await ours();
+  it("misses no message that the server sends at once", async () => {
+    const server = await reciprocServer();
     server.on("peer", (peer) => {
       peer.notify("first");
       void peer.close();
@@ -45,7 +45,7 @@ describe("reciproc listen", () => {
   });
 
   it("closes the connection on SIGTERM and exits 0", async () => {
-    const server = await ours();
+    const server = await reciprocServer();
     const peer = nextPeer(server);
     const { child, until, ended } = start(["listen", server.url]);
     (await peer).notify("up");
@@ -56,7 +56,7 @@ describe("reciproc listen", () => {
   });
 
   it("exits 0 when the server closes with 1000", async () => {
-    const url = await stranger((socket) => socket.close(1000));
+    const url = await plainServer((socket) => socket.close(1000));
     expect(await run(["listen", url])).toEqual({ code: 0, stdout: "", stderr: "" });
   });
 
@@ -65,12 +65,12 @@ describe("reciproc listen", () => {
     ["1000", () => 1000],
     ["no code", () => undefined],
   ])("exits 0 with --once when the server closes with %s", async (name, codeOf) => {
-    const url = await stranger((socket) => socket.close(codeOf(Number(name))));
+    const url = await plainServer((socket) => socket.close(codeOf(Number(name))));
     expect(await run(["listen", url, "--once"])).toEqual({ code: 0, stdout: "", stderr: "" });
   });
 
-  it("exits 0 with --once when one of ours restarts", async () => {
-    const server = await ours();
+  it("exits 0 with --once when a reciproc server restarts", async () => {
+    const server = await reciprocServer();
     const peer = nextPeer(server);
     const { ended } = start(["listen", "--once", server.url]);
     await peer;
@@ -78,16 +78,16 @@ describe("reciproc listen", () => {
     expect(await ended).toEqual({ code: 0, stdout: "", stderr: "" });
   });
 
-  it("comes back when the server restarts, and says that something may be missing", async () => {
+  it("reconnects when the server restarts, and prints that messages may be missing", async () => {
     const port = await freePort();
     const where = `127.0.0.1:${port}`;
-    const first = await ours({ port });
+    const first = await reciprocServer({ port });
     const peer = nextPeer(first);
     const { child, until, ended } = start(["listen", where]);
     (await peer).notify("one");
     await until("stdout", "one");
     await first.drain({ retryMs: 100 });
-    const second = await ours({ port });
+    const second = await reciprocServer({ port });
     (await nextPeer(second)).notify("two");
     await until("stdout", "two");
     child.kill("SIGINT");
@@ -100,13 +100,13 @@ describe("reciproc listen", () => {
     });
   });
 
-  it("goes on where it was when only its socket was lost, and says that nothing is missing", async () => {
+  it("resumes its session when only its socket was lost, and prints that nothing is missing", async () => {
     const { server, url, cut } = await serving();
     const coming = nextPeer(server);
     const { child, until, ended } = start(["listen", url]);
     const peer = await coming;
     peer.notify("one");
-    // Answered when the client is known to have its session.
+    // Answered when the client has its session.
     await expect(peer.request("x")).rejects.toMatchObject({ code: -32601 });
     await expect(peer.request("y")).rejects.toMatchObject({ code: -32601 });
     const suspended = told(peer, "suspend");
@@ -124,9 +124,9 @@ describe("reciproc listen", () => {
     );
   });
 
-  it("comes back to a stranger, too", async () => {
+  it("reconnects to a plain JSON-RPC server, too", async () => {
     let connections = 0;
-    const url = await stranger((socket) => {
+    const url = await plainServer((socket) => {
       socket.send(`{"jsonrpc":"2.0","method":"hello ${++connections}"}`, () => connections === 1 && socket.terminate());
     });
     const { child, until, ended } = start(["listen", url]);
@@ -136,14 +136,14 @@ describe("reciproc listen", () => {
   });
 
   it("exits 2 with --once when the connection is lost", async () => {
-    const url = await stranger((socket) => socket.terminate());
+    const url = await plainServer((socket) => socket.terminate());
     const { code, stdout, stderr } = await run(["listen", url, "--once"]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^lost the connection to 127\.0\.0\.1:\d+: it ended without a close\n$/);
   });
 
-  it("exits 2 and says why when the server throws it out", async () => {
-    const url = await stranger((socket) => socket.close(4401, "token expired"));
+  it("exits 2 and prints the reason when the server closes the connection", async () => {
+    const url = await plainServer((socket) => socket.close(4401, "token expired"));
     expect(await run(["listen", url])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("closed with 4401 (token expired)\n") as string,
@@ -160,8 +160,8 @@ describe("reciproc listen", () => {
     });
   });
 
-  it("ends at the first message after its reader went away", async () => {
-    const server = await ours();
+  it("ends at the first message after its reader closed the pipe", async () => {
+    const server = await reciprocServer();
     const peer = nextPeer(server);
     const { child, until, ended } = start(["listen", server.url]);
     const other = await peer;

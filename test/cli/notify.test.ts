@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { run } from "./program.js";
-import { freePort, ours, stranger } from "./server.js";
+import { freePort, reciprocServer, plainServer } from "./server.js";
 
 describe("reciproc notify", () => {
-  it("has been read by the server when it exits", async () => {
+  it("exits after the server has read the notification", async () => {
     const seen: unknown[] = [];
-    const { url } = await ours({
+    const { url } = await reciprocServer({
       fallback: (params: unknown, { method, id }: any) => void seen.push({ method, id: id as unknown, params }),
     });
     expect(await run(["notify", url, "moved", '{"x":4}'])).toEqual({ code: 0, stdout: "", stderr: "" });
@@ -18,9 +18,9 @@ describe("reciproc notify", () => {
     ]);
   });
 
-  it("arrives whole when it is large", async () => {
+  it("delivers a large notification completely", async () => {
     const lengths: number[] = [];
-    const { url } = await ours({
+    const { url } = await reciprocServer({
       fallback: ([text]: [string]) => void lengths.push(text.length),
       limits: { maxMessageBytes: 2 ** 23 },
     });
@@ -29,7 +29,7 @@ describe("reciproc notify", () => {
   });
 
   it("exits 2 when the connection is lost before the close is answered", async () => {
-    const url = await stranger((socket) => socket.on("message", () => socket.terminate()));
+    const url = await plainServer((socket) => socket.on("message", () => socket.terminate()));
     const { code, stderr } = await run(["notify", url, "moved"]);
     expect(code).toBe(2);
     expect(stderr).toMatch(
@@ -38,7 +38,7 @@ describe("reciproc notify", () => {
   });
 
   it("exits 2 when the server closes for a reason of its own", async () => {
-    const { url } = await ours({ limits: { maxMessageBytes: 100 } });
+    const { url } = await reciprocServer({ limits: { maxMessageBytes: 100 } });
     const { code, stdout } = await run(["notify", url, "moved", JSON.stringify(["x".repeat(200)]), "--json"]);
     expect(code).toBe(2);
     expect(JSON.parse(stdout)).toMatchObject({
@@ -46,7 +46,7 @@ describe("reciproc notify", () => {
     });
   });
 
-  it("exits 2 when nobody listens and 64 for params that are none", async () => {
+  it("exits 2 when the connection is refused and 64 for invalid params", async () => {
     const port = await freePort();
     expect(await run(["notify", `127.0.0.1:${port}`, "moved"])).toMatchObject({
       code: 2,

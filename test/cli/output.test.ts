@@ -37,7 +37,7 @@ const terminal = (allowColor = true, env: NodeJS.ProcessEnv = {}): Output =>
   new Output(new Screen(true), allowColor, env);
 
 describe("Output", () => {
-  it("prints compact JSON to a program and indented, coloured JSON to a person", () => {
+  it("prints compact JSON to a pipe and indented, coloured JSON to a terminal", () => {
     const value = { a: ["x", 1] };
     expect(new Output(new Screen(false), true, {}).json(value)).toBe('{"a":["x",1]}');
     expect(stripVTControlCharacters(terminal().json(value))).toBe(JSON.stringify(value, null, 2));
@@ -53,7 +53,7 @@ describe("Output", () => {
     expect(terminal(true, { NO_COLOR: "" }).color).toBe(true);
   });
 
-  it("drops what follows once its reader is gone, and calls that no error", async () => {
+  it("drops output after its reader closed the pipe, without an error", async () => {
     const screen = new Screen(false);
     const output = new Output(screen, true, {});
     output.line("one");
@@ -64,7 +64,7 @@ describe("Output", () => {
     await expect(output.flushed()).resolves.toBeUndefined();
   });
 
-  it("tells at the end when the disk was full", async () => {
+  it("reports at the end that the disk was full", async () => {
     const screen = new Screen(false);
     const output = new Output(screen, true, {});
     screen.fail("ENOSPC");
@@ -72,14 +72,14 @@ describe("Output", () => {
   });
 });
 
-/** Without escape characters of its own: JSON writes them as escapes, and C1 controls do not survive the stripping. */
+/** Values without raw escape characters. JSON escapes them, and C1 controls would be stripped. */
 const json = fc
   .json()
   .filter((text) => !/\p{Cc}/u.test(text))
   .map((text): unknown => JSON.parse(text));
 
 describe("JSON output", () => {
-  it("is the same JSON with its colours taken away", () => {
+  it("is the same JSON without its colours", () => {
     fc.assert(
       fc.property(json, fc.constantFrom(0, 2), (value, indent) => {
         const text = JSON.stringify(value, null, indent);
@@ -90,7 +90,7 @@ describe("JSON output", () => {
     );
   });
 
-  it("holds no raw control character and means the same", () => {
+  it("has no raw control character and the same value", () => {
     const value = "\u0000\u001b[31m\u007f\u009b31mé";
     expect(jsonLine(value)).not.toMatch(/\p{Cc}/u);
     expect(JSON.parse(jsonLine(value))).toBe(value);
@@ -103,7 +103,7 @@ describe("one line about an error", () => {
     expect(describeError(error)).toMatch(/^TypeError: two lines \(\/.*output\.test\.ts:\d+:\d+\)$/);
   });
 
-  it("can be had for anything that can be thrown", () => {
+  it("can be made for any thrown value", () => {
     const hostile = new Proxy(new Error("x"), {
       get() {
         throw new Error("no");
@@ -117,7 +117,7 @@ describe("one line about an error", () => {
     expect(describeError(hostile)).toBe("a value that cannot be shown");
   });
 
-  it("leaves nothing in a text that commands a terminal", () => {
+  it("has no terminal control characters", () => {
     expect(printable("a\u001b[2Jb\u009bc\r\n d")).toBe("a\\x1b[2Jb\\x9bc d");
   });
 });

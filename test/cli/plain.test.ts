@@ -1,18 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { run } from "./program.js";
-import { stranger } from "./server.js";
+import { plainServer } from "./server.js";
 
-/** What each command needs behind the URL. */
+/** The arguments of each command after the URL. */
 const COMMANDS = [
   ["call", ["add"]],
   ["notify", ["add"]],
   ["listen", []],
 ] as const;
 
-/** A server that answers one call or closes, and tells what was offered to it. */
+/** A server that answers one call or closes, and records the offered subprotocols. */
 async function offers(command: string, ...args: string[]): Promise<{ code: number | null; offer: string | undefined }> {
   let offer: string | undefined;
-  const url = await stranger((socket, request) => {
+  const url = await plainServer((socket, request) => {
     offer = request.headers["sec-websocket-protocol"];
     socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1,"result":3}'));
     if (command === "listen") socket.close(1000);

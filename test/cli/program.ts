@@ -8,7 +8,7 @@ import { onTestFinished } from "vitest";
 
 export const MAIN = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 
-/** How a run ended. */
+/** The outcome of a run. */
 export interface Ended {
   /** The exit code; null when a signal ended it. */
   code: number | null;
@@ -16,15 +16,15 @@ export interface Ended {
   stderr: string;
 }
 
-/** A run that goes on. */
+/** A run in progress. */
 export interface Running {
   readonly child: ChildProcessWithoutNullStreams;
   readonly ended: Promise<Ended>;
-  /** Resolves with everything printed there, as soon as it holds `wanted`; rejects when the run ends before. */
+  /** Resolves with all output of that stream when it contains `wanted`. Rejects if the run ends before. */
   until(output: "stdout" | "stderr", wanted: string): Promise<string>;
 }
 
-/** Starts the command; it is killed when the test is over. */
+/** Starts the command, and kills it at the end of the test. */
 export function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): Running {
   const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, ...env } });
   onTestFinished(() => void child.kill("SIGKILL"));
@@ -52,12 +52,12 @@ export function run(
   env: NodeJS.ProcessEnv = {},
 ): Promise<Ended> {
   const { child, ended } = start(args, env);
-  // A command that does not read its input may be gone before it is written.
+  // A command that does not read its input may end before it is written.
   child.stdin.on("error", () => {}).end(input);
   return ended;
 }
 
-/** Writes a file into a directory of its own that goes away with the test; answers its path. */
+/** Writes a file into a temporary directory that is removed after the test. Returns its path. */
 export async function file(name: string, text: string): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "reciproc-cli-"));
   onTestFinished(() => rm(directory, { recursive: true }));

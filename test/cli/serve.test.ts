@@ -19,7 +19,7 @@ async function serving(...args: string[]): Promise<Running & { url: string }> {
   return { ...running, url: printed.replace(/^listening on (\S+)\n$/, "$1") };
 }
 
-/** Resolves when the server lets nobody in any more: from the moment it took a signal. */
+/** Resolves when the server refuses connections, which begins when it receives a signal. */
 async function refusing(url: string): Promise<void> {
   while (
     await connect(url, { reconnect: false }).then(
@@ -30,7 +30,7 @@ async function refusing(url: string): Promise<void> {
 }
 
 describe("reciproc serve", () => {
-  it("says where it listens in its first line, and serves the file's methods there", async () => {
+  it("prints its address in its first line, and serves the file's methods there", async () => {
     const { url, child, ended } = await serving("--path", "/rpc");
     expect(url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/rpc$/);
     expect(await run(["call", url, "add", "[1,2]"])).toMatchObject({ code: 0, stdout: "3\n" });
@@ -41,7 +41,7 @@ describe("reciproc serve", () => {
     expect(await ended).toEqual({ code: 0, stdout: `listening on ${url}\n`, stderr: "" });
   });
 
-  it("listens on the host and port it is given", async () => {
+  it("listens on the given host and port", async () => {
     const port = await freePort();
     const { url } = await serving("--port", String(port), "--host", "localhost");
     expect(new URL(url).port).toBe(String(port));
@@ -54,12 +54,12 @@ describe("reciproc serve", () => {
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  it("ends at once on a second signal, also while a peer leaves the close unanswered", async () => {
+  it("ends at once on a second signal, even if a peer does not answer the close", async () => {
     const { child, ended, url } = await serving();
     const { WebSocket } = await import("ws");
     const socket = new WebSocket(url);
     await new Promise((resolve) => socket.once("open", resolve));
-    // It reads nothing any more, so it never answers the close.
+    // The peer has stopped reading, so it never answers the close.
     socket.pause();
     child.kill("SIGTERM");
     await refusing(url);
@@ -68,7 +68,7 @@ describe("reciproc serve", () => {
     socket.terminate();
   });
 
-  it("finishes on SIGTERM what runs, delivers its answer, and takes nobody else meanwhile", async () => {
+  it("finishes running handlers on SIGTERM, delivers their answers, and refuses new connections", async () => {
     const { child, ended, url } = await serving();
     const begun = gate();
     const asked = gate<string>();
@@ -85,18 +85,18 @@ describe("reciproc serve", () => {
     expect(await ended).toMatchObject({ code: 0 });
   });
 
-  it("ends what still runs when --drain-timeout is over", async () => {
+  it("aborts handlers that still run after --drain-timeout", async () => {
     const { child, ended, url } = await serving("--drain-timeout", "50");
     await using peer = await connect(url, { reconnect: false });
     const call = rejection(peer.request("hang"));
-    // Its handler runs when this is answered.
+    // The handler runs when this call is answered.
     await peer.request("add", [1, 2]);
     child.kill("SIGTERM");
     expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  it("does not wait on SIGINT for what runs", async () => {
+  it("does not wait for running handlers on SIGINT", async () => {
     const { child, ended, url } = await serving();
     await using peer = await connect(url, { reconnect: false });
     const call = rejection(peer.request("hang"));
@@ -118,20 +118,20 @@ describe("reciproc serve", () => {
     await call;
   });
 
-  it("prints what a handler throws in one line, with its place", async () => {
+  it("prints the error of a handler in one line, with its position", async () => {
     const { url, until } = await serving();
     expect(await run(["call", url, "fail"])).toMatchObject({ code: 1, stderr: "error -32603: Internal error\n" });
     expect(await until("stderr", "\n")).toMatch(/^fail: TypeError: two lines \(\/.*api\.mjs:4:18\)\n$/);
   });
 
-  it("prints the error that a handler received from its caller and let through", async () => {
+  it("prints the error that a handler received from its caller and did not catch", async () => {
     const { url, until } = await serving();
     await using peer = await connect(url, { reconnect: false });
     expect(await rejection(peer.request("ask"))).toMatchObject({ code: -32603 });
     expect(await until("stderr", "\n")).toMatch(/^ask: RpcError: Method not found/);
   });
 
-  it("names the method that failed, whether it was called or notified, and prints what it throws once", async () => {
+  it("names the failed method of a call or notification, and prints its error once", async () => {
     const { url, until, child, ended } = await serving();
     await using peer = await connect(url);
     peer.notify("rename");
@@ -141,7 +141,7 @@ describe("reciproc serve", () => {
     await until("stderr", "a text");
     child.kill("SIGTERM");
     const line = String.raw`rename: RangeError: too long \(/.*api\.mjs:5:26\)\n`;
-    // What is no object carries no note.
+    // A thrown primitive cannot carry the method name.
     expect((await ended).stderr).toMatch(new RegExp(`^${line}${line}error: 'a text'\n$`));
   });
 
@@ -151,7 +151,7 @@ describe("reciproc serve", () => {
     expect(await until("stderr", "\n")).toMatch(/^refused 127\.0\.0\.1: 404, .*--path is "\/rpc"\n$/);
   });
 
-  it("names its own options when it refuses a host or an origin, and takes those that are allowed", async () => {
+  it("names its own options when it refuses a host or an origin, and accepts the allowed ones", async () => {
     const page = { Host: "example.org", Origin: "https://app.example.org" };
     const strict = await serving();
     await expect(connect(strict.url, { headers: page })).rejects.toMatchObject({ status: 403 });
@@ -214,8 +214,8 @@ describe("reciproc serve", () => {
     expect(stderr).toMatch(/^reciproc serve: [^\n]*; see `reciproc serve --help`\n$/);
   });
 
-  // Newer versions of Node load .ts; none loads .tsx.
-  it("says what to do about a file in TypeScript, given or imported", async () => {
+  // Newer versions of Node load .ts, but none loads .tsx.
+  it("prints the remedy for a file in TypeScript, given or imported", async () => {
     const given = await file("api.tsx", API);
     const importer = await file("api.mjs", `export { default } from ${JSON.stringify(given)};`);
     for (const path of [given, importer]) {

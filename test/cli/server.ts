@@ -1,4 +1,4 @@
-/** Servers to call: one of ours, and strangers that misbehave. */
+/** Servers to call: a reciproc server, and plain servers that misbehave. */
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
@@ -10,15 +10,15 @@ type Options = Omit<Partial<ServeOptions<AnyMethods, AnyMethods, any>>, "methods
   fallback?: (params: any, context: any) => unknown;
 };
 
-/** One of ours, closed when the test is over. */
-export async function ours(options: Options = {}): Promise<Server> {
+/** Starts a reciproc server, which is closed after the test. */
+export async function reciprocServer(options: Options = {}): Promise<Server> {
   const server = await serve({ port: 0, methods: {}, ...options });
   onTestFinished(() => server.close());
   return server;
 }
 
-/** One that does with each connection whatever `onSocket` says; answers its URL. */
-export async function stranger(onSocket: (socket: WebSocket, request: IncomingMessage) => void): Promise<string> {
+/** Starts a plain server that passes each connection to `onSocket`. Returns its URL. */
+export async function plainServer(onSocket: (socket: WebSocket, request: IncomingMessage) => void): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   server.on("connection", onSocket);
   onTestFinished(() => {
@@ -29,7 +29,7 @@ export async function stranger(onSocket: (socket: WebSocket, request: IncomingMe
   return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** A port where nobody listens. */
+/** Returns a port without a listener. */
 export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

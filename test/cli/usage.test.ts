@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { MAIN, run } from "./program.js";
 
 describe("reciproc", () => {
-  it("begins with the line that makes it a program", async () => {
+  it("begins with the shebang line", async () => {
     expect(await readFile(MAIN, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);
   });
 
@@ -14,7 +14,7 @@ describe("reciproc", () => {
     expect(await run(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
   });
 
-  it("lists its commands when asked, and as an error when given nothing", async () => {
+  it("lists its commands for --help, and as an error without arguments", async () => {
     const asked = await run(["--help"]);
     expect(asked).toMatchObject({ code: 0, stderr: "" });
     for (const name of ["serve", "call", "notify", "listen", "bridge"])

@@ -18,7 +18,7 @@ for (const [carrier, open] of Object.entries(wires)) {
 describe("a peer reached by HTTP POST", () => {
   for (const { file, cases } of files) {
     const fitting = cases.filter(isOneShot);
-    // Answers are no business of a client that is never called.
+    // A client that is never called ignores responses.
     if (fitting.length === 0) continue;
     describe(file, () => {
       for (const one of fitting) it(`${one.name} (${one.source})`, () => runCase(one, postWire));
@@ -26,6 +26,6 @@ describe("a peer reached by HTTP POST", () => {
   }
 });
 
-it("leaves no deadline behind after all of them", () => {
+it("leaves no deadline after all cases", () => {
   expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
 });

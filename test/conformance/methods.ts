@@ -1,5 +1,5 @@
 /* oxlint-disable unicorn/no-thenable -- what a handler may return by mistake is what these test */
-/** What the peer under test serves: sets of methods that the cases name. */
+/** The sets of methods that the peer under test serves, named by the cases. */
 import { setImmediate as turn } from "node:timers/promises";
 import { RpcError } from "../../src/core/errors.js";
 import type { Context } from "../../src/index.js";
@@ -7,10 +7,10 @@ import type { WireOptions } from "./wires.js";
 
 type Methods = WireOptions["methods"];
 
-/** A case names one of these; each is made anew for each case. */
+/** A case names one of these sets. Each case has a new copy. */
 export const methodSets: Record<string, () => Methods> = { specification, mcp, fixtures, features };
 
-/** Every set holds it. It answers turns after it was asked, so whatever was sent by mistake comes before its answer. */
+/** Part of every set. Returns some ticks after the call, so that any frame sent by mistake precedes its answer. */
 const sentinel = {
   async sentinel(): Promise<string> {
     await turn();
@@ -72,7 +72,7 @@ function fixtures(): Methods {
     }),
     echo: (params: unknown) => params,
     later: async (params: unknown) => (await turn(), params),
-    /** Answers when `release` is called, in the order of asking. */
+    /** Returns when `release` is called, in the order of the calls. */
     wait: (params: unknown) => new Promise((resolve) => waiting.push(() => resolve(params))),
     release: () => waiting.splice(0).forEach((answer) => answer()),
     text: ([length]: [number]) => "x".repeat(length),
@@ -85,7 +85,7 @@ function untilCancelled({ signal }: Context): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-/** What is cancelled, reports or streams. */
+/** Methods that are cancelled, report progress or return streams. */
 function features(): Methods {
   const waiting: (() => void)[] = [];
   const released = (): Promise<void> => new Promise((resolve) => waiting.push(resolve));
@@ -97,7 +97,7 @@ function features(): Methods {
       untilCancelled(context).catch(() => {
         throw new Error("secret");
       }),
-    /** Pays no heed to a cancel, and answers when `release` is called. */
+    /** Ignores a cancel, and returns when `release` is called. */
     stays: async (params: unknown) => (await released(), params),
     release: () => waiting.splice(0).forEach((resolve) => resolve()),
     initialize: async () => (await released(), "initialized"),
@@ -178,7 +178,7 @@ const throwingToJson = {
   },
 };
 
-/** A promise that is not what it seems: it breaks when somebody listens. */
+/** A broken thenable, which throws when `then` is called. */
 function brokenPromise(): Promise<unknown> {
   const promise = Promise.resolve("never read");
   promise.then = () => {

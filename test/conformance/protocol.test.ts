@@ -1,4 +1,4 @@
-/** Requirements of docs/PROTOCOL.md over a real WebSocket, which no other test shows. */
+/** Requirements of docs/PROTOCOL.md over a real WebSocket that no other test proves. */
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -71,7 +71,7 @@ describe("a session", () => {
     await gone;
     const { byHand: next, told: answer } = await ByHand.resume(url, token, 1);
     expect(answer).toEqual({ resumed: { token: expect.any(String), received: 1 } });
-    // The one response is replayed, and none of the pongs and acks that went beside it.
+    // The response is replayed, and none of the pongs and acks sent with it.
     expect(await next.next()).toEqual([{ jsonrpc: "2.0", id: 1, result: 3 }]);
     next.say({ ping: 3 });
     expect(await next.next()).toEqual({ pong: 3 });
@@ -109,7 +109,7 @@ describe("a token", () => {
     for (let i = 0; i < 50; i++) tokens.push((await ByHand.begin(url)).token);
     for (const token of tokens) expect(token).toMatch(/^[\w-]{22}$/);
     expect(new Set(tokens).size).toBe(50);
-    // At each place many different characters occur: with 50 draws of 64, fewer than 15 have a probability below 1e-12.
+    // At each position many different characters occur. For 50 draws of 64, fewer than 15 have a probability below 1e-12.
     for (let place = 0; place < 22; place++) {
       expect(new Set(tokens.map((token) => token[place])).size).toBeGreaterThanOrEqual(15);
     }

@@ -1,4 +1,4 @@
-/** Runs one conformance case over one wire. README.md beside this file says what a case may hold. */
+/** Runs one conformance case over one wire. README.md in this folder describes the members of a case. */
 import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
 import { ConnectionLostError, ProtocolError, RpcError } from "../../src/core/errors.js";
@@ -8,7 +8,7 @@ import { acp, lsp, mcp } from "../../src/index.js";
 import { methodSets } from "./methods.js";
 import type { Wire, WireOptions } from "./wires.js";
 
-/** What is sent in a case: a string is raw text, `$bytes` a binary frame in hexadecimal, `$after` waits until so many frames have come, any other value stands for its JSON. */
+/** A frame to send: raw text, `$bytes` in hexadecimal, or a value to encode. `$after` waits for this number of received frames. */
 export type Frame =
   | string
   | { $bytes: string }
@@ -17,9 +17,9 @@ export type Frame =
   | object
   | number;
 
-/** How a call that our peer made came out; `"waits"`: not at all. */
+/** The outcome of a call by the peer under test. `"pending"` means that it was not settled. */
 export type Outcome =
-  "waits" | { result: unknown } | { error: object } | { malformed: unknown; says: string } | { other: string };
+  "pending" | { result: unknown } | { error: object } | { malformed: unknown; message: string } | { other: string };
 
 /** One case. */
 export interface Case {
@@ -54,7 +54,7 @@ const MEMBERS = new Set(
   ),
 );
 
-/** Every case of every file beside this one, with `values` spelled out. */
+/** Returns every case of every file in this folder, once for each of its `values`. */
 export function loadCases(): { file: string; cases: Case[] }[] {
   const folder = new URL(".", import.meta.url);
   const files = readdirSync(folder).filter((name) => name.endsWith(".json"));
@@ -81,7 +81,7 @@ function spellOut(one: Case): Case[] {
   });
 }
 
-/** The text of a frame that has one. */
+/** Returns the text of a text frame. */
 function textOf(frame: Frame): string {
   if (typeof frame === "string") return frame;
   if (typeof frame === "object" && "$join" in frame) {
@@ -103,12 +103,12 @@ function rawOf(frame: Frame): string | Uint8Array {
 const SENTINEL = '{"jsonrpc":"2.0","method":"sentinel","id":"sentinel"}';
 const SENTINEL_ANSWER = { jsonrpc: "2.0", id: "sentinel", result: "sentinel" };
 
-/** Whether a case is one frame in, and at most one out. */
+/** Returns true if a case has one frame in, and at most one out. */
 export function isOneShot({ send, expect: owed = [], calls, closed }: Case): boolean {
   return send.length === 1 && owed.length <= 1 && calls === undefined && closed === undefined;
 }
 
-/** Runs a case and asserts everything it says. */
+/** Runs a case and asserts all its expectations. */
 export async function runCase(one: Case, open: (options: WireOptions) => Promise<Wire>): Promise<void> {
   const methods = methodSets[one.methods ?? "fixtures"];
   if (methods === undefined) throw new Error(`there is no set of methods called "${one.methods}"`);
@@ -138,7 +138,7 @@ export async function runCase(one: Case, open: (options: WireOptions) => Promise
   }
 }
 
-/** Sends the frames of a case, and answers those that came while it waited for some. */
+/** Sends the frames of a case. Returns the frames received during an `$after`. */
 async function sendAll(one: Case, wire: Wire): Promise<string[]> {
   const frames: string[] = [];
   for (const frame of one.send) {
@@ -152,13 +152,14 @@ async function receiveExpected(one: Case, wire: Wire, early: string[]): Promise<
   const frames = [...early];
   for (const missing of (one.expect ?? []).slice(early.length)) {
     const frame = await wire.receive().catch((error: Error) => error);
-    if (frame instanceof Error) expect.fail(`${frame.message}; got ${frames}; still owed ${JSON.stringify(missing)}`);
+    if (frame instanceof Error)
+      expect.fail(`${frame.message}; got ${frames}; still missing ${JSON.stringify(missing)}`);
     frames.push(frame);
   }
   expectFrames(frames, one);
 }
 
-/** Whatever was answered by mistake would be here before the sentinel's answer. */
+/** Asserts that the sentinel's answer is next, because an answer sent by mistake would precede it. */
 async function receiveSentinelOnly(wire: Wire): Promise<void> {
   wire.send(SENTINEL);
   expect(JSON.parse(await wire.receive())).toStrictEqual(SENTINEL_ANSWER);
@@ -171,14 +172,14 @@ function expectFrames(frames: string[], { expect: owed = [], order }: Case): voi
   else expect(got).toStrictEqual(owed);
 }
 
-/** A sorted copy: two lists of texts are equal as multisets when these are equal. */
+/** Returns a sorted copy, to compare two lists of texts as multisets. */
 export function inOrder(texts: string[]): string[] {
   const sorted = [...texts];
   sorted.sort();
   return sorted;
 }
 
-/** The same text for equal values, whatever the order of their members. */
+/** Returns the same text for values that differ only in the order of members. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_key, part: unknown) =>
     typeof part === "object" && part !== null && !Array.isArray(part)
@@ -187,10 +188,10 @@ function canonical(value: unknown): string {
   );
 }
 
-/** Makes the calls of the case, and waits until the stranger has them. */
+/** Makes the calls of the case, and waits until the raw client has received them. */
 async function startCalls(one: Case, wire: Wire): Promise<Outcome[]> {
   const { calls = [], batch, called } = one;
-  const outcomes: Outcome[] = calls.map(() => "waits");
+  const outcomes: Outcome[] = calls.map(() => "pending");
   const group = batch ? wire.peer!.batch() : undefined;
   for (const [i, { method, params }] of calls.entries()) {
     (group ?? wire.peer!).request(method, params).then(
@@ -210,16 +211,16 @@ function describe(error: unknown): Outcome {
     const { code, message, data } = error;
     return { error: { code, message, ...(data !== undefined && { data }) } };
   }
-  if (error instanceof ProtocolError) return { malformed: error.raw, says: error.message };
+  if (error instanceof ProtocolError) return { malformed: error.raw, message: error.message };
   if (error instanceof ConnectionLostError) return { other: `lost, ${error.outcome}` };
   return { other: String(error) };
 }
 
-/** Closing settles everything: what waited is lost, and no table holds anything. */
+/** Closes the peer, and asserts that pending calls reject and that every table is empty. */
 async function endsEmpty({ peer }: Wire, outcomes: Outcome[]): Promise<void> {
   if (peer === undefined) return;
-  const waited = outcomes.flatMap((outcome, i) => (outcome === "waits" ? i : []));
+  const pending = outcomes.flatMap((outcome, i) => (outcome === "pending" ? i : []));
   await peer.close();
-  for (const i of waited) expect(outcomes[i]).toEqual({ other: "lost, unknown" });
+  for (const i of pending) expect(outcomes[i]).toEqual({ other: "lost, unknown" });
   expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
 }

@@ -1,4 +1,4 @@
-/** Three ways for a raw stranger to reach a serving peer: text passed in memory, frames of a real `ws` client, and HTTP POST. */
+/** Three ways for a raw client to reach a serving peer: text passed in memory, frames of a real `ws` client, and HTTP POST. */
 import { WebSocket } from "ws";
 import type { AnyMethods } from "../../src/core/contract.js";
 import { Peer, type AnyPeer, type PeerOptions } from "../../src/peer/peer.js";
@@ -10,16 +10,16 @@ import { memorySockets } from "../../src/sockets/memory.js";
 
 export type WireOptions = PeerOptions & { methods: Record<string, (params: any, context: any) => unknown> };
 
-/** A stranger's end of a wire. Over HTTP each frame has a peer of its own, and there is none to look at. */
+/** The raw client's end of a wire. Over HTTP each frame has a peer of its own, which cannot be inspected. */
 export interface Wire {
   readonly peer: AnyPeer | undefined;
-  /** What the peer emitted as `error`. */
+  /** The `error` events of the peer. */
   readonly errors: unknown[];
-  /** Sends one frame as it is: text, or the bytes of a binary frame. */
+  /** Sends one frame unchanged: text, or the bytes of a binary frame. */
   send(frame: string | Uint8Array): void;
-  /** The next frame that came. Rejects when none comes, or none can come any more. */
+  /** Resolves with the next received frame. Rejects after a timeout, or when the connection has ended. */
   receive(): Promise<string>;
-  /** What came and was not received yet. */
+  /** Returns the frames that arrived and were not received yet. */
   drain(): string[];
   /** Resolves with the close code when the connection has ended. */
   readonly closed: Promise<number>;
@@ -27,7 +27,7 @@ export interface Wire {
   end(): Promise<void>;
 }
 
-/** A stranger's end of a connection to `peer`. */
+/** The raw client's end of a connection to `peer`. */
 export interface Connection extends Wire {
   readonly peer: AnyPeer;
 }
@@ -40,7 +40,7 @@ export const wires: Record<string, (options: WireOptions) => Promise<Connection>
 const PATIENCE_MS = 2_000;
 const UNLIMITED = 2 ** 28;
 
-/** Frames that came and wait for somebody to ask for them. */
+/** Frames that arrived and were not received yet. */
 class Arrivals {
   readonly #frames: string[] = [];
   #waiting: (() => void) | undefined;
@@ -96,7 +96,7 @@ async function memoryWire(options: WireOptions): Promise<Connection> {
   return {
     peer,
     errors,
-    // A carrier that has no binary frames is handed the text that a socket makes of one.
+    // A carrier without binary frames gets the text that a socket decodes from one.
     send: (frame) => void right.send(typeof frame === "string" ? frame : decodeFrame(frame)),
     receive: () => arrivals.take(),
     drain: () => arrivals.drain(),
@@ -140,7 +140,7 @@ async function wsWire(options: WireOptions): Promise<Connection> {
   };
 }
 
-/** By HTTP POST: one request a frame, each after the answer to the last. */
+/** Over HTTP POST: one request for each frame, each after the last response. */
 export async function postWire(options: WireOptions): Promise<Wire> {
   const server = await serve({ port: 0, ...options });
   const errors: unknown[] = [];

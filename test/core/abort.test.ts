@@ -7,7 +7,7 @@ import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
 
-/** A signal that counts who listens to it. */
+/** Returns a signal that counts its listeners. */
 function countedSignal(): { controller: AbortController; listeners: () => number } {
   const controller = new AbortController();
   const { signal } = controller;
@@ -26,7 +26,7 @@ function countedSignal(): { controller: AbortController; listeners: () => number
 }
 
 describe("aborting a call", () => {
-  it("rejects it at once with the signal's reason, and tells the other side nothing on a plain link", async () => {
+  it("rejects it at once with the signal's reason, and sends nothing on a plain link", async () => {
     const { peer, sent } = rawPeer();
     const controller = new AbortController();
     const reason = { why: "changed my mind" };
@@ -47,7 +47,7 @@ describe("aborting a call", () => {
     expect(await rejection(call)).toMatchObject({ name: "AbortError" });
   });
 
-  it.each([undefined, null, 0, ""])("rejects with the reason as it is, `%s` included", async (reason) => {
+  it.each([undefined, null, 0, ""])("rejects with the reason unchanged, `%s` included", async (reason) => {
     const { peer } = rawPeer();
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
@@ -71,7 +71,7 @@ describe("aborting a call", () => {
     expect(await call).toBe("done");
   });
 
-  it("lets the answer that still comes go by", async () => {
+  it("ignores a late answer", async () => {
     const { peer, feed, sent } = rawPeer();
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
@@ -104,7 +104,7 @@ describe("aborting a call", () => {
     ["a string", "`soon` (string)"],
     ["null", "`null` (null)"],
     ["an object", "an object"],
-  ])("takes no %s for a signal", async (kind, shown) => {
+  ])("refuses %s as a signal", async (kind, shown) => {
     const { peer, sent } = rawPeer();
     const signal = { "a string": "soon", null: null, "an object": {} }[kind] as unknown as AbortSignal;
     const error = await rejection(peer.request("m", [], { signal }));
@@ -120,7 +120,7 @@ describe("a call's listener on its signal", () => {
     ["a timeout", () => pass(60_000)],
     ["the end of the connection", (raw) => raw.cut()],
     ["close()", (raw) => raw.peer.close()],
-  ])("is gone after %s", async (_name, end) => {
+  ])("is removed after %s", async (_name, end) => {
     const raw = rawPeer();
     const { controller, listeners } = countedSignal();
     const outcomes = new Outcomes().watch("call", raw.peer.request("m", [], { signal: controller.signal }));
@@ -131,7 +131,7 @@ describe("a call's listener on its signal", () => {
     expect(outcomes.names).toEqual(["call"]);
   });
 
-  it("is gone after the abort itself", async () => {
+  it("is removed after the abort itself", async () => {
     const { peer } = rawPeer();
     const { controller, listeners } = countedSignal();
     const call = peer.request("m", [], { signal: controller.signal });
@@ -140,7 +140,7 @@ describe("a call's listener on its signal", () => {
     expect(listeners()).toBe(0);
   });
 
-  it("is gone when the transport took nothing", async () => {
+  it("is removed when the transport accepts no message", async () => {
     const { peer } = rawPeer({}, { onSend: () => false });
     const { controller, listeners } = countedSignal();
     await rejection(peer.request("m", [], { signal: controller.signal }));

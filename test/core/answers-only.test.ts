@@ -1,4 +1,4 @@
-/** A peer whose messages are answered but which cannot be called, such as that of an HTTP request. */
+/** A peer that answers messages but cannot be called, such as the peer of an HTTP request. */
 import { describe, expect, it } from "vitest";
 import { connectionOf, inspect, Peer, type AnyPeer } from "../../src/peer/peer.js";
 import type { Transport } from "../../src/core/transport.js";
@@ -36,7 +36,7 @@ function mutePeer(methods: Record<string, (params: any, context: any) => unknown
 }
 
 describe("a peer that cannot be called", () => {
-  it("refuses its own calls as not sent, says why, and sends nothing", async () => {
+  it("refuses its own calls as not sent, with the cause, and sends nothing", async () => {
     const { peer, sent } = mutePeer({});
     const cause = { message: "nobody listens" };
     expect(await rejection(peer.request("m"))).toMatchObject({ outcome: "not-sent", cause });
@@ -73,7 +73,7 @@ describe("a peer that cannot be called", () => {
     ["a batch of notifications and responses", [notification("later"), result(1, 1)], undefined],
     ["a batch that is too large", [1, 2, 3, 4], failure(null, -32010, "Batch is too large", { maxBatchEntries: 3 })],
     ["a stream's `next`", request(1, "$/enumerator/next", { token: 1 }), failure(1, -32001, "No such stream")],
-  ])("replies to %s once, also with nothing, and sends nothing else", async (_what, message, reply) => {
+  ])("replies to %s once, also with an empty reply, and sends nothing else", async (_what, message, reply) => {
     const { peer, sent, replies, feed } = mutePeer({ sync: () => 1, later: async () => (await turn(), "late") });
     feed(message);
     await turn();
@@ -92,7 +92,7 @@ describe("a peer that cannot be called", () => {
     expect(await rejection(peer.request("m", {}, { onProgress: () => {} }))).toMatchObject({ outcome: "not-sent" });
   });
 
-  it("reports that it is idle when the last handler has ended, its response given", async () => {
+  it("reports idle after the last handler ended and its response was returned", async () => {
     const first = gate<string>();
     const second = gate();
     const { peer, replies, idle, feed } = mutePeer({

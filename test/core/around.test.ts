@@ -36,7 +36,7 @@ const markParams: Around = (call, next) => {
 };
 
 describe("around, for requests", () => {
-  it("wraps calls in both directions, outside to inside and back", async () => {
+  it("wraps calls in both directions, from the outermost to the innermost and back", async () => {
     const log: string[] = [];
     const logs =
       (name: string): Around =>
@@ -54,7 +54,7 @@ describe("around, for requests", () => {
     expect(log).toEqual(["b outgoing m 1", "a incoming m 1", "handler", "a incoming done", "b outgoing done"]);
   });
 
-  it("is told the peer and the handler's context", async () => {
+  it("receives the peer and the handler's context", async () => {
     const calls: Call[] = [];
     const around: Around = (call, next) => (calls.push(call), next());
     let context: unknown;
@@ -83,7 +83,7 @@ describe("around, for requests", () => {
     expect(await pair.b.request("m")).toEqual({ outgoing: { incoming: 1 } });
   });
 
-  it("may answer without calling next: no handler runs, nothing is sent", async () => {
+  it("may return a result without calling next, so that no handler runs and nothing is sent", async () => {
     let ran = 0;
     const served = rawPeer({ methods: { m: () => ran++ }, around: fromCache });
     served.feed(request(1, "m"));
@@ -108,7 +108,7 @@ describe("around, for requests", () => {
         throw new RpcError(403, "forbidden");
       },
     ],
-  ])("may refuse: when it %s, that is the outcome on either side", async (_name, refuse) => {
+  ])("may refuse a call on either side, which rejects when it %s", async (_name, refuse) => {
     const served = rawPeer({ methods: { m: () => 1 }, around: refuse });
     served.feed(request(1, "m"));
     await turn();
@@ -124,7 +124,7 @@ describe("around, for requests", () => {
     expect(await pair.b.request("missing")).toEqual({ healed: -32601 });
   });
 
-  it("hides nothing of its own failure from the `error` event, and all of it from the wire", async () => {
+  it("reports its own failure in full to the `error` event, and sends none of it", async () => {
     const bug = new Error("secret");
     const raw = rawPeer({
       methods: { m: () => 1 },
@@ -138,7 +138,7 @@ describe("around, for requests", () => {
     expect(raw.errors).toEqual([bug]);
   });
 
-  it("may drop the promise of next: a failure behind it harms nobody", async () => {
+  it("may ignore the promise of next without an unhandled rejection", async () => {
     const raw = rawPeer({
       methods: { m: () => Promise.reject(new Error("dropped")) },
       around: (_call, next) => {
@@ -152,7 +152,7 @@ describe("around, for requests", () => {
     expect(await rejection(raw.peer.request("m", 5).then((value) => Promise.reject(value as Error)))).toBe("went on");
   });
 
-  it("may await before next, and the call then goes on", async () => {
+  it("may await before it calls next", async () => {
     const open = gate();
     const raw = rawPeer({ methods: { m: () => "ran" }, around: async (_call, next) => (await open.promise, next()) });
     raw.feed(request(1, "m"));
@@ -167,7 +167,7 @@ describe("around, for requests", () => {
     expect(await call).toBe("answered");
   });
 
-  it("settles every call when an outgoing one goes on twice", async () => {
+  it("settles every call when an outgoing one calls next twice", async () => {
     const { peer, messages, feed } = rawPeer({ around: goOnTwice });
     const outcomes = new Outcomes().watch("call", peer.request("m"));
     const ids = messages().map(({ id }) => id);
@@ -178,7 +178,7 @@ describe("around, for requests", () => {
     expectEmpty(peer);
   });
 
-  it("may try again after a failure, with an id of its own", async () => {
+  it("may retry after a failure, under a new id", async () => {
     const { peer, messages, feed } = rawPeer({ around: tryAgain });
     const call = peer.request("m");
     feed(failure(1, -32009, "Server is busy"));
@@ -189,7 +189,7 @@ describe("around, for requests", () => {
     expect(await call).toBe("at last");
   });
 
-  it("rejects what goes on after the connection ended", async () => {
+  it("rejects a call whose next runs after the connection ended", async () => {
     const open = gate();
     const { peer, sent } = rawPeer({ around: async (_call, next) => (await open.promise, next()) });
     const call = peer.request("m");
@@ -211,14 +211,14 @@ describe("around, for notifications", () => {
     expect(raw.messages()).toEqual([notification("said")]);
   });
 
-  it("may change their params and may keep them back", async () => {
+  it("may change their params and may drop them", async () => {
     const { peer, messages } = rawPeer({ around: markParams });
     peer.notify("kept");
     peer.notify("said", { by: "caller" });
     expect(messages()).toEqual([notification("said", { by: "around" })]);
   });
 
-  it("emits what it throws, in either direction, and answers nothing", async () => {
+  it("emits what it throws, in either direction, and sends no answer", async () => {
     const bug = new Error("bug in around");
     const raw = rawPeer({
       methods: { m: () => {} },
@@ -233,12 +233,12 @@ describe("around, for notifications", () => {
     expect(raw.sent).toEqual([]);
   });
 
-  it("answers false when next found the transport shut", () => {
+  it("returns false when the transport is closed at next", () => {
     const { peer } = rawPeer({ around: (_call, next) => next() }, { onSend: () => false });
     expect(peer.notify("said")).toBe(false);
   });
 
-  it("emits, and leaves nothing unobserved, when it makes the params impossible", async () => {
+  it("emits the error and leaves no rejection unobserved when it sets invalid params", async () => {
     const passed = rawPeer({ around: spoilParams(false) });
     passed.peer.notify("said");
     await turn();
@@ -252,7 +252,7 @@ describe("around, for notifications", () => {
 });
 
 describe("around, in batches", () => {
-  it("wraps each member, coming and going", async () => {
+  it("wraps each incoming and outgoing member", async () => {
     const seen: string[] = [];
     const around: Around = ({ direction, method }, next) => (seen.push(`${direction} ${method}`), next());
     await using pair = connectedPair({ methods: { a: () => 1, b: () => 2 }, around }, { around });
@@ -266,7 +266,7 @@ describe("around, in batches", () => {
     );
   });
 
-  it("sends alone a call whose around let the batch leave without it", async () => {
+  it("sends a call alone when its `around` calls next after the batch was sent", async () => {
     const open = gate();
     const around: Around = async (call, next) => {
       if (call.method === "slow") await open.promise;
@@ -286,7 +286,7 @@ describe("around, in batches", () => {
     expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0 });
   });
 
-  it("keeps the order of the replies when members of an incoming batch wait", async () => {
+  it("keeps the order of the replies when members of an incoming batch are delayed", async () => {
     const open = gate();
     const around: Around = async (call, next) => (call.method === "slow" && (await open.promise), next());
     const raw = rawPeer({ methods: { slow: () => "S", quick: () => "Q" }, around });

@@ -52,7 +52,7 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("takes answers that a sloppy server sends one by one", async () => {
+  it("accepts answers that a server sends one by one instead of in an array", async () => {
     const { peer, feed } = rawPeer();
     const batch = peer.batch();
     const calls = [batch.request("a"), batch.request("b")];
@@ -79,7 +79,7 @@ describe("peer.batch()", () => {
     expect(await first).toBe("A");
   });
 
-  it("is refused whole by one error with id null while it is the only one open", async () => {
+  it("is refused whole by one error with id null while no other batch is pending", async () => {
     const { peer, feed, errors } = rawPeer();
     const batch = peer.batch();
     const calls = [batch.request("a"), batch.request("b")];
@@ -93,12 +93,12 @@ describe("peer.batch()", () => {
     }
     expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 0 });
     expect(errors).toEqual([]);
-    // The lone call took its id before the batch's answer could name it.
+    // The single call got its id before the batch was answered.
     feed(result(3, "still here"));
     expect(await alone).toBe("still here");
   });
 
-  it("leaves both waiting when two are open and an error with id null names neither, and emits the error", async () => {
+  it("stays pending and emits the error when two batches are pending and an error has id null", async () => {
     const { peer, feed, errors } = rawPeer();
     const calls = [peer.batch(), peer.batch()].map((batch) => {
       const call = batch.request("m");
@@ -146,7 +146,7 @@ describe("peer.batch()", () => {
     expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
   });
 
-  it("rejects as not sent what the connection's end overtook, and as unknown what was sent", async () => {
+  it("rejects unsent calls as not sent and sent calls as unknown when the connection ends", async () => {
     const { peer, cut, sent } = rawPeer();
     const early = peer.batch();
     const sentCall = early.request("a");
@@ -161,7 +161,7 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("rejects every call as not sent when the transport does not take the array", async () => {
+  it("rejects every call as not sent when the transport refuses the array", async () => {
     const { peer } = rawPeer({}, { onSend: () => false });
     const batch = peer.batch();
     const calls = [batch.request("a"), batch.request("b")];
@@ -174,7 +174,7 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("settles by an answer that comes inside send()", async () => {
+  it("settles by an answer that arrives inside send()", async () => {
     const raw = rawPeer(
       {},
       {
@@ -194,7 +194,7 @@ describe("peer.batch()", () => {
     expect(sent).toEqual([]);
   });
 
-  it("sends an array of notifications only, and keeps nothing", () => {
+  it("sends an array of notifications only, and leaves nothing pending", () => {
     const { peer, sent } = rawPeer();
     const batch = peer.batch();
     batch.notify("a");
@@ -204,7 +204,7 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("throws when it is sent twice, and takes nothing more", async () => {
+  it("throws when it is sent twice or extended after send()", async () => {
     const { peer, sent } = rawPeer();
     const batch = peer.batch();
     batch.notify("a");
@@ -216,7 +216,7 @@ describe("peer.batch()", () => {
     expect(inspect(peer).pending).toBe(0);
   });
 
-  it("refuses bad params on the spot and keeps the rest", async () => {
+  it("refuses invalid params at once and keeps the other calls", async () => {
     const { peer, messages } = rawPeer();
     const batch = peer.batch();
     expect(await rejection(batch.request("m", 5))).toBeInstanceOf(TypeError);
@@ -226,7 +226,7 @@ describe("peer.batch()", () => {
     expect(messages()).toEqual([[{ jsonrpc: "2.0", method: "good" }]]);
   });
 
-  it("times each call from when it was added, and the others go on", async () => {
+  it("starts each timeout when the call is added, and keeps the other calls pending", async () => {
     const { peer, feed } = rawPeer();
     const batch = peer.batch();
     const outcomes = new Outcomes();
@@ -241,7 +241,7 @@ describe("peer.batch()", () => {
     expectEmpty(peer);
   });
 
-  it("crosses a real connection both ways at once", async () => {
+  it("works over a real connection in both directions at once", async () => {
     await using pair = connectedPair(
       { methods: { twice: ([n]) => n * 2, fail: () => Promise.reject(new RpcError(3, "no")) } },
       { methods: { hello: async ({ name }) => `hi ${name}` } },
@@ -259,7 +259,7 @@ describe("peer.batch()", () => {
 
 const NAMELESS = failure(null, -32600, "Invalid Request");
 
-/** A peer with a batch of two calls that waits, and what makes it send errors with id null. */
+/** Returns a peer with a pending batch of two calls, and functions that make it send errors with id null. */
 function waiting(options: AnyOptions = {}): RawPeer & { calls: Promise<unknown>[] } {
   const raw = rawPeer({ methods: { m: () => 1, fail: () => Promise.reject(new RpcError(7, "no")) }, ...options });
   const batch = raw.peer.batch();
@@ -275,7 +275,7 @@ async function answered({ peer, feed, calls }: ReturnType<typeof waiting>): Prom
   expectEmpty(peer);
 }
 
-describe("an error with id null, while one batch waits,", () => {
+describe("an error with id null, while one batch is pending,", () => {
   it.each<[string, unknown, number, AnyOptions?]>([
     ["-32700", "{", 1],
     ["-32600", { jsonrpc: "2.0" }, 1],
@@ -292,7 +292,7 @@ describe("an error with id null, while one batch waits,", () => {
       1,
       { limits: { maxMessagesPerSecond: 1 }, methods: { m: () => Promise.reject(new RpcError(7, "no")) } },
     ],
-  ])("is the answer to one that this side has sent: %s", async (_what, message, times, options) => {
+  ])("is counted as the answer to a message that this side sent: %s", async (_what, message, times, options) => {
     const raw = waiting(options);
     if (options?.limits?.maxMessagesPerSecond !== undefined) raw.feed({ jsonrpc: "2.0", method: "m" });
     raw.feed(message);
@@ -336,14 +336,14 @@ describe("an error with id null, while one batch waits,", () => {
     expectEmpty(raw.peer);
   });
 
-  it("within an array is counted as well", async () => {
+  it("in an array is counted as well", async () => {
     const raw = waiting();
     raw.feed([1, 2]);
     raw.feed([NAMELESS, NAMELESS]);
     await answered(raw);
   });
 
-  it("is counted anew for each connection", async () => {
+  it("is counted from zero for each connection", async () => {
     const { peer, transport, take } = restless();
     transport.feed("{");
     transport.suspend();

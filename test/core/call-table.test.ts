@@ -11,8 +11,8 @@ function call(id: number): Call {
   return { id, beside: undefined };
 }
 
-it("holds what a Map would, whichever calls stay and however many there are", () => {
-  // Of so many calls each, which are answered: by their place among those that wait.
+it("holds the same calls as a Map, for any order of removal and any number of calls", () => {
+  // For each number of calls, the calls to answer, by their index among the pending ones.
   const steps = array(record({ added: nat(40), answered: array(nat()) }), { maxLength: 30 });
   assert(
     property(steps, (rounds) => {

@@ -7,7 +7,7 @@ import { rawPeer, request } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
 describe("close()", () => {
-  it("closes with 1000 and no reason unless told otherwise", async () => {
+  it("closes with 1000 and no reason by default", async () => {
     const raw = rawPeer();
     expect(raw.peer.state).toBe("open");
     await raw.peer.close();
@@ -15,14 +15,14 @@ describe("close()", () => {
     expect(raw.peer.state).toBe("closed");
   });
 
-  it("tells both sides code and reason", async () => {
+  it("reports code and reason on both sides", async () => {
     await using joined = connectedPair();
     await joined.a.close(4321, "mine");
     expect(await joined.a.closed).toMatchObject({ code: 4321, reason: "mine" });
     expect(await joined.b.closed).toMatchObject({ code: 4321, reason: "mine" });
   });
 
-  it("is idempotent: the first call counts, and all wait for the end", async () => {
+  it("is idempotent, and every call resolves when the connection has ended", async () => {
     const raw = rawPeer({}, { endsOnClose: false });
     const outcomes = new Outcomes()
       .watch("first", raw.peer.close(3000, "one"))
@@ -36,7 +36,7 @@ describe("close()", () => {
     expect(raw.closes).toEqual([[3000, "one"]]);
   });
 
-  it("does nothing on a peer that the other side closed", async () => {
+  it("does nothing after the other side closed the connection", async () => {
     const raw = rawPeer();
     raw.cut({ code: 1001 });
     await raw.peer.close(4000);
@@ -44,7 +44,7 @@ describe("close()", () => {
     expect(await raw.peer.closed).toMatchObject({ code: 1001 });
   });
 
-  it("may come from inside a handler, and be awaited there", async () => {
+  it("may be called and awaited inside a handler", async () => {
     await using joined = connectedPair({
       methods: {
         bye: async (_params, { peer }) => {
@@ -57,7 +57,7 @@ describe("close()", () => {
     expect(await joined.b.closed).toMatchObject({ code: 4001 });
   });
 
-  it("may come from inside a `close` listener", async () => {
+  it("may be called inside a `close` listener", async () => {
     const raw = rawPeer();
     const outcomes = new Outcomes();
     raw.peer.on("close", () => outcomes.watch("inner", raw.peer.close()));
@@ -66,7 +66,7 @@ describe("close()", () => {
     expect(outcomes.names).toEqual(["inner"]);
   });
 
-  it("sends what was sent before it, in order", async () => {
+  it("sends all earlier messages first, in order", async () => {
     const got: string[] = [];
     await using joined = connectedPair({}, { fallback: (_params, { method }) => void got.push(method) });
     joined.a.notify("one");
@@ -76,7 +76,7 @@ describe("close()", () => {
   });
 
   it.each([999, 1001, 1005, 1006, 1015, 2999, 5000, 3000.5, -1, NaN, Infinity, "1000", null])(
-    "rejects for the code %s, and the connection stays",
+    "rejects for the code %s and keeps the connection open",
     async (code) => {
       const raw = rawPeer();
       const error = await rejection(raw.peer.close(code as number));
@@ -87,13 +87,13 @@ describe("close()", () => {
     },
   );
 
-  it.each([1000, 3000, 4999])("takes the code %i", async (code) => {
+  it.each([1000, 3000, 4999])("accepts the code %i", async (code) => {
     const raw = rawPeer();
     await raw.peer.close(code);
     expect(raw.closes).toEqual([[code, ""]]);
   });
 
-  it("leaves nothing behind", async () => {
+  it("leaves no timer and no listener", async () => {
     const raw = rawPeer({
       methods: { slow: (_params, { signal }) => new Promise((resolve) => signal.addEventListener("abort", resolve)) },
     });
@@ -124,7 +124,7 @@ describe("the reason", () => {
     ["a character across the end", `xx${euro.repeat(41)}`, `xx${euro.repeat(40)}`],
     ["a surrogate pair across the end", smile.repeat(31), smile.repeat(30)],
     ["two bytes across the end", "é".repeat(62), "é".repeat(61)],
-  ])("of %s is cut at 123 bytes of UTF-8, between characters", async (_name, reason, cut) => {
+  ])("of %s is truncated to 123 bytes of UTF-8, between characters", async (_name, reason, cut) => {
     const raw = rawPeer();
     await raw.peer.close(1000, reason);
     expect(raw.closes).toEqual([[1000, cut]]);
@@ -134,7 +134,7 @@ describe("the reason", () => {
 });
 
 describe("closed", () => {
-  it("resolves whether it is read before or after the end, and never rejects", async () => {
+  it("resolves, and never rejects, whether it is read before or after the close", async () => {
     const raw = rawPeer();
     const before = raw.peer.closed;
     raw.cut({ code: 1006, error: new Error("reset") });
@@ -190,7 +190,7 @@ describe("a close that this side makes for a reason of its own", () => {
     expect(await raw.peer.closed).toEqual({ code: 1008, reason: why });
   });
 
-  it("keeps the error that cut the socket", async () => {
+  it("keeps the error that destroyed the socket", async () => {
     const raw = closing();
     const error = new Error("reset");
     raw.cut({ error });

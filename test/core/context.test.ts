@@ -6,7 +6,7 @@ import { notification, rawPeer, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
 describe("context", () => {
-  it("tells peer, method and id, and survives destructuring", async () => {
+  it("has peer, method and id, and can be destructured", async () => {
     const seen: unknown[] = [];
     const method = "m";
     await using pair = connectedPair({
@@ -22,13 +22,13 @@ describe("context", () => {
     expect(seen).toEqual([pair.a, "m", 1, false, undefined, pair.a, "m", undefined, false, undefined]);
   });
 
-  it.each([0, "", null, 1.5, "1", -1])("tells the id %j as it came", (id) => {
+  it.each([0, "", null, 1.5, "1", -1])("has the id %j exactly as received", (id) => {
     const raw = rawPeer({ methods: { m: (_params, context) => ({ id: context.id }) } });
     raw.feed(request(id, "m"));
     expect(raw.messages()).toEqual([result(id, { id })]);
   });
 
-  it("lets a handler call the other side back in mid-call", async () => {
+  it("lets a handler call the other side during a call", async () => {
     await using pair = connectedPair(
       { methods: { outer: async ([n], { peer }) => ((await peer.request("inner", [n])) as number) + 1 } },
       { methods: { inner: ([n]) => n * 10 } },
@@ -36,7 +36,7 @@ describe("context", () => {
     expect(await pair.b.request("outer", [4])).toBe(41);
   });
 
-  it("has a progress that harms nobody, on a plain link with nothing asked for", async () => {
+  it("has a progress that does nothing on a plain link when no reports were requested", async () => {
     const raw = rawPeer({
       methods: {
         m: (_params, { progress }) => {
@@ -51,7 +51,7 @@ describe("context", () => {
 });
 
 describe("context.signal", () => {
-  it("is made when it is first read, and is the same each time", () => {
+  it("is created on first read, and is the same object each time", () => {
     const made = globalThis.AbortController;
     let count = 0;
     globalThis.AbortController = class extends made {
@@ -97,7 +97,7 @@ describe("context.signal", () => {
     expectEmpty(raw.peer);
   });
 
-  it("aborts in a handler that closed the peer itself before it waited", async () => {
+  it("aborts in a handler that closed the peer before it first read the signal", async () => {
     let seen: AbortSignal | undefined;
     const raw = rawPeer({
       methods: {
@@ -116,7 +116,7 @@ describe("context.signal", () => {
     expectEmpty(raw.peer);
   });
 
-  it("stays as it was once the handler is done", async () => {
+  it("does not change after the handler has ended", async () => {
     let context: Context | undefined;
     const raw = rawPeer({ methods: { m: async (_params, given) => void (context = given) } });
     raw.feed(request(1, "m"));
@@ -125,7 +125,7 @@ describe("context.signal", () => {
     expect(context!.signal.aborted).toBe(false);
   });
 
-  it("passed on to a call, ends that call with the connection that asked", async () => {
+  it("passed to another call, aborts that call when the caller's connection ends", async () => {
     await using backend = connectedPair({ methods: { never: (_params, { signal }) => untilAborted(signal) } });
     const frontend = rawPeer({
       methods: { relay: (_params, { signal }) => backend.b.request("never", undefined, { signal }) },
@@ -135,7 +135,7 @@ describe("context.signal", () => {
     frontend.cut();
     await turn();
     expectEmpty(frontend.peer);
-    // The signal's reason is no news to anybody: the caller is gone. And the backend heard of it.
+    // The reason is not reported, because the caller has disconnected. The backend received the cancel.
     expect(frontend.errors).toEqual([]);
     expect(inspect(backend.a).running).toBe(0);
   });
@@ -147,7 +147,7 @@ function untilAborted(signal: AbortSignal): Promise<never> {
 }
 
 describe("a synchronous handler", () => {
-  it("is not kept: nothing runs once it returned", async () => {
+  it("is not counted as running after it returned", async () => {
     await using pair = connectedPair({ methods: { m: () => 1 } });
     expect(await rejection(pair.b.request("none"))).toMatchObject({ code: -32601 });
     expect(await pair.b.request("m")).toBe(1);

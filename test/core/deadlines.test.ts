@@ -5,12 +5,12 @@ import { useFakeClock } from "../support/clock.js";
 
 useFakeClock();
 
-/** Notes its name when it expires. */
+/** A deadline that records its name when it expires. */
 function named(name: string, expired: string[]): Expiring {
   return { deadline: 0, expire: () => void expired.push(name) };
 }
 
-it("expires once when it is set anew, by the later time, and leaves its neighbours alone", () => {
+it("expires once, at the later time, when it is set again, and affects no other deadline", () => {
   const expired: string[] = [];
   const [a, b, c] = [named("a", expired), named("b", expired), named("c", expired)];
   for (const entry of [a, b, c]) setDeadline(entry, 1000);
@@ -24,7 +24,7 @@ it("expires once when it is set anew, by the later time, and leaves its neighbou
   expect(countDeadlines().waiting).toBe(0);
 });
 
-it("is not told of one that was set, in whatever queue, and then set to wait for ever", () => {
+it("never expires after it was set to `Infinity`, in any queue", () => {
   const expired: string[] = [];
   const a = named("a", expired);
   setDeadline(a, 1000);
@@ -37,7 +37,7 @@ it("is not told of one that was set, in whatever queue, and then set to wait for
 
 describe("in workerd, where a timer fires only for the request that set it,", () => {
   let own: typeof deadlines;
-  /** The delays of the timers that wait, and which timers were cleared. */
+  /** The delays of the pending timers, and the timers that were cleared. */
   let delays: unknown[];
 
   beforeEach(async () => {
@@ -69,7 +69,7 @@ describe("in workerd, where a timer fires only for the request that set it,", ()
     expect(own.countDeadlines().waiting).toBe(0);
   });
 
-  it("a deadline that is cleared, set anew or set to `Infinity` leaves no timer and expires once at most", () => {
+  it("a deadline that is cleared, set again or set to `Infinity` leaves no timer and expires once at most", () => {
     const expired: string[] = [];
     const [a, b, c] = [named("a", expired), named("b", expired), named("c", expired)];
     for (const entry of [a, b, c]) own.setDeadline(entry, 1000);
@@ -99,7 +99,7 @@ describe("in workerd, where a timer fires only for the request that set it,", ()
     expect(expired).toEqual(["b"]);
   });
 
-  it("a delay that is longer than a timer takes is waited for in full", () => {
+  it("a delay longer than the maximum of setTimeout elapses in full", () => {
     const expired: string[] = [];
     own.setDeadline(named("a", expired), own.LONGEST_DELAY_MS + 1000);
     vi.advanceTimersByTime(own.LONGEST_DELAY_MS + 999);
@@ -108,7 +108,7 @@ describe("in workerd, where a timer fires only for the request that set it,", ()
     expect(expired).toEqual(["a"]);
   });
 
-  it("a timer that fires late leaves a turn for what has come meanwhile, and then expires", () => {
+  it("a timer that fires late yields one tick to messages already received, and then expires", () => {
     const expired: string[] = [];
     const [a, b] = [named("a", expired), named("b", expired)];
     for (const entry of [a, b]) own.setDeadline(entry, 1000);

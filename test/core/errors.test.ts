@@ -62,7 +62,7 @@ describe("a handler", () => {
     ],
   ])("that %s", (_verb, failing) => {
     it.each(THROWN)(
-      "%s costs one Internal error, of which nothing crosses the wire, and one `error` event",
+      "%s sends one Internal error without details, and emits one `error` event",
       async (_name, thrown) => {
         const raw = rawPeer({ methods: { m: failing(thrown), fine: () => 1 } });
         raw.feed(request(1, "m"));
@@ -75,7 +75,7 @@ describe("a handler", () => {
       },
     );
 
-    it.each(THROWN)("%s costs a notification one `error` event and no message", async (_name, thrown) => {
+    it.each(THROWN)("%s emits one `error` event for a notification, and sends nothing", async (_name, thrown) => {
       const raw = rawPeer({ methods: { m: failing(thrown) } });
       raw.feed(notification("m"));
       await turn();
@@ -85,7 +85,7 @@ describe("a handler", () => {
     });
   });
 
-  it("that throws hands the very thing it threw to the `error` event", () => {
+  it("that throws passes the thrown value itself to the `error` event", () => {
     const thrown = new Error("secret");
     const raw = rawPeer({
       methods: {
@@ -138,7 +138,7 @@ describe("a handler", () => {
     ["more nesting than can be encoded", () => JSON.parse("[".repeat(100_000) + "]".repeat(100_000))],
     ["an object whose `then` throws", () => Object.defineProperty({}, "then", { get: boom })],
     ["a thenable that throws", () => ({ then: boom })],
-  ])("that returns %s costs one Internal error and one `error` event", async (_name, make) => {
+  ])("that returns %s causes one Internal error and one `error` event", async (_name, make) => {
     const raw = rawPeer({ methods: { m: make } });
     raw.feed(request(1, "m"));
     await turn();
@@ -154,7 +154,7 @@ describe("a handler", () => {
   });
 });
 
-/** `a` calls `b` inside the handler of `outer`, and does as `outer` says with the error. */
+/** Joins peers so that `a` calls `b` inside the handler of `outer`, which decides about the error. */
 function nested(outer: (peer: AnyPeer) => unknown, around?: Around): ConnectedPair {
   return connectedPair(
     { methods: { outer: (_params, { peer }) => outer(peer) }, ...(around && { around }) },
@@ -229,7 +229,7 @@ describe("a handler whose own call was answered with an error", () => {
     expect(pair.takeErrors()).toMatchObject([{ message: expect.stringContaining('"outer"'), cause: { code: 403 } }]);
   });
 
-  it("is cancelled, and no failure, where the call was aborted by the handler's own signal", async () => {
+  it("is cancelled and emits no error when its own signal aborted the call", async () => {
     const raw = rawPeer({ methods: { outer: (_params, { peer, signal }) => peer.request("inner", [], { signal }) } });
     raw.feed(request("o", "outer"));
     raw.feed(notification("$/cancelRequest", { id: "o" }));
@@ -238,7 +238,7 @@ describe("a handler whose own call was answered with an error", () => {
     expect(raw.errors).toEqual([]);
   });
 
-  it("is stopped, and no failure, where the call was lost with the handler's own connection", async () => {
+  it("is stopped and emits no error when its own connection was lost with the call", async () => {
     const raw = rawPeer({ methods: { outer: (_params, { peer }) => peer.request("inner") } });
     raw.feed(request("o", "outer"));
     raw.feed(notification("outer"));
@@ -277,11 +277,11 @@ async function* relay(values: AsyncIterable<unknown>): AsyncGenerator<unknown> {
 }
 
 describe("RpcError", () => {
-  it.each([1.5, NaN, Infinity, "1", null, undefined])("takes no %s for a code", (code) => {
+  it.each([1.5, NaN, Infinity, "1", null, undefined])("refuses %s as a code", (code) => {
     expect(() => new RpcError(code as number, "m")).toThrow(/^Expected `code` to be an integer, got /);
   });
 
-  it.each([5, null, undefined, {}])("takes no %s for a message", (message) => {
+  it.each([5, null, undefined, {}])("refuses %s as a message", (message) => {
     expect(() => new RpcError(1, message as string)).toThrow(/^Expected `message` to be a string, got /);
   });
 

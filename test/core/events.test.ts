@@ -12,7 +12,7 @@ function thrower(error: Error): () => never {
 }
 
 describe("the `notification` event", () => {
-  it("tells what nobody handles, with its params, and nothing that somebody does", () => {
+  it("reports a notification without a handler, with its params, and none that has one", () => {
     const raw = rawPeer({ methods: { known: () => {} } });
     const got: unknown[] = [];
     raw.peer.on("notification", (method, params) => got.push([method, params]));
@@ -37,7 +37,7 @@ describe("the `notification` event", () => {
 });
 
 describe("the `close` event", () => {
-  it("is emitted once, after every call is settled, with how it ended", async () => {
+  it("is emitted once, after every call is settled, with code and reason", async () => {
     const raw = rawPeer();
     const told: unknown[] = [];
     raw.peer.on("close", (info) => told.push(info, raw.peer.state));
@@ -53,7 +53,7 @@ describe("a listener that throws", () => {
   it.each<[string, (raw: ReturnType<typeof rawPeer>) => void]>([
     ["notification", (raw) => raw.feed(notification("m"))],
     ["close", (raw) => raw.cut()],
-  ])("for `%s` is reported to `error` and breaks nothing", (event, cause) => {
+  ])("for `%s` is reported to `error` and affects nothing else", (event, cause) => {
     const bug = new Error("bug in a listener");
     const raw = rawPeer();
     raw.peer.on(event as "close", thrower(bug));
@@ -61,14 +61,14 @@ describe("a listener that throws", () => {
     expect(raw.errors).toEqual([bug]);
   });
 
-  it("for `close` keeps `closed` from nothing", async () => {
+  it("for `close` does not keep `closed` from resolving", async () => {
     const raw = rawPeer();
     raw.peer.on("close", thrower(new Error("bug in a listener")));
     raw.cut();
     expect(await raw.peer.closed).toMatchObject({ code: 1006 });
   });
 
-  it("for `error` surfaces as an uncaught exception, after the message it was about is dealt with", async () => {
+  it("for `error` causes an uncaught exception after the message has been handled", async () => {
     const bug = new Error("bug in the error listener");
     const raw = rawPeer({ methods: { bad: thrower(new Error("handler")), good: () => 1 } });
     raw.peer.on("error", thrower(bug));
@@ -107,7 +107,7 @@ describe("an event that a peer does not have", () => {
     expect(peer.listeners("changed")).toEqual([]);
   });
 
-  it("leaves those that it has as they were", () => {
+  it("does not affect the other events", () => {
     const got: unknown[] = [];
     const add = (...args: unknown[]): unknown => got.push(args);
     expect(peer.on("error", add).once("error", add).addListener("error", add)).toBe(peer);
@@ -119,7 +119,7 @@ describe("an event that a peer does not have", () => {
 });
 
 describe("a peer without listeners", () => {
-  it("neither throws nor logs where no handler fails", async () => {
+  it("neither throws nor logs when no handler fails", async () => {
     const written = [vi.spyOn(process.stdout, "write"), vi.spyOn(process.stderr, "write")];
     const caught = await uncaughtIn(async () => {
       const refused = new RpcError(403, "no");
@@ -165,7 +165,7 @@ describe("a peer without a listener for `error`", () => {
     ["lets a received error through", { methods: { bad: (_params, { peer }) => peer.request("missing") } }],
     ["returns a stream that fails", { methods: { bad: () => failing() } }],
     ["is wrapped in an `around` that fails", { methods: { bad: () => 1 }, around: thrower(bug) }],
-  ])("warns once of each method whose handler %s", async (_how, options) => {
+  ])("warns once for each method whose handler %s", async (_how, options) => {
     expect(await warned(options, "bad", "bad")).toEqual(ofBad);
   });
 
@@ -206,7 +206,7 @@ describe("a peer without a listener for `error`", () => {
     },
   );
 
-  it("counts all methods that are not served as one: their names are the other side's choice", async () => {
+  it("warns once for all unknown methods, because the other side chooses their names", async () => {
     const names = Array.from({ length: 50 }, (_, i) => `invented-${i}`);
     const messages = await warned({ fallback: thrower(bug) }, ...names);
     expect(messages).toHaveLength(1);
@@ -233,7 +233,7 @@ describe("a peer without a listener for `error`", () => {
     expect(warnings).toEqual([]);
   });
 
-  it("warns of nothing that the other side alone causes", async () => {
+  it("does not warn of an error that the other side alone causes", async () => {
     const raw = rawPeer({ limits: { maxInFlight: 1 }, methods: { wait: () => new Promise(() => {}) } });
     raw.peer.removeAllListeners("error");
     raw.feed([notification("wait"), notification("wait")]);
@@ -241,7 +241,7 @@ describe("a peer without a listener for `error`", () => {
     expect(warnings).toEqual([]);
   });
 
-  it("stops to warn when a listener is added", async () => {
+  it("stops warning when a listener is added", async () => {
     const [a, b] = pair({ methods: { bad: thrower(bug), worse: thrower(bug) } }, {});
     await rejection(b.request("bad"));
     const errors: unknown[] = [];
@@ -290,7 +290,7 @@ function rejected(signal: AbortSignal): Promise<never> {
 }
 
 describe("an error with id null", () => {
-  it("that refuses nothing known goes to `error`", () => {
+  it("is emitted as `error` when it refuses no known message", () => {
     const raw = rawPeer();
     raw.feed({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "Parse error", data: 0 } });
     expect(raw.errors).toEqual([expect.objectContaining({ name: "RpcError", code: -32700, data: 0 })]);
@@ -299,7 +299,7 @@ describe("an error with id null", () => {
 });
 
 describe("peer.id and peer.data", () => {
-  it("are each peer's own, and the id stays", async () => {
+  it("differ for each peer, and the id never changes", async () => {
     await using joined = connectedPair();
     const { a, b } = joined;
     expect(a.id).toBe(a.id);

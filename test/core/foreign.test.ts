@@ -33,7 +33,7 @@ const FOREIGN = [
   { __proto__: null, JSONRPC: "2.0" },
 ];
 
-/** What is JSON-RPC, or meant to be, and what it is answered with. */
+/** Messages that are JSON-RPC or resemble it, and the answers to them. */
 const OWN: [string, unknown, object | undefined][] = [
   ["a message that names a version", { jsonrpc: "2.0" }, failure(null, -32600, "Invalid Request")],
   ["another version", { jsonrpc: "3.0", event: "x" }, failure(null, -32600, "Invalid Request")],
@@ -52,7 +52,7 @@ const OWN: [string, unknown, object | undefined][] = [
 useFakeClock();
 
 describe("onForeignMessage", () => {
-  it.each(FOREIGN.map((message) => [JSON.stringify(message), message]))("takes %s", (text, message) => {
+  it.each(FOREIGN.map((message) => [JSON.stringify(message), message]))("receives %s", (text, message) => {
     const raw = listening();
     raw.feed(text);
     expect(raw.foreign).toEqual([message]);
@@ -62,21 +62,21 @@ describe("onForeignMessage", () => {
     expect(raw.peer.stats()).toMatchObject({ malformed: 0, unmatched: 0, notificationsReceived: 0 });
   });
 
-  it.each(OWN)("does not take %s", (_what, message, answer) => {
+  it.each(OWN)("does not receive %s", (_what, message, answer) => {
     const raw = listening();
     raw.feed(message);
     expect(raw.foreign).toEqual([]);
     expect(raw.messages()).toEqual(answer === undefined ? [] : [answer]);
   });
 
-  it("does not take the members of a batch, which are refused one by one", () => {
+  it("does not receive the members of a batch, which are refused one by one", () => {
     const raw = listening();
     raw.feed([{ event: "playing" }, request(1, "m")]);
     expect(raw.foreign).toEqual([]);
     expect(raw.messages()).toEqual([[failure(null, -32600, "Invalid Request"), result(1, 1)]]);
   });
 
-  it("takes any number of them: none counts as malformed", () => {
+  it("receives any number of them, and none counts as malformed", () => {
     const raw = listening({ limits: { maxMalformedPerMinute: 1 } });
     for (let i = 0; i < 1000; i++) raw.feed({ event: i });
     expect(raw.foreign).toHaveLength(1000);
@@ -84,7 +84,7 @@ describe("onForeignMessage", () => {
     expect(raw.sent).toEqual([]);
   });
 
-  it("takes a message with the id of a pending call, and leaves the call alone", async () => {
+  it("receives a message with the id of a pending call, and does not settle the call", async () => {
     const raw = listening();
     const call = raw.peer.request("ask");
     raw.feed({ event: "playing", id: 1 });
@@ -93,7 +93,7 @@ describe("onForeignMessage", () => {
     expect(raw.foreign).toEqual([{ event: "playing", id: 1 }]);
   });
 
-  it('takes what is of no version with compat "1.0", and none of its calls and responses', async () => {
+  it('receives messages of no version with compat "1.0", and none of its calls and responses', async () => {
     const raw = listening({ compat: "1.0" });
     const call = raw.peer.request("ask");
     raw.feed({ event: "playing" });
@@ -105,7 +105,7 @@ describe("onForeignMessage", () => {
     expect(raw.messages().slice(1)).toEqual([{ id: 2, result: 1, error: null }]);
   });
 
-  it("is counted by maxMessagesPerSecond, and not called beyond it", () => {
+  it("is limited by maxMessagesPerSecond", () => {
     const raw = listening({ limits: { maxMessagesPerSecond: 3 } });
     raw.feed(notification("m"));
     for (let i = 0; i < 5; i++) raw.feed({ event: i });
@@ -114,7 +114,7 @@ describe("onForeignMessage", () => {
     expect(raw.sent).toEqual([]);
   });
 
-  it("that throws or rejects is reported to `error`, and the connection goes on", async () => {
+  it("that throws or rejects is reported to `error`, and the connection stays open", async () => {
     const bug = new Error("bug");
     for (const fail of [
       () => {
@@ -146,7 +146,7 @@ describe("onForeignMessage", () => {
     );
   });
 
-  it("left out, such a message is refused and counted as malformed", () => {
+  it("when omitted, leaves such a message refused and counted as malformed", () => {
     const raw = rawPeer();
     raw.feed({ event: "playing" });
     expect(raw.messages()).toEqual([failure(null, -32600, "Invalid Request")]);

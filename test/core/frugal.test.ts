@@ -1,4 +1,4 @@
-/** What a plain call and an idle peer must not cost. */
+/** Objects that a plain call and an idle peer must not allocate. */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Connection } from "../../src/core/connection.js";
 import { RpcError } from "../../src/index.js";
@@ -11,7 +11,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** Counts how often a class of this runtime is made. */
+/** Counts the instances made of a class of this runtime. */
 function countMade(name: "AbortController"): { count: number } {
   const made = { count: 0 };
   const Original = globalThis[name];
@@ -42,7 +42,7 @@ describe("a plain call", () => {
     expect(controllers.count).toBe(1);
   });
 
-  it("goes into no Map and no Set, whose tables would be made anew all the time", async () => {
+  it("uses no Map and no Set, whose tables would be reallocated all the time", async () => {
     await using both = connectedPair({ methods: { plain: () => 1, slow: async () => turn() } });
     await both.b.request("plain");
     const spies = [vi.spyOn(Map.prototype, "set"), vi.spyOn(Set.prototype, "add")];
@@ -51,7 +51,7 @@ describe("a plain call", () => {
     await Promise.all([both.b.request("plain"), both.b.request("slow")]);
     for (const spy of spies) expect(spy).not.toHaveBeenCalled();
     await both.b.request("plain", undefined, { timeoutMs: 12_345 });
-    // The first call with a time of its own opens a queue: so this would see it.
+    // The first call with its own timeout opens a queue, so this check would see a Map.
     expect(spies[0]).toHaveBeenCalled();
   });
 
@@ -66,7 +66,7 @@ describe("a plain call", () => {
   });
 });
 
-/** Counts the errors of `RpcError` that `act` makes: each records its stack, which costs several microseconds. */
+/** Counts the errors of `RpcError` that `act` makes: each records its stack, which takes several microseconds. */
 function errorsOf(act: () => void): number {
   let made = 0;
   const Base = class extends Error {
@@ -93,7 +93,7 @@ describe("a message that the other side can repeat without end", () => {
     ["a request of an unknown stream", request(1, "$/enumerator/next", { token: 1 }), 1],
     ["a request beyond `maxInFlight`", request(1, "never"), 1],
     ["a notification beyond `maxInFlight`", notification("never"), 0],
-  ])("makes no error where no listener hears of it: %s", (_what, message, replies) => {
+  ])("creates no error without a listener: %s", (_what, message, replies) => {
     const { peer, feed, sent } = rawPeer({ methods, limits: { maxInFlight: 1 } });
     peer.removeAllListeners("error");
     feed(request(0, "never"));
@@ -102,7 +102,7 @@ describe("a message that the other side can repeat without end", () => {
     expect(sent).toHaveLength(replies);
   });
 
-  it("is reported where a listener hears of it", () => {
+  it("is reported when the peer has a listener", () => {
     const { errors, feed } = rawPeer({ methods, limits: { maxInFlight: 1 } });
     feed({ jsonrpc: "2.0", id: null, error: { code: 1, message: "no" } });
     feed(notification("never"));

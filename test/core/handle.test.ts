@@ -33,7 +33,7 @@ describe("methods", () => {
     expect(await rejection(pair.b.request("b"))).toMatchObject(NOT_FOUND);
   });
 
-  it("are read once: adding to the object later changes nothing", async () => {
+  it("are read once, so that later changes of the object have no effect", async () => {
     const methods: Record<string, () => unknown> = { a: () => 1 };
     await using pair = connectedPair({ methods });
     methods["a"] = () => 2;
@@ -55,7 +55,7 @@ describe("methods", () => {
 });
 
 describe("peer.handle", () => {
-  it("serves one more method, until it is undone", async () => {
+  it("serves one more method until the returned function removes it", async () => {
     await using pair = connectedPair();
     const undo = pair.a.handle("late", (params: any) => params[0] + 1);
     expect(await pair.b.request("late", [1])).toBe(2);
@@ -64,7 +64,7 @@ describe("peer.handle", () => {
     expect(await rejection(pair.b.request("late", [1]))).toMatchObject(NOT_FOUND);
   });
 
-  it("goes over `methods`, which is there again after the undo", async () => {
+  it("overrides `methods` until it is removed", async () => {
     await using pair = connectedPair({ methods: { m: () => "first" } });
     const undo = pair.a.handle("m", () => "over");
     expect(await pair.b.request("m")).toBe("over");
@@ -81,7 +81,7 @@ describe("peer.handle", () => {
     expect(await two.b.request("m")).toBe("shared");
   });
 
-  it("throws for a second handler of the same name, and an old undo does not remove a newer one", async () => {
+  it("throws for a second handler of the same name, and never removes a newer handler", async () => {
     await using pair = connectedPair();
     const undo = pair.a.handle("m", () => 1);
     expect(() => pair.a.handle("m", () => 2)).toThrow("`m` is handled already; undo that first");
@@ -91,7 +91,7 @@ describe("peer.handle", () => {
     expect(await pair.b.request("m")).toBe(3);
   });
 
-  it("may register a name of the reserved space, and of Object's members", async () => {
+  it("may register a reserved name, and the name of an Object member", async () => {
     await using pair = connectedPair();
     pair.a.handle("rpc.discover", () => "mine");
     pair.a.handle("__proto__", () => "too");
@@ -99,19 +99,19 @@ describe("peer.handle", () => {
     expect(await pair.b.request("__proto__")).toBe("too");
   });
 
-  it.each([undefined, null, 1, "f", {}])("takes no %s for a handler", (handler) => {
+  it.each([undefined, null, 1, "f", {}])("refuses %s as a handler", (handler) => {
     const { peer } = rawPeer();
     expect(() => peer.handle("m", handler as never)).toThrow(/^Expected `handler` to be a function, got /);
   });
 
-  it.each([undefined, null, 1, {}])("takes no %s for a name", (method) => {
+  it.each([undefined, null, 1, {}])("refuses %s as a name", (method) => {
     const { peer } = rawPeer();
     expect(() => peer.handle(method as never, () => 1)).toThrow(/^Expected `method` to be a string, got /);
   });
 });
 
 describe("fallback", () => {
-  it("gets what nobody registered, with its name, and answers for it", async () => {
+  it("serves every method without a handler, and receives its name", async () => {
     await using pair = connectedPair({
       methods: { known: () => "known" },
       fallback: (params, { method, id }) => ({ params, method, id }),
@@ -121,7 +121,7 @@ describe("fallback", () => {
     expect(await pair.b.request("known")).toBe("known");
   });
 
-  it("gets notifications too, which then are not emitted", async () => {
+  it("receives notifications too, which then are not emitted", async () => {
     const got: unknown[] = [];
     const raw = rawPeer({ fallback: (params, { method, id }) => void got.push(method, params, id) });
     raw.peer.on("notification", (method) => got.push(`emitted ${method}`));
@@ -130,7 +130,7 @@ describe("fallback", () => {
     expect(raw.sent).toEqual([]);
   });
 
-  it("never answers for the reserved rpc.*", async () => {
+  it("never serves the reserved rpc.*", async () => {
     await using pair = connectedPair({ fallback: () => "caught" });
     for (const method of ["rpc.", "rpc.discover"]) {
       expect(await rejection(pair.b.request(method))).toMatchObject(NOT_FOUND);

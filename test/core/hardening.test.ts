@@ -8,7 +8,7 @@ import { gate, rejection, turn } from "../support/turns.js";
 const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
 
 describe("notifications", () => {
-  it("run up to the in-flight limit, apart from requests; further ones are dropped and told as `error`", async () => {
+  it("run up to the in-flight limit, apart from requests, and are dropped beyond it with an `error` event", async () => {
     const hold = gate();
     let started = 0;
     const { peer, feed, sent, errors } = rawPeer({
@@ -28,7 +28,7 @@ describe("notifications", () => {
     expect(inspect(peer).running).toBe(0);
   });
 
-  it("whose params `around` changes in place are sent changed", async () => {
+  it("are sent with the params that `around` changed in place", async () => {
     await using ends = connectedPair({}, { around: (call, next) => ((call.params.token = "t"), next()) });
     const heard = new Promise((resolve) => ends.a.on("notification", (_method, params) => resolve(params)));
     ends.b.notify("n", { a: 1 });
@@ -37,7 +37,7 @@ describe("notifications", () => {
 });
 
 describe("a hostile promise", () => {
-  it("that calls back twice and then throws is one answer, and one call that ran", async () => {
+  it("that calls back twice and then throws causes one answer and counts as one call", async () => {
     const promise = new Promise(() => {});
     void Object.defineProperty(promise, "then", {
       value: (succeed: (value: unknown) => void) => {
@@ -55,7 +55,7 @@ describe("a hostile promise", () => {
 });
 
 describe("a schema", () => {
-  it("that answers with a thenable of its own is waited for", async () => {
+  it("that returns a custom thenable is awaited", async () => {
     const issues = [{ message: "no" }];
     const validate = (): PromiseLike<never> => ({
       then: (succeed: any) => Promise.resolve(succeed({ issues })) as never,
@@ -69,7 +69,7 @@ describe("a schema", () => {
 });
 
 describe("a signal", () => {
-  it("that cannot be listened to is refused, and the call is not kept", async () => {
+  it("without addEventListener is refused, and no call stays pending", async () => {
     const { peer } = rawPeer();
     const error = await rejection(peer.request("m", [], { signal: { aborted: false } as never }));
     expect(error).toBeInstanceOf(TypeError);
@@ -79,7 +79,7 @@ describe("a signal", () => {
 });
 
 describe("an error that was received", () => {
-  it("names the method it answers, and does not send the name on", async () => {
+  it("has the name of the called method, and does not forward that name", async () => {
     await using ends = connectedPair({ methods: { ask: () => Promise.reject(named) } }, {});
     const named = Object.assign(new RpcError(1, "no"), { method: "another" });
     const error = await rejection(ends.b.request("ask"));
@@ -89,7 +89,7 @@ describe("an error that was received", () => {
 });
 
 describe("close", () => {
-  it("refuses a reason that is no text, and closes nothing", async () => {
+  it("refuses a reason that is not a string, and keeps the connection open", async () => {
     await using ends = connectedPair({}, {});
     const error = await rejection(ends.a.close(1000, null as never));
     expect(error).toBeInstanceOf(TypeError);
@@ -98,7 +98,7 @@ describe("close", () => {
 });
 
 describe("the options of a call", () => {
-  it("that do not exist are refused: a misspelt one would be without effect", async () => {
+  it("are refused if unknown, because a misspelt one would have no effect", async () => {
     const { peer, sent } = rawPeer();
     const error = await rejection(peer.request("m", {}, { timeout: 5 } as never));
     expect(error).toBeInstanceOf(TypeError);
@@ -110,7 +110,10 @@ describe("the options of a call", () => {
 });
 
 describe("a transport", () => {
-  it.each([undefined, null, 5, {}, { send() {} }])("that is none (%j) is refused by name", (transport) => {
-    expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport, with `start`");
-  });
+  it.each([undefined, null, 5, {}, { send() {} }])(
+    "that is invalid (%j) is refused with an error that names `transport`",
+    (transport) => {
+      expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport, with `start`");
+    },
+  );
 });

@@ -7,7 +7,7 @@ useFakeClock();
 
 const TIMES = { intervalMs: 25_000, deadAfterMs: 45_000 };
 
-/** Something whose life the test decides. */
+/** A connection whose activity the test controls. */
 class Patient implements Pulse {
   heardAt = performance.now();
   readonly asked: number[] = [];
@@ -29,7 +29,7 @@ class Patient implements Pulse {
 }
 
 describe("a heartbeat", () => {
-  it("asks whoever was silent for the interval, again and again", async () => {
+  it("pings a peer that was silent for the interval, once per interval", async () => {
     const patient = new Patient();
     const heartbeat = new Heartbeat(patient, TIMES, 0);
     await pass(24_999);
@@ -42,7 +42,7 @@ describe("a heartbeat", () => {
     heartbeat.stop();
   });
 
-  it("asks nobody who speaks", async () => {
+  it("does not ping a peer that sends messages", async () => {
     const patient = new Patient();
     const heartbeat = new Heartbeat(patient, TIMES, 0);
     for (let i = 0; i < 20; i++) {
@@ -53,7 +53,7 @@ describe("a heartbeat", () => {
     heartbeat.stop();
   });
 
-  it("gives up who does not answer, when nothing was heard for so long, and not before", async () => {
+  it("terminates a connection without an answer when it was silent for the timeout, and not before", async () => {
     const patient = new Patient();
     patient.answers = false;
     const heartbeat = new Heartbeat(patient, TIMES, 0);
@@ -67,7 +67,7 @@ describe("a heartbeat", () => {
     heartbeat.stop();
   });
 
-  it("is satisfied with any sign of life, an answer or not", async () => {
+  it("accepts any message as activity, not only the answer to a ping", async () => {
     const patient = new Patient();
     patient.answers = false;
     const heartbeat = new Heartbeat(patient, TIMES, 0);
@@ -78,7 +78,7 @@ describe("a heartbeat", () => {
     heartbeat.stop();
   });
 
-  it("takes the bytes of a message that is long in coming for a sign of life, until they cease", async () => {
+  it("accepts the bytes of an incomplete message as activity, until they stop", async () => {
     const patient = new Patient();
     patient.answers = false;
     const traffic = { received: 100, sent: 0 };
@@ -97,10 +97,10 @@ describe("a heartbeat", () => {
     heartbeat.stop();
   });
 
-  it("gives nobody up for the passing of time alone: after a sleep it asks first", async () => {
+  it("pings first after the process slept, instead of terminating the connection", async () => {
     const patient = new Patient();
     const heartbeat = new Heartbeat(patient, TIMES, 0);
-    // The process sleeps for ten minutes: the clock goes on, and no timer fires.
+    // The process sleeps for ten minutes: the clock advances, and no timer fires.
     vi.setSystemTime(Date.now() + 600_000);
     patient.heardAt -= 600_000;
     await pass(5_000);
@@ -109,7 +109,7 @@ describe("a heartbeat", () => {
     heartbeat.stop();
   });
 
-  it("begins at a random moment within the interval, so that many do not ask together", async () => {
+  it("starts at a random moment within the interval, so that many connections do not ping together", async () => {
     const firsts = new Set<number>();
     for (let i = 0; i < 5; i++) {
       const patient = new Patient();

@@ -1,4 +1,4 @@
-/** Where a connection is opened by calls of its application's own, everything else waits for them. */
+/** If the application opens a connection with calls of its own, all other messages are queued until they settle. */
 import { describe, expect, it } from "vitest";
 import { TimeoutError, type AnyPeer } from "../../src/index.js";
 import { openingOf, type ConnectionOpening } from "../../src/peer/peer.js";
@@ -13,13 +13,13 @@ useFakeClock();
 
 const GONE = new Error("gone");
 
-/** A peer on whose connection everything waits. */
+/** Returns a peer whose messages are queued until its connection is opened. */
 function held(options: AnyOptions = {}, more: RestlessOptions = {}): Restless & { opening: ConnectionOpening } {
   const ends = restless(options, { opensFirst: true, ...more });
   return { ...ends, opening: openingOf(ends.peer) };
 }
 
-/** Everything that this peer still waits for is answered. */
+/** Answers every pending call of this peer. */
 async function answered(peer: AnyPeer, ends: Restless, calls: Promise<unknown>[], ids: number[]): Promise<void> {
   for (const id of ids) ends.transport.feed(result(id, id));
   expect(await Promise.all(calls)).toEqual(ids);
@@ -27,8 +27,8 @@ async function answered(peer: AnyPeer, ends: Restless, calls: Promise<unknown>[]
   expectEmpty(peer);
 }
 
-describe("what waits for the opening", () => {
-  it("leaves in the order it was sent, when that is done, and not before", async () => {
+describe("a message queued until the connection is opened", () => {
+  it("is sent after the opening, in the order of the calls, and not before", async () => {
     const ends = held();
     const { peer, take, opening } = ends;
     const calls = [peer.request("first")];
@@ -52,7 +52,7 @@ describe("what waits for the opening", () => {
     await answered(peer, ends, calls, [1, 2, 3]);
   });
 
-  it("is passed by what opens it, with ids of the same row", async () => {
+  it("is overtaken by the opening calls, whose ids are of the same sequence", async () => {
     const ends = held();
     const { peer, take, opening } = ends;
     const waits = peer.request("waits");
@@ -64,7 +64,7 @@ describe("what waits for the opening", () => {
     await answered(peer, ends, [waits, opens], [1, 2]);
   });
 
-  it("keeps its place before what is sent while it leaves", async () => {
+  it("is sent before messages that are queued during the flush", async () => {
     const { peer, transport, take, opening } = held();
     for (const name of ["first", "second", "third"]) peer.notify(name);
     transport.onSend = (text) => {
@@ -75,7 +75,7 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
-  it("no longer counts against the bound once it has left", async () => {
+  it("does not count against the bound after it was sent", async () => {
     const { peer, transport, take, opening } = held({ limits: { maxUnsentBytes: 600 } });
     for (const name of ["first", "second"]) expect(peer.notify(name)).toBe(true);
     const long = ["x".repeat(70)];
@@ -88,7 +88,7 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
-  it("is no answer, cancel or stream of the other side's: those pass", async () => {
+  it("is never an answer, a cancel or a stream of the other side", async () => {
     const { peer, transport, take, opening } = held(
       { methods: { add: ([a, b]: number[]) => a! + b!, tail: async function* () {} } },
       { isReciproc: true },
@@ -102,11 +102,11 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
-  it("is bounded by half of `maxUnsentBytes`: beyond that a call rejects as not sent, and a notification is not taken", async () => {
+  it("rejects as not sent, or is dropped if a notification, beyond half of `maxUnsentBytes`", async () => {
     const { peer, take, opening } = held({ limits: { maxUnsentBytes: 1000 } });
     const calls = [1, 2, 3, 4, 5].map((n) => peer.request("m", [n]));
     const error = rejection(calls[4]!);
-    // Each costs 64 besides its own length: that a fifth call is too much leaves room for one shorter message.
+    // Each message counts 64 bytes besides its length. A fifth call exceeds the bound, a shorter message does not.
     expect([1, 2, 3].map(() => peer.notify("n"))).toEqual([true, false, false]);
     expect(await error).toMatchObject({
       outcome: "not-sent",
@@ -121,7 +121,7 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
-  it("is withdrawn when it times out, and was not sent", async () => {
+  it("is cancelled as not sent when it times out", async () => {
     const { peer, take, opening } = held({}, { isReciproc: true });
     const error = rejection(peer.request("late", [], { timeoutMs: 100 }));
     const total = rejection(peer.request("later", [], { timeoutMs: 1000, maxTotalTimeoutMs: 200 }));
@@ -136,7 +136,7 @@ describe("what waits for the opening", () => {
     expectEmpty(peer);
   });
 
-  it("makes room when it is withdrawn", async () => {
+  it("frees its part of the bound when it is cancelled", async () => {
     const { peer, opening } = held({ limits: { maxUnsentBytes: 600 } });
     const controller = new AbortController();
     const long = rejection(peer.request("long", ["x".repeat(200)], { signal: controller.signal }));
@@ -148,7 +148,7 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
-  it("is withdrawn when it is aborted, also while others leave before it", async () => {
+  it("is cancelled when it is aborted, also during the flush of earlier messages", async () => {
     const { peer, transport, take, opening } = held({}, { isReciproc: true });
     const [first, second] = [new AbortController(), new AbortController()];
     const calls = [first, second].map(({ signal }) => rejection(peer.request("aborted", [], { signal })));
@@ -164,7 +164,7 @@ describe("what waits for the opening", () => {
     await peer.close();
   });
 
-  it("tells of a call that is given up in a batch behind that batch, where it means something", async () => {
+  it("is followed by the cancel of an aborted call if it is a batch and the peer understands cancels", async () => {
     const { peer, transport, take, opening } = held({}, { isReciproc: true });
     const batch = peer.batch();
     const gone = rejection(batch.request("gone", [], { timeoutMs: 100 }));
@@ -181,7 +181,7 @@ describe("what waits for the opening", () => {
     expectEmpty(peer);
   });
 
-  it("is a batch that leaves with a call whose caller is gone, and may run it", async () => {
+  it("is sent whole if it is a batch with an aborted call, which may then run", async () => {
     const ends = held();
     const { peer, take, opening } = ends;
     const batch = peer.batch();
@@ -198,7 +198,7 @@ describe("what waits for the opening", () => {
     expectEmpty(peer);
   });
 
-  it("rejects as not sent when the peer closes, and is not sent by whoever opens it late", async () => {
+  it("rejects as not sent when the peer closes, and is not sent by a later opening", async () => {
     const { peer, take, opening } = held();
     const call = rejection(peer.request("m"));
     const batch = peer.batch();
@@ -213,7 +213,7 @@ describe("what waits for the opening", () => {
     expectEmpty(peer);
   });
 
-  it("rejects as too large, call or batch, when the transport does not take it after all", async () => {
+  it("rejects as too large, as a call or a batch, when the transport refuses it after the opening", async () => {
     const { peer, transport, opening, errors } = held();
     const call = rejection(peer.request("call", ["x".repeat(100)]));
     const batch = peer.batch();
@@ -224,13 +224,13 @@ describe("what waits for the opening", () => {
     others.notify("n", ["x".repeat(100)]);
     others.send();
     const short = peer.request("short");
-    // Known only now.
+    // The limit is known only after the opening.
     transport.maxMessageBytes = 100;
     opening.release();
     const why = { code: "TOO_LARGE", maxMessageBytes: 100 };
     expect(await call).toMatchObject({ ...why, method: "call" });
     expect(await member).toMatchObject({ ...why, method: "member" });
-    // Two that have no caller: a notification, and a batch of one.
+    // Two messages without a caller: a notification, and a batch of one.
     const bytes = JSON.stringify(notification("n", ["x".repeat(100)])).length;
     expect(errors).toMatchObject([
       { ...why, method: "n", bytes },
@@ -243,8 +243,8 @@ describe("what waits for the opening", () => {
   });
 });
 
-describe("a connection that is opened anew", () => {
-  it("holds again, and what was held on the one that is lost was not sent", async () => {
+describe("a connection that is opened again", () => {
+  it("queues again, and rejects the messages queued on the lost connection as not sent", async () => {
     const { peer, transport, take, opening, events } = held();
     const before = rejection(peer.request("before"));
     transport.suspend();
@@ -253,7 +253,7 @@ describe("a connection that is opened anew", () => {
     transport.resume();
     const after = peer.request("after");
     expect(opening.isOver()).toBe(true);
-    // Of the old one, whose application was slow.
+    // The opening of the old connection, completed late by its application.
     opening.release();
     expect(await rejection(opening.caller.request("old"))).toMatchObject({ outcome: "not-sent", cause: GONE });
     expect(opening.caller.notify("old")).toBe(false);
@@ -269,12 +269,12 @@ describe("a connection that is opened anew", () => {
     await peer.close();
   });
 
-  it("is resumed when it is opened and its transport is, whichever is last", async () => {
+  it("is resumed when both it and its transport are opened, in either order", async () => {
     const { peer, transport, take, events } = held();
     openingOf(peer).release();
     transport.suspend();
     transport.lose(GONE);
-    // Its opening needs no answer, and what it sends waits.
+    // Its opening needs no answer, and its messages are queued.
     const opening = openingOf(peer);
     opening.caller.notify("initialize");
     opening.release();
@@ -287,7 +287,7 @@ describe("a connection that is opened anew", () => {
     await peer.close();
   });
 
-  it("is suspended once, though its transport is suspended again while it is opened", async () => {
+  it("is suspended once, even if its transport is suspended again during the opening", async () => {
     const { peer, transport, take, events } = held();
     openingOf(peer).release();
     transport.suspend();
@@ -306,7 +306,7 @@ describe("a connection that is opened anew", () => {
     await peer.close();
   });
 
-  it("is told so also where its first opening outlasts a socket", async () => {
+  it("is suspended also when the socket is lost during its first opening", async () => {
     const { peer, transport, opening, events } = held();
     transport.suspend();
     transport.resume();

@@ -27,7 +27,7 @@ const OF_ALL = "close-codes.ts";
 /** Folders whose files run everywhere: no Node, no `ws`. */
 const EVERYWHERE = new Set(["core", "features", "link", "session", "peer", "client"]);
 
-/** One import: a file relative to src/, or a package by its name. A type import is gone at run time. */
+/** One import: a file relative to src/, or a package by its name. A type import does not exist at run time. */
 interface Import {
   name: string;
   typeOnly: boolean;
@@ -83,7 +83,7 @@ describe("the sources", () => {
     expect(lost).toEqual([]);
   });
 
-  it("import only what stands below them, types included", () => {
+  it("import only from lower layers, types included", () => {
     const breaches = files.flatMap((file) => {
       const allowed = MAY_IMPORT[folderOf(file)];
       if (allowed === undefined) return [`${file}: its folder is no layer`];
@@ -121,7 +121,7 @@ describe("the sources", () => {
 });
 
 describe("importing an entry", () => {
-  /** Reports, as JSON, what the import changed. Runs on its own: here vitest has changed plenty already. */
+  /** Prints, as JSON, the changes by the import. Runs in a process of its own, because vitest changes globals too. */
   const PROBE = `
     const roots = { globalThis, Object, "Object.prototype": Object.prototype, "Array.prototype": Array.prototype, "Promise.prototype": Promise.prototype };
     // The dependency loads Node's modules, some of which define lazy globals of Node's own when first touched.

@@ -1,4 +1,4 @@
-/** Messages that the other side does not take, where it said how long they may be. */
+/** Messages longer than the limit that the other side announced. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TooLargeError } from "../../src/index.js";
 import { EncodedMessage } from "../../src/core/transport.js";
@@ -33,13 +33,13 @@ function limited(options: AnyOptions = {}): Restless {
   return ends;
 }
 
-/** Params with which a message is exactly so long. */
+/** Returns params for a message of exactly this length. */
 function filled(message: object, length: number): [string] {
   return ["x".repeat(length - JSON.stringify({ ...message, params: [""] }).length)];
 }
 
-describe("a call that is longer than the other side takes", () => {
-  it("rejects with the method, the size, the limit and the option; one that is exactly as long is sent", async () => {
+describe("a call longer than the limit of the other side", () => {
+  it("rejects with the method, the size, the limit and the option, and is sent at exactly the limit", async () => {
     const { peer, take, transport } = limited();
     const call = peer.request("m", filled(request(1, "m"), MOST));
     expect(JSON.stringify(take()[0])).toHaveLength(MOST);
@@ -71,7 +71,7 @@ describe("a call that is longer than the other side takes", () => {
     await peer.close();
   });
 
-  it("is a batch whose calls are too long together: all reject, and none is sent", async () => {
+  it("rejects every call of a batch that is too long as a whole, and sends none", async () => {
     const { peer, take, errors } = limited();
     const batch = peer.batch();
     const calls = [1, 2, 3].map((n) => rejection(batch.request("m", [n, "x".repeat(50)])));
@@ -86,8 +86,8 @@ describe("a call that is longer than the other side takes", () => {
   });
 });
 
-describe("a call that is too long for the other side, on a connection that is over", () => {
-  it("rejects for the connection", async () => {
+describe("a call longer than the limit of the other side, on a closed connection", () => {
+  it("rejects because the connection is closed", async () => {
     const { peer } = limited();
     await peer.close();
     const error = await rejection(peer.request("m", ["x".repeat(MOST)]));
@@ -96,8 +96,8 @@ describe("a call that is too long for the other side, on a connection that is ov
   });
 });
 
-describe("a stream whose call is longer than the other side takes", () => {
-  it("rejects with the same", async () => {
+describe("a stream whose call is longer than the limit of the other side", () => {
+  it("rejects with the same error", async () => {
     const { peer, take } = limited();
     const read = peer.stream("tail", filled(request(1, "tail"), 300))[Symbol.asyncIterator]();
     expect(await rejection(read.next())).toMatchObject(tooLong("tail", 300));
@@ -107,8 +107,8 @@ describe("a stream whose call is longer than the other side takes", () => {
   });
 });
 
-describe("a notification that is longer than the other side takes", () => {
-  it("is not taken, and is reported as an error", async () => {
+describe("a notification longer than the limit of the other side", () => {
+  it("is dropped and reported as an error", async () => {
     const { peer, take, errors } = limited();
     expect(peer.notify("n", filled(notification("n"), MOST))).toBe(true);
     expect(take()).toHaveLength(1);
@@ -127,7 +127,7 @@ describe("a notification that is longer than the other side takes", () => {
     await peer.close();
   });
 
-  it("is reported where it is a report of progress, and its call goes on", async () => {
+  it("is reported if it is a progress report, and its call continues", async () => {
     const long = { step: "x".repeat(MOST) };
     const { peer, transport, take, errors } = limited({
       methods: { work: (_params, { progress }) => (progress(long), progress(1), "done") },
@@ -139,7 +139,7 @@ describe("a notification that is longer than the other side takes", () => {
     await peer.close();
   });
 
-  it("is reported once for a batch of such", async () => {
+  it("is reported once for a batch of notifications", async () => {
     const { peer, take, errors } = limited();
     const batch = peer.batch();
     for (let i = 0; i < 3; i++) expect(batch.notify("n", ["x".repeat(80)])).toBe(true);
@@ -150,7 +150,7 @@ describe("a notification that is longer than the other side takes", () => {
     await peer.close();
   });
 
-  it("is not taken where it goes to many", async () => {
+  it("is dropped as a broadcast", async () => {
     const { peer, take } = limited();
     const long = new EncodedMessage(JSON.stringify(notification("n", ["x".repeat(MOST)])));
     expect(sendTo(peer, long, "drop")).toBe(false);
@@ -160,7 +160,7 @@ describe("a notification that is longer than the other side takes", () => {
     await peer.close();
   });
 
-  it("is not told as an error where only the connection is over", async () => {
+  it("is not reported as an error when the connection is closed", async () => {
     const { peer, errors } = limited();
     await peer.close();
     expect(peer.notify("n")).toBe(false);
@@ -168,7 +168,7 @@ describe("a notification that is longer than the other side takes", () => {
   });
 });
 
-/** The error in place of an answer. */
+/** The error that replaces an answer. */
 function tooLarge(id: number | null): object {
   return {
     jsonrpc: "2.0",
@@ -177,14 +177,14 @@ function tooLarge(id: number | null): object {
   };
 }
 
-describe("an answer that is longer than the other side takes", () => {
+describe("an answer longer than the limit of the other side", () => {
   const methods = {
     long: ([length]: number[]) => "x".repeat(length!),
     later: async ([length]: number[]) => "x".repeat(length!),
   };
   const envelope = JSON.stringify(result(1, "")).length;
 
-  it.each(["long", "later"])("becomes -32008, for a handler that answers at once or not: %s", async (method) => {
+  it.each(["long", "later"])("becomes -32008, for a synchronous and an asynchronous handler: %s", async (method) => {
     const { peer, transport, take } = limited({ methods });
     transport.feed(request(1, method, [MOST - envelope]));
     transport.feed(request(2, method, [MOST - envelope + 1]));
@@ -200,14 +200,14 @@ describe("an answer that is longer than the other side takes", () => {
     await peer.close();
   });
 
-  it("is a batch's whose errors make it too long, which is then refused whole", async () => {
+  it("is refused whole if the errors of a batch make it too long", async () => {
     const { peer, transport, take } = limited({ methods });
     transport.feed([request(1, "long", [100]), request(2, "long", [100])]);
     expect(take()).toEqual([tooLarge(null)]);
     await peer.close();
   });
 
-  it("is bounded by `maxReplyBytes` where that is less", async () => {
+  it("is bounded by `maxReplyBytes` if that is less", async () => {
     const { peer, transport, take } = limited({ methods, limits: { maxReplyBytes: 150 } });
     transport.feed(request(1, "long", [160 - envelope]));
     expect(take()).toMatchObject([{ error: { code: -32008, data: { maxReplyBytes: 150 } } }]);

@@ -9,7 +9,7 @@ import { Outcomes, rejection, turn } from "../support/turns.js";
 useFakeClock();
 
 describe("losing the connection", () => {
-  it("rejects every pending call with outcome unknown, and says why", async () => {
+  it("rejects every pending call with outcome unknown and the cause", async () => {
     const { peer, cut } = rawPeer();
     const error = new Error("ECONNRESET");
     const calls = ["a", "b", "c"].map((method) => rejection(peer.request(method)));
@@ -22,7 +22,7 @@ describe("losing the connection", () => {
     expectEmpty(peer);
   });
 
-  it("gives the close code and reason as the cause where there is no error", async () => {
+  it("has the close code and reason as the cause if there is no error", async () => {
     const { peer, cut } = rawPeer();
     const call = peer.request("m");
     cut({ code: 1001, reason: "going away" });
@@ -55,7 +55,7 @@ describe("a request on a closed peer", () => {
     expectEmpty(raw.peer);
   });
 
-  it("rejects with what is wrong with it first", async () => {
+  it("rejects for its invalid arguments first", async () => {
     const raw = rawPeer();
     void raw.peer.close();
     expect(await rejection(raw.peer.request("m", 5))).toBeInstanceOf(TypeError);
@@ -71,7 +71,7 @@ describe("a request on a closed peer", () => {
   });
 });
 
-describe("a transport that does not take a message", () => {
+describe("a transport that refuses a message", () => {
   it("makes the call fail as not sent, with a cause", async () => {
     const { peer } = rawPeer({}, { onSend: () => false });
     const error = await rejection(peer.request("m"));
@@ -106,7 +106,7 @@ describe("a transport that does not take a message", () => {
     expect(await call).toBe("up");
   });
 
-  it("costs a reply nothing but the reply", async () => {
+  it("drops only the reply if it refuses a reply", async () => {
     const raw = rawPeer(
       { methods: { m: () => 1 } },
       {
@@ -123,7 +123,7 @@ describe("a transport that does not take a message", () => {
 });
 
 describe("notify", () => {
-  it("answers true when the transport took it, and never waits", () => {
+  it("returns true when the transport accepted it, without waiting", () => {
     const { peer, messages } = rawPeer();
     expect(peer.notify("said", { a: 1 })).toBe(true);
     expect(peer.notify("bare")).toBe(true);
@@ -134,7 +134,7 @@ describe("notify", () => {
     expectEmpty(peer);
   });
 
-  it("answers false when the transport refused it or threw", () => {
+  it("returns false when the transport refused it or threw", () => {
     expect(rawPeer({}, { onSend: () => false }).peer.notify("said")).toBe(false);
     const { peer, errors } = rawPeer(
       {},
@@ -148,14 +148,14 @@ describe("notify", () => {
     expect(errors).toHaveLength(1);
   });
 
-  it("answers false on a closed peer and sends nothing", () => {
+  it("returns false on a closed peer and sends nothing", () => {
     const { peer, sent } = rawPeer();
     void peer.close();
     expect(peer.notify("said")).toBe(false);
     expect(sent).toEqual([]);
   });
 
-  it("answers false inside a transport that closes", async () => {
+  it("returns false inside a transport that closes", async () => {
     const { peer, cut } = rawPeer({}, { endsOnClose: false });
     const outcomes = new Outcomes().watch("close", peer.close());
     expect(peer.notify("said")).toBe(false);

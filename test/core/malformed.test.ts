@@ -28,7 +28,7 @@ describe("malformed messages", () => {
     expect(raw.messages()).toEqual(Array(3).fill(PARSE_ERROR));
   });
 
-  it("are counted afresh after a minute", async () => {
+  it("are counted from zero after a minute", async () => {
     await pass(60_001);
     const raw = rawPeer({ limits: { maxMalformedPerMinute: 2 } });
     raw.feed("{");
@@ -53,7 +53,7 @@ describe("malformed messages", () => {
     expect(raw.sent).toHaveLength(2);
   });
 
-  it("do not include a broken answer to a call of ours, which rejects it", async () => {
+  it("do not include a malformed answer to a pending call, which rejects the call", async () => {
     const raw = rawPeer({ limits: { maxMalformedPerMinute: 1 } });
     const call = raw.peer.request("m");
     raw.feed({ jsonrpc: "2.0", id: 1 });
@@ -64,15 +64,15 @@ describe("malformed messages", () => {
     expect(inspect(raw.peer).malformed).toBe(0);
   });
 
-  it("are borne without end when the limit is Infinity", () => {
+  it("never close the connection when the limit is Infinity", () => {
     const raw = rawPeer({ limits: { maxMalformedPerMinute: Infinity } });
     for (let i = 0; i < 1000; i++) raw.feed("{");
     expect(raw.peer.state).toBe("open");
   });
 });
 
-describe("answers that no call waits for", () => {
-  it("are counted and never answered, sound or broken, whatever their id", () => {
+describe("answers without a pending call", () => {
+  it("are counted and never answered, valid or malformed, with any id", () => {
     const raw = rawPeer();
     for (const id of [1, "1", 0, "", -1, 1.5]) raw.feed(result(id, 1));
     raw.feed(failure(7, 1, "no"));
@@ -147,7 +147,7 @@ describe("a message with an id and without method, result and error", () => {
     expect(raw.messages()[1]).toMatchObject({ id: null, error: { code: -32010 } });
   });
 
-  it("is not answered under id null: a peer that answers a refusal so would be refused without end", () => {
+  it("is not answered under id null, which would start an endless exchange of refusals", () => {
     const raw = rawPeer();
     raw.feed({ jsonrpc: "2.0", id: null });
     raw.feed([{ jsonrpc: "2.0", id: null }]);
@@ -155,7 +155,7 @@ describe("a message with an id and without method, result and error", () => {
     expect(inspect(raw.peer)).toMatchObject({ malformed: 0, unmatched: 2 });
   });
 
-  it("is refused with what the other side never answers", () => {
+  it("is refused with an error that the other side never answers", () => {
     const [raw, other] = [rawPeer(), rawPeer()];
     raw.feed({ jsonrpc: "2.0", id: 5 });
     other.feed(raw.sent[0]);

@@ -56,7 +56,7 @@ describe("classify", () => {
     ["invalid", { ...V, method: "m", id: 2 ** 53 }],
     ["invalid", { ...V, method: "m", id: Infinity }],
     ["invalid", { ...V, id: 1, params: [] }],
-  ])("says %s of %j", (kind, value) => {
+  ])("returns %s for %j", (kind, value) => {
     expect(classify(value)).toBe(kind);
     expect(isRequest(value)).toBe(kind === "request");
     expect(isNotification(value)).toBe(kind === "notification");
@@ -91,7 +91,7 @@ describe("the encoders", () => {
     expect(encodeResult(id, 1)).toBe(JSON.stringify({ ...V, id, result: 1 }));
   });
 
-  it("throw for what has no JSON form", () => {
+  it("throw for a value without a JSON form", () => {
     expect(() => encodeResult(1, 1n)).toThrow(TypeError);
     expect(() => encodeRequest(1, 5 as never)).toThrow("Expected `method` to be a string, got `5` (number)");
     expect(() => encodeNotification("m", 5 as never)).toThrow("Expected `params` to be an array or an object");
@@ -99,7 +99,7 @@ describe("the encoders", () => {
 });
 
 describe("parseMessage", () => {
-  it("reads one message, or a batch in which each bad member stands as the error it is owed", () => {
+  it("reads one message, or a batch in which an error replaces each invalid member", () => {
     expect(JSONRPC_VERSION).toBe("2.0");
     expect(parseMessage('{"jsonrpc":"2.0","method":"m"}')).toEqual({ ...V, method: "m" });
     const batch = parseMessage('[{"jsonrpc":"2.0","method":"m"},1,{"jsonrpc":"2.0","id":1},[]]') as unknown[];
@@ -116,11 +116,11 @@ describe("parseMessage", () => {
     ["[]", -32600],
     ['{"jsonrpc":"2.0","method":5}', -32600],
     ['{"jsonrpc":"2.0","id":1}', "PROTOCOL"],
-  ])("throws the error that %j is owed", (text, code) => {
+  ])("throws the error that answers %j", (text, code) => {
     expect(() => parseMessage(text)).toThrow(expect.objectContaining({ code }));
   });
 
-  it("keeps what JSON.parse said as the cause", () => {
+  it("keeps the error of JSON.parse as the cause", () => {
     expect(() => parseMessage("{")).toThrow(expect.objectContaining({ cause: expect.any(SyntaxError) }));
   });
 

@@ -4,7 +4,7 @@ import { peerLimits } from "../../src/core/limits.js";
 
 const MOST_BYTES = 2 ** 28;
 
-/** A transport that nothing comes out of. */
+/** A transport that delivers no message. */
 const silent: Transport = { start() {}, send: () => true, close() {} };
 
 const make = (options: object): unknown => new Peer(silent, options);
@@ -78,7 +78,7 @@ describe("a peer's options", () => {
       { limits: { maxInflight: 1 } },
       "Unknown name `maxInflight` in `limits`; known are maxMessageBytes, maxReplyBytes, maxBatchEntries, maxInFlight, maxStreams, maxUnsentBytes, maxMessagesPerSecond, maxMalformedPerMinute",
     ],
-  ])("refuse a bad %s (case %#), naming it, the rule and the value", (_name, options, message) => {
+  ])("refuse an invalid %s (case %#), with its name, the rule and the value", (_name, options, message) => {
     expect(() => make(options)).toThrow(new TypeError(message));
     expect(() => pair(options as never, {})).toThrow(TypeError);
   });
@@ -87,7 +87,7 @@ describe("a peer's options", () => {
     expect(() => make(options as never)).toThrow(/^Expected `options` to be an object, got /);
   });
 
-  it("may be left out, each of them, also by being undefined", () => {
+  it("may each be omitted or undefined", () => {
     const options = {
       methods: undefined,
       schemas: undefined,
@@ -137,7 +137,7 @@ describe("limits", () => {
     },
   );
 
-  it("take the ends of their ranges, and Infinity where nothing else bounds", () => {
+  it("accept the ends of their ranges, and Infinity if no other limit applies", () => {
     for (const name of BYTES)
       for (const value of [1, MOST_BYTES]) expect(() => make({ limits: { [name]: value } })).not.toThrow();
     for (const name of COUNTS)

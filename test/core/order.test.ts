@@ -16,7 +16,7 @@ function gated(): { gates: Map<string, Gate<unknown>>; methods: Record<string, (
 }
 
 describe("handlers", () => {
-  it("start in the order their messages came, requests and notifications alike", async () => {
+  it("start in the order in which their messages arrived, requests and notifications alike", async () => {
     const started: number[] = [];
     const m = async ([n]: [number]): Promise<void> => {
       started.push(n);
@@ -74,7 +74,7 @@ describe("handlers", () => {
     expect(raw.messages()).toEqual([result(null, "b"), result(null, "a")]);
   });
 
-  it("answer nobody after the peer closed", async () => {
+  it("send no answer after the peer closed", async () => {
     const { gates, methods } = gated();
     const raw = rawPeer({ methods });
     raw.feed(request(1, "wait", ["a"]));
@@ -102,7 +102,7 @@ describe("handlers", () => {
 });
 
 describe("maxInFlight", () => {
-  it("refuses with -32009 what exceeds it, until a place is free", async () => {
+  it("refuses requests beyond it with -32009, until a handler ends", async () => {
     const { gates, methods } = gated();
     const raw = rawPeer({ methods, limits: { maxInFlight: 2 } });
     for (const id of [1, 2, 3]) raw.feed(request(id, "wait", [`${id}`]));
@@ -145,7 +145,7 @@ describe("maxInFlight", () => {
     expect(inspect(raw.peer).running).toBe(0);
   });
 
-  it("cannot deadlock two peers that call each other in mid-call", async () => {
+  it("cannot deadlock two peers that call each other during a call", async () => {
     const options: AnyOptions = {
       limits: { maxInFlight: 2 },
       methods: {
@@ -154,7 +154,7 @@ describe("maxInFlight", () => {
       },
     };
     await using pair = connectedPair(options, options);
-    // Four calls, one inside the other, fill both sides; a fifth finds no place and fails them all, one by one.
+    // Four nested calls reach the limit of both sides. The fifth is refused and fails them all, one by one.
     expect(await pair.b.request("ping", [3])).toBe(3);
     const error = await rejection(pair.b.request("ping", [4]));
     expect(error).toMatchObject({ code: -32603 });
@@ -177,7 +177,7 @@ const tooLarge = (id: number): object => failure(id, -32008, "Response is too la
 describe("maxReplyBytes", () => {
   const limits = { maxReplyBytes: 200 };
 
-  it("counts the whole reply in UTF-8, and turns what exceeds it into -32008", () => {
+  it("counts the whole reply in UTF-8, and replaces a longer one with -32008", () => {
     const raw = rawPeer({ methods: { repeat: ([text, times]) => text.repeat(times) }, limits });
     const envelope = '{"jsonrpc":"2.0","id":1,"result":""}'.length;
     raw.feed(request(1, "repeat", ["x", 200 - envelope]));
@@ -188,14 +188,14 @@ describe("maxReplyBytes", () => {
     expect(raw.messages().slice(1)).toMatchObject([tooLarge(1), tooLarge(2), { result: "😀".repeat(41) }]);
   });
 
-  it("holds for an error's data too", async () => {
+  it("applies to an error's data too", async () => {
     const raw = rawPeer({ limits, methods: { m: () => Promise.reject(new RpcError(1, "no", "x".repeat(300))) } });
     raw.feed(request(2, "m"));
     await turn();
     expect(raw.messages()).toEqual([tooLarge(2)]);
   });
 
-  it("bounds a batch's reply as a whole: what no longer fits becomes -32008 in its place", () => {
+  it("bounds a batch's reply as a whole, with -32008 in place of each answer that does not fit", () => {
     const raw = rawPeer({ methods: { text: ([length]) => "x".repeat(length) }, limits });
     raw.feed([request(1, "text", [80]), request(2, "text", [80]), request(3, "text", [1])]);
     const [reply] = raw.messages();
@@ -216,7 +216,7 @@ describe("maxBatchEntries", () => {
     expect(raw.sent).toHaveLength(2);
   });
 
-  it("does not count answers: the calls they settle are this side's own", async () => {
+  it("does not count answers, because they settle this side's own calls", async () => {
     const raw = rawPeer({ limits: { maxBatchEntries: 2 } });
     const batch = raw.peer.batch();
     const calls = [1, 2, 3].map(() => batch.request("m"));

@@ -25,7 +25,7 @@ describe("pair", () => {
     expectEmpty(b);
   });
 
-  it("passes text and not objects: nothing is shared", async () => {
+  it("passes text, so that the peers share no object", async () => {
     const sent = { list: [1], at: new Date(0) };
     let got: unknown;
     const [a, b] = pair({ methods: { m: (params) => void (got = params) } }, {});
@@ -45,7 +45,7 @@ describe("pair", () => {
     await a.close();
   });
 
-  it("keeps each side's maxMessageBytes, and 1009 tells both", async () => {
+  it("enforces each side's maxMessageBytes, and closes both with 1009", async () => {
     const [a, b] = pair({ limits: { maxMessageBytes: 100 } }, {});
     const call = b.request("m", ["x".repeat(100)]);
     expect(await rejection(call)).toMatchObject({ outcome: "unknown" });
@@ -54,8 +54,8 @@ describe("pair", () => {
   });
 });
 
-describe("a transport that parses by itself", () => {
-  it("hands over values, and the peer treats them as text", async () => {
+describe("a transport that parses its messages", () => {
+  it("delivers values, and the peer treats them like text", async () => {
     let receiver!: Receiver;
     const sent: unknown[] = [];
     const peer = new Peer(

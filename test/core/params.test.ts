@@ -9,7 +9,7 @@ cyclic["self"] = cyclic;
 
 const RULE = "Expected `params` to be an array or an object, got";
 
-/** What is no `params` (section 4.2), and what the error says. */
+/** Values that are not valid `params` (section 4.2), and the text of the error. */
 const BAD: [name: string, params: unknown, message: string | RegExp][] = [
   ["null", null, `${RULE} \`null\` (null)`],
   ["a number", 5, `${RULE} \`5\` (number)`],
@@ -29,7 +29,7 @@ const BAD: [name: string, params: unknown, message: string | RegExp][] = [
 ];
 
 describe("params", () => {
-  it.each(BAD)("may not be %s: request rejects with a TypeError and sends nothing", async (_name, params, message) => {
+  it.each(BAD)("that are %s make request reject with a TypeError and send nothing", async (_name, params, message) => {
     const { peer, sent } = rawPeer();
     const error = await rejection(peer.request("m", params));
     expect(error).toBeInstanceOf(TypeError);
@@ -38,7 +38,7 @@ describe("params", () => {
     expect(inspect(peer).pending).toBe(0);
   });
 
-  it.each(BAD)("may not be %s: notify throws a TypeError and sends nothing", (_name, params, message) => {
+  it.each(BAD)("that are %s make notify throw a TypeError and send nothing", (_name, params, message) => {
     const { peer, sent } = rawPeer();
     expect(() => peer.notify("m", params as object)).toThrow(TypeError);
     expect(() => peer.notify("m", params as object)).toThrow(message);
@@ -65,7 +65,7 @@ describe("params", () => {
     void peer.close();
   });
 
-  it("reject with what a throwing toJSON threw", async () => {
+  it("reject with the error of a throwing toJSON", async () => {
     const { peer, sent } = rawPeer();
     const thrown = new Error("mine");
     const params = {
@@ -85,7 +85,7 @@ describe("params", () => {
     expect(seen).toEqual([2, [1, 2], 2, { a: [1] }, 2, undefined]);
   });
 
-  it("survive a __proto__ member without touching any prototype", async () => {
+  it("keep a __proto__ member without changing any prototype", async () => {
     await using pair = connectedPair({ methods: { keys: (params) => Object.keys(params) } });
     expect(await pair.b.request("keys", JSON.parse('{"__proto__":{"polluted":1},"constructor":2}'))).toEqual([
       "__proto__",

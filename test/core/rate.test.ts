@@ -18,7 +18,7 @@ describe("limits.maxMessagesPerSecond", () => {
     await raw.peer.close();
   });
 
-  it("lets more through as time passes, and never more than a second's worth at once", async () => {
+  it("accepts more as time passes, and never more than the limit of one second at once", async () => {
     let ran = 0;
     const raw = rawPeer({ limits: LIMITS, methods: { m: () => void ran++ } });
     const flood = (): void => {
@@ -35,7 +35,7 @@ describe("limits.maxMessagesPerSecond", () => {
     await raw.peer.close();
   });
 
-  it("drops the notifications beyond it and counts them, and answers none", async () => {
+  it("drops the notifications beyond it and counts them, without an answer", async () => {
     const raw = rawPeer({ limits: LIMITS, methods: { m: () => {} } });
     for (let i = 0; i < 7; i++) raw.feed(notification("m"));
     expect(raw.messages()).toEqual([]);
@@ -58,7 +58,7 @@ describe("limits.maxMessagesPerSecond", () => {
     await raw.peer.close();
   });
 
-  it("does not count answers: the calls they settle are this side's own", async () => {
+  it("does not count answers, because they settle this side's own calls", async () => {
     const raw = rawPeer({ limits: LIMITS });
     const calls = Array.from({ length: 20 }, () => raw.peer.request("m"));
     for (let id = 1; id <= 20; id++) raw.feed(JSON.stringify({ jsonrpc: "2.0", id, result: id }));

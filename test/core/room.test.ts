@@ -9,23 +9,23 @@ import { rejection } from "../support/turns.js";
 useFakeClock();
 
 const LIMIT = 1_000;
-/** Eight times as much: what may wait at any moment. */
+/** Eight times the limit: the maximum that may be queued at any moment. */
 const BURST = 8 * LIMIT;
 const LONG = "x".repeat(100);
 
-/** A peer, and its transport, in which everything waits that was sent. */
+/** Returns a peer and its transport, which queues every message. */
 interface Reader {
   readonly peer: AnyPeer;
   readonly closes: string[];
   unsentBytes: number;
-  /** Hands the peer a message. */
+  /** Delivers a message to the peer. */
   feed(message: unknown): void;
-  /** The session lost its socket, or has another. */
+  /** Reports that the session lost its socket, or has a new one. */
   suspend(): void;
   resume(): void;
 }
 
-/** `endSession`: what the transport does of its own about a slow reader. */
+/** `endSession`: how the transport itself treats a slow reader. */
 function reader(endSession?: (reason: string) => boolean): Reader {
   let receiver!: Receiver;
   const closes: string[] = [];
@@ -69,18 +69,18 @@ function broadcastTo(one: Reader, text = LONG): boolean {
   return sendTo(one.peer, new EncodedMessage(JSON.stringify(notification("n", [text]))), "drop");
 }
 
-/** A reader for which more waits than may at any moment. */
+/** A reader with more queued bytes than the maximum. */
 function stuffed(): AnyPeer {
   const one = reader();
   one.unsentBytes = BURST + 1;
   return one.peer;
 }
 
-it("says of a call that found no room, and closed the connection, that it was not sent", async () => {
+it("rejects a call that exceeded the maximum and closed the connection as not sent", async () => {
   expect(await rejection(stuffed().request("m"))).toMatchObject({ outcome: "not-sent" });
 });
 
-it("says so of the calls of a batch", async () => {
+it("rejects the calls of such a batch as not sent", async () => {
   const batch = stuffed().batch();
   const call = rejection(batch.request("m"));
   batch.send();
@@ -88,7 +88,7 @@ it("says so of the calls of a batch", async () => {
 });
 
 describe("a burst of replies beyond `maxUnsentBytes`", () => {
-  it("leaves a connection open whose reader takes it within 10 s", async () => {
+  it("keeps the connection open if the reader receives it within 10 s", async () => {
     const one = reader();
     for (let id = 0; id < 40; id++) one.feed(request(id, "long"));
     expect(one.unsentBytes).toBeGreaterThan(4 * LIMIT);
@@ -112,7 +112,7 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
     await one.peer.close();
   });
 
-  it("closes with 1013 a connection for which more than the limit has waited for 10 s on end", async () => {
+  it("closes with 1013 a connection with more than the limit queued for 10 s without a break", async () => {
     const one = reader();
     for (let id = 0; id < 40; id++) one.feed(request(id, "long"));
     one.unsentBytes = LIMIT + 1;
@@ -123,7 +123,7 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
     expect(await one.peer.closed).toMatchObject({ code: 1013 });
   });
 
-  it("closes a connection at once when eight times the limit waits, and sends nothing more", () => {
+  it("closes a connection at once with eight times the limit queued, and sends nothing more", () => {
     const one = reader();
     for (let id = 0; id < 1_000; id++) one.feed(request(id, "long"));
     expect(one.closes).toEqual([`1013 more than ${BURST} bytes wait to be read`]);
@@ -131,7 +131,7 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
     expect(one.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
   });
 
-  it("is watched again after a session has another socket, though nothing more is sent", async () => {
+  it("is checked again after the session has a new socket, even if nothing more is sent", async () => {
     const one = reader();
     one.suspend();
     one.unsentBytes = LIMIT + 1;
@@ -142,7 +142,7 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
     expect(one.closes).toHaveLength(1);
   });
 
-  it("ends only what is in a transport that goes on after a loss", async () => {
+  it("ends only the session in a transport that continues after a loss", async () => {
     const reasons: string[] = [];
     const one = reader((reason) => reasons.push(reason) > 0);
     one.unsentBytes = BURST + 1;
@@ -161,29 +161,26 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
 });
 
 describe("a broadcast", () => {
-  it.each(["x", "é", "€"])(
-    "of %j that waits does not count against ordinary messages, which may wait as without it",
-    async (character) => {
-      const one = reader();
-      while (broadcastTo(one, character.repeat(100)));
-      const broadcasts = one.unsentBytes;
-      expect(broadcasts).toBeGreaterThan(LIMIT / 2);
-      const ordinary = JSON.stringify(notification("n", [""])).length;
-      one.peer.notify("n", ["x".repeat(LIMIT - ordinary)]);
-      expect(one.unsentBytes).toBe(broadcasts + LIMIT);
-      one.peer.notify("n");
-      one.unsentBytes -= JSON.stringify(notification("n")).length;
-      await pass(60_000);
-      expect(one.closes).toEqual([]);
-      one.peer.notify("n", ["x".repeat(LIMIT)]);
-      await pass(9_999);
-      expect(one.closes).toEqual([]);
-      await pass(1);
-      expect(one.closes).toHaveLength(1);
-    },
-  );
+  it.each(["x", "é", "€"])("of %j that is queued does not count against ordinary messages", async (character) => {
+    const one = reader();
+    while (broadcastTo(one, character.repeat(100)));
+    const broadcasts = one.unsentBytes;
+    expect(broadcasts).toBeGreaterThan(LIMIT / 2);
+    const ordinary = JSON.stringify(notification("n", [""])).length;
+    one.peer.notify("n", ["x".repeat(LIMIT - ordinary)]);
+    expect(one.unsentBytes).toBe(broadcasts + LIMIT);
+    one.peer.notify("n");
+    one.unsentBytes -= JSON.stringify(notification("n")).length;
+    await pass(60_000);
+    expect(one.closes).toEqual([]);
+    one.peer.notify("n", ["x".repeat(LIMIT)]);
+    await pass(9_999);
+    expect(one.closes).toEqual([]);
+    await pass(1);
+    expect(one.closes).toHaveLength(1);
+  });
 
-  it("that has left gives no room to ordinary messages", async () => {
+  it("that was sent does not raise the limit of ordinary messages", async () => {
     const one = reader();
     for (let i = 0; i < 1_000; i++) {
       broadcastTo(one);
@@ -196,7 +193,7 @@ describe("a broadcast", () => {
     expect(one.closes).toHaveLength(1);
   });
 
-  it("that waits for a socket does not count against ordinary messages when there is one", async () => {
+  it("queued without a socket does not count against ordinary messages on the next socket", async () => {
     const one = reader();
     one.suspend();
     for (let i = 0; i < 3; i++) {
@@ -211,7 +208,7 @@ describe("a broadcast", () => {
     await one.peer.close();
   });
 
-  it("that waited for a socket gives no room once it has left, however often the socket is lost", async () => {
+  it("queued without a socket does not raise the limit after it was sent, even after several losses", async () => {
     const one = reader();
     for (let i = 0; i < 100; i++) {
       one.suspend();
@@ -225,7 +222,7 @@ describe("a broadcast", () => {
     expect(one.closes).toHaveLength(1);
   });
 
-  it("is dropped from half of the limit on, counted, and closes nothing", async () => {
+  it("is dropped and counted from half of the limit on, and does not close the connection", async () => {
     const one = reader();
     const message = new EncodedMessage(JSON.stringify(notification("n", [LONG])));
     for (let i = 0; i < 100; i++) sendTo(one.peer, message, "drop");

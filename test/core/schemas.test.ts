@@ -23,7 +23,7 @@ const VALIDATORS: Record<string, { byName: StandardSchema<any>; byPosition: Stan
   },
 };
 
-/** What turns its params into something else. */
+/** A schema that transforms its params. */
 const TRANSFORMS: Record<string, StandardSchema<any>> = {
   zod: z.object({ day: z.string().transform((text) => text.length) }),
   valibot: v.object({
@@ -38,7 +38,7 @@ const TRANSFORMS: Record<string, StandardSchema<any>> = {
 const echo = (params: unknown): unknown => params;
 
 describe.each(Object.entries(VALIDATORS))("a %s schema", (name, { byName, byPosition }) => {
-  it("lets params pass that fit", async () => {
+  it("accepts valid params", async () => {
     await using pair = connectedPair({
       methods: { named: echo, placed: echo },
       schemas: { named: byName, placed: byPosition },
@@ -47,7 +47,7 @@ describe.each(Object.entries(VALIDATORS))("a %s schema", (name, { byName, byPosi
     expect(await pair.b.request("placed", [1, "x"])).toEqual([1, "x"]);
   });
 
-  it("refuses the rest with -32602 and where it went wrong, and runs nothing", async () => {
+  it("refuses invalid params with -32602 and the path of each issue, and runs no handler", async () => {
     let ran = 0;
     await using pair = connectedPair({ methods: { named: () => ran++ }, schemas: { named: byName } });
     const error = await rejection(pair.b.request("named", { name: "n", at: [1, "two"] }));
@@ -64,7 +64,7 @@ describe.each(Object.entries(VALIDATORS))("a %s schema", (name, { byName, byPosi
     expect(ran).toBe(0);
   });
 
-  it("says nothing about the issues but message and path", async () => {
+  it("reports only message and path of each issue", async () => {
     const raw = rawPeer({ methods: { placed: () => 1 }, schemas: { placed: byPosition } });
     raw.feed(request(1, "placed", ["p4ssword-sent-by-mistake", 2]));
     const { issues } = raw.messages()[0].error.data;
@@ -73,11 +73,11 @@ describe.each(Object.entries(VALIDATORS))("a %s schema", (name, { byName, byPosi
       expect(typeof issue.message).toBe("string");
     }
     expect(Object.keys(raw.messages()[0].error.data)).toEqual(["issues"]);
-    // A refusal is the caller's affair.
+    // A refusal concerns the caller only.
     expect(raw.errors).toEqual([]);
   });
 
-  it("hands the handler what it made of the params", async () => {
+  it("passes the transformed params to the handler", async () => {
     await using pair = connectedPair({ methods: { m: ({ day }) => day }, schemas: { m: TRANSFORMS[name]! } });
     expect(await pair.b.request("m", { day: "monday" })).toBe(6);
   });
@@ -108,7 +108,7 @@ describe("any schema", () => {
     expect(raw.messages()[1]).toMatchObject({ id: 2, error: { code: -32602, data: { issues: [{ path: ["user"] }] } } });
   });
 
-  it("sends a failed notification's error to the `error` event and nothing to the other side", async () => {
+  it("emits a failed notification's error as `error` and sends nothing", async () => {
     let ran = 0;
     const raw = rawPeer({ methods: { m: () => ran++ }, schemas: { m: failing } });
     raw.feed(notification("m", [1]));
@@ -124,12 +124,12 @@ describe("any schema", () => {
     ["a symbol", [Symbol("s")], "expected number at Symbol(s)"],
     ["an empty path", [], "expected number"],
     ["no path", undefined, "expected number"],
-  ])("has its first issue in the message of the refusal: at %s", (_name, path, message) => {
+  ])("names its first issue in the message of the refusal: at %s", (_name, path, message) => {
     const issue = { message: "expected number", ...(path && { path }) };
     expect(messageFor([issue, { message: "another" }])).toBe(`Invalid params: ${message}`);
   });
 
-  it("has a message of bounded length, whatever the issue and its path say", () => {
+  it("has a message of bounded length for any issue and path", () => {
     const long = "x".repeat(1000);
     expect(messageFor([{ message: long }]).length).toBeLessThanOrEqual(300);
     expect(messageFor([{ message: "m", path: [long] }]).length).toBeLessThanOrEqual(300);
@@ -137,7 +137,7 @@ describe("any schema", () => {
     expect(messageFor([])).toBe("Invalid params");
   });
 
-  it("leaves the path out where there is none, and names its symbols and objects", () => {
+  it("omits an empty path, and names symbols and objects in it", () => {
     const path = [{ key: "a" }, 0, Symbol("s"), { key: Symbol("t") }];
     const schema: StandardSchema = {
       "~standard": {
@@ -158,7 +158,7 @@ describe("any schema", () => {
       },
     ],
     ["rejects", (() => Promise.reject(new Error("secret"))) as () => never],
-  ])("that %s costs an Internal error and an `error` event", async (_name, validate) => {
+  ])("that %s causes an Internal error and an `error` event", async (_name, validate) => {
     const raw = rawPeer({ methods: { m: () => 1 }, schemas: { m: { "~standard": { validate } } } });
     raw.feed(request(1, "m"));
     await turn();
@@ -166,7 +166,7 @@ describe("any schema", () => {
     expect(raw.errors).toMatchObject([{ message: "secret" }]);
   });
 
-  it("checks a handler that came later, and comes inside around", async () => {
+  it("checks a handler that was added later, and runs inside around", async () => {
     const seen: unknown[] = [];
     const raw = rawPeer({
       methods: { late: () => "never" },

@@ -9,7 +9,7 @@ import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
 
-/** The four things that may settle a call, and what it then comes out with. */
+/** The four events that may settle a call, and the outcome of each. */
 const ENDS: Record<string, { happen: (one: Race) => void | Promise<void>; outcome: object }> = {
   answer: { happen: ({ raw }) => raw.feed(result(1, "answered")), outcome: { value: "answered" } },
   timeout: { happen: () => pass(1000), outcome: { reason: expect.any(TimeoutError) } },
@@ -48,7 +48,7 @@ describe("a call", () => {
 
   it.each(
     permutations(Object.keys(ENDS).filter((name) => name !== "timeout")).map((order) => [order.join(", "), order]),
-  )("settles once when %s come without a turn between them", async (_name, order) => {
+  )("settles once when %s occur in one tick", async (_name, order) => {
     const raw = rawPeer();
     const controller = new AbortController();
     const outcomes = new Outcomes();
@@ -58,13 +58,13 @@ describe("a call", () => {
     expect(outcomes.list).toEqual([{ name: "call", ...ENDS[order[0]!]!.outcome }]);
   });
 
-  it("is settled by an answer that comes inside send()", async () => {
+  it("is settled by an answer that arrives inside send()", async () => {
     const raw = rawPeer({}, { onSend: (text, self) => self.feed(result(JSON.parse(text).id, "at once")) });
     expect(await raw.peer.request("m")).toBe("at once");
     expect(inspect(raw.peer).pending).toBe(0);
   });
 
-  it("is settled by an answer inside send() even when send() then answers false", async () => {
+  it("is settled by an answer inside send() even if send() then returns false", async () => {
     const raw = rawPeer(
       {},
       {
@@ -94,7 +94,7 @@ describe("a call", () => {
     expect(raw.sent).toHaveLength(1);
   });
 
-  it("is not settled by the text of its id", async () => {
+  it("is not settled by its id as a string", async () => {
     const raw = rawPeer();
     const call = raw.peer.request("m");
     raw.feed(result("1", "wrong"));
@@ -109,7 +109,7 @@ describe("a call", () => {
     expect(await call).toEqual(value);
   });
 
-  it("rejects with what the error says, falsy data included", async () => {
+  it("rejects with the code, message and data of the error, falsy data included", async () => {
     const raw = rawPeer();
     const call = raw.peer.request("m");
     raw.feed(failure(1, 0, "", 0));
@@ -118,7 +118,7 @@ describe("a call", () => {
     expect(error).toMatchObject({ code: 0, message: "", data: 0 });
   });
 
-  it("rejects with what came when both result and error did", async () => {
+  it("rejects with the received message if it has both result and error", async () => {
     const raw = rawPeer();
     const call = raw.peer.request("m");
     const both = { ...result(1, 1), error: { code: 1, message: "x" } };
@@ -139,7 +139,7 @@ describe("a call", () => {
 });
 
 describe("many calls", () => {
-  it("settle in whatever order their answers come", async () => {
+  it("settle in the order of their answers", async () => {
     const raw = rawPeer();
     const outcomes = new Outcomes();
     for (const name of ["one", "two", "three"]) outcomes.watch(name, raw.peer.request(name));
@@ -148,7 +148,7 @@ describe("many calls", () => {
     expect(outcomes.names).toEqual(["three", "one", "two"]);
   });
 
-  it("run both ways at once", async () => {
+  it("run in both directions at once", async () => {
     await using pair = connectedPair({ methods: { left: ([n]) => n * 2 } }, { methods: { right: ([n]) => n + 1 } });
     const { a, b } = pair;
     expect(await Promise.all([a.request("right", [1]), b.request("left", [4]), a.request("right", [2])])).toEqual([

@@ -1,4 +1,4 @@
-/** What was in a lost connection is over, and its peer goes on with another. */
+/** The calls, handlers and streams of a lost connection end, and its peer continues on a new connection. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TimeoutError, type Context } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
@@ -14,7 +14,7 @@ useFakeClock();
 const GONE = new Error("the server has no such session any more");
 
 describe("a peer that is suspended", () => {
-  it("says so in its state, and goes on as if nothing had been", async () => {
+  it("has the state suspended, and continues unchanged after the resume", async () => {
     const { peer, transport, take, events } = restless({ methods: { add: ([a, b]: number[]) => a! + b! } });
     const call = peer.request("before");
     transport.suspend();
@@ -35,7 +35,7 @@ describe("a peer that is suspended", () => {
     expectEmpty(peer);
   });
 
-  it("lets handlers run, whose answers wait", async () => {
+  it("keeps handlers running, and queues their answers", async () => {
     const opened = gate<string>();
     const { peer, transport, take } = restless({ methods: { wait: () => opened.promise } });
     transport.feed(request(7, "wait"));
@@ -48,7 +48,7 @@ describe("a peer that is suspended", () => {
     await peer.close();
   });
 
-  it("takes back a call that times out while it waits, which was not sent", async () => {
+  it("cancels a queued call that times out, as not sent", async () => {
     const { peer, transport, take } = restless({}, { isReciproc: true });
     transport.suspend();
     const error = rejection(peer.request("late", [], { timeoutMs: 100 }));
@@ -62,7 +62,7 @@ describe("a peer that is suspended", () => {
     await peer.close();
   });
 
-  it("takes back one that is aborted while it waits", async () => {
+  it("cancels a queued call that is aborted", async () => {
     const { peer, transport, take } = restless({}, { isReciproc: true });
     transport.suspend();
     const { signal } = new AbortController();
@@ -78,7 +78,7 @@ describe("a peer that is suspended", () => {
     await peer.close();
   });
 
-  it("sends the cancel of a call that had left, behind what waits", async () => {
+  it("sends the cancel of a sent call behind the queued messages", async () => {
     const { peer, transport, take } = restless({}, { isReciproc: true });
     const error = rejection(peer.request("left", [], { timeoutMs: 100 }));
     take();
@@ -91,7 +91,7 @@ describe("a peer that is suspended", () => {
     await peer.close();
   });
 
-  it("does not take a batch back for one of its calls, which may run with the others", async () => {
+  it("does not cancel a queued batch for one of its calls, which may then run", async () => {
     const { peer, transport, take } = restless();
     transport.suspend();
     const batch = peer.batch();
@@ -109,7 +109,7 @@ describe("a peer that is suspended", () => {
 });
 
 describe("a loss", () => {
-  it("rejects what had left as unknown and what waited as not sent, with its error as the cause", async () => {
+  it("rejects sent calls as unknown and queued calls as not sent, with its error as the cause", async () => {
     const { peer, transport, events } = restless();
     const left = rejection(peer.request("left"));
     transport.suspend();
@@ -125,7 +125,7 @@ describe("a loss", () => {
     await peer.close();
   });
 
-  it("is told with its error, when everything that waited is settled", async () => {
+  it("is emitted with its error, after every pending call is settled", async () => {
     const { peer, transport } = restless();
     const outcomes = new Outcomes().watch("call", peer.request("m"));
     transport.suspend();
@@ -138,7 +138,7 @@ describe("a loss", () => {
     await peer.close();
   });
 
-  it("leaves no timeout behind, nor a listener on a signal", async () => {
+  it("leaves no timeout, and no listener on a signal", async () => {
     const { peer, transport } = restless();
     const { signal } = new AbortController();
     const options = { timeoutMs: 1000, maxTotalTimeoutMs: 5000, signal };
@@ -151,7 +151,7 @@ describe("a loss", () => {
     await peer.close();
   });
 
-  it("lets ids go on: an answer to a call before it settles none after it", async () => {
+  it("does not reset ids, so that a late answer settles no call of the next connection", async () => {
     const { peer, transport, take } = restless();
     const before = rejection(peer.request("before"));
     transport.suspend();
@@ -168,7 +168,7 @@ describe("a loss", () => {
     await peer.close();
   });
 
-  it("keeps the counts, and what was handled for this peer alone", async () => {
+  it("keeps the counts, and the handlers of this peer", async () => {
     const { peer, transport, take } = restless({ methods: { of: () => "all" } });
     const undo = peer.handle("of", () => "this one");
     transport.feed(request(1, "of"));
@@ -187,7 +187,7 @@ describe("a loss", () => {
     await peer.close();
   });
 
-  it("may come again and again before messages flow", async () => {
+  it("may occur repeatedly before messages are sent", async () => {
     const { peer, transport, events } = restless();
     transport.suspend();
     const outcomes = [];
@@ -204,7 +204,7 @@ describe("a loss", () => {
     await peer.close();
   });
 
-  it("lets its listener begin anew, though another one throws", async () => {
+  it("lets a listener prepare the next connection, even if another one throws", async () => {
     const { peer, transport, take, errors } = restless();
     transport.suspend();
     peer.on("lost", () => {
@@ -222,7 +222,7 @@ describe("a loss", () => {
   });
 });
 
-/** A peer with a handler that runs until it is let go on. */
+/** Returns a peer with a handler that runs until the test releases it. */
 function running(): ReturnType<typeof restless> & { contexts: Context[]; opened: ReturnType<typeof gate<unknown>> } {
   const contexts: Context[] = [];
   const opened = gate<unknown>();
@@ -240,7 +240,7 @@ function running(): ReturnType<typeof restless> & { contexts: Context[]; opened:
 }
 
 describe("a handler that runs when its connection is lost", () => {
-  it("is aborted with the loss, and answers nobody", async () => {
+  it("is aborted with the loss, and sends no answer", async () => {
     const { peer, transport, take, contexts, opened } = running();
     transport.suspend();
     expect(contexts[0]!.signal.aborted).toBe(false);
@@ -254,7 +254,7 @@ describe("a handler that runs when its connection is lost", () => {
     await peer.close();
   });
 
-  it("fails for nobody either", async () => {
+  it("sends no error either", async () => {
     const { peer, transport, take, opened, errors } = running();
     transport.suspend();
     transport.lose(GONE);
@@ -266,7 +266,7 @@ describe("a handler that runs when its connection is lost", () => {
     await peer.close();
   });
 
-  it("is not mixed up with one of the same id on the connection that follows", async () => {
+  it("is not confused with a request of the same id on the next connection", async () => {
     const { peer, transport, take, contexts, opened } = running();
     transport.suspend();
     transport.lose(GONE);
@@ -282,7 +282,7 @@ describe("a handler that runs when its connection is lost", () => {
     await peer.close();
   });
 
-  it("finds its peer as that goes on: it calls and notifies on the connection that follows", async () => {
+  it("can call and notify on the next connection", async () => {
     const { peer, transport, take, contexts, opened } = running();
     const [context] = contexts;
     context!.signal.addEventListener("abort", () => context!.peer.notify("aborted"));
@@ -297,7 +297,7 @@ describe("a handler that runs when its connection is lost", () => {
     await peer.close();
   });
 
-  it("may close its peer when it is aborted, which is then told no loss", async () => {
+  it("may close its peer when it is aborted, which then emits no loss", async () => {
     const { peer, transport, contexts, events, opened } = running();
     contexts[0]!.signal.addEventListener("abort", () => void peer.close(4001, "no more"));
     transport.suspend();
@@ -313,7 +313,7 @@ describe("a handler that runs when its connection is lost", () => {
 });
 
 describe("a batch", () => {
-  it("whose connection is lost rejects its calls, and what answers it later is for nobody", async () => {
+  it("whose connection is lost rejects its calls and ignores late answers", async () => {
     const { peer, transport, take } = restless();
     const batch = peer.batch();
     const calls = [rejection(batch.request("a")), rejection(batch.request("b"))];
@@ -335,7 +335,7 @@ describe("a batch", () => {
     await peer.close();
   });
 
-  it("that waited was not sent", async () => {
+  it("that was queued rejects as not sent", async () => {
     const { peer, transport, take } = restless();
     transport.suspend();
     const batch = peer.batch();
@@ -348,7 +348,7 @@ describe("a batch", () => {
     await peer.close();
   });
 
-  it("that is still collected is over, calls that are added too", async () => {
+  it("that is not sent yet rejects its calls, later ones included", async () => {
     const { peer, transport, take } = restless();
     const batch = peer.batch();
     const before = rejection(batch.request("a"));
@@ -364,7 +364,7 @@ describe("a batch", () => {
     await peer.close();
   });
 
-  it("of the other side that was not answered whole is not answered at all", async () => {
+  it("of the other side that is not fully answered gets no answer at all", async () => {
     const opened = gate<number>();
     const { peer, transport, take } = restless({ methods: { now: () => 1, wait: () => opened.promise } });
     transport.feed([request(1, "now"), request(2, "wait")]);
@@ -379,7 +379,7 @@ describe("a batch", () => {
 });
 
 describe("a stream", () => {
-  it("that is read ends with the connection it came over", async () => {
+  it("that is read ends with its connection", async () => {
     const { peer, transport, take } = restless();
     const read = rejection(
       (async () => {
@@ -399,7 +399,7 @@ describe("a stream", () => {
     await peer.close();
   });
 
-  it("that is served ends with it too, and is not there on the one that follows", async () => {
+  it("that is served ends with its connection, and does not exist on the next one", async () => {
     let returned = 0;
     async function* endless(): AsyncGenerator<number> {
       try {
@@ -432,7 +432,7 @@ describe("a stream", () => {
 });
 
 describe("progress", () => {
-  it("of a call before the loss reaches nobody", async () => {
+  it("of a call before the loss is ignored", async () => {
     const { peer, transport } = restless({}, { isReciproc: true });
     const reports: unknown[] = [];
     const lost = rejection(peer.request("m", {}, { onProgress: (value) => reports.push(value) }));
@@ -452,7 +452,7 @@ describe("a peer that is closed inside", () => {
     ["suspend", ["suspend (suspended)", "close (closed)"]],
     ["lost", ["suspend (suspended)", "lost (suspended)", "close (closed)"]],
     ["resume", ["suspend (suspended)", "lost (suspended)", "resume (open)", "close (closed)"]],
-  ])("a listener of `%s` is closed for good, and told nothing more", async (event, told) => {
+  ])("a listener of `%s` stays closed, and emits nothing more", async (event, told) => {
     const { peer, transport, events } = restless();
     const closing = new Promise<void>((resolve) => peer.on(event, () => resolve(peer.close(4001, "no more"))));
     const call = rejection(peer.request("m"));
@@ -468,7 +468,7 @@ describe("a peer that is closed inside", () => {
     expectEmpty(peer);
   });
 
-  it("resolves `closed` that was asked for before the loss, once", async () => {
+  it("resolves `closed` once if it was read before the loss", async () => {
     const { peer, transport } = restless();
     const outcomes = new Outcomes().watch("closed", peer.closed);
     transport.suspend();

@@ -8,7 +8,7 @@ import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
 
-/** Stops the process for so long: time has passed, and no timer could fire. */
+/** Blocks the process for this time, so that no timer can fire. */
 function stall(ms: number): void {
   const now = performance.now();
   vi.spyOn(performance, "now").mockReturnValue(now + ms);
@@ -34,14 +34,14 @@ describe("a call without an answer", () => {
     expect(reason).toMatchObject({ code: "TIMEOUT", method: "slow", name: "TimeoutError" });
     expect(reason.message).toBe(`"slow" was not answered within ${reason.timeoutMs} ms`);
     expect(Math.ceil(reason.timeoutMs)).toBe(ms);
-    // A plain link: nothing is sent that the user did not write.
+    // A plain link sends only the messages of the user.
     expect(sent).toHaveLength(1);
   });
 
   it.each([
     ["its own", {}, { timeoutMs: Infinity }],
     ["the peer's", { timeoutMs: Infinity }, undefined],
-  ])("waits for ever when %s timeoutMs is Infinity, with no timer", async (_name, options, callOptions) => {
+  ])("stays pending without a timer when %s timeoutMs is Infinity", async (_name, options, callOptions) => {
     const { peer, feed } = rawPeer(options);
     const call = peer.request("slow", [], callOptions);
     expect(vi.getTimerCount()).toBe(0);
@@ -50,7 +50,7 @@ describe("a call without an answer", () => {
     expect(await call).toBe("at last");
   });
 
-  it("outlives the longest delay that setTimeout takes", async () => {
+  it("stays pending longer than the maximum delay of setTimeout", async () => {
     const { peer } = rawPeer();
     const month = 30 * 24 * 3600 * 1000;
     const outcomes = new Outcomes().watch("call", peer.request("slow", [], { timeoutMs: month }));
@@ -70,7 +70,7 @@ describe("timeoutMs", () => {
     [null, "`null` (null)"],
     [5n, "`5` (bigint)"],
     [{}, "an object"],
-  ])("may not be %s in a call, which then sends nothing", async (timeoutMs, shown) => {
+  ])("is refused if it is %s, and the call sends nothing", async (timeoutMs, shown) => {
     const { peer, sent } = rawPeer();
     const error = await rejection(peer.request("m", [], { timeoutMs: timeoutMs as number }));
     expect(error).toBeInstanceOf(TypeError);
@@ -81,7 +81,7 @@ describe("timeoutMs", () => {
 });
 
 describe("the deadlines of all calls", () => {
-  it("share one timer, and there is none while nothing waits", async () => {
+  it("share one timer, which exists only while a call is pending", async () => {
     const left = rawPeer();
     const right = rawPeer();
     const delays = [500, 20, 90, 20, 500, 60_000];
@@ -99,7 +99,7 @@ describe("the deadlines of all calls", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("leave a timer that holds no process, for a second at most", async () => {
+  it("leave an unreferenced timer for at most a second", async () => {
     const { peer, feed } = rawPeer();
     for (let id = 1; id <= 3; id++) {
       const call = peer.request("a");
@@ -113,7 +113,7 @@ describe("the deadlines of all calls", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("are kept after a test's clock was taken away with the timer of one that waited", async () => {
+  it("still expire after a fake clock was removed together with their timer", async () => {
     const { peer, feed } = rawPeer();
     const first = peer.request("a");
     feed(result(1, 1));
@@ -125,7 +125,7 @@ describe("the deadlines of all calls", () => {
     expect(outcomes.names).toEqual(["second"]);
   });
 
-  it("are forgotten with the answers", async () => {
+  it("are removed with the answers", async () => {
     const { peer, feed } = rawPeer();
     const calls = [peer.request("a"), peer.request("b", [], { timeoutMs: 5 })];
     feed(result(1, 1));
@@ -160,13 +160,13 @@ describe("the deadlines of all calls", () => {
 });
 
 describe("a timer that fires late", () => {
-  it("gives the answers one turn before it rejects", async () => {
+  it("yields one tick to received answers before it rejects", async () => {
     const { peer, feed } = rawPeer();
     const outcomes = new Outcomes();
     outcomes.watch("answered", peer.request("a", [], { timeoutMs: 100 }));
     outcomes.watch("unanswered", peer.request("b", [], { timeoutMs: 100 }));
     stall(5000);
-    // The timer fires now; the frame that waited is read after it, in the same turn of the loop.
+    // The timer fires first. The received frame is read after it, in the same iteration of the event loop.
     vi.advanceTimersToNextTimer();
     await turn();
     expect(outcomes.list).toEqual([]);
@@ -180,7 +180,7 @@ describe("a timer that fires late", () => {
     ]);
   });
 
-  it("leaves no timer when every answer was there", async () => {
+  it("leaves no timer if every answer was received", async () => {
     const { peer, feed } = rawPeer();
     const call = peer.request("a", [], { timeoutMs: 100 });
     stall(5000);

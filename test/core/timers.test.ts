@@ -1,11 +1,11 @@
-/** How many timers a process has: one for all calls, none for peers that wait for nothing. */
+/** The number of timers in a process: one for all calls, none for idle peers. */
 import { expect, it, vi } from "vitest";
 import { pair } from "../../src/index.js";
 import { useFakeClock } from "../support/clock.js";
 
 useFakeClock();
 
-it("is one for a thousand calls that wait", async () => {
+it("is one for a thousand pending calls", async () => {
   const [a, b] = pair({ methods: { never: () => new Promise(() => {}) } }, {});
   const calls = Array.from({ length: 1000 }, (_, i) => b.request("never", undefined, { timeoutMs: 1000 + i }));
   expect(vi.getTimerCount()).toBe(1);

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { atEndOfTick } from "../../src/link/tick.js";
 import { uncaughtIn } from "../support/uncaught.js";
 
-it("ends for everybody, whatever one of them throws, in the order they came", async () => {
+it("ends every task in the order of registration, even if one of them throws", async () => {
   const ended: number[] = [];
   const error = new Error("cannot finish");
   const task = (n: number): { endTick(): void } => ({

@@ -1,4 +1,4 @@
-/** What JSON has no form for, and would make `{}` or an object of indices of. */
+/** Values without a JSON form, which JSON.stringify would turn into `{}` or an object of indices. */
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/index.js";
@@ -8,7 +8,7 @@ import { rejection, turn } from "../support/turns.js";
 
 const ENTRIES = "send `[...it]`, or its bytes as base64";
 
-/** What cannot be sent, and what the error says to do instead. */
+/** Values that cannot be sent, and the remedy that the error names. */
 const UNENCODABLE: [string, () => object, string][] = [
   ["Uint8Array", () => new Uint8Array([1, 2, 3]), ENTRIES],
   ["Float64Array", () => new Float64Array(1), ENTRIES],
@@ -29,7 +29,7 @@ const UNENCODABLE: [string, () => object, string][] = [
 describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
   const refused = (name: string): TypeError => new TypeError(`JSON cannot carry the ${kind}${name}: ${remedy}`);
 
-  it("is refused as params, and the error says what to do", async () => {
+  it("is refused as params with an error that names the remedy", async () => {
     const { peer, sent } = rawPeer();
     expect(await rejection(peer.request("m", make()))).toEqual(refused(""));
     expect(() => peer.notify("m", make())).toThrow(refused(""));
@@ -58,8 +58,8 @@ describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
   });
 });
 
-describe("what JSON has no form for", () => {
-  it("is refused at any place of an object, and among the first 100 entries of an array", () => {
+describe("a value without a JSON form", () => {
+  it("is refused anywhere in an object, and among the first 100 entries of an array", () => {
     const large = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`key${i}`, i as unknown]));
     large["last"] = new Map();
     expect(() => encodeResult(1, large)).toThrow("JSON cannot carry the Map `last`");
@@ -97,11 +97,11 @@ describe("what JSON has no form for", () => {
     for (const error of pair.takeErrors()) expect((error as Error).message).toMatch(/^JSON cannot carry/);
   });
 
-  it("deeper down is what JSON.stringify makes of it", () => {
+  it("beyond those is encoded as JSON.stringify does", () => {
     expect(encodeResult(1, { a: { b: new Map([[1, 2]]), c: new Uint8Array([7]) } })).toContain('{"b":{},"c":{"0":7}}');
   });
 
-  it("is taken where it has a form of its own, or its owner has", () => {
+  it("is accepted if it or its owner has a toJSON", () => {
     class Directory extends Map<string, number> {
       toJSON(): unknown {
         return [...this];
@@ -120,14 +120,14 @@ describe("what JSON has no form for", () => {
     expect(encodeRequest(1, "m", new Board())).toContain('"params":{"a":1}');
   });
 
-  it("is not looked for in members that JSON leaves out", () => {
+  it("is accepted in members that JSON omits", () => {
     const hidden = Object.defineProperty({}, "map", { value: new Map(), enumerable: false });
     const inherited = Object.create({ map: new Map() }) as object;
     const symbol = { [Symbol("map")]: new Map() };
     for (const value of [hidden, inherited, symbol]) expect(encodeResult(1, value)).toContain('"result":{}');
   });
 
-  it("is nothing else", () => {
+  it("does not include other objects, which JSON.stringify encodes", () => {
     class Point {
       x = 1;
     }
@@ -141,7 +141,7 @@ describe("what JSON has no form for", () => {
     expect(encodeResult(1, { then: () => {} })).toContain('"result":{}');
   });
 
-  it("costs an error whose data holds it its answer, and not the connection", () => {
+  it("in a batch fails its own answer only, with an internal error", () => {
     const raw = rawPeer({ methods: { fine: () => 1, bad: () => ({ a: new Set() }) } });
     raw.feed([request(1, "bad"), request(2, "fine")]);
     expect(raw.messages()).toEqual([[failure(1, -32603, "Internal error"), result(2, 1)]]);

@@ -1,4 +1,4 @@
-/** Calls made between `lost` and the next session: what they may ask for is not known before they leave. */
+/** Calls made between `lost` and the next session. The features of the next server are unknown until they are sent. */
 import { describe, expect, it, vi } from "vitest";
 import { lsp } from "../../src/index.js";
 import { inspect, openingOf } from "../../src/peer/peer.js";
@@ -10,7 +10,7 @@ import { rejection } from "../support/turns.js";
 
 useFakeClock();
 
-/** A peer between `lost` and `resume`, which spoke to a reciproc peer before. */
+/** Returns a peer between `lost` and `resume`, whose last server was a reciproc peer. */
 function between(options: AnyOptions = {}, more: RestlessOptions = {}): Restless {
   const ends = restless(options, { isReciproc: true, ...more });
   ends.transport.suspend();
@@ -19,7 +19,7 @@ function between(options: AnyOptions = {}, more: RestlessOptions = {}): Restless
   return ends;
 }
 
-/** Lets messages flow, to a reciproc peer or to another. */
+/** Resumes, on a connection to a reciproc peer or to another JSON-RPC peer. */
 function resume({ transport }: Restless, isReciproc: boolean): void {
   transport.isReciproc = isReciproc;
   transport.resume();
@@ -29,14 +29,14 @@ const onProgress = (): void => {};
 const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
 
 describe("a call with onProgress that is made between two sessions", () => {
-  it("asks for reports when it leaves, and gets them in order and before its result", async () => {
+  it("asks for reports when it is sent, and receives them in order and before its result", async () => {
     const ends = between();
     const { peer, transport, take } = ends;
     const told: unknown[] = [];
     const params = { a: [1, { b: null }], text: "é\u2028" };
     const call = peer.request("work", params, { onProgress: (value) => told.push(value) });
     void call.then((value) => told.push(value));
-    // What the caller does to its params afterwards is not sent.
+    // Later changes of the params by the caller are not sent.
     params.text = "changed";
     const other = peer.request("other", [1]);
     expect(take()).toEqual([]);
@@ -66,7 +66,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     expectEmpty(peer);
   });
 
-  it.each([true, false])("asks by a dialect that was chosen, whoever the next server is (%s)", async (isReciproc) => {
+  it.each([true, false])("asks by the configured dialect, for any next server (%s)", async (isReciproc) => {
     const ends = between({ dialect: lsp });
     const { peer, transport, take } = ends;
     const call = peer.request("work", {}, { onProgress: () => {} });
@@ -96,7 +96,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     expectEmpty(peer);
   });
 
-  it("asks in a batch as well, beside members that ask for nothing", async () => {
+  it("asks in a batch as well, beside members without onProgress", async () => {
     const ends = between();
     const { peer, transport, take } = ends;
     const reports: unknown[] = [];
@@ -119,7 +119,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     expectEmpty(peer);
   });
 
-  it("rejects when it leaves, and is not sent, if its params have no place for the token", async () => {
+  it("rejects as not sent if its params have no place for the token", async () => {
     const ends = between();
     const { peer, transport, take } = ends;
     const alone = rejection(peer.request("work", [1], { onProgress }));
@@ -162,7 +162,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     expectEmpty(peer);
   });
 
-  it("leaves nothing when it is given up, or lost again, before it leaves", async () => {
+  it("leaves no state when it is aborted, or the connection is lost again, before it is sent", async () => {
     const ends = between();
     const { peer, transport, take } = ends;
     const controller = new AbortController();
@@ -179,7 +179,7 @@ describe("a call with onProgress that is made between two sessions", () => {
   });
 });
 
-describe("a call of a batch that is given up between two sessions", () => {
+describe("a call of a batch that is aborted between two sessions", () => {
   it.each([
     ["to a reciproc peer, behind the batch", true, [notification("$/cancelRequest", { id: 1 })]],
     ["to no other", false, []],
@@ -203,7 +203,7 @@ describe("a call of a batch that is given up between two sessions", () => {
 });
 
 describe("a stream that is offered between two sessions", () => {
-  it("has a token that names nothing of the session before", async () => {
+  it("has a token that names no stream of the previous session", async () => {
     vi.spyOn(Math, "random").mockReturnValue(0.5);
     const ends = between();
     const { peer, take } = ends;
@@ -217,8 +217,8 @@ describe("a stream that is offered between two sessions", () => {
   });
 });
 
-describe("what waits between two sessions", () => {
-  it("leaves in order and before `resume`, and what a listener of `resume` sends comes behind it", async () => {
+describe("a message queued between two sessions", () => {
+  it("is sent in order and before `resume`, and before messages that a `resume` listener sends", async () => {
     const ends = between();
     const { peer, take, events } = ends;
     peer.on("resume", () => peer.notify("resumed"));

@@ -1,4 +1,4 @@
-/** What a cancel costs the side that receives it: one lookup, and an error only when somebody reads it. */
+/** A received cancel takes one lookup, and allocates an error only when the handler reads it. */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { lsp, mcp } from "../../src/index.js";
 import { List } from "../../src/core/list.js";
@@ -12,7 +12,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** Counts how many DOMExceptions are made. */
+/** Counts the DOMExceptions made. */
 function countErrors(): { count: number } {
   const made = { count: 0 };
   const Original = DOMException;
@@ -35,14 +35,14 @@ describe("a cancel", () => {
     for (let i = 0; i < 100; i++) raw.feed(request(i, "stay"));
     const copies = vi.spyOn(List.prototype, "toArray");
     for (let i = 0; i < 1000; i++) raw.feed(cancel(-1 - i));
-    // The first one builds the index.
+    // The first cancel builds the index.
     expect(copies.mock.calls.length).toBeLessThanOrEqual(1);
     expect(errors.count).toBe(0);
     expect(raw.contexts.every(({ signal }) => !signal.aborted)).toBe(true);
     raw.open.resolve(null);
   });
 
-  it("makes its error when the handler first reads `signal`, and one for all calls of that id", () => {
+  it("creates its error when a handler first reads `signal`, and one for all calls of that id", () => {
     const errors = countErrors();
     const raw = waiting();
     for (const method of ["stay", "stay", "stay"]) raw.feed(request("same", method));
@@ -54,7 +54,7 @@ describe("a cancel", () => {
     raw.open.resolve(null);
   });
 
-  it("visits the calls that it has cancelled no second time", () => {
+  it("does not visit cancelled calls a second time", () => {
     let visits = 0;
     const cancelDialect = {
       ...lsp.cancel,
@@ -87,7 +87,7 @@ describe("a cancel", () => {
     raw.feed(cancel(2));
     await turn();
     expect(inspect(raw.peer).running).toBe(0);
-    // Every call has ended, and the next ones are found as the first ones were.
+    // All calls have ended, and later calls are found in the same way.
     raw.feed(request(1, "wait"));
     raw.feed(cancel(1));
     await turn();
@@ -111,7 +111,7 @@ describe("a cancel", () => {
     expect(raw.messages()).toEqual([result(2, null), result(1, "done"), result(2, "done")]);
   });
 
-  it("of a call that is exempt leaves it alone, each time", () => {
+  it("of an exempt call never aborts it", () => {
     const raw = waiting({
       dialect: mcp,
       methods: { initialize: (_params, context) => (raw.contexts.push(context), raw.open.promise) },

@@ -1,11 +1,11 @@
-/** Cancelling from one peer to another, both ways, on every kind of link. */
+/** Cancelling between two peers, in both directions, on every kind of link. */
 import { describe, expect, it } from "vitest";
 import { acp, mcp, type Context, type Dialect } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import type { AnyOptions } from "../support/pair.js";
 import { rejection } from "../support/turns.js";
 import {
-  asStrangers,
+  asPlainPeers,
   everyWay,
   expectIdle,
   expectNoDeadlines,
@@ -17,7 +17,7 @@ import {
 
 expectNoDeadlines();
 
-/** Serves `wait`, which ends when it is aborted, and notes why each was. */
+/** Serves `wait`, which ends when it is aborted, and records each reason. */
 class Waiting {
   readonly started: Context[] = [];
   readonly options: AnyOptions;
@@ -37,15 +37,15 @@ class Waiting {
   }
 }
 
-const strangersSpeaking =
+const plainPeersSpeaking =
   (dialect: Dialect): Join =>
   (a, b) =>
-    asStrangers({ dialect, ...a }, { dialect, ...b });
+    asPlainPeers({ dialect, ...a }, { dialect, ...b });
 
 describe.each([
   ...everyWay,
-  ["between strangers that chose acp", strangersSpeaking(acp)],
-  ["between strangers that chose mcp", strangersSpeaking(mcp)],
+  ["between plain peers that chose acp", plainPeersSpeaking(acp)],
+  ["between plain peers that chose mcp", plainPeersSpeaking(mcp)],
 ] as [string, Join][])("cancelling %s", (_name, join) => {
   it.each(["a", "b"] as const)("reaches the handler, for calls that %s makes", async (side) => {
     const waiting = new Waiting();
@@ -78,7 +78,7 @@ describe.each([
     await fromB;
   });
 
-  it("reaches a thousand handlers, and leaves nothing", async () => {
+  it("reaches a thousand handlers, and leaves no state", async () => {
     const waiting = new Waiting();
     await using both = await join(waiting.options);
     const controllers = Array.from({ length: 1000 }, () => new AbortController());
@@ -134,10 +134,10 @@ describe.each([
   });
 });
 
-describe("between strangers without a dialect", () => {
-  it("an aborted call is dropped here and runs on there", async () => {
+describe("between plain JSON-RPC peers without a dialect", () => {
+  it("an aborted call is rejected locally and keeps running remotely", async () => {
     const waiting = new Waiting();
-    await using both = await asStrangers(waiting.options);
+    await using both = await asPlainPeers(waiting.options);
     const controller = new AbortController();
     const call = both.b.request("wait", [], { signal: controller.signal });
     controller.abort("x");

@@ -1,4 +1,4 @@
-/** Cancelling, from the caller's side: what it is told, and what the other side hears. */
+/** Cancelling, from the caller's side: the rejection, and the messages sent to the other side. */
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, TimeoutError, type Dialect } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
@@ -11,17 +11,17 @@ useFakeClock();
 
 const cancelOf = (id: number): object => notification("$/cancelRequest", { id });
 
-/** A peer whose other side is of this package, so that cancels are sent. */
-const ours = (): RawPeer => rawPeer({}, { isReciproc: true });
+/** Returns a peer whose other side is a reciproc peer, so that cancels are sent. */
+const reciprocPeer = (): RawPeer => rawPeer({}, { isReciproc: true });
 
 describe("a call that is aborted", () => {
-  it("rejects at once with the signal's reason, and tells the other side once", async () => {
-    const { peer, messages } = ours();
+  it("rejects at once with the signal's reason, and sends one cancel", async () => {
+    const { peer, messages } = reciprocPeer();
     const controller = new AbortController();
     const reason = { why: "changed my mind" };
     const outcomes = new Outcomes().watch("call", peer.request("m", [1], { signal: controller.signal }));
     controller.abort(reason);
-    // Before anybody had a turn to answer.
+    // Before the other side could answer.
     expect(messages()).toEqual([request(1, "m", [1]), cancelOf(1)]);
     expect(inspect(peer).pending).toBe(0);
     await turn();
@@ -30,7 +30,7 @@ describe("a call that is aborted", () => {
   });
 
   it("is cancelled once, however often its signal fires", async () => {
-    const { peer, messages } = ours();
+    const { peer, messages } = reciprocPeer();
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
     controller.abort("first");
@@ -40,8 +40,8 @@ describe("a call that is aborted", () => {
     expect(messages()).toHaveLength(2);
   });
 
-  it("drops the answer that still comes", async () => {
-    const { peer, feed, messages } = ours();
+  it("ignores a late answer", async () => {
+    const { peer, feed, messages } = reciprocPeer();
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
     controller.abort("enough");
@@ -52,14 +52,14 @@ describe("a call that is aborted", () => {
   });
 
   it("sends nothing at all when its signal is aborted already", async () => {
-    const { peer, sent } = ours();
+    const { peer, sent } = reciprocPeer();
     expect(await rejection(peer.request("m", [], { signal: AbortSignal.abort("before") }))).toBe("before");
     expect(sent).toEqual([]);
     expectEmpty(peer);
   });
 
   it("sends no cancel after the answer", async () => {
-    const { peer, feed, sent } = ours();
+    const { peer, feed, sent } = reciprocPeer();
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
     feed(result(1, "done"));
@@ -69,7 +69,7 @@ describe("a call that is aborted", () => {
   });
 
   it("sends no cancel after an error, nor after the end of the connection", async () => {
-    const { peer, feed, cut, sent } = ours();
+    const { peer, feed, cut, sent } = reciprocPeer();
     const controller = new AbortController();
     const { signal } = controller;
     const calls = [peer.request("m", [], { signal }), peer.request("m", [], { signal })];
@@ -81,7 +81,7 @@ describe("a call that is aborted", () => {
   });
 
   it("cancels each of the calls that share the signal, under its own id", async () => {
-    const { peer, messages } = ours();
+    const { peer, messages } = reciprocPeer();
     const controller = new AbortController();
     const { signal } = controller;
     const outcomes = new Outcomes();
@@ -95,7 +95,7 @@ describe("a call that is aborted", () => {
     await rejection(other);
   });
 
-  it("is not cancelled when the transport never took it", async () => {
+  it("sends no cancel when the transport refused it", async () => {
     const { peer, sent } = rawPeer({}, { isReciproc: true, onSend: () => false });
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });
@@ -104,7 +104,7 @@ describe("a call that is aborted", () => {
     expect(sent).toHaveLength(1);
   });
 
-  it("rejects all the same when the cancel is not taken, or cannot be made", async () => {
+  it("rejects even if the cancel is refused or cannot be encoded", async () => {
     const spoiled: Dialect = {
       ...lsp,
       cancel: {
@@ -126,21 +126,21 @@ describe("a call that is aborted", () => {
     expect(silent.errors).toEqual([]);
   });
 
-  it("is cancelled when it was made inside `around`, and each time", async () => {
+  it("is cancelled each time when it was made inside `around`", async () => {
     const raw = rawPeer({ around: (_call, next) => next().catch(() => next()) }, { isReciproc: true });
     const controller = new AbortController();
     const call = raw.peer.request("m", [], { signal: controller.signal });
     await turn();
     controller.abort("x");
     expect(await rejection(call)).toBe("x");
-    // The second attempt found its signal aborted: it sent nothing.
+    // The signal of the second attempt was already aborted, so nothing was sent.
     expect(raw.messages()).toEqual([request(1, "m", []), cancelOf(1)]);
   });
 });
 
 describe("a call that times out", () => {
   it("is cancelled", async () => {
-    const { peer, messages } = ours();
+    const { peer, messages } = reciprocPeer();
     const outcomes = new Outcomes().watch("call", peer.request("m", [], { timeoutMs: 100 }));
     await pass(99);
     expect(messages()).toHaveLength(1);
@@ -151,8 +151,8 @@ describe("a call that times out", () => {
     expect(messages()).toHaveLength(2);
   });
 
-  it("is cancelled when its total time is over", async () => {
-    const { peer, messages } = ours();
+  it("is cancelled after maxTotalTimeoutMs", async () => {
+    const { peer, messages } = reciprocPeer();
     const call = peer.request("m", [], { timeoutMs: 1000, maxTotalTimeoutMs: 50 });
     const outcomes = new Outcomes().watch("call", call);
     await pass(50);
@@ -162,8 +162,8 @@ describe("a call that times out", () => {
 });
 
 describe("a call in a batch", () => {
-  it("that is not sent yet is left out when it is aborted, and nothing is cancelled", async () => {
-    const { peer, messages } = ours();
+  it("that is not sent yet is omitted when it is aborted, and nothing is cancelled", async () => {
+    const { peer, messages } = reciprocPeer();
     const controller = new AbortController();
     const batch = peer.batch();
     const dropped = batch.request("dropped", [], { signal: controller.signal });
@@ -178,8 +178,8 @@ describe("a call in a batch", () => {
     await rejection(kept);
   });
 
-  it("makes no frame when all of them were aborted", async () => {
-    const { peer, sent } = ours();
+  it("sends no frame when all of them were aborted", async () => {
+    const { peer, sent } = reciprocPeer();
     const controller = new AbortController();
     const batch = peer.batch();
     const call = batch.request("m", [], { signal: controller.signal });
@@ -191,8 +191,8 @@ describe("a call in a batch", () => {
     expectEmpty(peer);
   });
 
-  it("that is sent is cancelled beside it, and the rest of the batch still settles", async () => {
-    const { peer, messages, feed } = ours();
+  it("that was sent is cancelled separately, and the rest of the batch still settles", async () => {
+    const { peer, messages, feed } = reciprocPeer();
     const controller = new AbortController();
     const batch = peer.batch();
     const outcomes = new Outcomes();
@@ -221,11 +221,11 @@ async function abortOne(raw: RawPeer, method = "m"): Promise<any[]> {
 }
 
 describe("a peer", () => {
-  it("on a plain link without a dialect tells nobody", async () => {
+  it("on a plain link without a dialect sends no cancel", async () => {
     expect(await abortOne(rawPeer())).toEqual([]);
   });
 
-  it("on a plain link without a dialect tells nobody, though it reads streams", async () => {
+  it("on a plain link without a dialect sends no cancel, even if it reads streams", async () => {
     const raw = rawPeer();
     const reading = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const first = reading.next();
@@ -251,7 +251,7 @@ describe("a peer", () => {
     ["a string", "enough", { requestId: 1, reason: "enough" }],
     ["an empty string", "", { requestId: 1 }],
     ["no text", { deep: 1 }, { requestId: 1 }],
-  ])("that speaks mcp says why, when the reason is %s", async (_name, reason, params) => {
+  ])("that speaks mcp sends the reason if it is %s", async (_name, reason, params) => {
     const { peer, messages } = rawPeer({ dialect: mcp });
     const controller = new AbortController();
     const call = peer.request("m", [], { signal: controller.signal });

@@ -1,4 +1,4 @@
-/** Cancelling, from the handler's side, where no answer may be sent: under mcp, and in batches. */
+/** Cancelling, from the handler's side, if no answer may be sent: under mcp, and in batches. */
 import { describe, expect, it } from "vitest";
 import { mcp, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
@@ -10,7 +10,7 @@ import { cancel, CANCELLED, waiting } from "./waiting.js";
 useFakeClock();
 
 describe("a member of a batch that is cancelled", () => {
-  it("is answered in its place, where the dialect answers", async () => {
+  it("is answered in its place if the dialect answers cancelled requests", async () => {
     const raw = waiting();
     raw.feed([request(1, "wait"), request(2, "now"), cancel(1), request(3, "stay")]);
     raw.open.resolve("ran");
@@ -18,7 +18,7 @@ describe("a member of a batch that is cancelled", () => {
     expect(raw.messages()).toEqual([[failure(1, ...CANCELLED), result(2, "at once"), result(3, "ran")]]);
   });
 
-  it("is left out, where it does not", async () => {
+  it("is omitted if the dialect does not answer cancelled requests", async () => {
     const raw = waiting({ dialect: mcp });
     raw.feed([request(1, "wait"), request(2, "now"), request(3, "stay")]);
     raw.feed(notification("notifications/cancelled", { requestId: 1 }));
@@ -28,7 +28,7 @@ describe("a member of a batch that is cancelled", () => {
     expect(raw.messages()).toEqual([[result(2, "at once")]]);
   });
 
-  it("leaves no frame when all of them are left out", async () => {
+  it("causes no frame when all of them are omitted", async () => {
     const raw = waiting({ dialect: mcp });
     raw.feed([request(1, "wait"), request(2, "wait"), notification("now")]);
     for (const requestId of [2, 1]) raw.feed(notification("notifications/cancelled", { requestId }));
@@ -59,7 +59,7 @@ describe("under mcp", () => {
     expect(inspect(raw.peer).running).toBe(0);
   });
 
-  it("`initialize` runs on and is answered", async () => {
+  it("`initialize` is never cancelled and is answered", async () => {
     const raw = waiting({
       dialect: mcp,
       methods: { initialize: async (_params, { signal }) => (await turn(), signal.aborted) },
@@ -71,7 +71,7 @@ describe("under mcp", () => {
     expect(raw.messages()).toEqual([result(1, false)]);
   });
 
-  it("no call has the id null, by position nothing is understood, and a reason may say anything", async () => {
+  it("a cancel with the id null or positional params is ignored, and any reason is accepted", async () => {
     const raw = waiting({ dialect: mcp });
     raw.feed(request(null, "stay"));
     raw.feed(cancelled(null));

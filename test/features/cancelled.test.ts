@@ -1,4 +1,4 @@
-/** Cancelling, from the handler's side: whom a cancel reaches, and what is answered then. */
+/** Cancelling, from the handler's side: the calls that a cancel reaches, and the answers. */
 import { describe, expect, it } from "vitest";
 import { acp, lsp, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
@@ -10,7 +10,7 @@ import { cancel, CANCELLED, waiting } from "./waiting.js";
 useFakeClock();
 
 describe("a handler whose caller cancels", () => {
-  it("sees its signal abort with an AbortError, and is answered for with -32800", async () => {
+  it("sees its signal abort with an AbortError, and its call is answered with -32800", async () => {
     const raw = waiting();
     raw.feed(request(1, "wait"));
     raw.feed(cancel(1));
@@ -19,12 +19,12 @@ describe("a handler whose caller cancels", () => {
     expect(raw.contexts[0]!.signal.reason).toMatchObject({ name: "AbortError", message: "the caller cancelled" });
     await turn();
     expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
-    // Being stopped is what was asked for, and no failure.
+    // The caller requested the stop, so it is not reported as a failure.
     expect(raw.errors).toEqual([]);
     expect(inspect(raw.peer).running).toBe(0);
   });
 
-  it("finds its signal aborted when it reads it only then", async () => {
+  it("finds its signal aborted when it first reads it after the cancel", async () => {
     const raw = waiting();
     raw.feed(request(1, "stay"));
     raw.feed(cancel(1));
@@ -37,7 +37,7 @@ describe("a handler whose caller cancels", () => {
     ["a result", "kept"],
     ["null", null],
     ["false", false],
-  ])("is answered for with %s, when it has one all the same", async (_name, value) => {
+  ])("still has its call answered with %s", async (_name, value) => {
     const raw = waiting();
     raw.feed(request(1, "stay"));
     raw.feed(cancel(1));
@@ -68,7 +68,7 @@ describe("a handler whose caller cancels", () => {
     },
   );
 
-  it("costs one answer even if what it throws can hardly be looked at", async () => {
+  it("sends one answer even if it throws an exotic object", async () => {
     const { proxy, revoke } = Proxy.revocable({}, {});
     revoke();
     const raw = waiting();
@@ -80,7 +80,7 @@ describe("a handler whose caller cancels", () => {
     expect(raw.errors).toHaveLength(1);
   });
 
-  it("is answered for with -32800 when its result has no JSON form", async () => {
+  it("has its call answered with -32800 when its result has no JSON form", async () => {
     const raw = waiting();
     raw.feed(request(1, "stay"));
     raw.feed(cancel(1));
@@ -90,7 +90,7 @@ describe("a handler whose caller cancels", () => {
     expect(raw.errors).toEqual([expect.any(TypeError)]);
   });
 
-  it("aborts once, however many cancels come", async () => {
+  it("is aborted once by any number of cancels", async () => {
     let aborts = 0;
     const raw = waiting();
     raw.feed(request(1, "stay"));
@@ -105,7 +105,7 @@ describe("a handler whose caller cancels", () => {
     expect(raw.messages()).toHaveLength(1);
   });
 
-  it("passes the abort on to a call it made with its signal, and its reason is no failure", async () => {
+  it("aborts a call made with its signal, and the reason is not reported as a failure", async () => {
     const raw = waiting({
       dialect: lsp,
       methods: { relay: (_params, { peer, signal }) => peer.request("further", [], { signal }) },
@@ -131,7 +131,7 @@ describe("a handler whose caller cancels", () => {
 });
 
 describe("a cancel", () => {
-  it.each([0, -1, 1.5, "", "1", null])("reaches the call with the id %j and not its likeness", async (id) => {
+  it.each([0, -1, 1.5, "", "1", null])("reaches the call with the id %j and not one of another type", async (id) => {
     const raw = waiting();
     raw.feed(request(id, "wait"));
     for (const other of [1, "0", 0.5, " ", 2, "null", id === null ? "" : null])
@@ -142,7 +142,7 @@ describe("a cancel", () => {
     expect(raw.messages()).toEqual([failure(id, ...CANCELLED)]);
   });
 
-  it('tells `1` from `"1"` while both run', async () => {
+  it('distinguishes `1` from `"1"` while both run', async () => {
     const raw = waiting();
     raw.feed(request(1, "wait"));
     raw.feed(request("1", "wait"));
@@ -183,7 +183,7 @@ describe("a cancel", () => {
     await turn();
   });
 
-  it("for an id that nobody knows stores nothing: a request under it runs", async () => {
+  it("for an unknown id stores nothing, so that a later request of this id runs", async () => {
     const raw = waiting();
     for (let i = 0; i < 10_000; i++) raw.feed(cancel(i));
     expect(inspect(raw.peer)).toMatchObject({ running: 0, pending: 0, streams: 0, progress: 0 });
@@ -233,7 +233,7 @@ describe("a cancel", () => {
     expect(raw.messages()).toEqual([failure("a", ...CANCELLED)]);
   });
 
-  it("that is sent as a request is a method that nobody serves", async () => {
+  it("that is sent as a request is an unknown method", async () => {
     const raw = waiting();
     raw.feed(request(1, "stay"));
     raw.feed(request(2, "$/cancelRequest", { id: 1 }));
@@ -257,7 +257,7 @@ describe("a cancel", () => {
     for (const { messages } of [raw, bare]) expect(messages()).toEqual([failure(1, ...CANCELLED)]);
   });
 
-  it("is understood in the words of the chosen dialect only", async () => {
+  it("is understood in the chosen dialect only", async () => {
     const raw = waiting({ dialect: acp });
     const seen: string[] = [];
     raw.peer.on("notification", (method) => seen.push(method));
@@ -271,7 +271,7 @@ describe("a cancel", () => {
     expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
   });
 
-  it("works while the peer is at its limit, and makes room there", async () => {
+  it("works while the peer is at its limit, and frees a place", async () => {
     const raw = waiting({ limits: { maxInFlight: 2 } });
     for (const id of [1, 2, 3]) raw.feed(request(id, "wait"));
     for (let i = 0; i < 3; i++) raw.feed(notification("wait"));
@@ -283,13 +283,13 @@ describe("a cancel", () => {
       failure(1, ...CANCELLED),
       result(4, "at once"),
     ]);
-    // One notification too many came; no cancel did.
+    // One notification exceeded the limit, no cancel did.
     expect(raw.errors).toEqual([expect.objectContaining({ code: -32009 })]);
     await raw.peer.close();
     await turn();
   });
 
-  it("comes through while a schema checks the params, and the handler starts aborted", async () => {
+  it("is applied while a schema checks the params, and the handler starts with an aborted signal", async () => {
     const checked = gate();
     const schema = { "~standard": { validate: async (value: unknown) => (await checked.promise, { value }) } };
     const raw = waiting({ schemas: { wait: schema, stay: schema } });
@@ -303,7 +303,7 @@ describe("a cancel", () => {
     expect(raw.messages()).toEqual([result(1, "ran")]);
   });
 
-  it("comes through while `around` waits, whose word is then the last", async () => {
+  it("is applied while `around` awaits, which then decides the answer", async () => {
     const passed = gate();
     const raw = waiting({
       around: async (call, next) => {

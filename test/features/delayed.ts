@@ -1,4 +1,4 @@
-/** Two peers joined by a line that takes its time, under a fake clock. */
+/** Two peers joined by a link with latency, under a fake clock. */
 import { Peer, type AnyPeer, type Receiver, type Transport } from "../../src/index.js";
 import type { AnyOptions } from "../support/pair.js";
 
@@ -6,11 +6,11 @@ import type { AnyOptions } from "../support/pair.js";
 export interface Delayed {
   readonly a: AnyPeer;
   readonly b: AnyPeer;
-  /** What was sent: who, when, and the message. */
+  /** The messages sent, each with its sender and time. */
   readonly sent: { from: "a" | "b"; at: number; message: any }[];
 }
 
-/** Joins two peers by a line that each message takes `delayMs` to cross, however many are under way. */
+/** Joins two peers by a link that delays each message by `delayMs`, independent of its load. */
 export function delayed(delayMs: number, ofA: AnyOptions, ofB: AnyOptions = {}): Delayed {
   const sent: Delayed["sent"] = [];
   const receivers: Record<"a" | "b", Receiver | undefined> = { a: undefined, b: undefined };

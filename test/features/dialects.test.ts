@@ -8,7 +8,7 @@ import { expectNoDeadlines, until } from "./joined.js";
 
 expectNoDeadlines();
 
-/** A dialect that an application wrote: everything is by position. */
+/** A custom dialect, in which all params are positional. */
 const own: Dialect = {
   name: "own",
   subprotocol: "own.v1",
@@ -36,8 +36,8 @@ function fail(): never {
   throw new Error("not prepared for this");
 }
 
-describe("a dialect of one's own", () => {
-  it("spells what is sent", async () => {
+describe("a custom dialect", () => {
+  it("defines the messages that are sent", async () => {
     const raw = rawPeer({ dialect: own });
     const controller = new AbortController();
     const call = raw.peer.request("m", { a: 1 }, { signal: controller.signal, onProgress: () => {} });
@@ -48,7 +48,7 @@ describe("a dialect of one's own", () => {
     expect(raw.messages()).toEqual([request(1, "m", { a: 1, tell: "#1" }), notification("stop", [1])]);
   });
 
-  it("spells what is understood", async () => {
+  it("defines the messages that are understood", async () => {
     const raw = rawPeer({
       dialect: own,
       methods: {
@@ -67,7 +67,7 @@ describe("a dialect of one's own", () => {
     expect(raw.messages()[1]).toEqual(result("x", "stopped"));
   });
 
-  it("has reports reach the call whose token it wrote", async () => {
+  it("delivers reports to the call whose token it wrote", async () => {
     const raw = rawPeer({
       dialect: { ...own, progress: { ...own.progress, withToken: (_params, tell) => ({ tell }) } },
     });
@@ -78,11 +78,11 @@ describe("a dialect of one's own", () => {
     raw.feed(notification("so far", { t: "by its own" }));
     for (const id of [1, 2]) raw.feed(result(id, null));
     await Promise.all([call, token]);
-    // The id 1 went out as a number: "1" is another token.
+    // The id 1 was sent as a number, so "1" is another token.
     expect(reports).toEqual(["by its own"]);
   });
 
-  it("decides how long a call waits, unless the peer or the call does", async () => {
+  it("sets the timeout of a call, unless the peer or the call sets one", async () => {
     const timeouts = [
       rejection(rawPeer({ dialect: own }).peer.request("m")),
       rejection(rawPeer({ dialect: own, timeoutMs: 7 }).peer.request("m")),
@@ -91,7 +91,7 @@ describe("a dialect of one's own", () => {
     expect((await Promise.all(timeouts)).map(({ timeoutMs }) => timeoutMs)).toEqual([5, 7, 9]);
   });
 
-  it("that fails over what a stranger sent is reported, and the peer goes on", async () => {
+  it("that throws for a received message is reported, and the connection stays open", async () => {
     const dialect = {
       ...own,
       cancel: { ...own.cancel, idOf: fail },
@@ -106,7 +106,7 @@ describe("a dialect of one's own", () => {
   });
 });
 
-describe("a dialect that is none", () => {
+describe("an invalid dialect", () => {
   const without = (part: "cancel" | "progress", name: string): unknown => ({
     ...own,
     [part]: { ...own[part], [name]: undefined },
@@ -124,7 +124,7 @@ describe("a dialect that is none", () => {
     ["one without progress.read", without("progress", "read"), "`dialect.progress.read` to be a function"],
     ["one without progress.tokenIn", without("progress", "tokenIn"), "`dialect.progress.tokenIn` to be a function"],
     ["one with a bad timeout", { ...own, timeoutMs: 0 }, "`timeoutMs` to be a positive number"],
-  ])("throws, naming what is wrong: %s", async (_name, dialect, message) => {
+  ])("throws an error that names the invalid member: %s", async (_name, dialect, message) => {
     expect(() => rawPeer({ dialect: dialect as Dialect })).toThrow(TypeError);
     expect(() => rawPeer({ dialect: dialect as Dialect })).toThrow(`Expected ${message}, got `);
     await expect(serve({ port: 0, dialect: dialect as Dialect })).rejects.toThrow(message);
@@ -141,14 +141,14 @@ describe("params that are null", () => {
     ["no dialect", undefined],
     ["mcp", mcp],
     ["acp", acp],
-  ])("are refused where %s was chosen", (_name, dialect) => {
+  ])("are refused if %s was chosen", (_name, dialect) => {
     const raw = rawPeer({ methods, dialect });
     raw.feed(request(1, "echo", null));
     raw.feed([request(1, "echo", null)]);
     expect(raw.messages()).toEqual([invalid, [invalid]]);
   });
 
-  it("are read as absent where it was, in requests and notifications, alone and in batches", async () => {
+  it("are read as absent in requests and notifications, alone and in batches", async () => {
     const seen: unknown[] = [];
     const raw = rawPeer({ methods: { ...methods, told: (params) => void seen.push(params) }, dialect: lsp });
     raw.feed(request(1, "echo", null));
@@ -212,7 +212,7 @@ describe("a server of several dialects", () => {
 });
 
 describe("connecting with a dialect", () => {
-  it("offers its subprotocol beside this package's own, and takes what is agreed", async () => {
+  it("offers its subprotocol beside those of reciproc, and uses the agreed one", async () => {
     const offers: unknown[] = [];
     await using server = await serve({ port: 0, methods: {}, dialect: mcp });
     server.on("peer", (_peer, { headers }) => offers.push(headers["sec-websocket-protocol"]));
@@ -227,7 +227,7 @@ describe("connecting with a dialect", () => {
     expect(offers).toEqual(["mcp", "reciproc.v1,mcp", undefined]);
   });
 
-  it.each(["plain", "packed"] as const)("cancels in its words, over a %s link", async (link) => {
+  it.each(["plain", "packed"] as const)("cancels in that dialect, over a %s link", async (link) => {
     const contexts: Context[] = [];
     const wait = (_params: unknown, context: Context): Promise<never> =>
       new Promise((_resolve, reject) => {

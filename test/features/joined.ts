@@ -1,4 +1,4 @@
-/** Two peers joined in every way that matters to the features, with all that either of them sent. */
+/** Two peers joined by every kind of link that matters to the features, with all messages sent. */
 import { afterEach, expect } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { connect, ErrorCode, Peer, serve, type AnyPeer, type Transport } from "../../src/node.js";
@@ -9,40 +9,40 @@ import { clientLink, serverLink } from "../support/links.js";
 import type { AnyOptions } from "../support/pair.js";
 import { turn } from "../support/turns.js";
 
-/** One message, and who sent it. */
+/** One message and its sender. */
 export interface Sent {
   readonly from: "a" | "b";
   readonly message: any;
 }
 
-/** Two peers that must leave nothing behind. */
+/** Two peers that must leave no pending state. */
 export interface Joined extends AsyncDisposable {
   readonly a: AnyPeer;
   readonly b: AnyPeer;
-  /** All that was sent so far, except what `settled` sends. */
+  /** All messages sent so far, except those of `settled`. */
   readonly sent: readonly Sent[];
-  /** What one side sent with this method, or with this id. */
+  /** Returns the messages of one side with this method or this id. */
   from(side: "a" | "b", methodOrId: unknown): any[];
-  /** Resolves when everything that was sent has been dealt with. */
+  /** Resolves when all sent messages have been handled. */
   settled(): Promise<void>;
-  /** What either emitted as `error` since the last look. What a test does not look at fails it in the end. */
+  /** Returns the `error` events of both peers since the last call. Unread ones fail the test at its end. */
   takeErrors(): unknown[];
 }
 
-/** How two peers are joined: `a` is the server where there is one. */
+/** A way to join two peers. If one is a server, it is `a`. */
 export type Join = (ofA?: AnyOptions, ofB?: AnyOptions) => Promise<Joined>;
 
 const MAX = 2 ** 20;
 const SYNC = "a test waits for this";
 
-/** Joined in memory, each message as it is. */
+/** Joined in memory, each message unchanged. */
 export const overMemory: Join = async (ofA = {}, ofB = {}) => {
   const [left, right] = memorySockets(MAX, MAX);
   return joined(plain(left, true), plain(right, true), ofA, ofB);
 };
 
-/** The same, but neither knows what the other is: nothing unasked is sent, unless a dialect was chosen. */
-export const asStrangers: Join = async (ofA = {}, ofB = {}) => {
+/** The same, but as plain JSON-RPC peers: extensions are used only if a dialect was chosen. */
+export const asPlainPeers: Join = async (ofA = {}, ofB = {}) => {
   const [left, right] = memorySockets(MAX, MAX);
   return joined(plain(left), plain(right), ofA, ofB);
 };
@@ -64,14 +64,14 @@ export const overWs: Join = async (ofA = {}, ofB = {}) => {
   return watched(a, b, [], () => server.close());
 };
 
-/** Every way, by name. What is sent can be seen in memory only. */
+/** All ways, by name. Messages are recorded in memory only. */
 export const everyWay: [string, Join][] = [
   ["in memory", overMemory],
   ["over packs", overPacks],
   ["over ws", overWs],
 ];
 
-/** The ways on which what is sent can be seen. */
+/** The ways that record the messages. */
 export const visibleWays: [string, Join][] = [
   ["in memory", overMemory],
   ["over packs", overPacks],
@@ -86,7 +86,7 @@ function spied(transport: Transport, from: Sent["from"], sent: Sent[]): Transpor
   const send = transport.send.bind(transport);
   transport.send = (text) => {
     const message: any = JSON.parse(text);
-    // Nobody serves it, so its answers are these errors.
+    // The method is not served, so its answers are these errors.
     if (message.method !== SYNC && message.error?.code !== ErrorCode.MethodNotFound) sent.push({ from, message });
     return send(text);
   };
@@ -116,7 +116,7 @@ function watched(a: AnyPeer, b: AnyPeer, sent: Sent[], end: () => Promise<void>)
     async [Symbol.asyncDispose]() {
       await Promise.all([a.close(), b.close()]);
       await end();
-      // What handlers still do when their signal aborts.
+      // Lets handlers finish after their signals aborted.
       await turn();
       expectNothingOpen(a, b);
       expect(errors).toEqual([]);
@@ -124,17 +124,17 @@ function watched(a: AnyPeer, b: AnyPeer, sent: Sent[], end: () => Promise<void>)
   };
 }
 
-/** Waits until something is so; a test whose something never is times out. */
+/** Waits until the condition holds. Otherwise the test times out. */
 export async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await turn();
 }
 
-/** Asserts after each test of the file that no deadline waits anywhere. */
+/** Asserts after each test of the file that no deadline is pending. */
 export function expectNoDeadlines(): void {
   afterEach(() => expect(countDeadlines()).toEqual({ waiting: 0, armed: false }));
 }
 
-/** Asserts that neither side serves a stream, waits for an answer, runs a handler or awaits reports. */
+/** Asserts that neither side serves a stream, has a pending call, runs a handler or awaits reports. */
 export function expectIdle({ a, b }: Joined): void {
   expectNothingOpen(a, b);
 }

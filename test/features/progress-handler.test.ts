@@ -38,7 +38,7 @@ describe("a handler's progress", () => {
       mcpReport({ progressToken: 7, progress: 5 }),
       mcpReport({ progressToken: 7, deep: [1] }),
     ],
-  ])("is sent as %s has it, before the result", async (_name, dialect, params, first, second) => {
+  ])("is sent as %s defines it, before the result", async (_name, dialect, params, first, second) => {
     const raw = serving(
       { m: (_params: unknown, { progress }: any) => (progress(5), progress({ deep: [1] }), "done") },
       { dialect },
@@ -53,13 +53,13 @@ describe("a handler's progress", () => {
     ["a token that is null", { workDoneToken: null }],
     ["a token that is an object", { workDoneToken: { a: 1 } }],
     ["another dialect's token", { _meta: { progressToken: 1 } }],
-  ])("sends nothing for %s: nobody asked", async (_name, params) => {
+  ])("sends nothing for %s, which requests no reports", async (_name, params) => {
     const raw = serving({ m: (_params: unknown, { progress }: any) => progress(1) });
     raw.feed(request(1, "m", params));
     expect(raw.messages()).toEqual([result(1, null)]);
   });
 
-  it("sends nothing for a notification, which cannot ask", async () => {
+  it("sends nothing for a notification, which cannot request reports", async () => {
     const raw = serving({ m: (_params: unknown, { progress }: any) => progress(1) });
     raw.feed(notification("m", { workDoneToken: "t" }));
     expect(raw.sent).toEqual([]);
@@ -97,7 +97,7 @@ describe("a handler's progress", () => {
     expect(raw.sent).toHaveLength(3);
   });
 
-  it("sends nothing after the handler returned, though the answers of its batch wait", async () => {
+  it("sends nothing after the handler returned, even if its batch is not answered yet", async () => {
     const open = gate();
     let late!: (value: unknown) => void;
     const raw = serving({
@@ -115,7 +115,7 @@ describe("a handler's progress", () => {
     ["a cycle", () => cyclic()],
     ["a BigInt", () => 5n],
     ["a stream", (peer) => ({ stream: peer.offer([1]) })],
-  ])("throws at the handler for %s, and sends nothing", async (_name, make) => {
+  ])("throws in the handler for %s, and sends nothing", async (_name, make) => {
     const seen: unknown[] = [];
     const raw = serving({
       m: (_params: unknown, { progress, peer }: any) => {
@@ -133,7 +133,7 @@ describe("a handler's progress", () => {
     expect(raw.errors).toEqual([]);
   });
 
-  it("goes by the params that came, whatever `around` and a schema made of them", async () => {
+  it("uses the token of the received params, even if `around` or a schema changed them", async () => {
     const raw = serving(
       { m: (_params: unknown, { progress }: any) => progress(1) },
       {

@@ -1,4 +1,4 @@
-/** Progress from one peer to another, both ways, on every kind of link; and how it restarts a timeout. */
+/** Progress between two peers, in both directions, on every kind of link, and `resetTimeoutOnProgress`. */
 import { describe, expect, it, vi } from "vitest";
 import { mcp, TimeoutError, type Context } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
@@ -6,9 +6,9 @@ import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { notification, rawPeer, result } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
-import { asStrangers, everyWay, expectIdle, expectNoDeadlines, visibleWays } from "./joined.js";
+import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, visibleWays } from "./joined.js";
 
-/** Reports each of its values, each in a turn of its own, and then answers. */
+/** Reports each of its values in a tick of its own, and then returns. */
 const serving: AnyOptions = {
   methods: {
     async build({ values }, { progress }: Context) {
@@ -44,7 +44,7 @@ describe.each(everyWay)("progress %s", (_name, join) => {
     expectIdle(both);
   });
 
-  it("reaches each of many calls, its own and no other", async () => {
+  it("reaches each of many calls, and no other call", async () => {
     await using both = await join(serving, serving);
     const run = async (side: "a" | "b", i: number): Promise<unknown> => {
       const seen: unknown[] = [];
@@ -84,8 +84,8 @@ describe.each(everyWay)("progress %s", (_name, join) => {
   });
 });
 
-describe.each(visibleWays)("what is sent %s", (_name, join) => {
-  it("is one report for each, between the call and its answer", async () => {
+describe.each(visibleWays)("a progress message %s", (_name, join) => {
+  it("is sent once for each report, between the call and its answer", async () => {
     await using both = await join(serving);
     await both.b.request("build", { values: ["x"] }, { onProgress: ignore });
     expect(both.sent.map(({ from, message }) => [from, message.method ?? message.result])).toEqual([
@@ -96,17 +96,17 @@ describe.each(visibleWays)("what is sent %s", (_name, join) => {
   });
 });
 
-describe("progress between strangers", () => {
-  it("that chose mcp is theirs", async () => {
-    await using both = await asStrangers({ ...serving, dialect: mcp }, { dialect: mcp });
+describe("progress between plain JSON-RPC peers", () => {
+  it("that chose mcp is sent as mcp defines it", async () => {
+    await using both = await asPlainPeers({ ...serving, dialect: mcp }, { dialect: mcp });
     const seen: unknown[] = [];
     const values = [1, { progress: 2, total: 2 }];
     await both.b.request("build", { values }, { onProgress: (value) => seen.push(value) });
     expect(seen).toEqual([{ progress: 1 }, { progress: 2, total: 2 }]);
   });
 
-  it("that chose nothing is not asked for", async () => {
-    await using both = await asStrangers(serving);
+  it("without a dialect is not requested", async () => {
+    await using both = await asPlainPeers(serving);
     expect(await both.b.request("build", { values: [1] }, { onProgress: () => expect.fail() })).toBe("built");
     expect(both.from("b", "build")[0].params).toEqual({ values: [1] });
     expect(both.sent).toHaveLength(2);
@@ -120,7 +120,7 @@ describe("resetTimeoutOnProgress", () => {
 
   const report = notification("$/progress", { token: 1, value: null });
 
-  it("starts the timeout anew with each report, to the millisecond", async () => {
+  it("restarts the timeout with each report, to the millisecond", async () => {
     const raw = rawPeer({}, { isReciproc: true });
     const call = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress: true, onProgress: ignore });
     const outcomes = new Outcomes().watch("call", call);
@@ -146,7 +146,7 @@ describe("resetTimeoutOnProgress", () => {
     expect(outcomes.names).toEqual(["call"]);
   });
 
-  it("does nothing without a report, for another's, or where the timeout is Infinity", async () => {
+  it("does nothing without a report, for reports of another call, or if the timeout is Infinity", async () => {
     const raw = rawPeer({}, { isReciproc: true });
     const first = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress: true, onProgress: ignore });
     const endless = raw.peer.request(
@@ -166,7 +166,7 @@ describe("resetTimeoutOnProgress", () => {
     expectEmpty(raw.peer);
   });
 
-  it("ends with maxTotalTimeoutMs, to the millisecond, whatever is reported", async () => {
+  it("is limited by maxTotalTimeoutMs, to the millisecond", async () => {
     const raw = rawPeer({}, { isReciproc: true });
     const call = raw.peer.request(
       "m",
@@ -188,7 +188,7 @@ describe("resetTimeoutOnProgress", () => {
     expectEmpty(raw.peer);
   });
 
-  it("runs a call that reports for ever into no timeout by itself", async () => {
+  it("sets no total timeout by default", async () => {
     const raw = rawPeer({}, { isReciproc: true });
     const call = raw.peer.request("m", {}, { timeoutMs: 10, resetTimeoutOnProgress: true, onProgress: ignore });
     for (let i = 0; i < 1000; i++) {
@@ -200,7 +200,7 @@ describe("resetTimeoutOnProgress", () => {
     expectEmpty(raw.peer);
   });
 
-  it("keeps the timeouts of calls that report apart from those that do not", async () => {
+  it("does not affect the timeouts of calls without reports", async () => {
     const raw = rawPeer({}, { isReciproc: true });
     const outcomes = new Outcomes();
     for (const [name, resetTimeoutOnProgress] of [
@@ -230,7 +230,7 @@ describe("resetTimeoutOnProgress", () => {
     expect(inspect(raw.peer).pending).toBe(0);
   });
 
-  it.each([0, -1, NaN, "5"])("takes no %j for a maxTotalTimeoutMs", async (maxTotalTimeoutMs) => {
+  it.each([0, -1, NaN, "5"])("refuses %j as maxTotalTimeoutMs", async (maxTotalTimeoutMs) => {
     const raw = rawPeer();
     const error = await rejection(raw.peer.request("m", [], { maxTotalTimeoutMs: maxTotalTimeoutMs as number }));
     expect(error.message).toContain("Expected `maxTotalTimeoutMs` to be a positive number");

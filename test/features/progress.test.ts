@@ -1,4 +1,4 @@
-/** Progress reports: how they are asked for, what they look like, and whom they reach. */
+/** Progress reports: how they are requested, their messages, and their delivery. */
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Dialect } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
@@ -12,8 +12,8 @@ useFakeClock();
 const report = (token: unknown, value: unknown): object => notification("$/progress", { token, value });
 const mcpReport = (params: object): object => notification("notifications/progress", params);
 
-/** A peer whose other side is of this package, so that reports are asked for. */
-const ours = (options: Parameters<typeof rawPeer>[0] = {}): RawPeer => rawPeer(options, { isReciproc: true });
+/** Returns a peer whose other side is a reciproc peer, so that reports are requested. */
+const reciprocPeer = (options: Parameters<typeof rawPeer>[0] = {}): RawPeer => rawPeer(options, { isReciproc: true });
 
 describe("asking for reports", () => {
   it.each<[string, Dialect, object | undefined, object]>([
@@ -36,8 +36,8 @@ describe("asking for reports", () => {
     expectEmpty(raw.peer);
   });
 
-  it("puts it into what the params' own toJSON makes of them", async () => {
-    const raw = ours();
+  it("puts the token into the result of the params' own toJSON", async () => {
+    const raw = reciprocPeer();
     const params = { toJSON: () => ({ a: 1 }) };
     const call = raw.peer.request("m", params, { onProgress: () => {} });
     expect(raw.messages()).toEqual([request(1, "m", { a: 1, workDoneToken: 1 })]);
@@ -50,8 +50,8 @@ describe("asking for reports", () => {
     ["null", null, "`null` (null)"],
     ["a number", 5, "`5` (number)"],
     ["a date", new Date(0), "an object"],
-  ])("cannot be done in %s, and then nothing is sent", async (_name, params, shown) => {
-    const raw = ours();
+  ])("is refused in %s, and nothing is sent", async (_name, params, shown) => {
+    const raw = reciprocPeer();
     const error = await rejection(raw.peer.request("m", params, { onProgress: () => {} }));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
@@ -69,7 +69,7 @@ describe("asking for reports", () => {
     );
     expect(raw.messages()).toEqual([request(1, "m", { a: 1 }), request(2, "m", [1]), request(3, "m")]);
     for (const id of [1, 2, 3]) {
-      // It was not asked for.
+      // The report was not requested.
       raw.feed(report(id, "uncalled for"));
       raw.feed(result(id, null));
     }
@@ -77,7 +77,7 @@ describe("asking for reports", () => {
     expect(reports).toEqual([]);
   });
 
-  it("by a token in the user's own params works there as well: nothing was added", async () => {
+  it("by a token in the user's own params works on a plain link too, where nothing is added", async () => {
     const raw = rawPeer();
     const reports: unknown[] = [];
     const onProgress = (value: unknown): void => void reports.push(value);
@@ -90,8 +90,8 @@ describe("asking for reports", () => {
     expectEmpty(raw.peer);
   });
 
-  it("is refused for a token that another call waits with, until that is settled", async () => {
-    const raw = ours();
+  it("is refused for the token of a pending call, until that is settled", async () => {
+    const raw = reciprocPeer();
     const options = { onProgress: () => {} };
     const first = raw.peer.request("m", { workDoneToken: "t" }, options);
     const error = await rejection(raw.peer.request("m", { workDoneToken: "t" }, options));
@@ -106,8 +106,8 @@ describe("asking for reports", () => {
     expectEmpty(raw.peer);
   });
 
-  it("never mixes up a call's id with the same number as another's own token", async () => {
-    const raw = ours();
+  it("never confuses a call's id with an equal token of another call", async () => {
+    const raw = reciprocPeer();
     const reports: unknown[] = [];
     const note =
       (name: string) =>
@@ -126,7 +126,7 @@ describe("asking for reports", () => {
       ["own token", 1],
       ["second", 2],
     ]);
-    // An id that is a token already cannot be chosen either.
+    // An id that is already a token cannot be chosen either.
     const error = await rejection(raw.peer.request("m", { workDoneToken: second }, { onProgress: note("third") }));
     expect(error.message).toContain("waits already");
     for (const id of [1, 2]) raw.feed(result(id, null));
@@ -134,8 +134,8 @@ describe("asking for reports", () => {
     expectEmpty(raw.peer);
   });
 
-  it("does not make the call's id a token beside the user's own", async () => {
-    const raw = ours();
+  it("does not use the call's id as a token beside the user's own", async () => {
+    const raw = reciprocPeer();
     const reports: unknown[] = [];
     const call = raw.peer.request("m", { workDoneToken: "t" }, { onProgress: (value) => reports.push(value) });
     raw.feed(report(1, "by its id"));
@@ -145,8 +145,8 @@ describe("asking for reports", () => {
     expect(reports).toEqual(["by its token"]);
   });
 
-  it("takes a function", async () => {
-    const raw = ours();
+  it("refuses an onProgress that is not a function", async () => {
+    const raw = reciprocPeer();
     for (const onProgress of [5, 0, null]) {
       const error = await rejection(raw.peer.request("m", {}, { onProgress: onProgress as never }));
       expect(error.message).toMatch("Expected `onProgress` to be a function, got `" + String(onProgress));
@@ -156,7 +156,7 @@ describe("asking for reports", () => {
 });
 
 async function reported(options: Parameters<typeof rawPeer>[0], send: (raw: RawPeer) => void): Promise<unknown[]> {
-  const raw = ours(options);
+  const raw = reciprocPeer(options);
   const reports: unknown[] = [];
   const call = raw.peer.request("m", {}, { onProgress: (value) => reports.push(value) });
   send(raw);
@@ -166,8 +166,8 @@ async function reported(options: Parameters<typeof rawPeer>[0], send: (raw: RawP
   return reports;
 }
 
-describe("a report that comes in", () => {
-  it("reaches onProgress, in order, whatever its value, by name and by position", async () => {
+describe("a received report", () => {
+  it("reaches onProgress, in order, with any value, by name and by position", async () => {
     const values = [1, 0, "", false, null, { a: 1 }, [2]];
     const reports = await reported({}, ({ feed }) => {
       for (const value of values) feed(report(1, value));
@@ -201,7 +201,7 @@ describe("a report that comes in", () => {
     ["no params", undefined],
     ["no members", []],
     ["an inherited token", JSON.parse('{"__proto__":{"token":1,"value":1}}')],
-  ])("with %s goes to the `notification` event, or to whoever serves it", async (_name, params) => {
+  ])("with %s goes to the `notification` event, or to a registered handler", async (_name, params) => {
     const events: unknown[] = [];
     const none = await reported({}, (raw) => {
       raw.peer.on("notification", (...event) => events.push(event));
@@ -217,7 +217,7 @@ describe("a report that comes in", () => {
     expect(handled).toEqual([params]);
   });
 
-  it("with a known token reaches both onProgress and whoever serves it, and no event", async () => {
+  it("with a known token reaches both onProgress and a registered handler, and no event", async () => {
     const handled: unknown[] = [];
     const reports = await reported({ methods: { "$/progress": (given) => void handled.push(given) } }, (raw) => {
       raw.peer.on("notification", () => handled.push("event"));
@@ -227,8 +227,8 @@ describe("a report that comes in", () => {
     expect(handled).toEqual([{ token: 1, value: 5 }]);
   });
 
-  it("is too late after a result, an error, an abort, and the end", async () => {
-    const raw = ours();
+  it("is ignored after a result, an error, an abort, and the end", async () => {
+    const raw = reciprocPeer();
     const reports: unknown[] = [];
     const onProgress = (value: unknown): void => void reports.push(value);
     const controller = new AbortController();
@@ -251,8 +251,8 @@ describe("a report that comes in", () => {
     expectEmpty(raw.peer);
   });
 
-  it("that onProgress throws over is told as `error`, and harms neither the call nor the reports after it", async () => {
-    const raw = ours();
+  it("for which onProgress throws emits `error`, and affects neither the call nor later reports", async () => {
+    const raw = reciprocPeer();
     const reports: unknown[] = [];
     const onProgress = (value: unknown): unknown => {
       reports.push(value);
@@ -269,7 +269,7 @@ describe("a report that comes in", () => {
   });
 
   it("may make onProgress close the peer", async () => {
-    const raw = ours();
+    const raw = reciprocPeer();
     const call = raw.peer.request("m", {}, { onProgress: () => void raw.peer.close() });
     raw.feed([report(1, 1), result(1, "unread")]);
     expect(await rejection(call)).toMatchObject({ code: "CONNECTION_LOST" });

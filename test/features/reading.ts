@@ -1,7 +1,7 @@
-/** Reading a stream from a test, which is the other side. */
+/** Reads a stream that the test serves as the other side. */
 import type { RawPeer } from "../support/raw.js";
 
-/** Reads a stream in the background, and notes what comes of it. */
+/** Reads a stream in the background, and records values and outcome. */
 export function reading(
   raw: RawPeer,
   ...args: [params?: unknown, options?: object]

@@ -1,14 +1,14 @@
-/** Iterables to serve, that tell what was done with them. */
+/** Iterables to serve, which record their use. */
 import { gate, type Gate } from "../support/turns.js";
 
-/** An iterator that counts what it is asked for. */
+/** An iterator that counts its calls. */
 export interface Counted extends AsyncIterable<unknown> {
-  /** How often it was asked for a value, and how often told to stop. */
+  /** The numbers of calls of `next` and of `return`. */
   readonly asked: number;
   readonly returned: number;
 }
 
-/** Yields numbers from 1, `count` of them, as fast as it is asked. */
+/** Yields `count` numbers from 1 on, without delay. */
 export function counted(count = Infinity, valueOf: (i: number) => unknown = (i) => i): Counted {
   let asked = 0;
   let returned = 0;
@@ -26,7 +26,7 @@ export function counted(count = Infinity, valueOf: (i: number) => unknown = (i) 
   };
 }
 
-/** Yields what the test gives it, when the test gives it. */
+/** Yields the values that the test gives it, when the test gives them. */
 export class Fed implements AsyncIterable<unknown> {
   returned = 0;
   asked = 0;
@@ -66,7 +66,7 @@ export class Fed implements AsyncIterable<unknown> {
     const waiting = this.#waiting.shift();
     if (waiting !== undefined) return waiting;
     const given = gate<IteratorResult<unknown>>();
-    // A failure that nobody has asked for yet.
+    // A failure that no next() has read yet.
     given.promise.catch(() => {});
     this.#given.push(given);
     return given;

@@ -1,4 +1,4 @@
-/** Reading a stream that fails, or is none. The other side is the test. */
+/** Reading a stream that fails or is invalid. The other side is the test. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, ProtocolError, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
@@ -28,7 +28,7 @@ describe("a stream that fails", () => {
     const raw = rawPeer();
     const { values, end } = reading(raw);
     await turn();
-    // Both are here before the first value is eaten.
+    // Both values have arrived before the first one is read.
     raw.feed(result(1, { token: "t", values: [1, 2] }));
     await turn();
     await feed(raw, failure(2, -32603, "Internal error"));
@@ -37,7 +37,7 @@ describe("a stream that fails", () => {
     expect(raw.sent).toHaveLength(2);
   });
 
-  it("because the other side was too busy to look at the question is aborted", async () => {
+  it("because the other side refused a busy request for more values is aborted", async () => {
     const raw = rawPeer();
     const { end } = reading(raw);
     await turn();
@@ -65,7 +65,7 @@ describe("a stream that fails", () => {
     expectEmpty(raw.peer);
   });
 
-  it("because its first reply has bad values beside a token lets the token go", async () => {
+  it("because its first reply has invalid values beside a token aborts that token", async () => {
     const raw = rawPeer();
     const { end } = reading(raw);
     await turn();
@@ -96,7 +96,7 @@ describe("a stream that fails", () => {
     expectEmpty(raw.peer);
   });
 
-  it("because an answer is no response at all is aborted", async () => {
+  it("because an answer is not a response is aborted", async () => {
     const raw = rawPeer();
     const { end } = reading(raw);
     await turn();
@@ -109,7 +109,7 @@ describe("a stream that fails", () => {
   it.each<[string, (raw: RawPeer) => void]>([
     ["the other side closes", (raw) => raw.cut()],
     ["this side closes", (raw) => void raw.peer.close()],
-  ])("because %s rejects after the values that are here", async (_name, end) => {
+  ])("because %s rejects after the received values", async (_name, end) => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const first = stream.next();
@@ -125,7 +125,7 @@ describe("a stream that fails", () => {
     expectEmpty(raw.peer);
   });
 
-  it("because its peer is closed rejects with not-sent", async () => {
+  it("because its peer is closed rejects as not sent", async () => {
     const raw = rawPeer();
     await raw.peer.close();
     const { end } = reading(raw);
@@ -141,20 +141,20 @@ describe("a stream that fails", () => {
     expect(end).toEqual([expect.objectContaining({ code: 5, method: "tail" })]);
   });
 
-  it("leaves no unhandled rejection when nobody asks on", async () => {
+  it("causes no unhandled rejection when no further value is requested", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const first = stream.next();
     await turn();
     await feed(raw, result(1, { token: "t", values: [1] }));
     await first;
-    // The reply that was asked for ahead fails, and no next() is under way to take it.
+    // The reply requested ahead fails while no next() is pending.
     await feed(raw, failure(2, 1, "no"));
     expect(inspect(raw.peer).pending).toBe(0);
   });
 });
 
-/** Reads two values over a connection that is suspended; the request for more waits for the next socket. */
+/** Reads two values over a suspended connection. The request for more is queued for the next socket. */
 async function interrupted(
   open: (ends: Restless) => AsyncIterable<unknown> | Promise<AsyncIterable<unknown>>,
 ): Promise<Restless & { read: Promise<unknown>; values: unknown[] }> {
@@ -195,7 +195,7 @@ describe("a stream whose connection is lost after its call was answered", () => 
     ],
   ];
 
-  it.each(ways)("rejects as unknown, though the request for more was never sent: %s", async (_name, method, open) => {
+  it.each(ways)("rejects as unknown, even if the request for more was never sent: %s", async (_name, method, open) => {
     const { peer, transport, read, values } = await interrupted(open);
     transport.lose(GONE);
     const error = await rejection(read);
@@ -206,14 +206,14 @@ describe("a stream whose connection is lost after its call was answered", () => 
     expectEmpty(peer);
   });
 
-  it.each(ways)("rejects as unknown when its peer closes meanwhile: %s", async (_name, method, open) => {
+  it.each(ways)("rejects as unknown when its peer closes while suspended: %s", async (_name, method, open) => {
     const { peer, read } = await interrupted(open);
     await peer.close();
     expect(await rejection(read)).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method });
     expectEmpty(peer);
   });
 
-  it("rejects as unknown when the next values are asked for after the loss", async () => {
+  it("rejects as unknown when the next values are requested after the loss", async () => {
     const { peer, transport } = restless();
     const stream = peer.stream("tail")[Symbol.asyncIterator]();
     const first = stream.next();
@@ -226,7 +226,7 @@ describe("a stream whose connection is lost after its call was answered", () => 
     expect(await rejection(late.next())).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
   });
 
-  it("rejects as not sent when its own call never left", async () => {
+  it("rejects as not sent when its own call was never sent", async () => {
     const { peer, transport } = restless();
     transport.suspend();
     const read = rejection(readAll(peer.stream("tail")));
@@ -257,21 +257,21 @@ describe("iterate", () => {
     expect(() => raw.peer.iterate(stream as never)).toThrow("Expected `stream` to be a stream out of a message, got ");
   });
 
-  it("rejects for an object that is no stream", async () => {
+  it("rejects for an object that is not a stream", async () => {
     const raw = rawPeer();
     expect(await rejection(readAll(raw.peer.iterate([] as never)))).toBeInstanceOf(ProtocolError);
     expect(await rejection(readAll(raw.peer.iterate({ token: 1, values: 5 } as never)))).toBeInstanceOf(ProtocolError);
     expect(raw.messages()).toEqual([abort(1)]);
   });
 
-  it("throws the second time for one stream", async () => {
+  it("throws when it is called twice for one stream", async () => {
     const raw = rawPeer();
     const stream = { values: [1] } as never;
     expect(await readAll(raw.peer.iterate(stream))).toEqual([1]);
     expect(() => raw.peer.iterate(stream)).toThrow("a stream is read once: its values are gone");
   });
 
-  it("lets a stream go that is never begun, when it is returned; once", async () => {
+  it("aborts an unread stream once when its iterator is returned", async () => {
     const raw = rawPeer();
     const stream = raw.peer.iterate({ token: 0 } as never)[Symbol.asyncIterator]();
     await stream.return!();
@@ -287,7 +287,7 @@ describe("iterate", () => {
     expect(raw.sent).toHaveLength(2);
   });
 
-  it("asks nothing when it is never begun", async () => {
+  it("sends nothing if reading never begins", async () => {
     const raw = rawPeer();
     raw.peer.iterate({ token: 0 } as never);
     await turn();

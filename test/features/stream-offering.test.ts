@@ -1,4 +1,4 @@
-/** Offering a stream inside params or a result: where it may stand, how long it lives, and what stops it. The other side is the test. */
+/** Offering a stream inside params or a result: its place, its lifetime and its end. The other side is the test. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { type AnyPeer, type Context } from "../../src/index.js";
@@ -17,7 +17,7 @@ describe("a stream that is offered", () => {
     ["an element of params", (peer, source) => [0, peer.offer(source)], [0, { token: 1 }]],
     ["deep inside", (peer, source) => [{ a: [{ b: peer.offer(source) }] }], [{ a: [{ b: { token: 1 } }] }]],
     ["all of them", (peer, source) => peer.offer(source), { token: 1 }],
-  ])("may be %s, and is not begun before it is asked for", async (_name, make, params) => {
+  ])("may be %s, and is not begun before the first next", async (_name, make, params) => {
     const raw = rawPeer();
     const source = counted(3);
     const call = raw.peer.request("m", make(raw.peer, source as never));
@@ -59,7 +59,7 @@ describe("a stream that is offered", () => {
     expect(() => peer.offer(source as never)).toThrow("Expected `source` to be an iterable or an async iterable, got ");
   });
 
-  it("is one of several, each with its token", async () => {
+  it("can be one of several, each with its own token", async () => {
     const raw = rawPeer();
     const call = raw.peer.request("m", { a: raw.peer.offer([1]), b: [raw.peer.offer([2]), raw.peer.offer([3])] });
     expect(raw.messages()[0].params).toEqual({ a: { token: 1 }, b: [{ token: 2 }, { token: 3 }] });
@@ -70,7 +70,7 @@ describe("a stream that is offered", () => {
     expectEmpty(raw.peer);
   });
 
-  it("may stand in a result, nested, and outlives the answer", async () => {
+  it("may be nested in a result, and outlives the answer", async () => {
     const source = new Fed().give(1);
     let context!: Context;
     const raw = rawPeer({
@@ -79,12 +79,12 @@ describe("a stream that is offered", () => {
     expect(await answersTo(raw, request(1, "open"))).toEqual([result(1, { lines: { token: 1 }, count: 1 })]);
     expect(await answersTo(raw, next(2, 1), abort(1))).toEqual([more(2, [1])]);
     expect(source.returned).toBe(1);
-    // One of several would end the others.
+    // Aborting one of several must not end the others.
     expect(context.signal.aborted).toBe(false);
     expectEmpty(raw.peer);
   });
 
-  it("may stand in the params of a batch's request, and in a batch's answer", async () => {
+  it("may be part of the params of a batch's request, and of a batch's answer", async () => {
     const raw = rawPeer({ methods: { open: (_params, { peer }) => [peer.offer([7])] } });
     const batch = raw.peer.batch();
     const call = batch.request("m", [raw.peer.offer([1, 2])]);
@@ -101,7 +101,7 @@ describe("a stream that is offered", () => {
   });
 });
 
-describe("a stream in params dies with its call", () => {
+describe("a stream in params ends with its call", () => {
   const ends: [string, (raw: RawPeer, controller: AbortController) => unknown][] = [
     ["is answered", ({ feed: give }) => give(result(1, null))],
     ["fails", ({ feed: give }) => give(failure(1, 5, "no"))],
@@ -117,7 +117,7 @@ describe("a stream in params dies with its call", () => {
     const controller = new AbortController();
     const params = sources.map((source) => raw.peer.offer(source));
     const call = Promise.allSettled([raw.peer.request("m", params, { signal: controller.signal })]);
-    // One that was never asked for, and one that waits for its second value.
+    // One stream that was never read, and one with a pending request for its second value.
     await feed(raw, next("a", 2), next("b", 2));
     await end(raw, controller);
     await call;
@@ -126,7 +126,7 @@ describe("a stream in params dies with its call", () => {
     expectEmpty(raw.peer);
   });
 
-  it("and whoever waits for its values learns that they will not come: it was not the end", async () => {
+  it("and a pending next is answered with an error, not as finished", async () => {
     const raw = rawPeer();
     const source = new Fed().give(1);
     const call = raw.peer.request("m", [raw.peer.offer(source)]);
@@ -139,7 +139,7 @@ describe("a stream in params dies with its call", () => {
     expect(raw.errors).toEqual([]);
   });
 
-  it("also when the call was in a batch that never left", async () => {
+  it("also when the call was in a batch that was never sent", async () => {
     const raw = rawPeer();
     const source = counted();
     const controller = new AbortController();
@@ -152,7 +152,7 @@ describe("a stream in params dies with its call", () => {
     expectEmpty(raw.peer);
   });
 
-  it("also when the connection takes nothing any more", async () => {
+  it("also when the connection accepts no more messages", async () => {
     const closed = rawPeer();
     const refusing = rawPeer({}, { onSend: () => false });
     await closed.peer.close();
@@ -165,7 +165,7 @@ describe("a stream in params dies with its call", () => {
     }
   });
 
-  it("but not with another one", async () => {
+  it("but not with another call", async () => {
     const raw = rawPeer();
     const source = new Fed();
     const calls = [raw.peer.request("m", [raw.peer.offer(source)]), raw.peer.request("m")];

@@ -1,4 +1,4 @@
-/** Reading a stream: what is sent for it, and what is made of what comes back. The other side is the test. */
+/** Reading a stream: the messages sent for it, and the handling of the replies. The other side is the test. */
 import { describe, expect, it } from "vitest";
 import { TimeoutError } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -12,7 +12,7 @@ import { abort, feed, more, next } from "./tailing.js";
 useFakeClock();
 
 describe("reading a stream", () => {
-  it("calls when reading begins, asks for more before the last is eaten, and ends with the last", async () => {
+  it("calls when reading begins, requests more values ahead, and ends with the last value", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail", { file: "log" })[Symbol.asyncIterator]();
     await turn();
@@ -22,7 +22,7 @@ describe("reading a stream", () => {
     expect(raw.messages()).toEqual([request(1, "tail", { file: "log" })]);
     await feed(raw, result(1, { token: "t", values: [1, 2] }));
     expect(await first).toEqual({ done: false, value: 1 });
-    // Before 2 is asked for.
+    // Sent before the value 2 is read.
     expect(raw.messages()[1]).toEqual(next(2, "t"));
     await feed(raw, more(2, [3]));
     expect(raw.sent).toHaveLength(2);
@@ -42,7 +42,7 @@ describe("reading a stream", () => {
     ["a complete one", { values: [1, null, "", false, [2], {}] }, [1, null, "", false, [2], {}]],
     ["one with a token that is null", { token: null, values: [1] }, [1]],
     ["one with members of another kind", { values: [1], more: true }, [1]],
-  ])("reads %s out of the first reply, and asks for no more", async (_name, stream, values) => {
+  ])("reads %s from the first reply, and requests no more", async (_name, stream, values) => {
     const raw = rawPeer();
     const read = readAll(raw.peer.stream("tail"));
     await turn();
@@ -53,7 +53,7 @@ describe("reading a stream", () => {
   });
 
   it.each([0, "", "t", -1.5, false, true, [], {}, { deep: [1] }, 2 ** 60])(
-    "gives the token %j back as it came",
+    "sends the token %j back unchanged",
     async (token) => {
       const raw = rawPeer();
       const read = readAll(raw.peer.stream("tail"));
@@ -65,7 +65,7 @@ describe("reading a stream", () => {
     },
   );
 
-  it("never asks twice at once, and answers calls of next() in their order", async () => {
+  it("has one request pending at most, and settles calls of next() in their order", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const outcomes = new Outcomes();
@@ -82,7 +82,7 @@ describe("reading a stream", () => {
     expect(raw.sent).toHaveLength(4);
   });
 
-  it("can be done once", async () => {
+  it("is possible only once", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail");
     const read = readAll(stream);
@@ -106,7 +106,7 @@ describe("reading a stream", () => {
 });
 
 describe("a reader that stops", () => {
-  it("breaks its loop: the producer is told, and a reply on its way is dropped", async () => {
+  it("sends an abort when it breaks its loop, and ignores a late reply", async () => {
     const raw = rawPeer();
     const read = async (): Promise<void> => {
       for await (const value of raw.peer.stream("tail")) if (value === 2) break;
@@ -121,7 +121,7 @@ describe("a reader that stops", () => {
     expectEmpty(raw.peer);
   });
 
-  it("breaks its loop at the last value: nobody needs to be told", async () => {
+  it("sends no abort when it breaks its loop at the last value", async () => {
     const raw = rawPeer();
     const read = async (): Promise<void> => {
       for await (const value of raw.peer.stream("tail")) if (value === 2) break;
@@ -133,7 +133,7 @@ describe("a reader that stops", () => {
     expect(raw.sent).toHaveLength(1);
   });
 
-  it("returns while a next() waits, which then is over at once", async () => {
+  it("settles a pending next() at once when it returns", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const first = stream.next();
@@ -146,7 +146,7 @@ describe("a reader that stops", () => {
     expect(raw.sent).toHaveLength(3);
   });
 
-  it("returns before the first reply: the call is cancelled, a dialect or not", async () => {
+  it("cancels the call when it returns before the first reply, with or without a dialect", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const first = stream.next();
@@ -159,12 +159,12 @@ describe("a reader that stops", () => {
     expect(raw.sent).toHaveLength(2);
   });
 
-  it("stops between the first reply and its reading: the stream in it is aborted", async () => {
+  it("aborts the stream of the first reply when it stops before reading that reply", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     const first = stream.next();
     await turn();
-    // The call is settled, and nobody has looked at the result yet.
+    // The call is settled, and its result has not been read yet.
     raw.feed(result(1, { token: "t", values: [1] }));
     void stream.return!();
     expect(await first).toEqual({ done: true, value: undefined });
@@ -173,7 +173,7 @@ describe("a reader that stops", () => {
     expectEmpty(raw.peer);
   });
 
-  it("stops at such a moment when nothing is left to be aborted", async () => {
+  it("sends no abort when it stops at that moment and the stream is complete", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
     void stream.next();
@@ -207,7 +207,7 @@ describe("a reader's signal", () => {
     expectEmpty(raw.peer);
   });
 
-  it("aborts the producer after it, at once, whatever was not eaten yet", async () => {
+  it("aborts the producer at once after the first reply, even with unread values", async () => {
     const raw = rawPeer();
     const controller = new AbortController();
     const stream = raw.peer.stream("tail", [], { signal: controller.signal })[Symbol.asyncIterator]();
@@ -218,11 +218,11 @@ describe("a reader's signal", () => {
     controller.abort("x");
     expect(raw.messages().slice(1)).toEqual([next(2, "t"), abort("t")]);
     expect(await rejection(stream.next())).toBe("x");
-    // A failure is told once.
+    // A failure is reported once.
     expect(await stream.next()).toEqual({ done: true, value: undefined });
   });
 
-  it("does nothing after the end, and nobody listens to it any more", async () => {
+  it("does nothing after the end, and has no listeners left", async () => {
     const raw = rawPeer();
     const controller = new AbortController();
     const { signal } = controller;
@@ -247,7 +247,7 @@ describe("a reader's signal", () => {
     ["signal", { signal: "soon" }, "Expected `signal` to be an AbortSignal, got `soon` (string)"],
     ["timeoutMs", { timeoutMs: 0 }, "Expected `timeoutMs` to be a positive number, got `0` (number)"],
     ["name", { timeout: 5 }, "Unknown name `timeout` in `options`"],
-  ])("and options: a bad %s is told to who reads", async (_name, options, message) => {
+  ])("and options reject the first read if %s is invalid", async (_name, options, message) => {
     const raw = rawPeer();
     const { end } = reading(raw, [], options);
     await turn();
@@ -258,7 +258,7 @@ describe("a reader's signal", () => {
 });
 
 describe("a reader's timeout", () => {
-  it("is that of the first reply, and cancels the call", async () => {
+  it("applies to the first reply, and cancels the call", async () => {
     const raw = rawPeer();
     const { end } = reading(raw, [], { timeoutMs: 100 });
     await pass(100);
@@ -267,7 +267,7 @@ describe("a reader's timeout", () => {
     expectEmpty(raw.peer);
   });
 
-  it("is over with the first reply: what comes later may take for ever", async () => {
+  it("does not apply after the first reply", async () => {
     const raw = rawPeer({ timeoutMs: 50 });
     const { values, end } = reading(raw, [], { timeoutMs: 100, maxTotalTimeoutMs: 200 });
     await pass(99);

@@ -1,4 +1,4 @@
-/** How often a stream crosses the line, and how much of the way is hidden. Times are those of a fake clock. */
+/** The number of round trips of a stream, and how much latency is hidden. Times are those of a fake clock. */
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
 import { useFakeClock } from "../support/clock.js";
@@ -22,7 +22,7 @@ async function* steadily(count: number, everyMs: number): AsyncGenerator<number>
   }
 }
 
-/** Reads with a pause of `eachMs` over each value, and notes when each came. */
+/** Reads with a pause of `eachMs` after each value, and records the time of each value. */
 async function readSlowly(stream: AsyncIterable<unknown>, eachMs: number): Promise<number[]> {
   const times: number[] = [];
   for await (const _ of stream) {
@@ -32,7 +32,7 @@ async function readSlowly(stream: AsyncIterable<unknown>, eachMs: number): Promi
   return times;
 }
 
-/** How long it takes, and what it answers. */
+/** Returns the duration and the result. */
 async function timed<T>(work: () => Promise<T>): Promise<{ ms: number; value: T }> {
   const from = performance.now();
   const done: { ms: number; value: T }[] = [];
@@ -51,7 +51,7 @@ const asked = ({ sent }: Delayed): number =>
   sent.filter(({ message }) => message.method === "$/enumerator/next").length;
 
 describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
-  it("the first value takes one: the call, and its reply with what is ready", async () => {
+  it("the first value takes one round trip, if it is ready", async () => {
     const both = delayed(WAY_MS, { methods: { tail: () => counted(5) } });
     const { ms, value } = await timed(() => readAll(both.b.stream("tail")));
     expect(value).toEqual([1, 2, 3, 4, 5]);
@@ -60,7 +60,7 @@ describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
     await close(both);
   });
 
-  it("the first value of a source that takes 60 ms for it comes after the round trip and those", async () => {
+  it("the first value of a source that needs 60 ms takes one round trip and 60 ms", async () => {
     const both = delayed(WAY_MS, { methods: { tail: () => steadily(1, 60) } });
     const { ms } = await timed(() => readAll(both.b.stream("tail")));
     expect(ms).toBe(ROUND_TRIP_MS + 60);
@@ -68,35 +68,35 @@ describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
     await close(both);
   });
 
-  it("a source that begins later than 100 ms is heard of before, and costs one more", async () => {
+  it("a source that begins later than 100 ms gets an empty first reply, and takes one more round trip", async () => {
     const both = delayed(WAY_MS, { methods: { tail: () => steadily(1, 400) } });
     const { ms } = await timed(() => readAll(both.b.stream("tail", [], { timeoutMs: 200 })));
-    // The question for the first value waits at the source: nothing is lost.
+    // The request for the first value is pending at the source, so no time is lost.
     expect(ms).toBe(ROUND_TRIP_MS + 400);
     expect(both.sent).toHaveLength(4);
     await close(both);
   });
 
-  it("a steady source's values come as if the line were free: each a way after it was made, or a round trip", async () => {
+  it("each value of a steady source arrives half a round trip or one round trip after it was made", async () => {
     const both = delayed(WAY_MS, { methods: { tail: () => steadily(100, 10) } });
     const start = performance.now();
     const { ms, value: times } = await timed(() => readSlowly(both.b.stream("tail"), 0));
     expect(times).toHaveLength(100);
     const latencies = times.map((at, i) => at - start - WAY_MS - 10 * (i + 1));
-    // A value is sent at once when its question is here, and waits for the next one otherwise.
+    // A value is sent at once if a request is pending, and otherwise with the next request.
     expect(Math.min(...latencies)).toBeGreaterThanOrEqual(WAY_MS);
     expect(Math.max(...latencies)).toBeLessThanOrEqual(WAY_MS + ROUND_TRIP_MS);
-    // 1,000 ms of work; one value a question would take 5,000.
+    // 1,000 ms of work. One value per request would take 5,000 ms.
     expect(ms).toBeLessThanOrEqual(100 * 10 + 2 * ROUND_TRIP_MS);
     expect(asked(both)).toBeLessThanOrEqual(1000 / ROUND_TRIP_MS + 1);
     await close(both);
   });
 
-  it("a reader that takes 1 ms for a value never waits for a source that is faster", async () => {
+  it("a reader that takes 1 ms for each value never waits for a faster source", async () => {
     const both = delayed(WAY_MS, { methods: { tail: () => counted(5000) } });
     const { ms, value: times } = await timed(() => readSlowly(both.b.stream("tail"), 1));
     expect(times).toHaveLength(5000);
-    // The way there and back once, and then work alone.
+    // One round trip, and then only work.
     expect(ms).toBe(ROUND_TRIP_MS + 5000);
     expect(asked(both)).toBe(5);
     await close(both);
@@ -111,7 +111,7 @@ describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
     await close(both);
   });
 
-  it("breaking the loop stops the source a way later", async () => {
+  it("breaking the loop stops the source half a round trip later", async () => {
     const source = counted();
     const both = delayed(WAY_MS, { methods: { tail: () => source } });
     await timed(async () => {
@@ -124,13 +124,13 @@ describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
     await close(both);
   });
 
-  it("giving up while the first reply is on its way stops the source", async () => {
+  it("aborting while the first reply is in transit stops the source", async () => {
     const source = counted();
     const both = delayed(WAY_MS, { methods: { tail: () => source } });
     const controller = new AbortController();
     const read = readAll(both.b.stream("tail", [], { signal: controller.signal })).catch((error: unknown) => error);
     await vi.advanceTimersByTimeAsync(WAY_MS + 5);
-    // Open there, and its reply under way; here nothing is known of it.
+    // The stream is open at the source, and its reply has not reached the reader.
     expect(both.sent.map(({ from }) => from)).toEqual(["b", "a"]);
     controller.abort("x");
     expect(await read).toBe("x");
@@ -140,7 +140,7 @@ describe(`over a round trip of ${ROUND_TRIP_MS} ms`, () => {
     await close(both);
   });
 
-  it("a timeout that crosses the first reply stops the source too", async () => {
+  it("a timeout while the first reply is in transit stops the source too", async () => {
     const source = counted();
     const both = delayed(WAY_MS, { methods: { tail: () => source } });
     const read = readAll(both.b.stream("tail", [], { timeoutMs: 40 })).catch((error: unknown) => error);

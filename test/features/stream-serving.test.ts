@@ -1,4 +1,4 @@
-/** Serving a stream: what a handler may return, and what is answered to who reads it. The other side is the test. */
+/** Serving a stream: the iterables that a handler may return, and the answers to their reader. The other side is the test. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { type Context } from "../../src/index.js";
@@ -39,7 +39,7 @@ describe("a handler's iterable", () => {
     expectEmpty(raw.peer);
   });
 
-  it("that is complete at once stands in one reply, without a token", async () => {
+  it("that is complete at once is sent in one reply, without a token", async () => {
     const raw = tailing(counted(3));
     expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { values: [1, 2, 3] })]);
     expect(await answersTo(raw, next(2, 1))).toEqual([failure(2, ...NO_SUCH_STREAM)]);
@@ -52,7 +52,7 @@ describe("a handler's iterable", () => {
     expectEmpty(raw.peer);
   });
 
-  it("goes on from where the first reply left it, and ends with the last value", async () => {
+  it("continues after the values of the first reply, and ends with the last value", async () => {
     const source = new Fed().give("a", "b");
     const raw = tailing(source);
     expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { token: 1, values: ["a", "b"] })]);
@@ -77,7 +77,7 @@ describe("a handler's iterable", () => {
     expectEmpty(raw.peer);
   });
 
-  it("that takes its time is answered without a value, so that the call does not time out", async () => {
+  it("that is slow is answered without a value, so that the call does not time out", async () => {
     const source = new Fed();
     const raw = tailing(source);
     raw.feed(request(1, "tail"));
@@ -104,7 +104,7 @@ describe("a handler's iterable", () => {
     expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { values: [sent] })]);
   });
 
-  it("is not begun for a notification, and ended", async () => {
+  it("is ended without being read for a notification", async () => {
     const source = counted();
     const raw = tailing(source);
     await feed(raw, notification("tail"));
@@ -112,7 +112,7 @@ describe("a handler's iterable", () => {
     expectEmpty(raw.peer);
   });
 
-  it("that a notification's handler promises is ended too, be it a Node stream", async () => {
+  it("that a notification's handler resolves with is ended too, even a Node stream", async () => {
     const source = new Readable({ read() {} });
     const raw = tailing(Promise.resolve(source));
     await feed(raw, notification("tail"));
@@ -190,7 +190,7 @@ describe("$/enumerator/next", () => {
     expectEmpty(raw.peer);
   });
 
-  it("is refused while another waits on the same token, or that is not told yet, and harms neither", async () => {
+  it("is refused while another is pending on its token, or if the token was not sent yet, without effect on either stream", async () => {
     const source = new Fed();
     const raw = tailing(source);
     const refused = [-32600, "One `next` of a stream at a time"] as const;
@@ -206,7 +206,7 @@ describe("$/enumerator/next", () => {
     expectEmpty(raw.peer);
   });
 
-  it("waits on several tokens at once, each for its own", async () => {
+  it("can be pending on several tokens at once", async () => {
     const sources = [new Fed().give("a0"), new Fed().give("b0")];
     const raw = tailing(undefined, { methods: { tail: ([i]) => sources[i] } });
     await feed(raw, request(1, "tail", [0]), request(2, "tail", [1]), next(3, 1), next(4, 2));
@@ -218,7 +218,7 @@ describe("$/enumerator/next", () => {
     await raw.peer.close();
   });
 
-  it("waits with its values for a socket, and for room: streams alone end no session", async () => {
+  it("is answered when there is a socket with free capacity, so that streams alone end no session", async () => {
     const { peer, transport, take } = restless({
       methods: { tail: () => counted() },
       limits: { maxUnsentBytes: 4000 },
@@ -252,7 +252,7 @@ describe("$/enumerator/next", () => {
     expectEmpty(peer);
   });
 
-  it("counts against no limit, though the peer is at its limit", async () => {
+  it("counts against no limit, even if the peer is at its limit", async () => {
     const raw = tailing(new Fed().give(1), {
       limits: { maxInFlight: 1 },
       methods: { wait: () => new Promise(() => {}) },
@@ -263,12 +263,12 @@ describe("$/enumerator/next", () => {
     await raw.peer.close();
   });
 
-  it("is a method of the application's where that serves it", async () => {
+  it("is a method of the application if that registers it", async () => {
     const raw = tailing(undefined, { methods: { "$/enumerator/next": () => "mine" } });
     expect(await answersTo(raw, next(1, 1))).toEqual([result(1, "mine")]);
   });
 
-  it("as a notification is nobody's", async () => {
+  it("as a notification is only emitted", async () => {
     const raw = tailing(new Fed().give(1));
     const seen: string[] = [];
     raw.peer.on("notification", (method) => seen.push(method));

@@ -1,4 +1,4 @@
-/** How a stream that is served comes to its end before its last value. The other side is the test. */
+/** The end of a served stream before its last value. The other side is the test. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { mcp, RpcError, type Context } from "../../src/index.js";
@@ -80,7 +80,7 @@ describe("$/enumerator/abort", () => {
     expectEmpty(raw.peer);
   });
 
-  it.each([undefined, mcp])("is ignored before the first reply has told the token", async (dialect) => {
+  it.each([undefined, mcp])("is ignored before the first reply has sent the token", async (dialect) => {
     const source = new Fed();
     const raw = tailing(source, { dialect });
     expect(await answersTo(raw, request(1, "tail"), abort(1))).toEqual([]);
@@ -105,7 +105,7 @@ describe("$/enumerator/abort", () => {
     await raw.peer.close();
   });
 
-  it("as a request is a method that nobody serves", async () => {
+  it("as a request is an unknown method", async () => {
     const raw = tailing(new Fed().give(1));
     await feed(raw, request(1, "tail"));
     const answers = await answersTo(raw, request(2, "$/enumerator/abort", { token: 1 }));
@@ -143,7 +143,7 @@ describe("a source that fails", () => {
   it.each<[string, unknown, readonly [number, string], number]>([
     ["with an RpcError", new RpcError(7, "no"), [7, "no"], 0],
     ["with anything else", new Error("secret"), [-32603, "Internal error"], 1],
-  ])("midway is told after the values before it, %s, and frees the token", async (_name, thrown, error, errors) => {
+  ])("midway is reported after the values before it, %s, and frees the token", async (_name, thrown, error, errors) => {
     const raw = tailing(new Fed().give(1, 2).fail(thrown));
     expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { token: 1, values: [1, 2] })]);
     expect(await answersTo(raw, next(2, 1))).toEqual([failure(2, ...error)]);
@@ -158,7 +158,7 @@ describe("a source that fails", () => {
     ["has no next", { [Symbol.asyncIterator]: () => ({}) }],
     ["yields what is no result", { [Symbol.asyncIterator]: () => ({ next: () => null }) }],
     ["throws when it is asked", { [Symbol.asyncIterator]: () => { throw new Error("secret"); } }],
-  ])("because it %s costs one error", async (_name, source) => {
+  ])("because it %s causes one error", async (_name, source) => {
     const raw = tailing(source);
     expect(await answersTo(raw, request(1, "tail"))).toEqual([failure(1, -32603, "Internal error")]);
     expect(raw.errors).toHaveLength(1);
@@ -181,7 +181,7 @@ describe("a source that fails", () => {
     expectEmpty(raw.peer);
   }); // prettier-ignore
 
-  it("while nobody asks is told as `error`, when nobody came to ask", async () => {
+  it("while no next is pending is emitted as `error` if no next follows", async () => {
     const source = new Fed().give(1);
     const raw = tailing(source);
     await feed(raw, request(1, "tail"));
@@ -194,7 +194,7 @@ describe("a source that fails", () => {
   });
 
   it.each(["a result", "params"])(
-    "though nobody has begun to read it, a Node stream in %s, harms nobody else",
+    "before it is read, as a Node stream in %s, causes no uncaught exception",
     async (where) => {
       const source = new Readable({ read() {} });
       const raw = rawPeer({ methods: { get: (_params, { peer }: Context) => [peer.offer(source)] } });
@@ -211,7 +211,7 @@ describe("a source that fails", () => {
     },
   );
 
-  it("while it is ended is told as `error`, a Node stream too, once", async () => {
+  it("while it is ended is emitted as `error` once, also by a Node stream", async () => {
     const [waiting, idle] = [failingReadable(), failingReadable()];
     const raw = rawPeer({ methods: { get: (_params, { peer }: Context) => [peer.offer(waiting), peer.offer(idle)] } });
     await feed(raw, request(1, "get"), next(2, 1));
@@ -220,7 +220,7 @@ describe("a source that fails", () => {
     expectEmpty(raw.peer);
   });
 
-  it("while it is ended is told as `error`, unless that is the abort", async () => {
+  it("while it is ended is emitted as `error`, unless the error is the abort", async () => {
     const errors = [new Error("on return"), new DOMException("stopped", "AbortError")];
     const raw = rawPeer({ methods: { tail: ([i]) => failing(errors[i]) } });
     await feed(raw, request(1, "tail", [0]), request(2, "tail", [1]));
@@ -231,7 +231,7 @@ describe("a source that fails", () => {
   it.each<[string, unknown, number]>([
     ["nothing, for the signal's reason", "reason", 0],
     ["it as `error`, for anything else", new Error("late"), 1],
-  ])("after it was aborted tells %s", async (_name, thrown, errors) => {
+  ])("after it was aborted emits %s", async (_name, thrown, errors) => {
     const source = new Fed().give(1);
     let context!: Context;
     const raw = rawPeer({ methods: { tail: (_params, given) => ((context = given), source) } });
@@ -268,7 +268,7 @@ describe("a call that is cancelled", () => {
     expectEmpty(raw.peer);
   });
 
-  it("when its answer is on its way still reaches the stream", async () => {
+  it("while its answer is pending still reaches the stream", async () => {
     const source = new Fed().give(1);
     let context!: Context;
     const raw = tailing(undefined, { methods: { tail: (_params, given) => ((context = given), source) } });
@@ -282,7 +282,7 @@ describe("a call that is cancelled", () => {
     expectEmpty(raw.peer);
   });
 
-  it("though somebody reads on tells that reader, who must not take it for the end", async () => {
+  it("while a next is pending answers that next with an error, not as finished", async () => {
     const raw = tailing(new Fed().give(1));
     await feed(raw, request(1, "tail"), next(2, 1));
     expect(await answersTo(raw, cancel(1))).toEqual([failure(2, -32001, "The stream was given up")]);
@@ -309,7 +309,7 @@ describe("a call that is cancelled", () => {
 });
 
 describe("the end of the connection", () => {
-  it("ends every source and aborts its signal, whether a next waits or none", async () => {
+  it("ends every source and aborts its signal, with or without a pending next", async () => {
     const sources = [new Fed(), new Fed().give(1), new Fed().give(1), counted()];
     const contexts: Context[] = [];
     const raw = tailing(undefined, { methods: { tail: ([i], context) => (contexts.push(context), sources[i]) } });

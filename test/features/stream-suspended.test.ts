@@ -1,10 +1,10 @@
-/** Streams of a connection that has lost its socket: nothing more is read ahead, and what is kept is counted. */
+/** Streams of a connection without a socket: no value is read ahead, and buffered values are counted. */
 import { describe, expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { restless, type Restless } from "../support/restless.js";
 import { gate, turn } from "../support/turns.js";
 
-/** A source whose values the test hands out, and that counts how often it was asked for one. */
+/** A source whose values the test supplies, and that counts its requests. */
 class Pulled implements AsyncIterableIterator<string> {
   pulls = 0;
   returns = 0;
@@ -24,7 +24,7 @@ class Pulled implements AsyncIterableIterator<string> {
     return { done: true, value: undefined };
   }
 
-  /** Hands out one value, where it was asked for one. */
+  /** Supplies one value if one was requested. */
   async give(value: string): Promise<void> {
     this.#resolve?.({ done: false, value });
     await turn();
@@ -39,7 +39,7 @@ function next(id: number, token: number): object {
   return call(id, "$/enumerator/next", { token });
 }
 
-/** A peer whose stream is being read: its token is known. */
+/** Returns a peer whose stream is being read under a known token. */
 async function reading(): Promise<Restless & { source: Pulled; token: number }> {
   const source = new Pulled();
   const ends = restless({ methods: { pull: () => source } });
@@ -51,7 +51,7 @@ async function reading(): Promise<Restless & { source: Pulled; token: number }> 
 }
 
 describe("a stream of a connection without a socket", () => {
-  it("keeps the value that was under way and asks its source for no other, until there is a socket again", async () => {
+  it("keeps the value already requested and requests no other from its source until there is a socket again", async () => {
     const { transport, source, token, take } = await reading();
     expect(source.pulls).toBe(2);
     transport.suspend();
@@ -67,7 +67,7 @@ describe("a stream of a connection without a socket", () => {
     transport.end({ code: 1000, reason: "" });
   });
 
-  it("answers what was asked before, once there is a socket, and sets no timer until then", async () => {
+  it("answers an earlier request when there is a socket, and sets no timer until then", async () => {
     const { transport, source, token, take } = await reading();
     transport.feed(next(2, token));
     await turn();
@@ -81,9 +81,9 @@ describe("a stream of a connection without a socket", () => {
     transport.end({ code: 1000, reason: "" });
   });
 
-  it("is answered though its source gives nothing before the socket is back", async () => {
+  it("is answered even if its source yields nothing before there is a socket again", async () => {
     const { transport, source, token, take } = await reading();
-    // The value under way comes while there is none, and is taken with the first socket.
+    // The requested value arrives while there is no socket, and is sent on the next one.
     transport.suspend();
     await source.give("second");
     transport.resume();
@@ -99,7 +99,7 @@ describe("a stream of a connection without a socket", () => {
     transport.end({ code: 1000, reason: "" });
   });
 
-  it("is not begun where it is returned meanwhile, and is read from its beginning afterwards", async () => {
+  it("is not begun if it is returned without a socket, and is read from its beginning afterwards", async () => {
     const open = gate<Pulled>();
     const source = new Pulled();
     const { transport, take } = restless({ methods: { later: () => open.promise } });
@@ -116,7 +116,7 @@ describe("a stream of a connection without a socket", () => {
     transport.end({ code: 1000, reason: "" });
   });
 
-  it("is stopped when the connection ends meanwhile", async () => {
+  it("is stopped when the connection ends without a socket", async () => {
     const { transport, source } = await reading();
     transport.suspend();
     await source.give("second");
@@ -126,8 +126,8 @@ describe("a stream of a connection without a socket", () => {
   });
 });
 
-describe("what a connection keeps for the other side", () => {
-  it("is each value that was read ahead, until it is taken", async () => {
+describe("the data that a connection buffers for the other side", () => {
+  it("includes each value that was read ahead, until it is sent", async () => {
     const { transport, source, token, take } = await reading();
     const empty = transport.kept;
     await source.give("x".repeat(1000));
@@ -142,7 +142,7 @@ describe("what a connection keeps for the other side", () => {
     expect(transport.kept).toBe(0);
   });
 
-  it("is something for each small value and for each stream, because neither is free", async () => {
+  it("includes an overhead for each value and each stream", async () => {
     const { transport, source } = await reading();
     expect(transport.kept).toBeGreaterThanOrEqual(1000);
     const empty = transport.kept;
@@ -152,7 +152,7 @@ describe("what a connection keeps for the other side", () => {
   });
 
   it.each(["aborted by its reader", "cancelled with its call", "at its end", "after a failure"])(
-    "is nothing of a stream that is over: %s",
+    "includes nothing of an ended stream: %s",
     async (how) => {
       const open = gate();
       async function* values(): AsyncGenerator<string> {
@@ -185,7 +185,7 @@ describe("what a connection keeps for the other side", () => {
     },
   );
 
-  it("is each reply of a batch, until the batch is answered", async () => {
+  it("includes each reply of a batch, until the batch is answered", async () => {
     const open = gate();
     const { transport, take } = restless({ methods: { slow: () => open.promise, big: () => "x".repeat(5000) } });
     transport.feed([call(1, "big"), call(2, "slow"), call(3, "big")]);

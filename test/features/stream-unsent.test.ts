@@ -1,4 +1,4 @@
-/** Streams that cannot be sent, or were not: none may stay open that nobody can read. The other side is the test. */
+/** Streams that cannot be sent or were not sent. No stream without a reader may stay open. The other side is the test. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { lsp, mcp, RpcError, type Context } from "../../src/index.js";
@@ -12,7 +12,7 @@ import { abort, answersTo, cancel, feed, more, next, NO_SUCH_STREAM } from "./ta
 
 useFakeClock();
 
-describe("offering a stream where none can stand", () => {
+describe("offering a stream where none is allowed", () => {
   const NOWHERE = "a stream stands in the params of a request or in a result, and nowhere else";
 
   it("throws, in a notification and a batch's", async () => {
@@ -32,7 +32,7 @@ describe("offering a stream where none can stand", () => {
     expect(() => other.peer.notify("m", [one.peer.offer([1])])).toThrow(NOWHERE);
   });
 
-  it("rejects, in another peer's request, and leaves both empty", async () => {
+  it("rejects, in another peer's request, and opens no stream in either peer", async () => {
     const [one, other] = [rawPeer(), rawPeer()];
     other.peer.offer([]);
     expect(await rejection(other.peer.request("m", [one.peer.offer([1])]))).toEqual(new TypeError(NOWHERE));
@@ -40,7 +40,7 @@ describe("offering a stream where none can stand", () => {
     for (const { peer } of [one, other]) expectEmpty(peer);
   });
 
-  it("costs an internal error, in an error's data", async () => {
+  it("causes an internal error, in an error's data", async () => {
     const raw = rawPeer({
       methods: {
         m: (_params, { peer }) => {
@@ -59,7 +59,7 @@ describe("offering a stream where none can stand", () => {
     expectEmpty(raw.peer);
   });
 
-  it("rejects the second time, whether the first call is over or not", async () => {
+  it("rejects the second time, during and after the first call", async () => {
     const raw = rawPeer();
     const stream = raw.peer.offer([1]);
     const first = raw.peer.request("m", [stream]);
@@ -73,7 +73,7 @@ describe("offering a stream where none can stand", () => {
     expectEmpty(raw.peer);
   });
 
-  it("a request made while another is encoded keeps its own streams", async () => {
+  it("keeps the streams of a request apart from those of a request made during its encoding", async () => {
     const raw = rawPeer();
     const { peer } = raw;
     let inner!: Promise<unknown>;
@@ -98,13 +98,13 @@ describe("offering a stream where none can stand", () => {
   });
 });
 
-/** A peer whose `open` answers with what `make` makes around an offered source. */
+/** Returns a peer whose `open` returns the value that `make` builds around an offered source. */
 function opening(source: unknown, make: (stream: object) => unknown, options: object = {}): RawPeer {
   const open = (_params: unknown, { peer }: Context): unknown => make(peer.offer(source as never));
   return rawPeer({ ...options, methods: { open, later: async (...args) => open(...(args as [unknown, Context])) } });
 }
 
-describe("a stream whose message does not leave is ended", () => {
+describe("a stream whose message is not sent is ended", () => {
   it.each<[string, unknown, unknown]>([
     ["cannot be encoded", 5n, expect.any(TypeError)],
     ["has a toJSON that throws", { toJSON: () => { throw new Error("no"); } }, new Error("no")],
@@ -142,7 +142,7 @@ describe("a stream whose message does not leave is ended", () => {
     expectEmpty(raw.peer);
   });
 
-  it("in a result that the transport did not take", async () => {
+  it("in a result that the transport refused", async () => {
     const source = counted();
     const open = (_params: unknown, { peer }: Context): object => [peer.offer(source)];
     const raw = rawPeer({ methods: { open } }, { onSend: () => false });
@@ -151,7 +151,7 @@ describe("a stream whose message does not leave is ended", () => {
     expectEmpty(raw.peer);
   });
 
-  it("in a result that comes after the end of the connection", async () => {
+  it("in a result returned after the end of the connection", async () => {
     const source = counted();
     const raw = opening(source, (stream) => [stream]);
     raw.feed(request(1, "later"));
@@ -165,20 +165,17 @@ describe("a stream whose message does not leave is ended", () => {
   it.each([
     ["answered", lsp, cancel(1), [failure(1, -32800, "Request cancelled")]],
     ["not answered", mcp, notification("notifications/cancelled", { requestId: 1 }), []],
-  ])(
-    "in the result of a call that was cancelled before, where that is %s",
-    async (_name, dialect, message, answers) => {
-      const source = counted();
-      const raw = opening(source, (stream) => [stream], { dialect });
-      raw.feed(request(1, "later"));
-      expect(await answersTo(raw, message)).toEqual(answers);
-      expect([source.asked, source.returned]).toEqual([0, 1]);
-      expect(raw.errors).toEqual([]);
-      expectEmpty(raw.peer);
-    },
-  );
+  ])("in the result of a call that was cancelled before, if that is %s", async (_name, dialect, message, answers) => {
+    const source = counted();
+    const raw = opening(source, (stream) => [stream], { dialect });
+    raw.feed(request(1, "later"));
+    expect(await answersTo(raw, message)).toEqual(answers);
+    expect([source.asked, source.returned]).toEqual([0, 1]);
+    expect(raw.errors).toEqual([]);
+    expectEmpty(raw.peer);
+  });
 
-  it("in a result whose call is cancelled when the answer is on its way, all of them", async () => {
+  it("in a result whose call is cancelled while the answer is pending, with all other streams in it", async () => {
     const sources = [counted(), new Fed().give(1)];
     const raw = rawPeer({ methods: { open: (_params, { peer }) => sources.map((source) => peer.offer(source)) } });
     await feed(raw, request(1, "open"), next(2, 2), next(3, 2));
@@ -187,7 +184,7 @@ describe("a stream whose message does not leave is ended", () => {
     expectEmpty(raw.peer);
   });
 
-  it.each(["open", "later"])("in what a notification's handler returns (%s)", async (method) => {
+  it.each(["open", "later"])("in the return value of a notification's handler (%s)", async (method) => {
     const source = counted();
     const raw = opening(source, (stream) => ({ stream }));
     await feed(raw, notification(method));
@@ -196,7 +193,7 @@ describe("a stream whose message does not leave is ended", () => {
     expectEmpty(raw.peer);
   });
 
-  it("though it was never begun, be it a Node stream", async () => {
+  it("even if it was never begun, also as a Node stream", async () => {
     const source = new Readable({ read() {} });
     const { peer } = rawPeer();
     await rejection(peer.request("m", [peer.offer(source), 5n]));
@@ -219,7 +216,7 @@ describe("limits.maxStreams", () => {
     expectEmpty(raw.peer);
   });
 
-  it("refuses a handler's with -32009, ends its source, and takes another when one has ended", async () => {
+  it("refuses a handler's stream with -32009, ends its source, and accepts another when one has ended", async () => {
     const sources: Fed[] = [];
     const raw = rawPeer({ limits, methods: { tail: () => (sources.push(new Fed().give(1)), sources.at(-1)) } });
     await feed(raw, request(1, "tail"), request(2, "tail"));
@@ -231,7 +228,7 @@ describe("limits.maxStreams", () => {
     expectEmpty(raw.peer);
   });
 
-  it("refuses one in a result with -32009, and ends all that are in it", async () => {
+  it("refuses a stream in a result with -32009, and ends all streams in it", async () => {
     const sources = [counted(), counted(), counted()];
     const raw = rawPeer({
       limits,
@@ -243,7 +240,7 @@ describe("limits.maxStreams", () => {
     expectEmpty(raw.peer);
   });
 
-  it("rejects a call with a RangeError for one in its params, and ends all that are in them", async () => {
+  it("rejects a call with a RangeError for a stream in its params, and ends all streams in them", async () => {
     const raw = rawPeer({ limits });
     const sources = [counted(), counted(), counted()];
     const call = raw.peer.request("m", [raw.peer.offer([1])]);
@@ -263,11 +260,11 @@ describe("limits.maxStreams", () => {
   });
 });
 
-describe("a reply to next that does not leave as it is", () => {
+describe("a reply to next that is replaced or not sent", () => {
   it.each<[string, (id: string) => unknown]>([
     ["alone, for its id", (id) => next(id, 1)],
     ["in a batch", (id) => [next(id, 1)]],
-  ])("ends the stream, whose values are lost: %s", async (_name, ask) => {
+  ])("ends the stream, because its values are lost: %s", async (_name, ask) => {
     const source = new Fed().give(1, "x".repeat(300));
     const raw = rawPeer({ limits: { maxReplyBytes: 600 }, methods: { tail: () => source } });
     expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { token: 1, values: [1] })]);

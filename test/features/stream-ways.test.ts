@@ -1,32 +1,32 @@
-/** Streams from one peer to another, both ways, on every kind of link. */
+/** Streams between two peers, in both directions, on every kind of link. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context, type Dialect } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import type { AnyOptions } from "../support/pair.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import { asStrangers, everyWay, expectIdle, expectNoDeadlines, readAll, until, type Join } from "./joined.js";
+import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, readAll, until, type Join } from "./joined.js";
 import { counted, Fed } from "./sources.js";
 
 expectNoDeadlines();
 
-const strangers =
+const plainPeers =
   (dialect: Dialect): Join =>
   (a, b) =>
-    asStrangers({ dialect, ...a }, { dialect, ...b });
+    asPlainPeers({ dialect, ...a }, { dialect, ...b });
 
 const ways: [string, Join][] = [
   ...everyWay,
-  ["between strangers", asStrangers],
+  ["between plain peers", asPlainPeers],
   ...[lsp, mcp, acp].map((dialect): [string, Join] => [
-    `between strangers that chose ${dialect.name}`,
-    strangers(dialect),
+    `between plain peers that chose ${dialect.name}`,
+    plainPeers(dialect),
   ]),
 ];
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i + 1);
 
-/** Counts how often the finally of `forever` ran. */
+/** Counts the runs of the finally of `forever`. */
 class Cleanups {
   count = 0;
 
@@ -64,16 +64,19 @@ describe.each(ways)("a stream %s", (_name, join) => {
     },
   }; // prettier-ignore
 
-  it.each([0, 1, 2, 999, 1000, 1001, 20_000])("of %i values is read whole and in order, both ways", async (n) => {
-    await using both = await join(serving, serving);
-    const [atA, atB] = await Promise.all([both.a, both.b].map((peer) => readAll(peer.stream("count", [n]))));
-    expect(atA).toEqual(numbers(n));
-    expect(atB).toEqual(numbers(n));
-    await both.settled();
-    expectIdle(both);
-  });
+  it.each([0, 1, 2, 999, 1000, 1001, 20_000])(
+    "of %i values is read completely and in order, in both directions",
+    async (n) => {
+      await using both = await join(serving, serving);
+      const [atA, atB] = await Promise.all([both.a, both.b].map((peer) => readAll(peer.stream("count", [n]))));
+      expect(atA).toEqual(numbers(n));
+      expect(atB).toEqual(numbers(n));
+      await both.settled();
+      expectIdle(both);
+    },
+  );
 
-  it.each(["slowly", "readable"])("that comes %s is read whole", async (method) => {
+  it.each(["slowly", "readable"])("that comes %s is read completely", async (method) => {
     await using both = await join(serving);
     expect(await readAll(both.b.stream(method, [50]))).toEqual(numbers(50));
     await both.settled();
@@ -84,7 +87,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     [5, 100_000],
     [3, 1_000_000],
     [400, 1000],
-  ])("of %i values of %i characters is read whole", async (n, length) => {
+  ])("of %i values of %i characters is read completely", async (n, length) => {
     await using both = await join(serving);
     const values = await readAll(both.b.stream("sized", [n, length]));
     expect(values).toEqual(numbers(n).map((i) => `${i}`.padEnd(length, "x")));
@@ -92,14 +95,14 @@ describe.each(ways)("a stream %s", (_name, join) => {
     expectIdle(both);
   });
 
-  it("may be one of many at once, without a mix-up", async () => {
+  it("is kept apart from many others at the same time", async () => {
     await using both = await join(serving, serving);
     const all = numbers(60).map((i) => readAll((i % 2 ? both.a : both.b).stream("slowly", [i])));
     expect(await Promise.all(all)).toEqual(numbers(60).map(numbers));
     expectIdle(both);
   });
 
-  it("may stand in a result, several in one", async () => {
+  it("may be part of a result, also several in one", async () => {
     await using both = await join(serving);
     const { even, odd }: any = await both.b.request("nested", [1500]);
     const [evens, odds] = await Promise.all([readAll(both.b.iterate(even)), readAll(both.b.iterate(odd[0]))]);
@@ -109,7 +112,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     expectIdle(both);
   });
 
-  it("may stand in params, and is read by the handler", async () => {
+  it("may be part of params, and is read by the handler", async () => {
     await using both = await join(serving);
     expect(await both.b.request("sum", { of: both.b.offer(numbers(5000)) })).toBe(12_502_500);
     expect(await both.b.request("sum", { of: both.b.offer([]) })).toBe(0);
@@ -129,7 +132,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     expectIdle(both);
   });
 
-  it("that fails midway is read up to there, and then rejects with nothing of the secret", async () => {
+  it("that fails midway is read up to the failure, and then rejects without details of the error", async () => {
     await using both = await join(serving);
     const values: unknown[] = [];
     const error = await rejection(
@@ -180,7 +183,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
   });
 
   it.each(["its signal", "return()"])(
-    "ends at its source whenever it is given up by %s, to the microtask",
+    "ends at its source when it is aborted by %s, after any number of microtasks",
     async (how) => {
       const sources: Fed[] = [];
       await using both = await join({ methods: { tail: () => (sources.push(new Fed().give(1, 2)), sources.at(-1)) } });
@@ -212,7 +215,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     await until(() => source.returned === 1);
   });
 
-  it("in params ends when its call does, and its reader learns that this was not the end", async () => {
+  it("in params ends with its call, and rejects its reader instead of finishing", async () => {
     const open = gate<unknown>();
     const failed = gate<unknown>();
     await using both = await join({
@@ -234,7 +237,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     expectIdle(both);
   });
 
-  it("passes through a peer in the middle, which holds back what nobody reads yet", async () => {
+  it("passes through a peer in the middle with backpressure", async () => {
     const source = counted();
     await using end = await join({ methods: { forever: () => source } });
     await using start = await join({
@@ -243,7 +246,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     const stream = start.b.stream("relay")[Symbol.asyncIterator]();
     for (let i = 1; i <= 3; i++) expect(await stream.next()).toEqual({ done: false, value: i });
     await Promise.all([end.settled(), start.settled()]);
-    // Each of the two holds at most what it reads ahead, and a reader two replies.
+    // Each of the two buffers at most its read-ahead, and a reader two replies.
     expect(source.asked).toBeLessThanOrEqual(6000);
     await stream.return!();
     await until(() => source.returned === 1);
@@ -253,13 +256,13 @@ describe.each(ways)("a stream %s", (_name, join) => {
     }
   });
 
-  it("keeps its source within its bound while nobody reads on", async () => {
+  it("bounds the values taken from its source while no value is read", async () => {
     const source = counted();
     await using both = await join({ methods: { forever: () => source } });
     const stream = both.b.stream("forever")[Symbol.asyncIterator]();
     await stream.next();
     await both.settled();
-    // One reply in hand, one asked for ahead, and one made ready.
+    // One reply being read, one requested ahead, and one prepared.
     const ahead = source.asked;
     expect(ahead).toBe(3000);
     await both.settled();
@@ -272,7 +275,7 @@ describe.each(ways)("a stream %s", (_name, join) => {
     expectIdle(both);
   });
 
-  it("of long values keeps its source within 64 KiB a reply", async () => {
+  it("of long values bounds each reply to 64 KiB", async () => {
     const source = counted(Infinity, () => "x".repeat(16_000));
     await using both = await join({ methods: { forever: () => source } });
     const stream = both.b.stream("forever")[Symbol.asyncIterator]();
@@ -286,9 +289,9 @@ describe.each(ways)("a stream %s", (_name, join) => {
 });
 
 describe("opening streams by the thousand", () => {
-  it("and ending them in every way leaves nothing", async () => {
+  it("and ending them in every way leaves no state", async () => {
     const contexts: Context[] = [];
-    await using both = await asStrangers({
+    await using both = await asPlainPeers({
       methods: { tail: (_params, context) => (contexts.push(context), counted(1500)) },
     });
     const open = async (i: number): Promise<void> => {

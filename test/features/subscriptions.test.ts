@@ -35,7 +35,7 @@ function served(
 
 const push = (subscription: unknown, value: unknown): object => notification("push", { subscription, result: value });
 
-/** What a peer has sent since the last look. */
+/** Returns the messages sent since the last call. */
 function sent(raw: RawPeer): unknown[] {
   const messages = raw.messages();
   raw.sent.length = 0;
@@ -43,7 +43,7 @@ function sent(raw: RawPeer): unknown[] {
 }
 
 describe("a push", () => {
-  it("leaves a macrotask after the reply, in order, when it was made before", async () => {
+  it("is sent in order, one macrotask after the reply, if it was made before the reply", async () => {
     const { methods, subscriptions } = served(({ notify }) => [1, 2, 3].map(notify));
     const raw = rawPeer({ methods });
     raw.feed(request("a", "subscribe"));
@@ -55,7 +55,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("waits for the reply of an async handler, however long that takes", async () => {
+  it("is held until the reply of an async handler, for any time", async () => {
     const answer = gate();
     const { methods, opened } = served(async (subscription) => {
       subscription.notify("at once");
@@ -77,7 +77,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("waits for the reply to the whole batch that its call came in", async () => {
+  it("is held until the reply to the whole batch of its call", async () => {
     const answer = gate();
     const { methods } = served(({ notify }) => notify("first"));
     const raw = rawPeer({ methods: { ...methods, wait: () => answer.promise } });
@@ -92,7 +92,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("waits for an `around` that keeps the reply", async () => {
+  it("is held while an `around` delays the reply", async () => {
     const answer = gate();
     const { methods } = served(({ notify }) => notify("first"));
     const raw = rawPeer({
@@ -112,7 +112,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("leaves at once later on", async () => {
+  it("is sent at once after the reply", async () => {
     const { methods, opened } = served();
     const raw = rawPeer({ methods });
     raw.feed(request(1, "subscribe"));
@@ -124,7 +124,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("carries what it was when it was made, while it is held", async () => {
+  it("is encoded when it is made, even if it is held", async () => {
     const head = { number: 1 };
     const { methods } = served(({ notify }) => {
       notify(head);
@@ -137,7 +137,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("that cannot be encoded throws at whoever makes it, held or not", async () => {
+  it("that cannot be encoded throws in its caller, held or not", async () => {
     const thrown: unknown[] = [];
     const attempt = ({ notify }: Subscription): void => {
       try {
@@ -156,7 +156,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("that an `around` makes while held ones leave comes after them", async () => {
+  it("that an `around` makes while held ones are sent is sent after them", async () => {
     const { methods, opened } = served(({ notify }) => [1, 2].map(notify));
     const raw = rawPeer({
       methods,
@@ -171,7 +171,7 @@ describe("a push", () => {
     await raw.peer.close();
   });
 
-  it("is not taken beyond `maxHeld`, until the reply has left", async () => {
+  it("is refused beyond `maxHeld` until the reply was sent", async () => {
     const taken: boolean[] = [];
     const { methods, opened } = served(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
     const raw = rawPeer({ methods });
@@ -195,7 +195,7 @@ describe("a push", () => {
     await Promise.all([one.peer.close(), other.peer.close()]);
   });
 
-  it("follows its reply between two of our own peers too", async () => {
+  it("follows its reply between two reciproc peers too", async () => {
     const heads = new Subscriptions<string>({ method: "head" });
     const methods = {
       async subscribe(_params: unknown, context: any) {
@@ -215,7 +215,7 @@ describe("a push", () => {
   });
 });
 
-/** A peer on a transport that marks what was read: each mark has how much had been sent before it. */
+/** Returns a peer on a transport with read marks. Each mark has the number of messages sent before it. */
 function marking(limits?: SubscriptionsOptions["limits"]): ReturnType<typeof served> & {
   raw: RawPeer;
   marks: { sent: number; read: () => void }[];
@@ -227,8 +227,8 @@ function marking(limits?: SubscriptionsOptions["limits"]): ReturnType<typeof ser
   return { ...all, raw, marks };
 }
 
-describe("on a transport that finds out what the other side has read, a push", () => {
-  it("leaves when the reply has been read, with those before it and in order", async () => {
+describe("on a transport that reports what the other side has read, a push", () => {
+  it("is sent when the reply was read, after earlier pushes", async () => {
     const { raw, marks, opened } = marking();
     raw.feed(request(1, "subscribe"));
     await pass(900);
@@ -242,7 +242,7 @@ describe("on a transport that finds out what the other side has read, a push", (
     await raw.peer.close();
   });
 
-  it("leaves after a second where nothing says that the reply was read, and once", async () => {
+  it("is sent once, after a second, if the transport does not report that the reply was read", async () => {
     const { raw, marks } = marking();
     raw.feed(request(1, "subscribe"));
     await pass(999);
@@ -254,7 +254,7 @@ describe("on a transport that finds out what the other side has read, a push", (
     await raw.peer.close();
   });
 
-  it("beyond `maxHeld` makes those that wait leave, once the reply has left", async () => {
+  it("beyond `maxHeld` sends the held ones if the reply was sent", async () => {
     const { raw, opened } = marking({ maxHeld: 2 });
     raw.feed(request(1, "subscribe"));
     await turn();
@@ -263,7 +263,7 @@ describe("on a transport that finds out what the other side has read, a push", (
     await raw.peer.close();
   });
 
-  it("never leaves if the subscription is closed before", async () => {
+  it("is never sent if the subscription is closed before", async () => {
     const { raw, marks, opened } = marking();
     raw.feed(request(1, "subscribe"));
     await turn();
@@ -275,7 +275,7 @@ describe("on a transport that finds out what the other side has read, a push", (
   });
 });
 
-/** Opens one, past its reply. */
+/** Opens a subscription and awaits its reply. */
 async function openOne(): Promise<ReturnType<typeof served> & { raw: RawPeer; subscription: Subscription }> {
   const all = served();
   const raw = rawPeer({ methods: all.methods });
@@ -286,7 +286,7 @@ async function openOne(): Promise<ReturnType<typeof served> & { raw: RawPeer; su
 }
 
 describe("a subscription", () => {
-  it("ends when its peer unsubscribes, which is answered true, and false the next time", async () => {
+  it("ends when its peer unsubscribes, with the answer true, and false the next time", async () => {
     const { raw, subscription, subscriptions } = await openOne();
     for (const id of ["a", "b"]) raw.feed(request(id, "unsubscribe", [1]));
     expect(subscription.signal.aborted).toBe(true);
@@ -323,7 +323,7 @@ describe("a subscription", () => {
     ["before the reply", []],
     ["after the reply", []],
     ["between two pushes", [1]],
-  ])("drops what it holds when it ends %s", async (moment, pushed) => {
+  ])("drops held pushes when it ends %s", async (moment, pushed) => {
     const { methods, opened } = served(({ notify, close }) => {
       [1, 2].forEach(notify);
       if (moment === "before the reply") close();
@@ -340,7 +340,7 @@ describe("a subscription", () => {
     await raw.peer.close();
   });
 
-  it.each(["close", "cut"] as const)("ends when the peer is over, and takes nothing from then on (%s)", async (how) => {
+  it.each(["close", "cut"] as const)("ends with the connection, and then refuses pushes (%s)", async (how) => {
     const { raw, subscription, subscriptions } = await openOne();
     if (how === "close") void raw.peer.close();
     else raw.cut();
@@ -366,7 +366,7 @@ describe("a subscription", () => {
     expect(sent(raw)).toEqual([result(1, 1)]);
   });
 
-  it("ends when the peer's session is lost: what comes after is another one's", async () => {
+  it("ends when the peer's session is lost", async () => {
     const { raw, subscription, subscriptions } = await openOne();
     raw.peer.emit("lost", new Error("expired"));
     expect(subscription.signal.aborted).toBe(true);
@@ -375,7 +375,7 @@ describe("a subscription", () => {
   });
 
   it.each(["alone", "in a batch"])(
-    "ends when its call came %s before a loss, whose answer nobody gets",
+    "ends when its call came %s before a loss, so that it cannot be answered",
     async (how) => {
       const opens = gate<void>();
       const subscriptions = new Subscriptions({ method: "push" });
@@ -408,7 +408,7 @@ describe("a subscription", () => {
     ["the handler throws", {}],
     ["an `around` throws", { around: (_call, next) => next().then(() => Promise.reject(new RpcError(7, "no"))) }],
     ["the reply is too large", { limits: { maxReplyBytes: 30 } }],
-  ])("ends when its call is answered with an error: nobody knows its id (%s)", async (name, options) => {
+  ])("ends when its call is answered with an error, which does not contain its id (%s)", async (name, options) => {
     const { methods, opened, subscriptions } = served(({ notify }) => {
       notify(1);
       if (name === "the handler throws") throw new RpcError(7, "no");
@@ -424,7 +424,7 @@ describe("a subscription", () => {
     await raw.peer.close();
   });
 
-  it("is over from the start when a notification opens it, or the peer is closed", async () => {
+  it("is ended from the start when a notification opens it, or the peer is closed", async () => {
     const answer = gate();
     const { methods, opened, subscriptions } = served();
     const late = async (params: unknown, context: any): Promise<unknown> => {
@@ -498,7 +498,7 @@ describe("a subscription", () => {
 });
 
 describe("maxPerPeer", () => {
-  it("refuses with -32006 what exceeds it, for each peer, until one is closed", async () => {
+  it("refuses further subscriptions of a peer with -32006, until one is closed", async () => {
     const { methods } = served(undefined, { maxPerPeer: 2 });
     const [one, other] = [rawPeer({ methods }), rawPeer({ methods })];
     for (const id of ["a", "b", "c"]) one.feed(request(id, "subscribe"));
@@ -516,7 +516,7 @@ describe("maxPerPeer", () => {
     await Promise.all([one.peer.close(), other.peer.close()]);
   });
 
-  it("is 1,024 unless it is said otherwise", async () => {
+  it("is 1,024 by default", async () => {
     const { methods, subscriptions } = served();
     const raw = rawPeer({ methods });
     for (let id = 0; id <= 1024; id++) raw.feed(request(id, "subscribe"));
@@ -528,7 +528,7 @@ describe("maxPerPeer", () => {
   });
 });
 
-describe("what is no subscription", () => {
+describe("an invalid subscription", () => {
   it.each<[object, string]>([
     [{}, "Expected `method` to be a string, got `undefined` (undefined)"],
     [{ method: "m", nextId: 5 }, "Expected `nextId` to be a function, got `5` (number)"],
@@ -538,11 +538,11 @@ describe("what is no subscription", () => {
     ],
     [{ method: "m", limits: { maxOpen: 1 } }, "Unknown name `maxOpen` in `limits`; known are maxPerPeer, maxHeld"],
     [{ method: "m", maxHeld: 1 }, "Unknown name `maxHeld` in `options`; known are method, nextId, limits"],
-  ])("is a TypeError for bad options (case %#)", (options, message) => {
+  ])("is a TypeError for invalid options (case %#)", (options, message) => {
     expect(() => new Subscriptions(options as SubscriptionsOptions)).toThrow(new TypeError(message));
   });
 
-  it("is a TypeError for what is not a handler's context", async () => {
+  it("is a TypeError for a value that is not a handler's context", async () => {
     const raw = rawPeer();
     const subscriptions = new Subscriptions({ method: "m" });
     const open = (context: unknown): unknown => subscriptions.open(context as never);
@@ -568,7 +568,7 @@ describe("what is no subscription", () => {
     await raw.peer.close();
   });
 
-  it("is an Error for a call that is answered already", async () => {
+  it("is an Error for an answered call", async () => {
     const subscriptions = new Subscriptions({ method: "m" });
     let kept!: any;
     const raw = rawPeer({ methods: { subscribe: (_params, context) => void (kept = context) } });
@@ -580,7 +580,7 @@ describe("what is no subscription", () => {
 });
 
 describe("the type of a subscription", () => {
-  it("is that of what it pushes", () => {
+  it("is the type of its pushes", () => {
     expectTypeOf<Subscriptions<number>["open"]>().returns.toEqualTypeOf<Subscription<number>>();
     expectTypeOf<Subscription<number>["notify"]>().parameters.toEqualTypeOf<[result: number]>();
   });

@@ -10,12 +10,12 @@ export const cancel = (id: unknown): object => notification("$/cancelRequest", {
 export const more = (id: unknown, values: unknown[], finished = false): object => result(id, { values, finished });
 export const NO_SUCH_STREAM = [-32001, "No such stream"] as const;
 
-/** A peer that serves `source` as `tail`. */
+/** Returns a peer that serves `source` as `tail`. */
 export function tailing(source: unknown, options: AnyOptions = {}): RawPeer {
   return rawPeer({ ...options, methods: { tail: () => source, ...options.methods } });
 }
 
-/** Feeds messages, and lets what follows from each happen. */
+/** Feeds messages, and waits after each until it was handled. */
 export async function feed(raw: RawPeer, ...messages: unknown[]): Promise<void> {
   for (const message of messages) {
     raw.feed(message);
@@ -23,7 +23,7 @@ export async function feed(raw: RawPeer, ...messages: unknown[]): Promise<void> 
   }
 }
 
-/** What the peer sends in answer to this. */
+/** Returns the messages that the peer sends in answer. */
 export async function answersTo(raw: RawPeer, ...messages: unknown[]): Promise<any[]> {
   const before = raw.sent.length;
   await feed(raw, ...messages);

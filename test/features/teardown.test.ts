@@ -1,21 +1,21 @@
-/** A connection with everything under way at once, ended at any moment: nothing may be left, and nothing goes unobserved. */
+/** Ends a busy connection at any moment. No state and no unhandled rejection may remain. */
 import { setMaxListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AnyPeer, Context } from "../../src/index.js";
 import type { AnyOptions } from "../support/pair.js";
 import { turn } from "../support/turns.js";
-import { asStrangers, expectIdle, expectNoDeadlines, overMemory, overPacks, readAll, type Join } from "./joined.js";
+import { asPlainPeers, expectIdle, expectNoDeadlines, overMemory, overPacks, readAll, type Join } from "./joined.js";
 import { Fed } from "./sources.js";
 
 expectNoDeadlines();
 
-/** Rejections that nobody saw. */
+/** Unhandled rejections. */
 const unseen: unknown[] = [];
 const onUnseen = (error: unknown): void => void unseen.push(error);
 beforeAll(() => void process.on("unhandledRejection", onUnseen));
 afterAll(() => void process.off("unhandledRejection", onUnseen));
 
-/** Everything at once, and what must be ended in the end. */
+/** Messages of every kind at once, and the sources that must be ended. */
 class Session {
   readonly sources: Fed[] = [];
   readonly options: AnyOptions = {
@@ -39,7 +39,7 @@ class Session {
     return source;
   }
 
-  /** Starts everything from one side; resolves when all of it is settled. */
+  /** Starts calls of every kind from one side, and resolves when all are settled. */
   start(peer: AnyPeer, signal: AbortSignal): Promise<unknown> {
     setMaxListeners(50, signal);
     const options = { signal };
@@ -64,17 +64,17 @@ class Session {
 const ways: [string, Join][] = [
   ["in memory", overMemory],
   ["over packs", overPacks],
-  ["between strangers", asStrangers],
+  ["between plain peers", asPlainPeers],
 ];
 
-/** Lets so many microtasks go by, and a turn for each ten of those after the first hundred. */
+/** Waits for this number of microtasks, and one tick for every ten after the first hundred. */
 async function momentPasses(moment: number): Promise<void> {
   for (let i = 0; i < Math.min(moment, 100); i++) await Promise.resolve();
   for (let i = 100; i < moment; i += 10) await turn();
 }
 
 describe.each(ways)("a busy connection %s", (_name, join) => {
-  it.each(["a", "b"] as const)("leaves nothing when %s closes it, to the microtask", async (side) => {
+  it.each(["a", "b"] as const)("leaves no state when %s closes it, after any number of microtasks", async (side) => {
     for (let moment = 0; moment < 160; moment++) {
       const session = new Session();
       await using both = await join(session.options, session.options);
@@ -85,16 +85,16 @@ describe.each(ways)("a busy connection %s", (_name, join) => {
       await Promise.all(settled);
       await turn();
       expectIdle(both);
-      // Handlers whose source or stream was cut from them may say so: nobody cancelled.
+      // Handlers may report that their source or stream ended, because no cancel was sent.
       for (const error of both.takeErrors()) expect(error).toMatchObject({ code: "CONNECTION_LOST" });
       expect(session.sources.filter(({ returned, asked }) => returned !== 1 && asked > 0)).toEqual([]);
       expect(unseen).toEqual([]);
     }
   });
 
-  it("leaves nothing when all of it is aborted, to the microtask, and goes on", async () => {
-    // Without a dialect the calls run on, and what they hold stays theirs.
-    const isTold = join !== asStrangers;
+  it("leaves no state when all calls are aborted, after any number of microtasks, and stays open", async () => {
+    // Without a dialect the calls keep running, and keep their streams.
+    const isTold = join !== asPlainPeers;
     for (let moment = 0; moment < 160; moment++) {
       const session = new Session();
       await using both = await join(session.options, session.options);
@@ -103,14 +103,14 @@ describe.each(ways)("a busy connection %s", (_name, join) => {
       await momentPasses(moment);
       controller.abort(new Error("enough"));
       if (isTold) {
-        // The streams inside a result are the reader's to end, as it would by its own signal.
+        // The reader ends the streams inside a result, as it would by its own signal.
         for (const source of session.sources) source.finish();
         await Promise.all(settled);
         await both.settled();
         expectIdle(both);
       } else await both.settled();
       expect(await both.b.request("work", { steps: 1 })).toBe(null);
-      // A handler that reads a stream is told that it was given up, and lets that error through.
+      // A handler that reads an aborted stream receives an error, and does not catch it.
       for (const error of both.takeErrors()) expect(error).toMatchObject({ cause: { code: -32001 } });
       expect(unseen).toEqual([]);
       if (!isTold) await both.b.close();

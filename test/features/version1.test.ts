@@ -1,4 +1,4 @@
-/** JSON-RPC 1.0, for those who ask for it: `compat: "1.0"`. */
+/** JSON-RPC 1.0, enabled by `compat: "1.0"`. */
 import { describe, expect, it } from "vitest";
 import { lsp, mcp, ProtocolError, RpcError, type Context } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
@@ -13,7 +13,7 @@ const compat = "1.0" as const;
 
 const call1 = (id: unknown, method: string, params: unknown = []): object => ({ id, method, params });
 const answer1 = (id: unknown, value: unknown): object => ({ id, result: value, error: null });
-/** An error for a request that names no version: a program that speaks 2.0 without `jsonrpc` takes a null result for one. */
+/** An error for a request without a version. A 2.0 program that omits `jsonrpc` would read a null result as a success. */
 const failure1 = (id: unknown, code: number, message: string, data?: unknown): object => ({
   id,
   error: { code, message, ...(data !== undefined && { data }) },
@@ -48,7 +48,7 @@ function serving(options: AnyOptions = {}): RawPeer & { told: unknown[] } {
   return { ...raw, told };
 }
 
-/** What the peer sends in answer to this. */
+/** Returns the messages that the peer sends in answer. */
 async function answersTo(raw: RawPeer, ...messages: unknown[]): Promise<any[]> {
   const before = raw.sent.length;
   for (const message of messages) raw.feed(message);
@@ -67,7 +67,7 @@ describe("a peer without compat", () => {
     expect(raw.told).toEqual([]);
   });
 
-  it.each(["1", "2.0", 1, null, true])("takes no %j for it", (value) => {
+  it.each(["1", "2.0", 1, null, true])("refuses %j as `compat`", (value) => {
     expect(() => rawPeer({ compat: value as never })).toThrow('Expected `compat` to be "1.0", got ');
   });
 });
@@ -117,7 +117,7 @@ describe("a request of version 1.0", () => {
     await raw.peer.close();
   });
 
-  it("is answered in kind where its answer would be too large, measured as it is sent", async () => {
+  it("is answered in kind if its answer is too large, measured as it is sent", async () => {
     const raw = serving({ limits: { maxReplyBytes: 100 } });
     const fits = 100 - JSON.stringify(answer1(1, "")).length;
     const named = { ...call1(3, "text", [fits]), jsonrpc: "1.0" };
@@ -137,9 +137,9 @@ describe("a request of version 1.0", () => {
     ]);
   });
 
-  it("is answered, however deep its result is: that is not encoded twice", async () => {
+  it("is answered with a deeply nested result, which is not encoded twice", async () => {
     const raw = serving();
-    // Near where `JSON.stringify` gives up, which depends on how much of the stack is in use.
+    // Near the depth at which `JSON.stringify` fails, which depends on the stack in use.
     let depth = 1000;
     while (isEncodable(depth) && depth < 20_000) depth += 10;
     for (let i = depth - 100; i < depth + 100; i++) raw.feed(`{"id":${i},"method":"later","params":${nested(i)}}`);
@@ -148,7 +148,7 @@ describe("a request of version 1.0", () => {
     raw.errors.length = 0;
   });
 
-  it("is refused as an id alone that no call waits under, in kind", async () => {
+  it("is refused in kind if it has only an id without a pending call", async () => {
     const raw = serving();
     expect(await answersTo(raw, { id: 2 }, { jsonrpc: "1.0", id: 2 })).toEqual([
       failure1(null, -32600, "Invalid Request"),
@@ -199,16 +199,16 @@ describe("a notification of version 1.0", () => {
 });
 
 describe("messages of both versions", () => {
-  it("are told apart on one connection, each answered in kind", async () => {
+  it("are distinguished on one connection, each answered in kind", async () => {
     const raw = serving();
     const messages = [call1(1, "echo", [1]), request(1, "echo", [2]), call1(null, "told"), notification("told")];
     expect(await answersTo(raw, ...messages)).toEqual([answer1(1, [1]), result(1, [2])]);
-    // Version 2.0 has requests with id null; 1.0 has not.
+    // Version 2.0 has requests with id null, version 1.0 does not.
     expect(await answersTo(raw, request(null, "echo", []))).toEqual([result(null, [])]);
     expect(raw.told).toHaveLength(2);
   });
 
-  it("are told apart in one batch", async () => {
+  it("are distinguished in one batch", async () => {
     const raw = serving();
     const batch = [
       call1(1, "later", [1]),
@@ -233,20 +233,20 @@ describe("messages of both versions", () => {
     ]);
   });
 
-  it("in a batch leave out what was cancelled, where the dialect has it so", async () => {
+  it("in a batch omit cancelled calls if the dialect requires it", async () => {
     const raw = serving({ dialect: mcp });
     const cancelled = notification("notifications/cancelled", { requestId: 1 });
     expect(await answersTo(raw, [call1(1, "wait"), call1(2, "echo")], cancelled)).toEqual([[answer1(2, [])]]);
   });
 
-  it("in a batch share what a reply may hold, each as it is sent", async () => {
+  it("in a batch share the limit of a reply, measured as they are sent", async () => {
     const raw = serving({ limits: { maxReplyBytes: 200 } });
     const [first] = await answersTo(raw, [call1(1, "text", [100]), call1(2, "text", [100]), request(3, "echo", [])]);
     const error = [-32008, "Response is too large", { maxReplyBytes: 200 }] as const;
     expect(first).toEqual([answer1(1, "x".repeat(100)), failure1(2, ...error), result(3, [])]);
   });
 
-  it("that are neither are answered as before", async () => {
+  it("that are of neither version are answered as without compat", async () => {
     const raw = serving();
     const invalid = failure(null, -32600, "Invalid Request");
     expect(await answersTo(raw, 5, "[]", "null", "{", '{"jsonrpc":"3.0"}')).toEqual([
@@ -263,7 +263,7 @@ describe("messages of both versions", () => {
 async function called(answer: object): Promise<{ value?: unknown; error?: any }> {
   const raw = serving();
   const call = raw.peer.request("m", [1]);
-  // What is sent stays version 2.0.
+  // Sent messages stay version 2.0.
   expect(raw.messages()).toEqual([request(1, "m", [1])]);
   raw.feed(answer);
   const outcome = await call.then(
@@ -289,7 +289,7 @@ describe("an answer of version 1.0", () => {
     const outcome = await called({ id: 1, result: null, error });
     expect(outcome.error).toBeInstanceOf(RpcError);
     expect(outcome.error).toMatchObject({ code, message, data, method: "m" });
-    // Some leave out the result.
+    // Some servers omit the result.
     expect((await called({ id: 1, error })).error).toMatchObject({ code, message });
   });
 
@@ -302,7 +302,7 @@ describe("an answer of version 1.0", () => {
     expect((await called(answer)).error).toBeInstanceOf(ProtocolError);
   });
 
-  it("to nobody's call is counted and not answered", async () => {
+  it("without a pending call is counted and not answered", async () => {
     const raw = serving();
     expect(await answersTo(raw, answer1(9, 1), answer1(null, 1), { id: "x", result: null, error: "boom" })).toEqual([]);
     expect(inspect(raw.peer).unmatched).toBe(3);

@@ -11,7 +11,7 @@ function untilAborted({ signal }: Context): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-/** A peer whose `wait` ends when it is aborted, and whose `stay` pays no heed and ends when `open` says how. */
+/** Returns a peer whose `wait` ends when it is aborted, and whose `stay` ignores the abort and ends as `open` decides. */
 export function waiting(
   options: Parameters<typeof rawPeer>[0] = {},
 ): RawPeer & { contexts: Context[]; open: Gate<unknown> } {

@@ -13,7 +13,7 @@ const oddNumbers = fc.constantFrom(0, -0, 1.5, 2 ** 53, 2 ** 53 - 1, -(2 ** 53),
 const value = fc.oneof(fc.jsonValue({ maxDepth: 3 }), oddNumbers, fc.constantFrom(null, true, false, "", [], {}));
 const errorObject = fc.record({ code: value, message: value, data: value }, { requiredKeys: [] });
 
-/** Objects that are nearly messages, or messages: each member is there or not, sound or odd. */
+/** Objects that are messages or resemble them. Each member is present or absent, valid or invalid. */
 const nearMessage = fc.record(
   {
     jsonrpc: fc.oneof({ weight: 5, arbitrary: fc.constant("2.0") }, { weight: 1, arbitrary: value }),
@@ -28,7 +28,7 @@ const nearMessage = fc.record(
   { requiredKeys: [] },
 );
 
-/** As a parser would return it: 1e400 is Infinity, and `__proto__` is a member like any other. */
+/** A value as a parser returns it: 1e400 is Infinity, and `__proto__` is an ordinary member. */
 const anything = fc.oneof({ weight: 4, arbitrary: nearMessage }, { weight: 1, arbitrary: value });
 const batch = fc.array(fc.oneof({ weight: 6, arbitrary: anything }, { weight: 1, arbitrary: fc.array(anything) }));
 
@@ -40,13 +40,13 @@ describe("classify", { timeout: 60_000 }, () => {
     );
   });
 
-  it("meets each of its kinds in what these tests generate", () => {
+  it("returns each of its kinds for the values that these tests generate", () => {
     const kinds = new Set(fc.sample(anything, 5_000).map((message) => referenceKind(message)));
     expect(kinds).toEqual(new Set(["broken", "invalid", "notification", "request", "response"]));
   });
 });
 
-/** What the reference says `parseMessage` makes of one parsed value. */
+/** Returns the expected result of `parseMessage` for one parsed value, by the reference. */
 function expectRead(read: unknown, parsed: unknown): void {
   const kind = referenceKind(parsed);
   if (kind === "invalid") expect(read).toMatchObject({ name: "RpcError", code: -32600, message: "Invalid Request" });
@@ -54,7 +54,7 @@ function expectRead(read: unknown, parsed: unknown): void {
   else expect(read).toEqual(parsed);
 }
 
-/** `parsed` is what the text holds, or the SyntaxError it is. */
+/** `parsed` is the value of the text, or a SyntaxError. */
 function expectReadText(read: unknown, parsed: unknown): void {
   if (Array.isArray(parsed)) expectReadBatch(read, parsed);
   else if (!(parsed instanceof SyntaxError)) expectRead(read, parsed);
@@ -76,7 +76,7 @@ function orThrown(read: () => unknown): unknown {
 }
 
 describe("parseMessage", { timeout: 60_000 }, () => {
-  it("reads any text as the message it is, or throws the error that its sender is owed", () => {
+  it("reads any text as its message, or throws the error to answer it with", () => {
     fc.assert(
       fc.property(fc.oneof(anything.map(toText), fc.string(), fc.json()), (text) => {
         expectReadText(
@@ -113,7 +113,7 @@ const params: fc.Arbitrary<StructuredParams | undefined> = fc.oneof(
 );
 const lossless = (given: unknown): unknown => JSON.parse(JSON.stringify(given));
 
-describe("what is encoded", { timeout: 60_000 }, () => {
+describe("an encoded message", { timeout: 60_000 }, () => {
   it("is read back as the same request or notification", () => {
     fc.assert(
       fc.property(id, name, params, (callId, method, given) => {
@@ -140,7 +140,7 @@ describe("what is encoded", { timeout: 60_000 }, () => {
     );
   });
 
-  it("is a sound result whatever a handler returns, or nothing at all", () => {
+  it("is a valid result for any return value of a handler, or is not made", () => {
     fc.assert(
       fc.property(
         fc.anything({ withBigInt: true, withDate: true, withMap: true, withNullPrototype: true }),
@@ -170,7 +170,7 @@ describe("a serving peer", { timeout: 60_000 }, () => {
         const text = toText(members);
         wire.send(text);
         wire.send(sentinel);
-        // It takes as long as the slowest method, and was asked last: what is owed to the array came before.
+        // The last request takes as long as the slowest method, so the answers to the array precede its answer.
         const frames = [await wire.receive()];
         while (!frames.at(-1)!.includes('"sentinel"')) frames.push(await wire.receive());
         const owed = owedTo(text, served, maxBatchEntries);
@@ -184,7 +184,7 @@ describe("a serving peer", { timeout: 60_000 }, () => {
   });
 });
 
-/** JSON of a value in which Infinity stands for a number no double holds. */
+/** Returns the JSON of a value in which Infinity represents a number beyond the range of a double. */
 function toText(given: unknown): string {
   const json = JSON.stringify(given, (_key, part: unknown) =>
     part === Infinity ? "\u0001" : part === -Infinity ? "\u0002" : part,

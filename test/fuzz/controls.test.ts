@@ -1,6 +1,6 @@
 /**
  * Mutated cancels, reports and streams against a peer that is busy with all of them. `RECIPROC_FUZZ_SEED=123` runs one seed
- * again; a failure prints the one it had.
+ * again. A failure prints its seed.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
@@ -24,21 +24,21 @@ const limits = {
 const disasters = useDisasters();
 useSeed();
 
-/** Sources that were begun and not ended. */
+/** Sources that began and have not ended. */
 let openSources = 0;
 
 async function* endless(until: Promise<void>): AsyncGenerator {
   openSources++;
   try {
     for (let i = 0; i < 2000; i++) yield i;
-    // So that `return()` need not wait for ever behind a `next` that does.
+    // Otherwise `return()` would wait forever behind a pending `next`.
     await until;
   } finally {
     openSources--;
   }
 }
 
-/** What is served: everything that waits ends with `open`, or when it is aborted. */
+/** The served methods. All pending handlers end with `open`, or when they are aborted. */
 function methodsOf(open: Gate<void>): WireOptions["methods"] {
   const done = (signal: AbortSignal): Promise<void> =>
     new Promise((resolve) => {
@@ -79,7 +79,7 @@ const CONTROLS = [
 
 const METHODS = ["echo", "stay", "wait", "wait", "tail", "tail", "slow", "nest", "read"];
 
-/** A message about one of the features, right or nearly so. */
+/** Returns a message for one of the extensions, valid or almost valid. */
 function control(mutator: Mutator): unknown {
   const number = 1 + mutator.below(8);
   const token = mutator.below(4) === 0 ? mutator.odd() : number;
@@ -107,7 +107,7 @@ function control(mutator: Mutator): unknown {
 
 type Json = Record<string, unknown>;
 
-/** The ids under which a text is owed answers, whatever they are, while calls of the ids `waiting` wait; and the ids that it may cancel. */
+/** Returns the ids that a text must be answered under while calls of the ids `waiting` are pending, and the ids that it may cancel. */
 function owedFor(text: string, readsNullParams: boolean, waiting: unknown[]): { owed: string[]; cancelled: string[] } {
   let value: unknown;
   try {
@@ -123,7 +123,7 @@ function owedFor(text: string, readsNullParams: boolean, waiting: unknown[]): { 
   const owed = calls.flatMap((member) => {
     const kind = referenceKind(member);
     if (kind === "notification") return [];
-    // An id alone, which is refused without it.
+    // A lone id, which is refused without a pending call.
     if (kind === "broken") return ["null"];
     const id = typeof member === "object" && member !== null ? (member as Json)["id"] : undefined;
     return JSON.stringify(id !== undefined && isUsableId(id) ? id : null);
@@ -135,7 +135,7 @@ function owedFor(text: string, readsNullParams: boolean, waiting: unknown[]): { 
   return { owed, cancelled };
 } // prettier-ignore
 
-/** Every answer was owed once, and every debt paid, except those that need not be. */
+/** Asserts that every answer was expected once, and that every expected answer was sent, except for cancelled calls. */
 function expectOwed(frames: string[], got: string[], dialect: Dialect | undefined): void {
   const debts = new Map<string, number>();
   const most = new Map<string, number>();
@@ -167,7 +167,7 @@ function expectOwed(frames: string[], got: string[], dialect: Dialect | undefine
   expect({ neverAnswered: unpaid }).toEqual({ neverAnswered: [] });
 }
 
-/** What the peer does by itself: reads a stream, offers two, awaits reports. Ids from 1. Resolves when all of it is over. */
+/** Makes the peer's own calls: it reads a stream, offers two and awaits reports. Ids from 1. Resolves when all are settled. */
 function busy(peer: AnyPeer, open: Gate<void>): Promise<unknown> {
   const read = async (): Promise<void> => {
     for await (const value of peer.stream("theirs")) if (value === 3) break;
@@ -184,7 +184,7 @@ function busy(peer: AnyPeer, open: Gate<void>): Promise<unknown> {
 
 const CANCELLED = "-32800";
 
-/** What shows in the answers of a run that reached everything. */
+/** The texts that the answers of a complete run contain. */
 const SIGNS = [
   CANCELLED,
   '"result":{"token":',
@@ -195,7 +195,7 @@ const SIGNS = [
   '/progress"',
 ];
 
-/** Resolves when nothing runs any more and nothing more is sent. */
+/** Resolves when no handler runs and no more messages are sent. */
 async function isQuiet(peer: AnyPeer): Promise<void> {
   do await turn();
   while (inspect(peer).running > 0);
@@ -213,7 +213,7 @@ describe.each(dialects)("a busy peer of %s", (_name, dialect) => {
   it.each([
     ["in memory", 60, 250],
     ["over ws", 6, 400],
-  ])("owes what it owes and keeps nothing, %s", { timeout: 120_000 }, async (way, chunks, chunk) => {
+  ])("sends every expected answer and keeps no state, %s", { timeout: 120_000 }, async (way, chunks, chunk) => {
     const mutator = new Mutator(randomOf(seed), control);
     openSources = 0;
     const reached = new Set<string>();
@@ -243,10 +243,10 @@ describe.each(dialects)("a busy peer of %s", (_name, dialect) => {
       await isQuiet(wire.peer);
       expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
       expect(openSources).toBe(0);
-      // What the other side did wrong is told to callers; only errors without one come here.
+      // Errors of the other side reject calls. Only errors without a call are emitted.
       for (const error of wire.errors) expect(error).toMatchObject({ code: expect.any(Number) });
     }
-    // A run that cancels and reads nothing would prove nothing.
+    // A run without cancels and reads would prove nothing.
     const answered = dialect?.cancel.isAnswered ?? true;
     expect(SIGNS.filter((sign) => !reached.has(sign))).toEqual(answered ? [] : [CANCELLED]);
     expect(disasters.splice(0)).toEqual([]);

@@ -1,4 +1,4 @@
-/** Mutated frames against a serving peer. `RECIPROC_FUZZ_SEED=123` runs one seed again; a failure prints the one it had. */
+/** Mutated frames against a serving peer. `RECIPROC_FUZZ_SEED=123` runs one seed again. A failure prints its seed. */
 import { connect as connectTcp } from "node:net";
 import { once } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
@@ -25,10 +25,10 @@ async function expectNothingLeft(): Promise<void> {
   expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
 }
 
-/** Compares what came with what was owed, and names a frame that shows the difference. */
+/** Compares received answers with expected ones, and names a frame that shows the difference. */
 function expectOwed(frames: string[], got: string[]): void {
   const owed = new Map<string, string[]>();
-  /** The replies, "" for none, of each frame that is owed one or another, depending on which calls wait. */
+  /** The possible replies, "" for none, to each frame whose reply depends on the pending calls. */
   const doubtful: Set<string>[] = [];
   for (const frame of frames) {
     const replies = waysToWait(frame, isMade).map((waiting) => owedTo(frame, served, MAX_BATCH_ENTRIES, waiting));
@@ -47,7 +47,7 @@ function expectOwed(frames: string[], got: string[]): void {
   }
 }
 
-/** Gives each reply to a set that holds it, and nothing to the others. Returns a reply that no set can take, or "nothing" where one must have a reply. */
+/** Assigns each reply to a set that contains it. Returns a reply without a set, or "nothing" if a set lacks its reply. */
 function leftOver(replies: string[], sets: Set<string>[]): string | undefined {
   const takers: (number | undefined)[] = sets.map(() => undefined);
   const give = (reply: number, seen: Set<number>): boolean =>
@@ -58,20 +58,20 @@ function leftOver(replies: string[], sets: Set<string>[]): string | undefined {
       takers[at] = reply;
       return true;
     });
-  // Sets that must have a reply come first, so that a reply which either could take goes to them.
+  // Sets that must have a reply come first, so that they get a reply that also fits others.
   sets.sort((one, other) => Number(one.has("")) - Number(other.has("")));
   const unowed = replies.find((_reply, at) => !give(at, new Set()));
   return unowed ?? (sets.some((set, at) => takers[at] === undefined && !set.has("")) ? "nothing" : undefined);
 }
 
-/** Resolves when nothing is running any more and what it sent had a turn to arrive. */
+/** Resolves one tick after the last handler has ended, so that its answer has arrived. */
 async function isQuiet(peer: AnyPeer): Promise<void> {
   do await turn();
   while (inspect(peer).running > 0);
   await turn();
 }
 
-/** Whether the peer makes a call of that id, which waits for some of the time. */
+/** Returns true if the peer makes a call of that id, which is pending for some time. */
 function isMade(id: number): boolean {
   return id >= 1 && id <= 5;
 }
@@ -83,27 +83,31 @@ function isCall(text: string): boolean {
 const CHUNK = 500;
 const CHUNKS = 420;
 
-it(`answers each of ${CHUNK * CHUNKS} mutated frames with exactly what it is owed`, { timeout: 120_000 }, async () => {
-  const mutator = new Mutator(randomOf(seed));
-  for (let chunk = 0; chunk < CHUNKS; chunk++) {
-    // A new peer each time: its calls are numbered from 1, so that mutated answers hit them.
-    const wire = await wires["in memory"]!({ methods, limits });
-    const calls = startCalls(wire.peer);
-    const frames = Array.from({ length: CHUNK }, () => mutator.frame());
-    for (const frame of frames) wire.send(frame);
-    await isQuiet(wire.peer);
-    expectOwed(
-      frames,
-      wire.drain().filter((text) => !isCall(text)),
-    );
-    await wire.end();
-    expect(await calls).toHaveLength(5);
-    expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
-  }
-  await expectNothingLeft();
-});
+it(
+  `answers each of ${CHUNK * CHUNKS} mutated frames with exactly the expected answer`,
+  { timeout: 120_000 },
+  async () => {
+    const mutator = new Mutator(randomOf(seed));
+    for (let chunk = 0; chunk < CHUNKS; chunk++) {
+      // A new peer each time numbers its calls from 1, so that mutated answers match them.
+      const wire = await wires["in memory"]!({ methods, limits });
+      const calls = startCalls(wire.peer);
+      const frames = Array.from({ length: CHUNK }, () => mutator.frame());
+      for (const frame of frames) wire.send(frame);
+      await isQuiet(wire.peer);
+      expectOwed(
+        frames,
+        wire.drain().filter((text) => !isCall(text)),
+      );
+      await wire.end();
+      expect(await calls).toHaveLength(5);
+      expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
+    }
+    await expectNothingLeft();
+  },
+);
 
-/** Three calls alone and two in a batch, ids 1 to 5; resolves when all are settled. */
+/** Makes three single calls and two in a batch, ids 1 to 5. Resolves when all are settled. */
 function startCalls(peer: AnyPeer): Promise<unknown[]> {
   const batch = peer.batch();
   const calls = [peer, peer, peer, batch, batch].map((caller) => caller.request("ask"));
@@ -111,7 +115,7 @@ function startCalls(peer: AnyPeer): Promise<unknown[]> {
   return Promise.allSettled(calls);
 }
 
-it("answers mutated frames over ws, text and binary, just as well", { timeout: 60_000 }, async () => {
+it("answers mutated frames over ws, text and binary, in the same way", { timeout: 60_000 }, async () => {
   const mutator = new Mutator(randomOf(seed + 1));
   const peers: AnyPeer[] = [];
   for (let client = 0; client < 10; client++) {
@@ -121,7 +125,7 @@ it("answers mutated frames over ws, text and binary, just as well", { timeout: 6
     for (let i = 0; i < 500; i++) {
       const frame = mutator.frame();
       const binary = mutator.below(4) === 0;
-      // A lone surrogate has no UTF-8: on the wire it becomes a replacement character, and a binary BOM is no part of the text.
+      // A lone surrogate becomes a replacement character on the wire, and a binary BOM is not part of the text.
       const arrives = new TextDecoder("utf-8", { ignoreBOM: !binary }).decode(Buffer.from(frame));
       frames.push(arrives);
       wire.send(binary ? Buffer.from(frame) : frame);
@@ -161,7 +165,7 @@ it("survives malformed WebSocket frames, broken handshakes and sudden resets", {
   });
   for (let round = 0; round < 60; round++) {
     await Promise.all(Array.from({ length: 25 }, () => attack(server, mutator)));
-    // A decent client is served all the while.
+    // A well-behaved client is served at the same time.
     const client = await connect(server.url);
     expect(await client.request("echo", [round])).toEqual([round]);
     await client.close();
@@ -174,11 +178,11 @@ it("survives malformed WebSocket frames, broken handshakes and sudden resets", {
   await expectNothingLeft();
 });
 
-/** One raw connection that misbehaves in one way, and then ends in one of three. */
+/** Opens a raw connection that misbehaves in one way, and then ends in one of three ways. */
 async function attack(server: Server, mutator: Mutator): Promise<void> {
   const { port } = new URL(server.url);
   const socket = connectTcp(Number(port), "127.0.0.1");
-  // Being reset is what it asks for.
+  // A reset is expected.
   socket.on("error", () => {});
   const gone = new Promise((resolve) => socket.once("close", resolve));
   await once(socket, "connect");
@@ -203,7 +207,7 @@ function mangle(mutator: Mutator, text: string): Buffer {
   return bytes;
 }
 
-/** Bytes that are a WebSocket frame, nearly one, or none. Its mask is zero, so that the payload stands as it is. */
+/** Returns bytes that are a WebSocket frame, almost one, or none. A mask of zero leaves the payload unchanged. */
 function badFrame(mutator: Mutator): Buffer {
   if (mutator.below(4) === 0) return mutator.bytes(64);
   const payload = mutator.below(3) === 0 ? mutator.bytes(200) : Buffer.from(mutator.frame());
@@ -215,7 +219,7 @@ function badFrame(mutator: Mutator): Buffer {
   return Buffer.concat([Buffer.from(header), Buffer.alloc(masked === 0 ? 0 : 4), payload]);
 }
 
-it("is cut off by a frame that claims more than a message may hold", async () => {
+it("closes the connection for a frame whose length exceeds the limit", async () => {
   const server = await serve({ port: 0, methods, limits });
   const client = new WebSocket(server.url);
   await once(client, "open");

@@ -1,7 +1,7 @@
-/** Seeded garbage: texts that are messages, nearly messages, and not messages at all. */
+/** Seeded random texts that are messages, almost messages, or no messages. */
 import { names } from "./served.js";
 
-/** Numbers from 0 to 1 that one seed determines (mulberry32). */
+/** Returns a seeded generator of numbers from 0 to 1 (mulberry32). */
 export function randomOf(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -23,18 +23,18 @@ const PIECES = [
   "🏊", "//", "NaN", "0x1", "1.", "true", '{"jsonrpc":"2.0","method":"echo","id":1}',
 ]; // prettier-ignore
 
-/** Makes frames out of one stream of random numbers. */
+/** Makes frames from one stream of random numbers. */
 export class Mutator {
   readonly #random: () => number;
   readonly #make: ((mutator: Mutator) => unknown) | undefined;
 
-  /** `make`: a message to begin with, where calls of what `served.ts` serves will not do. */
+  /** `make`: returns a message to mutate. Default: calls of the methods in `served.ts`. */
   constructor(random: () => number, make?: (mutator: Mutator) => unknown) {
     this.#random = random;
     this.#make = make;
   }
 
-  /** A whole number below `end`. */
+  /** Returns an integer from 0 to below `end`. */
   below(end: number): number {
     return Math.floor(this.#random() * end);
   }
@@ -43,27 +43,27 @@ export class Mutator {
     return list[this.below(list.length)]!;
   }
 
-  /** One frame's text. Half of them are JSON, most of those nearly messages. */
+  /** Returns one frame's text. Half of the texts are JSON, and most of those are almost messages. */
   frame(): string {
     let value: unknown = this.below(4) === 0 ? this.#batch() : this.#message();
     for (let i = this.below(4); i > 0; i--) value = this.#bend(value);
-    // `JSON.stringify` has no text for what `#bend` never makes.
+    // `#bend` never makes a value for which `JSON.stringify` returns undefined.
     let text = JSON.stringify(value);
     if (this.below(2) === 0) for (let i = 1 + this.below(4); i > 0; i--) text = this.#cut(text);
     return text;
   }
 
-  /** Bytes of no meaning. */
+  /** Returns random bytes. */
   bytes(most: number): Buffer {
     return Buffer.from(Array.from({ length: this.below(most) }, () => this.below(256)));
   }
 
   #batch(): unknown[] {
-    // Now and then more entries than the peer takes.
+    // Sometimes more entries than the peer accepts.
     return Array.from({ length: this.below(10) === 0 ? this.below(40) : this.below(5) }, () => this.#message());
   }
 
-  /** A value that is odd wherever it stands. */
+  /** Returns a value that is unusual in any place. */
   odd(): unknown {
     return this.pick(ODD);
   }

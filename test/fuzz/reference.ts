@@ -1,16 +1,16 @@
 /**
- * What the specification and docs/PROTOCOL.md ask for, written slowly and plainly, without a look at how the package does
- * it: the oracle of the tests in this folder.
+ * The oracle of the tests in this folder: the requirements of the specification and docs/PROTOCOL.md, implemented plainly and
+ * independently of the package.
  */
 
-/** The answers that methods give at once or later, by what they are: how the peer under test must serve. */
+/** The outcomes of the methods that the peer under test must serve. */
 export type Served = (method: string, params: unknown) => { result: unknown } | { error: object };
 
 type Json = Record<string, unknown>;
 
 const has = (value: Json, name: string): boolean => Object.keys(value).includes(name);
 
-/** Section 4: a string, a number or null; and a number only if it arrived as it was written. */
+/** Section 4: a string, a number or null. A number only if it was parsed without loss. */
 export function isUsableId(id: unknown): boolean {
   if (id === null || typeof id === "string") return true;
   if (typeof id !== "number") return false;
@@ -25,7 +25,7 @@ export function referenceKind(value: unknown): "request" | "notification" | "res
   const message = value as Json;
   if (!has(message, "method")) {
     const carriesOutcome = has(message, "result") || has(message, "error");
-    // An id and nothing to call: an answer that lost its outcome.
+    // An id without a method: a response that lacks its outcome.
     const isBareId = has(message, "id") && !has(message, "params");
     if (!carriesOutcome && !isBareId) return "invalid";
     return isWellFormedResponse(message) ? "response" : "broken";
@@ -45,7 +45,7 @@ function isVersion2(message: Json): boolean {
   return has(message, "jsonrpc") && message["jsonrpc"] === "2.0";
 }
 
-/** Section 5, with `error: null` beside a result taken as absent. */
+/** Section 5, with `error: null` beside a result treated as absent. */
 function isWellFormedResponse(message: Json): boolean {
   if (!isVersion2(message)) return false;
   if (!has(message, "id") || !isUsableId(message["id"])) return false;
@@ -67,7 +67,7 @@ const INVALID_REQUEST = { code: -32600, message: "Invalid Request" };
 export const METHOD_NOT_FOUND = { code: -32601, message: "Method not found" };
 export const INTERNAL_ERROR = { code: -32603, message: "Internal error" };
 
-/** Whether a value names an id and nothing else that counts: no method, no params, no outcome. Under null nobody waits. */
+/** Returns true if a value has an id, not null, without method, params and outcome. */
 function isLoneId(value: unknown): boolean {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return false;
   const message = value as Json;
@@ -78,15 +78,15 @@ function isLoneId(value: unknown): boolean {
   );
 }
 
-/** Whether a value is owed nothing because it answers something; an id alone does so where a call waits under it. */
+/** Returns true if a value is a response and needs no answer. A lone id is one if its call is pending. */
 export function isAnswer(value: unknown, waiting: readonly unknown[]): boolean {
   if (isLoneId(value)) return waiting.includes((value as Json)["id"]);
   return ["response", "broken"].includes(referenceKind(value));
 }
 
 /**
- * The calls that may matter to what a text is owed, each of these lists being one way in which they may still wait: it holds
- * an id alone, of a call that `made` says was made at some time.
+ * Returns the possible lists of pending calls that matter to the expected reply. They differ if the text contains a lone id of a
+ * call for which `made` returns true.
  */
 export function waysToWait(text: string, made: (id: number) => boolean): unknown[][] {
   let value: unknown;
@@ -101,7 +101,7 @@ export function waysToWait(text: string, made: (id: number) => boolean): unknown
   return doubtful.reduce<unknown[][]>((ways, id) => [...ways, ...ways.map((way) => [...way, id])], [[]]);
 }
 
-/** The frame a text is owed, parsed, while calls of the ids `waiting` wait; `undefined` for none. */
+/** Returns the expected reply to a text, parsed, while calls of the ids `waiting` are pending, or `undefined`. */
 export function owedTo(
   text: string,
   served: Served,
@@ -140,7 +140,7 @@ function answer(id: unknown, outcome: object): object {
   return { jsonrpc: "2.0", id, ...outcome };
 }
 
-/** One text for equal messages: what a peer sent and what it owed, whatever the order of their own members. */
+/** Returns the same text for messages that differ only in the order of their members. */
 export function canonical(message: unknown): string {
   if (Array.isArray(message)) return `[${message.map(canonical).join()}]`;
   const { jsonrpc, id, result, error, ...rest } = message as Json;

@@ -1,17 +1,17 @@
-/** What a run of fuzzing is made from, and what must not happen in it. */
+/** The seed of a fuzzing run, and the process-wide faults that it must not cause. */
 import { afterAll, beforeAll, beforeEach } from "vitest";
 
-/** What everything random in a run comes from; `RECIPROC_FUZZ_SEED` chooses it. */
+/** The seed of all random values in a run, or `RECIPROC_FUZZ_SEED` if that is set. */
 export const seed = Number(process.env["RECIPROC_FUZZ_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 
-/** Each test that fails says how to run it again. */
+/** Prints how to repeat each failed test. */
 export function useSeed(): void {
   beforeEach(({ onTestFailed }) => {
     onTestFailed(() => void process.stderr.write(`run it again with RECIPROC_FUZZ_SEED=${seed}\n`));
   });
 }
 
-/** Gathers what must not happen anywhere in the process while the tests run. */
+/** Collects unhandled rejections and uncaught exceptions of the process during the tests. */
 export function useDisasters(): unknown[] {
   const disasters: unknown[] = [];
   const onDisaster = (error: unknown): void => void disasters.push(error);

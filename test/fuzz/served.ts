@@ -1,9 +1,9 @@
-/** What the peer under test serves, and what the oracle knows of it. */
+/** The methods of the peer under test, and their outcomes for the oracle. */
 import { setImmediate as turn } from "node:timers/promises";
 import { RpcError } from "../../src/core/errors.js";
 import { INTERNAL_ERROR, METHOD_NOT_FOUND, type Served } from "./reference.js";
 
-/** A method is a function of its params; `later` says that it takes its time. */
+/** A method is a function of its params. It is asynchronous if `later` is true. */
 const answers: Record<string, { answer: Served; later?: true }> = {
   echo: { answer: (_method, params) => ({ result: params === undefined ? null : params }) },
   later: { answer: (_method, params) => ({ result: params === undefined ? null : params }), later: true },
@@ -15,14 +15,14 @@ const answers: Record<string, { answer: Served; later?: true }> = {
   sentinel: { answer: () => ({ result: "sentinel" }), later: true },
 };
 
-/** Every name that is served. */
+/** All served names. */
 export const names = Object.keys(answers);
 
-/** What a request for `method` must be answered with. */
+/** Returns the expected outcome of a request for `method`. */
 export const served: Served = (method, params) =>
   Object.hasOwn(answers, method) ? answers[method]!.answer(method, params) : { error: METHOD_NOT_FOUND };
 
-/** The handlers that do so. */
+/** Returns the handlers with these outcomes. */
 export const methods = Object.fromEntries(
   Object.entries(answers).map(([name, { answer, later }]) => {
     const act = (params: unknown): unknown => perform(answer(name, params));
@@ -30,7 +30,7 @@ export const methods = Object.fromEntries(
   }),
 );
 
-/** Whether the outcome is an error of the handler's own choice, an accident, or a result. */
+/** Returns the result, or throws an RpcError or another error, as the outcome defines. */
 function perform(outcome: ReturnType<Served>): unknown {
   if ("result" in outcome) return outcome.result ?? undefined;
   if (outcome.error === INTERNAL_ERROR) throw new Error("secret");

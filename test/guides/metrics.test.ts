@@ -1,4 +1,4 @@
-/** Proves that the code of docs/guides/metrics.md, as it stands, shows Prometheus what the guide says. */
+/** Proves that the unchanged code of docs/guides/metrics.md exports the documented metrics to Prometheus. */
 import { once } from "node:events";
 import type { Server as HttpServer } from "node:http";
 import { join } from "node:path";
@@ -35,7 +35,7 @@ afterAll(async () => {
   await clean();
 });
 
-/** The samples of an exposition, each as often as it stands there, and what its comments say. */
+/** Returns the samples of an exposition, including duplicates, and its comments. */
 function read(text: string): { samples: Record<string, number>; types: Record<string, string>; help: string[] } {
   const lines = text.split("\n").filter((line) => line !== "");
   const samples = lines.filter((line) => !line.startsWith("#")).map((line) => line.split(/ (?=\S+$)/));
@@ -58,7 +58,7 @@ describe("the metrics guide", () => {
   it("shows all of server.stats(), once each, as counters and gauges", async () => {
     const { types, help } = read(await scrape());
     const names = Object.keys(server.stats());
-    // And the one that the guide adds.
+    // One metric is added by the guide.
     expect(Object.keys(types)).toHaveLength(names.length + 1);
     expect(help).toHaveLength(names.length + 1);
     expect(types).toMatchObject({
@@ -71,7 +71,7 @@ describe("the metrics guide", () => {
     });
   });
 
-  it("shows what happened, each time it is asked and not added up twice", async () => {
+  it("shows current values at each scrape, without counting twice", async () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
     expect(await peer.request("add", [3, 4])).toBe(7);
     await rejection(peer.request("subtract"));
@@ -105,7 +105,7 @@ describe("the metrics guide", () => {
     expect(read(await scrape()).samples["reciproc_server_requests_received_total"]).toBe(4);
   });
 
-  it("shows one picture in a scrape, which is taken once", async () => {
+  it("takes one snapshot per scrape", async () => {
     const stats = vi.spyOn(server, "stats");
     await scrape();
     await scrape();
@@ -123,7 +123,7 @@ describe("the metrics guide", () => {
     );
   });
 
-  it("shows the reader that is furthest behind", async () => {
+  it("shows the slowest reader", async () => {
     const [behind] = server.peers;
     vi.spyOn(behind!, "stats").mockReturnValue({ ...behind!.stats(), unsentBytes: 4_321 });
     expect(await scrape()).toContain("\nreciproc_server_most_unsent_bytes 4321\n");

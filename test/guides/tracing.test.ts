@@ -1,4 +1,4 @@
-/** Proves that the code of docs/guides/tracing.md, as it stands, makes the spans and measurements that the guide says, of both sides. */
+/** Proves that the unchanged code of docs/guides/tracing.md makes the documented spans and measurements on both sides. */
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { context, metrics, propagation, SpanKind, SpanStatusCode, trace, type Attributes } from "@opentelemetry/api";
@@ -26,7 +26,7 @@ import type { AnyOptions } from "../support/pair.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
 const spans = new InMemorySpanExporter();
-/** The ids of all spans in the order they began, which a clock of milliseconds cannot tell. */
+/** The ids of all spans in the order of their start, which a millisecond clock cannot distinguish. */
 const beginnings: string[] = [];
 const noteBegin: SpanProcessor = {
   onStart: (span) => void beginnings.push(span.spanContext().spanId),
@@ -40,7 +40,7 @@ const reader = new PeriodicExportingMetricReader({ exporter: measurements, expor
 type Package = typeof Source;
 type Traced = (methods: object, options?: { meta?: boolean }) => Around;
 
-/** The package as the guide's code imports it: an error of another copy would be a stranger to it. */
+/** The package as the guide's code imports it, because an error class of another copy would not match. */
 let reciproc: Package;
 let traced: Traced;
 let server: Server;
@@ -78,15 +78,15 @@ afterAll(async () => {
   await clean();
 });
 
-/** What ended since the test began, the first to begin first. */
+/** Returns the spans that ended since the test began, in the order of their start. */
 async function ended(): Promise<ReadableSpan[]> {
-  // A notification is handled, and its span ends, a little after the answer that follows it.
+  // The span of a notification may end slightly after a later answer.
   await turn();
   const byId = new Map(spans.getFinishedSpans().map((span) => [span.spanContext().spanId, span]));
   return beginnings.flatMap((id) => byId.get(id) ?? []);
 }
 
-/** The spans as a tree, one a line: what stands further right is a child. */
+/** Returns the spans as a tree, one per line, with children indented. */
 function tree(all: ReadableSpan[], parent?: string, depth = 0): string[] {
   return all
     .filter(({ parentSpanContext }) => parentSpanContext?.spanId === parent)
@@ -102,7 +102,7 @@ function spanOf(all: ReadableSpan[], name: string, kind: SpanKind): ReadableSpan
   return found[0]!;
 }
 
-/** Two peers in memory, both traced, which speak MCP; `b` calls. */
+/** Two traced peers in memory that speak MCP. `b` makes the calls. */
 function tracedPair(methods: AnyMethods, meta = true, ofB: AnyOptions = {}): [Peer, Peer] {
   const { mcp, pair } = reciproc;
   return pair<AnyMethods, AnyMethods>(
@@ -113,7 +113,7 @@ function tracedPair(methods: AnyMethods, meta = true, ofB: AnyOptions = {}): [Pe
 
 const COMMON = { "rpc.system.name": "jsonrpc", "jsonrpc.protocol.version": "2.0" };
 
-/** One row of a histogram: what was counted, and how often. */
+/** One row of a histogram: the attributes and the count. */
 function row(method: string, count: number, more: Attributes = {}): unknown[] {
   return [{ "rpc.system.name": "jsonrpc", "rpc.method": method, ...more }, count];
 }
@@ -134,7 +134,7 @@ describe("the tracing guide's two peers", () => {
     expect(all.map(({ status }) => status.code)).toEqual(all.map(() => SpanStatusCode.UNSET));
   });
 
-  it("say of each span what the conventions ask for, and of a notification no id", async () => {
+  it("set the attributes of the conventions on each span, without an id for a notification", async () => {
     await peer.request("plan", { city: "Rome" });
     const all = await ended();
     const plan = spanOf(all, "plan", SpanKind.CLIENT).attributes;
@@ -147,7 +147,7 @@ describe("the tracing guide's two peers", () => {
     }
   });
 
-  it("join the trace that is active where the call is made", async () => {
+  it("join the active trace of the caller", async () => {
     const outer = trace.getTracer("test").startSpan("outer");
     await context.with(trace.setSpan(context.active(), outer), () => peer.request("plan", { city: "Rome" }));
     outer.end();
@@ -195,7 +195,7 @@ describe("the tracing guide's two peers", () => {
 });
 
 describe("the tracing guide's around", () => {
-  it("calls a handler's own failure -32603 on both sides, and keeps its message on its own", async () => {
+  it("records a handler's own failure as -32603 on both sides, and its message only locally", async () => {
     const [a, b] = tracedPair({
       fail() {
         throw new Error("hunter2");
@@ -213,7 +213,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("calls a handler that lets a received error through -32603 on both sides", async () => {
+  it("records a received error that a handler does not catch as -32603 on both sides", async () => {
     const [a, b] = tracedPair({
       ask: (_params: unknown, call: { peer: Peer }) => call.peer.request("missing"),
     } as never);
@@ -225,7 +225,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("names what ended a call that was not answered: an abort, here and there", async () => {
+  it("records an abort as the end of an unanswered call, on both sides", async () => {
     const begun = gate();
     const stopped = gate();
     const [a, b] = tracedPair({
@@ -272,7 +272,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("marks a notification whose handler fails, without a code: none crosses the wire", async () => {
+  it("marks a notification whose handler fails, without a code, because none crosses the wire", async () => {
     const [a, b] = tracedPair({
       fail() {
         throw new RangeError("too far");
@@ -289,7 +289,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("counts a method that is not served as another, whatever a stranger calls it", async () => {
+  it("counts all unknown methods under one name", async () => {
     const [a, b] = tracedPair({});
     await rejection(b.request("toString"));
     b.notify("a1b2c3");
@@ -308,7 +308,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("keeps what params hold besides, the token of progress included, and what the caller holds unchanged", async () => {
+  it("keeps other members of params, including the progress token, and does not change the caller's object", async () => {
     const seen: unknown[] = [];
     const [a, b] = tracedPair({ run: (params: unknown) => void seen.push(params) });
     const params = { x: 1, _meta: { tag: 7 } };
@@ -319,7 +319,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("has nowhere to put it in params by position, and leaves them alone", async () => {
+  it("does not change positional params, which have no place for the context", async () => {
     const seen: unknown[] = [];
     const [a, b] = tracedPair({ run: (params: unknown) => void seen.push(params) });
     await b.request("run", [1, 2]);
@@ -328,7 +328,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("neither sends nor believes a trace context without `meta`", async () => {
+  it("neither sends nor accepts a trace context without `meta`", async () => {
     const seen: unknown[] = [];
     const [a, b] = tracedPair({ run: (params: unknown) => void seen.push(params) }, false);
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -340,7 +340,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("takes nothing for a parent that is not one: garbage, or whatever was active when the message came", async () => {
+  it("uses neither an invalid context nor the active context of the receiver as a parent", async () => {
     const [a, b] = tracedPair({ run: () => null }, true, { around: undefined });
     const outer = trace.getTracer("test").startSpan("outer");
     await context.with(trace.setSpan(context.active(), outer), async () => {
@@ -360,7 +360,7 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("hands the baggage on to the handler", async () => {
+  it("passes the baggage to the handler", async () => {
     const seen: unknown[] = [];
     const [a, b] = tracedPair({
       run: () => void seen.push(propagation.getActiveBaggage()?.getEntry("tenant")?.value),
@@ -371,13 +371,13 @@ describe("the tracing guide's around", () => {
     await a.close();
   });
 
-  it("sends at once, and tells the caller whether a notification was taken", async () => {
+  it("sends at once, and returns whether a notification was accepted", async () => {
     const seen: unknown[] = [];
     const [a, b] = tracedPair({ run: ({ n }: { n: number }) => void seen.push(n) });
     const call = b.request("run", { n: 1 });
     expect(b.notify("run", { n: 2 })).toBe(true);
     await call;
-    // What is sent before a close is sent; a bridge that waited first would lose it.
+    // A message sent before a close is delivered. A delayed one would be lost.
     expect(b.notify("run", { n: 3 })).toBe(true);
     await b.close();
     expect(seen).toEqual([1, 2, 3]);

@@ -1,2 +1,2 @@
-/** The bundlers that are installed beside this file, for tests of other folders. */
+/** The bundlers installed in this folder, for tests of other folders. */
 export { build } from "esbuild-wasm";

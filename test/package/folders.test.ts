@@ -1,4 +1,4 @@
-/** The test folders that have packages of their own: what they pin, and that they use the packages as their types say. */
+/** The test folders with packages of their own: their pinned versions, and the use of the packages by their types. */
 import { execFile } from "node:child_process";
 import { access, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { ensurePackages } from "../support/packages.js";
 const TESTS = join(import.meta.dirname, "..");
 const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 
-/** Those whose packages bring types. */
+/** The folders whose packages have types. */
 const TYPED = ["guides", "interop", "readme"];
 const FOLDERS = [...TYPED, "runtimes", "server"];
 
@@ -45,7 +45,7 @@ describe.each(FOLDERS)("the packages of test/%s", (folder) => {
 });
 
 describe.each(TYPED)("the packages of test/%s", (folder) => {
-  it("are used as their types say", async () => {
+  it("are used according to their types", async () => {
     await ensurePackages(join(TESTS, folder));
     const args = [TSC, "-p", join(TESTS, folder), "--listFiles"];
     const { stdout } = await promisify(execFile)(process.execPath, args);

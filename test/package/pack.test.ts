@@ -11,14 +11,14 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** An empty project of somebody else, with the published tarball installed. */
+/** An empty user project with the published tarball installed. */
 let project: string;
 let packed: string[];
 let packedBytes: number;
 
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), "reciproc-pack-"));
-  // The package is built already. Building it here would take its files from tests that run meanwhile.
+  // The package is already built. Building it here would remove files that concurrent tests use.
   const pack = ["pack", "--ignore-scripts", "--json", "--pack-destination", project];
   const { stdout } = await run("npm", pack, { cwd: root });
   const [tarball] = JSON.parse(stdout) as [{ filename: string; size: number; files: { path: string }[] }];
@@ -45,7 +45,7 @@ async function readPage(path: string): Promise<{ links: string[]; anchors: Set<s
   return { links, anchors: new Set(headings.map(anchorOf)) };
 }
 
-/** What GitHub makes of a heading. */
+/** Returns the anchor that GitHub generates for a heading. */
 function anchorOf(heading: string): string {
   return heading
     .toLowerCase()
@@ -54,7 +54,7 @@ function anchorOf(heading: string): string {
 }
 
 describe("the published tarball", () => {
-  it("holds the code, its types and maps, and what they point to, and nothing else", () => {
+  it("contains only the code, its types and maps, and the files they refer to", () => {
     for (const path of ["dist/index.js", "dist/index.d.ts", "dist/index.js.map", "src/index.ts", "LICENSE"]) {
       expect(packed).toContain(path);
     }
@@ -67,7 +67,7 @@ describe("the published tarball", () => {
     expect(packedBytes).toBeLessThan(800_000);
   });
 
-  it("holds what its documents link to and show", async () => {
+  it("contains the link targets and images of its documents", async () => {
     const documents = packed.filter((path) => path.endsWith(".md"));
     const pages = new Map(await Promise.all(documents.map(async (path) => [path, await readPage(path)] as const)));
     const lost: string[] = [];
@@ -120,7 +120,7 @@ describe("the published tarball", () => {
     expect(stdout).toBe("3 21\n");
   });
 
-  it("holds the licences of the packages that are bundled into it", () => {
+  it("contains the licences of the bundled packages", () => {
     const licences = packed.filter((path) => path.startsWith("dist/licenses/"));
     expect(new Set(licences)).toEqual(new Set(["dist/licenses/eventemitter3.txt", "dist/licenses/nanoid.txt"]));
   });
@@ -152,7 +152,7 @@ describe("the published tarball", () => {
     expect(source.split("\n")[Number(line) - 1]).toContain('expected("code", "an integer", code)');
   });
 
-  it("has declaration maps that lead to `src`", async () => {
+  it("has declaration maps that point to `src`", async () => {
     const maps = packed.filter((path) => path.endsWith(".d.ts.map"));
     expect(maps).toContain("dist/index.d.ts.map");
     for (const path of maps) {
@@ -181,7 +181,7 @@ describe("the published tarball", () => {
        export const server: Server<Api> = await serve<Api>({ port: 0, methods: { add: ([a, b]) => a + b } });
        const peer = await connectAnywhere<Api>(server.url);
        export const sum: number = await peer.request("add", [1, 2]);
-       // @ts-expect-error the types are really there
+       // @ts-expect-error the types exist
        await peer.request("add", ["1", 2]);
        export const error = new RpcError(1, "");`,
     );
@@ -195,7 +195,7 @@ describe("the published tarball", () => {
 });
 
 describe("the lock file", () => {
-  it("holds no address, and no package that needs to run a script when it is installed", async () => {
+  it("contains no URL, and no package with an install script", async () => {
     const { packages } = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
       packages: Record<string, { resolved?: string; hasInstallScript?: boolean }>;
     };
@@ -203,7 +203,7 @@ describe("the lock file", () => {
     expect(entries.length).toBeGreaterThan(10);
     expect(entries.filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
     const scripts = entries.filter(([, { hasInstallScript }]) => hasInstallScript).map(([name]) => name);
-    // The demo's language servers bring this one, whose script prints an appeal and does nothing else.
+    // A dependency of the demo's language servers, whose script only prints an appeal.
     expect(scripts).toEqual(["node_modules/core-js"]);
   });
 });

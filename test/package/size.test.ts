@@ -8,7 +8,7 @@ const LEAST_USED = 0.8;
  * Guards against unintended growth. Each budget is the size at the last measurement plus 5 %, so that a readable change needs no
  * negotiation. A commit that raises a budget states what users get for it. `npm run size` prints the share of each module.
  */
-describe("what a page loads", () => {
+describe("the code that a page loads", () => {
   it.each([
     ["connect", "es2022", 28_400],
     ["connect", "es2020", 33_300],

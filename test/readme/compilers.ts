@@ -1,4 +1,4 @@
-/** The TypeScript versions that users may have: the one that builds the project, and two older ones, installed beside this file. */
+/** The tested TypeScript versions: the one that builds the project, and two older ones, installed in this folder. */
 import { join } from "node:path";
 
 const ROOT = join(import.meta.dirname, "../..");

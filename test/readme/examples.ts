@@ -1,4 +1,4 @@
-/** The examples of the documents, taken out as they stand. */
+/** The examples of the documents, extracted unchanged. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -10,14 +10,14 @@ import { promisify } from "node:util";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Inside the package, so that `import "reciproc"` finds it, as a user's project would; another for each test file. */
+/** A folder for each test file, inside the package, so that `import "reciproc"` resolves as in a user's project. */
 export const folder = join(root, "test-output", `examples-${randomUUID()}`);
 
 /** A code block that begins with its file's name. */
 export interface Example {
   readonly name: string;
   readonly code: string;
-  /** The lines that it prints, if the document shows them in a block of text behind the code. */
+  /** The lines that it prints, if the document shows them in a text block after the code. */
   readonly output: readonly string[] | undefined;
 }
 
@@ -52,14 +52,14 @@ export async function clean(): Promise<void> {
   await rm(folder, { recursive: true, force: true });
 }
 
-/** Compiles one example as a user would; throws with what the compiler says. */
+/** Compiles one example as a user would. Throws an error with the compiler's output. */
 export async function compile(name: string): Promise<void> {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   const flags = "--strict --target es2022 --module nodenext --types node --exactOptionalPropertyTypes".split(" ");
   await promisify(execFile)(process.execPath, [tsc, "--ignoreConfig", join(folder, name), ...flags], { cwd: root });
 }
 
-/** An example that runs: its lines so far, and a promise for the line that matches. */
+/** A running example: its lines so far, and a promise for a matching line. */
 export class Running {
   readonly lines: string[] = [];
   readonly exited: Promise<unknown>;
@@ -69,7 +69,7 @@ export class Running {
 
   constructor(name: string, args: string[] = []) {
     this.#child = spawn(process.execPath, [join(folder, name), ...args], { stdio: "pipe" });
-    // Not "exit": its output may still be on its way then.
+    // Not "exit", because output may still arrive after it.
     this.exited = once(this.#child, "close");
     this.#child.stderr!.on("data", (text: Buffer) => (this.#errors += text.toString()));
     createInterface(this.#child.stdout!).on("line", (line) => {
@@ -78,7 +78,7 @@ export class Running {
     });
   }
 
-  /** Resolves when a line matches; rejects when the program ends without one. */
+  /** Resolves when a line matches. Rejects if the program ends without one. */
   line(pattern: RegExp): Promise<string> {
     return new Promise((resolve, reject) => {
       const look = (): void => {

@@ -12,10 +12,10 @@ interface Reference {
   readonly title: string;
 }
 
-/** Each requirement with its text: an item of a list, or a row of a table. */
+/** Returns each requirement with its text: a list item or a table row. */
 let requirements: { number: string; text: string }[];
 let references: Reference[];
-/** How many lines the list of tests has. */
+/** The number of lines in the list of tests. */
 let lines: number;
 
 beforeAll(async () => {
@@ -46,13 +46,13 @@ describe("the requirements of PROTOCOL.md", () => {
     expect(numbers.filter((number, i) => numbers.indexOf(number) !== i)).toEqual([]);
   });
 
-  it("say MUST, SHOULD or MAY", () => {
+  it("contain MUST, SHOULD or MAY", () => {
     expect(requirements.filter(({ text }) => !/\b(MUST|SHOULD|MAY)\b/.test(text)).map(({ number }) => number)).toEqual(
       [],
     );
   });
 
-  it("name a test each, and no test names another number", () => {
+  it("have at least one test each, and no test has an unknown number", () => {
     const numbers = requirements.map(({ number }) => number);
     expect(new Set(references.map(({ requirement }) => requirement))).toEqual(new Set(numbers));
   });

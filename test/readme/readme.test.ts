@@ -29,7 +29,7 @@ describe("an example of README.md or API.md", () => {
     expect(await examplesOf(document)).toHaveLength(blocks!.length);
   });
 
-  it("has a name of its own, and prints what stands behind it or is tested below", () => {
+  it("has a unique name, and has its output in the document or a test below", () => {
     const names = [...README, ...API].map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
     expect(printing.length).toBeGreaterThan(20);
@@ -37,7 +37,7 @@ describe("an example of README.md or API.md", () => {
   });
 
   it.each(printing)(
-    "prints what stands behind it: $name",
+    "prints the documented output: $name",
     async ({ name, output }) => {
       if (name.endsWith(".ts")) await compile(name);
       const running = new Running(name.replace(/\.ts$/, ".js"));
@@ -49,7 +49,7 @@ describe("an example of README.md or API.md", () => {
 });
 
 describe("the examples without an output", () => {
-  it("run as they stand in Node: a server and a client", async () => {
+  it("run unchanged in Node: a server and a client", async () => {
     const server = new Running("server.js");
     expect(await server.line(/listening/)).toBe("listening on ws://127.0.0.1:4321/");
     const client = new Running("client.js");
@@ -58,7 +58,7 @@ describe("the examples without an output", () => {
     await server.stop();
   });
 
-  it("run as they stand in a browser: a page and a server", async () => {
+  it("run unchanged in a browser: a page and a server", async () => {
     const server = new Running("server.js");
     await server.line(/listening/);
     const [browser, site] = await Promise.all([launch(), startSite()]);
@@ -81,7 +81,7 @@ describe("the examples without an output", () => {
     }
   });
 
-  it("run as they stand: subscriptions", async () => {
+  it("run unchanged: subscriptions", async () => {
     const server = new Running("blocks-server.js");
     const url = (await server.line(/listening/)).replace("listening on ", "");
     const pushes: unknown[] = [];
@@ -101,7 +101,7 @@ describe("the examples without an output", () => {
 });
 
 describe("the architecture document", () => {
-  it("has a transport that carries two peers as it stands", async () => {
+  it("has a transport that connects two peers unchanged", async () => {
     const { overPort } = (await import(pathToFileURL(`${folder}/port.js`).href)) as {
       overPort: (port: MessagePort, options: object) => Peer;
     };
@@ -115,7 +115,7 @@ describe("the architecture document", () => {
 });
 
 describe("API.md", () => {
-  it("names everything that the package exports", async () => {
+  it("names every export of the package", async () => {
     const { exports } = JSON.parse(await readFile("package.json", "utf8")) as {
       exports: Record<string, string | { types: string }>;
     };

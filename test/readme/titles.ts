@@ -1,4 +1,4 @@
-/** The titles of tests, as they are written in their files. */
+/** The titles of tests, as written in their files. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-/** Proves that the examples of the documents are TypeScript too, for those who rename them. */
+/** Proves that the examples of the documents are also valid TypeScript. */
 import { execFile } from "node:child_process";
 import { rename } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -14,13 +14,13 @@ const FLAGS = "--noEmit --strict --exactOptionalPropertyTypes --skipLibCheck --t
   " ",
 );
 const LIBRARIES = ["--types", "node", "--lib", "es2022,dom,dom.iterable,esnext.disposable"];
-/** What TypeScript says about JavaScript: parameters without a type, and `peer.data`, whose type API.md says how to give. */
+/** Accepted errors of TypeScript: parameters without a type, and `peer.data`, whose type API.md explains. */
 const ALLOWED = /error TS(7006|7031|18046):/;
 
 let examples: string[];
 let guides: string[];
 
-/** Takes out the examples, each as a TypeScript file. */
+/** Extracts the examples, each as a TypeScript file. */
 async function extractAsTypeScript(...documents: string[]): Promise<string[]> {
   const files: string[] = [];
   for (const document of documents) {
@@ -51,7 +51,7 @@ describe("the examples of README.md, API.md and ARCHITECTURE.md, as TypeScript",
       );
       const errors = (said as { stdout: string }).stdout.split("\n").filter((line) => /error TS/.test(line));
       expect(errors.filter((line) => !ALLOWED.test(line))).toEqual([]);
-      // The program was read: these are there.
+      // Proves that the program was parsed.
       expect(errors.some((line) => line.includes("connecting.ts"))).toBe(true);
       expect(errors.some((line) => line.includes("streams.ts"))).toBe(true);
       expect(errors.some((line) => line.includes("port.ts"))).toBe(true);
@@ -65,9 +65,9 @@ describe("every example of the documents", () => {
    * Where a handler returns what it gets from the constant that holds its own server, the constant's type depends on itself:
    * error TS7022. Handlers take `server` and `peer` from their context instead.
    */
-  it("names no constant inside the expression that it is made with", () => {
+  it("does not use a constant inside its own initializer", () => {
     const files = [...examples, ...guides];
-    // Which declaration a name stands for is known without the libraries.
+    // Names resolve to declarations without the libraries.
     const program = ts.createProgram(files, { noEmit: true, noLib: true, noResolve: true });
     const checker = program.getTypeChecker();
     const found: string[] = [];

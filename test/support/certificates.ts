@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A certificate for 127.0.0.1, made on the spot by the `openssl` program. */
+/** Creates a certificate for 127.0.0.1 with the `openssl` program. */
 export function selfSigned(): { key: string; cert: string } {
   const folder = mkdtempSync(join(tmpdir(), "reciproc-tls-"));
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];

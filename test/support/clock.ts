@@ -1,4 +1,4 @@
-/** A clock that stands still until the test moves it: `setTimeout` and `performance.now` alike. */
+/** A clock that advances only by the test, for `setTimeout` and `performance.now`. */
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { LINGER_MS } from "../../src/core/deadlines.js";
 import { turn } from "./turns.js";
@@ -9,7 +9,7 @@ export function useFakeClock(): void {
     vi.useFakeTimers();
   });
   afterEach(async () => {
-    // The one timer for all deadlines may run on for so long, in case of another call.
+    // The shared timer of all deadlines may stay for this time, in case of another call.
     await vi.advanceTimersByTimeAsync(LINGER_MS);
     const left = vi.getTimerCount();
     vi.useRealTimers();
@@ -17,7 +17,7 @@ export function useFakeClock(): void {
   });
 }
 
-/** Lets time pass and its timers fire, and then whatever follows from them. */
+/** Advances the clock, fires its timers, and waits for one tick. */
 export async function pass(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
   await turn();

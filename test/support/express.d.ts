@@ -1,4 +1,4 @@
-/** Express comes without types; this is what the tests use of it. */
+/** Types for the parts of Express that the tests use, because Express has none. */
 declare module "express" {
   import type { IncomingMessage, ServerResponse } from "node:http";
 

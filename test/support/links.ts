@@ -1,4 +1,4 @@
-/** Links over sockets that a test has made, without the driver and the registry that give them their sockets. */
+/** Links over sockets made by a test, without the driver and the registry. */
 import { endpointLimits, longestFrame } from "../../src/session/sizes.js";
 import { peerLimits } from "../../src/core/limits.js";
 import type { CloseInfo, EncodedMessage, Transport } from "../../src/core/transport.js";
@@ -19,14 +19,14 @@ export function serverLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
   return link;
 }
 
-/** Returns a client's link that takes no session. The server's hello is still to come. */
+/** Returns a client's link without a session that has not received the server's hello. */
 export function clientLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
   const link = new PackedLink("client", limits, false, undefined);
   link.attach(socket, true, undefined, false);
   return link;
 }
 
-/** What a client of a test reports, in order. */
+/** The events of a test's client, in order. */
 export interface ClientNotes {
   suspended?(): void;
   flows?(isFresh: boolean): void;
@@ -34,7 +34,7 @@ export interface ClientNotes {
   over?(end: CloseInfo): boolean;
 }
 
-/** A client whose sockets come from the test. */
+/** A client whose sockets are supplied by the test. */
 export class TestClient implements LinkOwner {
   link: PackedLink;
   readonly #limits: EndpointLimits;
@@ -43,7 +43,10 @@ export class TestClient implements LinkOwner {
   #hello: unknown;
   #isAgreed = true;
 
-  /** `hello`: what the server's hello says, `undefined` if it is still to come, `"plain"` if the server speaks plain JSON-RPC. `isAwaited`: as of `attach`. */
+  /**
+   * `hello`: the server's hello, `undefined` if it has not arrived, `"plain"` if the server speaks plain JSON-RPC.
+   * `isAwaited`: as of `Endpoint.attach`.
+   */
   constructor(socket: Socket, limits: EndpointLimits, notes: ClientNotes = {}, hello?: unknown, isAwaited = true) {
     this.#limits = limits;
     this.#notes = notes;
@@ -51,19 +54,19 @@ export class TestClient implements LinkOwner {
     this.attach(socket, hello, isAwaited);
   }
 
-  /** Whether there is a session to resume. */
+  /** True if there is a session to resume. */
   get isResumable(): boolean {
     return this.link.endpoint.state.session !== undefined;
   }
 
-  /** Takes the next socket. `hello`: as in the constructor. `isAwaited`: as of `Endpoint.attach`. */
+  /** Attaches the next socket. `hello`, `isAwaited`: as in the constructor. */
   attach(socket: Socket, hello?: unknown, isAwaited = true): void {
     this.#isAgreed = hello !== "plain";
     this.#hello = this.#isAgreed ? hello : undefined;
     this.link.attach(socket, this.#isAgreed, this.#hello, isAwaited);
   }
 
-  /** Takes the next socket as the driver does: when the server's first frame has come, which the socket keeps for the link. */
+  /** Attaches the next socket as the driver does: after the server's first frame, which the socket buffers for the link. */
   dial(socket: Socket): void {
     const frame = (text: string): void => {
       this.attach(socket, helloOf(text) ?? "plain");

@@ -1,7 +1,7 @@
-/** Puts what was measured into a document, between its markers. */
+/** Writes measured values into a document, between its markers. */
 import { readFileSync, writeFileSync } from "node:fs";
 
-/** Replaces what stands in the document at `path` between `<!-- name: begin -->` and `<!-- name: end -->` by `text`. */
+/** Replaces the text of the document at `path` between `<!-- name: begin -->` and `<!-- name: end -->` by `text`. */
 export function putMeasured(path: string, name: string, text: string): void {
   const [begin, end] = [`<!-- ${name}: begin -->`, `<!-- ${name}: end -->`];
   const page = readFileSync(path, "utf8");

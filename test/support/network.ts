@@ -1,10 +1,10 @@
-/** Raw connections: what a browser, a stranger or an attacker may send, to the byte. */
+/** Raw connections, for exact bytes as a browser, any client or an attacker may send them. */
 import { once } from "node:events";
 import { createServer, type Server as HttpServer } from "node:http";
 import { connect as connectTcp, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 import { WebSocket } from "ws";
 
-/** What an upgrade request was answered with. */
+/** The response to an upgrade request. */
 export interface Answer {
   status: number;
   headers: Record<string, string>;
@@ -34,12 +34,12 @@ export async function sendUpgrade(url: string, headers: Record<string, string> =
   return socket;
 }
 
-/** Sends an upgrade request, and resolves with the answer; a 101 is hung up on. */
+/** Sends an upgrade request, resolves with the response, and closes the connection after a 101. */
 export async function upgrade(url: string, headers: Record<string, string> = {}): Promise<Answer> {
   return readAnswer(await sendUpgrade(url, headers));
 }
 
-/** Reads one HTTP answer, to its end or, for a 101, to the end of its head. */
+/** Reads one HTTP response, up to its end or, for a 101, up to the end of its head. */
 export async function readAnswer(socket: Socket): Promise<Answer> {
   let text = "";
   for await (const chunk of socket) {
@@ -61,7 +61,7 @@ export interface Listening<S extends TcpServer> extends AsyncDisposable {
   readonly url: string;
 }
 
-/** Starts `server`; disposing cuts whatever is still connected. */
+/** Starts `server`. Disposing closes all its connections. */
 export async function listening<S extends TcpServer>(server: S): Promise<Listening<S>> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => sockets.add(socket));
@@ -77,16 +77,16 @@ export async function listening<S extends TcpServer>(server: S): Promise<Listeni
   };
 }
 
-/** An HTTP server without anything on it. */
+/** Starts an HTTP server without any handler. */
 export function bareHttp(): Promise<Listening<HttpServer>> {
   return listening(createServer());
 }
 
-/** A bare WebSocket client, open, with what it received. */
+/** A bare open WebSocket client with its received messages. */
 export interface Stranger extends Disposable {
   readonly webSocket: WebSocket;
   readonly received: string[];
-  /** The next message that comes. */
+  /** Resolves with the next message. */
   next(): Promise<any>;
   readonly closed: Promise<{ code: number; reason: string }>;
 }

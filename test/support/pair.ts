@@ -1,4 +1,4 @@
-/** Two peers joined in memory, which must leave nothing behind. */
+/** Two peers joined in memory, which must leave no state and no timer. */
 import { expect } from "vitest";
 import type { AnyMethods, AnyPeer, Context, Options } from "../../src/index.js";
 import { pair } from "../../src/index.js";
@@ -9,11 +9,11 @@ import { turn } from "./turns.js";
 /** The options of an untyped peer. */
 export type AnyOptions = Options<AnyMethods, Context>;
 
-/** `a` and `b`, joined. Disposing closes them and asserts that every table and timer is empty and no error went unnoticed. */
+/** `a` and `b`, joined. Disposing closes them, and asserts that tables and timers are empty and all errors were read. */
 export interface ConnectedPair extends AsyncDisposable {
   readonly a: AnyPeer;
   readonly b: AnyPeer;
-  /** What either emitted as `error` since the last look. What a test does not look at fails it when the pair is disposed of. */
+  /** Returns the `error` events of both peers since the last call. Unread ones fail the test when the pair is disposed. */
   takeErrors(): unknown[];
 }
 
@@ -28,7 +28,7 @@ export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): Conne
     takeErrors: () => errors.splice(0),
     async [Symbol.asyncDispose]() {
       await Promise.all([a.close(), b.close()]);
-      // What handlers still do when their signal aborts.
+      // Lets handlers finish after their signals aborted.
       await turn();
       expectEmpty(a);
       expectEmpty(b);
@@ -37,7 +37,7 @@ export function connectedPair(ofA: AnyOptions = {}, ofB: AnyOptions = {}): Conne
   };
 }
 
-/** Asserts that a closed peer holds nothing, and that no deadline waits anywhere. */
+/** Asserts that the tables of a closed peer are empty, and that no deadline is pending. */
 export function expectEmpty(peer: AnyPeer): void {
   expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
   expect(countDeadlines()).toEqual({ waiting: 0, armed: false });

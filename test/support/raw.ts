@@ -1,4 +1,4 @@
-/** A peer whose other side is the test: it sees each text and feeds whatever it likes, at once. */
+/** A peer whose other side is the test, which records each text and feeds messages synchronously. */
 import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
 import type { AnyOptions } from "./pair.js";
@@ -8,25 +8,25 @@ export interface RawPeer {
   readonly peer: AnyPeer;
   /** The texts that the peer sent. */
   readonly sent: string[];
-  /** The same, parsed. */
+  /** The sent texts, parsed. */
   readonly messages: () => any[];
-  /** What the peer closed its transport with. */
+  /** The arguments with which the peer closed its transport. */
   readonly closes: (readonly [code: number | undefined, reason: string | undefined])[];
-  /** What the peer emitted as `error`. */
+  /** The `error` events of the peer. */
   readonly errors: unknown[];
-  /** Hands the peer a text, or the JSON of anything else, inside this call. */
+  /** Delivers a text, or the JSON of another value, to the peer inside this call. */
   readonly feed: (message: unknown) => void;
   /** Ends the connection from outside. */
   readonly cut: (info?: Partial<CloseInfo>) => void;
 }
 
-/** How the transport behaves where the rules leave it a choice. */
+/** The behaviour of the transport in points that the interface leaves open. */
 export interface RawBehaviour {
-  /** Called inside `send`; what it returns is what `send` does, true by default. */
+  /** Called inside `send`, which returns its result. Default: returns true. */
   onSend?: (text: string, raw: RawPeer) => boolean | void;
-  /** Whether the end is told inside `close`, or only by `cut`. Default true. */
+  /** Whether `close` reports the end itself, or only `cut`. Default true. */
   endsOnClose?: boolean;
-  /** Whether it says that the other side is of this package. Default false. */
+  /** Whether the other side is a reciproc peer. Default false. */
   isReciproc?: boolean;
   /** As `Transport.afterRead`. */
   afterRead?: (then: () => void) => boolean;
@@ -73,22 +73,22 @@ export function rawPeer(
   return raw;
 }
 
-/** A request as it stands on the wire. */
+/** Returns a request as it is sent on the wire. */
 export function request(id: unknown, method: string, params?: unknown): object {
   return { jsonrpc: "2.0", id, method, ...(params !== undefined && { params }) };
 }
 
-/** A notification as it stands on the wire. */
+/** Returns a notification as it is sent on the wire. */
 export function notification(method: string, params?: unknown): object {
   return { jsonrpc: "2.0", method, ...(params !== undefined && { params }) };
 }
 
-/** A result as it stands on the wire. */
+/** Returns a result as it is sent on the wire. */
 export function result(id: unknown, value: unknown): object {
   return { jsonrpc: "2.0", id, result: value };
 }
 
-/** An error as it stands on the wire. */
+/** Returns an error as it is sent on the wire. */
 export function failure(id: unknown, code: number, message: string, data?: unknown): object {
   return { jsonrpc: "2.0", id, error: { code, message, ...(data !== undefined && { data }) } };
 }

@@ -1,4 +1,4 @@
-/** A peer whose transport outlives its connections: the test suspends it, lets it go on, and loses what was in it. */
+/** A peer whose transport outlives its connections. The test suspends and resumes it, and loses its connection. */
 import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
 import { exceeds } from "../../src/core/codec.js";
 import { defaultHooks } from "../../src/core/hooks.js";
@@ -7,18 +7,18 @@ import { configOf } from "../../src/peer/config.js";
 import { createPeer, startPeer } from "../../src/peer/peer.js";
 import type { AnyOptions } from "./pair.js";
 
-/** A transport that keeps what is sent while it is down, as a link with a session does. */
+/** A transport that queues messages while it is suspended, as a link with a session does. */
 export class RestlessTransport implements Transport {
-  /** A test that brings another server sets it before `resume`. */
+  /** A test with another server sets it before `resume`. */
   isReciproc: boolean;
   maxMessageBytes: number | undefined;
   unsentBytes = 0;
-  /** The texts that have left. */
+  /** The texts that were sent. */
   readonly sent: string[] = [];
   readonly closes: CloseInfo[] = [];
-  /** What the peer keeps for the other side, as it was counted. */
+  /** The bytes that the peer buffers for the other side, as it reported them. */
   kept = 0;
-  /** Told inside `send`, when a text leaves. */
+  /** Called inside `send`, when a text is sent. */
   onSend: (text: string) => void = () => {};
   #receiver!: Receiver;
   #isDown = false;
@@ -58,12 +58,12 @@ export class RestlessTransport implements Transport {
     this.end({ code, reason });
   }
 
-  /** The texts that wait. */
+  /** The queued texts. */
   get waiting(): string[] {
     return [...this.#waiting.values()];
   }
 
-  /** Hands the peer a text, or the JSON of anything else. */
+  /** Delivers a text, or the JSON of another value, to the peer. */
   feed(message: unknown): void {
     this.#receiver.receive(typeof message === "string" ? message : JSON.stringify(message));
   }
@@ -88,7 +88,7 @@ export class RestlessTransport implements Transport {
     this.#receiver.lost!(error);
   }
 
-  /** It is over for good. */
+  /** Ends the transport for good. */
   end(info: CloseInfo): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -96,26 +96,26 @@ export class RestlessTransport implements Transport {
   }
 }
 
-/** A peer on one. */
+/** A peer on a restless transport. */
 export interface Restless {
   readonly peer: AnyPeer;
   readonly transport: RestlessTransport;
-  /** The messages that have left since the last look. */
+  /** Returns the messages sent since the last call. */
   readonly take: () => any[];
-  /** The events that tell of the connection, as they came, with the peer's state inside each. */
+  /** The connection events, in order, with the peer's state during each. */
   readonly events: string[];
-  /** What the peer emitted as `error`. */
+  /** The `error` events of the peer. */
   readonly errors: unknown[];
 }
 
-/** How one is made. */
+/** Options of `restless`. */
 export interface RestlessOptions {
-  /** Whether calls and notifications wait on each new connection, as with `onOpen`. Default false. */
+  /** Whether calls and notifications are queued on each new connection, as with `onOpen`. Default false. */
   opensFirst?: boolean;
   isReciproc?: boolean;
 }
 
-/** Makes one, with its connection open. */
+/** Makes a peer whose connection is open. */
 export function restless(
   options: AnyOptions = {},
   { opensFirst = false, isReciproc = false }: RestlessOptions = {},

@@ -1,7 +1,7 @@
-/** A standard WebSocket that does nothing by itself: the test says which events the runtime fires. */
+/** A standard WebSocket without I/O, whose events are fired by the test. */
 import type { StandardWebSocket } from "../../src/sockets/standard.js";
 
-/** Fires only what the test tells it to fire. */
+/** Fires only the events that the test requests. */
 export class ScriptedWebSocket extends EventTarget implements StandardWebSocket {
   binaryType = "blob";
   readyState = 0;
@@ -20,7 +20,7 @@ export class ScriptedWebSocket extends EventTarget implements StandardWebSocket 
     if (this.readyState < 2) this.readyState = 2;
   }
 
-  /** Fires an event that has these members. */
+  /** Fires an event with these members. */
   fire(type: string, members: object = {}): void {
     if (type === "open") this.readyState = 1;
     if (type === "close" || type === "error") this.readyState = 3;

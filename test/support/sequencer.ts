@@ -1,7 +1,7 @@
-/** Begins with the files that take longest, so that the last minute of a group does not wait for a single one of them. */
+/** Starts with the slowest files, so that a group does not end with a single one of them. */
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Those that take 20 s or more on two cores, longest first. */
+/** The files that take 20 s or more on two cores, slowest first. */
 const LONGEST = [
   "browser/reconnect",
   "browser/shared-text",
@@ -18,7 +18,7 @@ const LONGEST = [
 ];
 
 export default class LongestFirst extends BaseSequencer {
-  /** Vitest's own order comes second: files that failed last time, then by size. */
+  /** Keeps Vitest's own order for the others: files that failed last time, then by size. */
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line unicorn/no-array-sort -- this is Vitest's method, not that of an array.
     const byVitest = await super.sort(files);

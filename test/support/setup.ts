@@ -1,4 +1,4 @@
-/** Runs before each test file: installs what the nearest `package.json` above the file pins. That is the project's own for most files. */
+/** Runs before each test file. Installs the packages of the nearest `package.json`, which is the project's own for most files. */
 import { access } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect } from "vitest";

@@ -1,17 +1,17 @@
-/** Waiting for what the event loop owes, without a clock. */
+/** Waiting for ticks of the event loop, without a clock. */
 
-/** Taken before any test fakes the timers. */
+/** Saved before any test fakes the timers. */
 const realImmediate = setImmediate;
 
-/** One turn of the event loop: every microtask that is due, however many follow from it, has run. Works under a fake clock. */
+/** Waits for one tick of the event loop, in which all pending microtasks run. Works under a fake clock. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => realImmediate(resolve));
 }
 
-/** How a promise came out. */
+/** The outcome of a promise. */
 export type Outcome = { value: unknown } | { reason: unknown };
 
-/** Notes how promises come out, in the order they settle, each as often as it does. */
+/** Records each settlement of promises, in order. */
 export class Outcomes {
   readonly list: (Outcome & { name: string })[] = [];
 
@@ -23,13 +23,13 @@ export class Outcomes {
     return this;
   }
 
-  /** Names in the order they settled. */
+  /** The names in the order of settlement. */
   get names(): string[] {
     return this.list.map(({ name }) => name);
   }
 }
 
-/** What `promise` rejects with; a promise that resolves fails the test. */
+/** Resolves with the reason with which `promise` rejects. Fails the test if `promise` resolves. */
 export async function rejection(promise: Promise<unknown>): Promise<any> {
   const value = await promise.then(
     (result) => ({ result }),
@@ -39,14 +39,14 @@ export async function rejection(promise: Promise<unknown>): Promise<any> {
   throw new Error(`expected a rejection, got the result ${JSON.stringify(value.result)}`);
 }
 
-/** A promise and what settles it. */
+/** A promise and the functions that settle it. */
 export interface Gate<T> {
   readonly promise: Promise<T>;
   readonly resolve: (value: T) => void;
   readonly reject: (reason: unknown) => void;
 }
 
-/** Something for a handler to wait for, until the test opens it. */
+/** A promise for a handler to await, resolved by the test. */
 export function gate<T = void>(): Gate<T> {
   let resolve!: (value: T) => void;
   let reject!: (reason: unknown) => void;

@@ -1,6 +1,6 @@
 import { turn } from "./turns.js";
 
-/** Runs `act` and answers what surfaced as an uncaught exception. */
+/** Runs `act` and returns the uncaught exceptions. */
 export async function uncaughtIn(act: () => unknown): Promise<unknown[]> {
   const others = process.listeners("uncaughtException");
   const caught: unknown[] = [];

@@ -1,4 +1,4 @@
-// The entry of every runtime, where there is no Node.
+// The entry for every runtime, without Node types.
 import { connect, pair, parseMessage, RpcError } from "reciproc";
 
 const peer = await connect("wss://example.org/rpc", { methods: { ask: () => true } });

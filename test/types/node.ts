@@ -1,4 +1,4 @@
-// The entry of Node, where there is no DOM.
+// The entry for Node, without DOM types.
 import { connect, serve } from "reciproc/node";
 
 const server = await serve({ port: 0, methods: { add: ([a, b]) => a + b } });

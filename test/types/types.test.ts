@@ -9,7 +9,7 @@ const run = promisify(execFile);
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Compiles a project with one version of the compiler; what it says is the failure. */
+/** Compiles a project with one version of the compiler. Fails with the compiler's output. */
 async function compile(compiler: Compiler, project: string, ...flags: string[]): Promise<string> {
   const { stdout } = await run(process.execPath, [tscOf(compiler), "-p", `${here}${project}`, ...flags], { cwd: root });
   return stdout;

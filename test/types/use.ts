@@ -217,7 +217,7 @@ const o = await connect<Opt>("ws://x");
 await o.remote.debug();
 o.notify("on", []);
 await serve<Opt>({ methods: { on() {} } });
-// schemas of three libraries, typed by what they put out
+// schemas of three libraries, typed by their output
 import { z } from "zod";
 import * as v from "valibot";
 import { type } from "arktype";

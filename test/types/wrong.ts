@@ -20,7 +20,7 @@ const peer = await connect<ServerApi, ClientApi>("ws://x", { methods: handlers }
 // The options.
 // @ts-expect-error a method that the other side does not serve
 await connect<ServerApi>("ws://x", { onForeignMessage: (_message, peer) => peer.notify("shifted") });
-// @ts-expect-error a status that is no choice
+// @ts-expect-error a status outside the union
 await serve({ port: 1, post: { notificationStatus: 202 } });
 
 // The method.
@@ -130,13 +130,13 @@ await serve<{ add(params: [number, number]): number }>({
   methods: { add: ([a], { sender }) => (sender ? a : 0) },
 });
 pair<ServerApi, ClientApi>(
-  // @ts-expect-error nobody but a server has `server` in its context
+  // @ts-expect-error only a server has `server` in its context
   { methods: { ...({} as any), ping: (_params, { server }) => String(server) } },
   { methods: handlers },
 );
 // @ts-expect-error no such method to handle
 peer.handle("tost", () => {});
-// @ts-expect-error a handler that answers the wrong type
+// @ts-expect-error a handler that returns the wrong type
 peer.handle("confirm", () => 1);
 
 // A class instance as `methods`: its methods are not its own members, and `this` would be lost.
@@ -163,11 +163,11 @@ await connect<{ version: string }>("ws://x");
 // Servers.
 await serve<{ ping(): string }, object, { user: string }>({
   port: 1,
-  // @ts-expect-error authenticate answers something else than the declared data
+  // @ts-expect-error authenticate returns a type other than the declared data
   authenticate: () => ({ name: "x" }),
   methods: { ping: () => "" },
 });
-// @ts-expect-error nobody says what `data` is
+// @ts-expect-error the type of `data` is missing
 await serve<{ ping(): string }, object, { user: string }>({ port: 1, methods: { ping: () => "" } });
 // @ts-expect-error a misspelt option
 await serve({ prot: 1, methods: {} });
@@ -195,14 +195,14 @@ await serve<{ shout(params: [text: string]): string }>({
 await serve<{ shout(params: [text: string]): string }>({
   port: 1,
   methods: { shout: ([text]) => text.toUpperCase() },
-  // @ts-expect-error a schema for a method that is not there
+  // @ts-expect-error a schema for a method that does not exist
   schemas: { shuot: numbers },
 });
 
 // The rest.
 // @ts-expect-error an error's code is a number
 new RpcError("403", "declined");
-// @ts-expect-error a transport tells what comes in
+// @ts-expect-error a transport must deliver messages
 const half: Transport = { send: () => true, close: () => {} };
 // @ts-expect-error options are needed
 new Peer<ServerApi, ClientApi>(half);

@@ -1,4 +1,4 @@
-/** Proves that an agent of ours serves the Agent Client Protocol's own client, as an editor runs it, over a WebSocket. */
+/** Proves that a reciproc agent serves the Agent Client Protocol's own client, as an editor runs it, over a WebSocket. */
 import { client, RequestError, type ClientApp } from "@agentclientprotocol/sdk";
 import { describe, expect, it } from "vitest";
 import { RpcError, type AnyPeer, type Context } from "../../../src/node.js";
@@ -7,7 +7,7 @@ import { theirClient, type Joined } from "./joined.js";
 
 const INITIALIZE = { protocolVersion: 1, clientCapabilities: { fs: { readTextFile: true, writeTextFile: false } } };
 
-/** What every agent answers, and what it does for a prompt. */
+/** The methods of every agent, with a handler for prompts. */
 function agent(prompt: (params: any, context: Context) => unknown, more: object = {}): object {
   return {
     initialize: () => ({ protocolVersion: 1, agentCapabilities: {}, authMethods: [] }),
@@ -17,13 +17,13 @@ function agent(prompt: (params: any, context: Context) => unknown, more: object 
   };
 }
 
-/** Tells the client a piece of the answer. */
+/** Sends a part of the answer to the client. */
 function say(peer: AnyPeer, text: string): void {
   const update = { sessionUpdate: "agent_message_chunk", content: { type: "text", text } };
   peer.notify("session/update", { sessionId: "s-1", update });
 }
 
-/** Their client, whose session has begun. */
+/** Returns the SDK's client with a started session. */
 async function inSession(app: ClientApp, prompt: (params: any, context: Context) => unknown, more: object = {}) {
   const both = await theirClient(app, agent(prompt, more) as never);
   await both.theirs.agent.request("initialize", INITIALIZE);
@@ -33,12 +33,12 @@ async function inSession(app: ClientApp, prompt: (params: any, context: Context)
 
 const prompt = { sessionId: "s-1", prompt: [{ type: "text" as const, text: "hello" }] };
 
-/** What went over the wire about that id, from the agent. */
+/** Returns the messages of the agent with this id. */
 function answersTo(both: Joined, id: unknown): unknown[] {
   return both.wire.received.filter((message) => message.id === id && !("method" in message));
 }
 
-describe("an agent of ours", () => {
+describe("a reciproc agent", () => {
   it("is initialized, begins a session, and answers a prompt piece by piece", async () => {
     const seen: unknown[] = [];
     const app = client().onNotification("session/update", ({ params }) => void seen.push(params.update));
@@ -116,7 +116,7 @@ describe("an agent of ours", () => {
       expect(answersTo(both, 2)).toHaveLength(1);
     });
 
-    it("may answer with a result all the same", async () => {
+    it("may still answer with a result", async () => {
       const started = gate();
       const { both, agent: remote } = await inSession(client(), (_params, { signal }) => {
         started.resolve();
@@ -133,7 +133,7 @@ describe("an agent of ours", () => {
       expect(answersTo(both, 2)).toHaveLength(1);
     });
 
-    it("answers also who no longer waits, before it was started and with id 0", async () => {
+    it("answers calls that were cancelled before they started or that have id 0", async () => {
       const both = await theirClient(
         client(),
         agent(() => {}, {
@@ -153,8 +153,8 @@ describe("an agent of ours", () => {
     });
   });
 
-  describe("that gives up a call of its own", () => {
-    it("cancels it at the client, whose answer is dropped", async () => {
+  describe("that aborts a call of its own", () => {
+    it("cancels it at the client, and ignores its answer", async () => {
       const [asked, told] = [gate(), gate()];
       const app = client().onRequest("session/request_permission", ({ signal }) => {
         asked.resolve();
@@ -188,7 +188,7 @@ describe("an agent of ours", () => {
     });
   });
 
-  it("tells errors by code, message and data, and hears theirs", async () => {
+  it("sends errors with code, message and data, and receives those of the SDK", async () => {
     const app = client().onRequest("fs/read_text_file", ({ params }) => {
       throw RequestError.resourceNotFound(params.path);
     });
@@ -205,7 +205,7 @@ describe("an agent of ours", () => {
     expect(await rejection(remote.request("_acme/none", {}))).toMatchObject({ code: -32601 });
   });
 
-  it("is told nothing of what it asked for badly but -32602, and its unknown notifications are ignored", async () => {
+  it("answers invalid params with -32602 without details, and ignores unknown notifications", async () => {
     const app = client().onRequest("fs/read_text_file", () => ({ content: "never" }));
     const { both, agent: remote } = await inSession(app, async (_params, { peer }) => {
       peer.notify("$/hint", { a: 1 });
@@ -223,7 +223,7 @@ describe("an agent of ours", () => {
     });
   });
 
-  it("loses nothing of what a session's reader is told, however much comes at once", async () => {
+  it("loses no session update, even if many arrive at once", async () => {
     const pieces = Array.from({ length: 200 }, (_, i) => `${i} `);
     const { both, session } = await inSession(client(), (_params, { peer }) => {
       for (const piece of pieces) say(peer, piece);
@@ -253,7 +253,7 @@ describe("an agent of ours", () => {
     expect(heard).toEqual([{ token: "p-1", value: "half" }]);
   });
 
-  it("has its calls end, and the client its own, when either closes", async () => {
+  it("settles the calls of both sides when either closes", async () => {
     const [asked, lost] = [gate(), gate<any>()];
     const app = client().onRequest("fs/read_text_file", () => (asked.resolve(), new Promise(() => {})));
     const { both, agent: remote } = await inSession(app, async (_params, { peer }) => {
@@ -268,7 +268,7 @@ describe("an agent of ours", () => {
     await both.theirs.closed;
   });
 
-  it("has its handlers' signals abort when the client closes", async () => {
+  it("aborts its handlers' signals when the client closes", async () => {
     const [started, aborted] = [gate(), gate()];
     const { both, agent: remote } = await inSession(client(), (_params, { signal }) => {
       started.resolve();

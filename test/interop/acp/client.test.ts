@@ -1,4 +1,4 @@
-/** Proves that a client of ours drives an agent of the Agent Client Protocol's own SDK, on its own WebSocket server. */
+/** Proves that a reciproc client drives an agent of the Agent Client Protocol's own SDK, on its own WebSocket server. */
 import {
   agent,
   RequestError,
@@ -23,7 +23,7 @@ const INITIALIZE = { protocolVersion: 1, clientCapabilities: { fs: { readTextFil
 
 const PROMPT = { sessionId: "s-1", prompt: [{ type: "text", text: "hello" }] };
 
-/** Their agent, which does that for a prompt. */
+/** Returns the SDK's agent with this handler for prompts. */
 function answering(prompt: Prompting): AgentApp {
   return agent()
     .onRequest("initialize", () => ({ protocolVersion: 1, agentCapabilities: {}, authMethods: [] }))
@@ -31,7 +31,7 @@ function answering(prompt: Prompting): AgentApp {
     .onRequest("session/prompt", prompt);
 }
 
-/** A client of ours, whose session has begun. */
+/** Returns a reciproc client with a started session. */
 async function inSession(app: AgentApp, methods: Methods = {}): Promise<Joined> {
   const both = await theirAgent(app, methods);
   await both.peer.request("initialize", INITIALIZE);
@@ -39,13 +39,13 @@ async function inSession(app: AgentApp, methods: Methods = {}): Promise<Joined> 
   return both;
 }
 
-/** What the agent was sent about that id. */
+/** Returns the messages to the agent with this id. */
 function answersTo(both: Joined, id: unknown): unknown[] {
   return both.wire.received.filter((message) => message.id === id && !("method" in message));
 }
 
-describe("a client of ours", () => {
-  it("initializes, begins a session, and hears the answer piece by piece before its end", async () => {
+describe("a reciproc client", () => {
+  it("initializes, begins a session, and receives the answer part by part before its end", async () => {
     const heard: unknown[] = [];
     const app = answering(async ({ params, client }) => {
       for (const text of ["you ", "said ", (params as any).prompt[0].text]) {
@@ -84,7 +84,7 @@ describe("a client of ours", () => {
     });
   });
 
-  it("stops a prompt by session/cancel, and hears that it was", async () => {
+  it("stops a prompt by session/cancel, and receives the confirmation", async () => {
     const [started, stopped] = [gate(), gate()];
     const app = answering(async () => {
       started.resolve();
@@ -98,7 +98,7 @@ describe("a client of ours", () => {
     expect(await answer).toEqual({ stopReason: "cancelled" });
   });
 
-  it("that gives up a prompt cancels it at the agent, whose answer is dropped", async () => {
+  it("that aborts a prompt cancels it at the agent, and ignores its answer", async () => {
     const [started, told] = [gate(), gate<unknown>()];
     const app = answering(({ signal }) => {
       started.resolve();
@@ -124,7 +124,7 @@ describe("a client of ours", () => {
     );
   });
 
-  describe("whose answer the agent no longer wants, by $/cancel_request", () => {
+  describe("whose handler the agent cancels by $/cancel_request", () => {
     it("ends by its signal and answers -32800, once; for id 0 too", async () => {
       const controller = new AbortController();
       const app = answering(async ({ client }) => {
@@ -150,7 +150,7 @@ describe("a client of ours", () => {
       expect(answersTo(both, 0)).toMatchObject([{ error: { code: -32800 } }]);
     });
 
-    it("may answer with a result all the same", async () => {
+    it("may still answer with a result", async () => {
       const controller = new AbortController();
       const app = answering(async ({ client }) => {
         const params = { sessionId: "s-1", path: "/a" };
@@ -172,7 +172,7 @@ describe("a client of ours", () => {
     });
   });
 
-  it("hears errors by code, message and data", async () => {
+  it("receives errors with code, message and data", async () => {
     const app = answering(() => {
       throw RequestError.authRequired({ how: "log in" });
     });
@@ -210,7 +210,7 @@ describe("a client of ours", () => {
     expect(await Promise.all(answers)).toEqual(numbers.map((n) => ({ n })));
   });
 
-  it("asks for progress where the protocol leaves room for it, and its params stay as they are", async () => {
+  it("asks for progress if the protocol allows it, without changing the caller's params", async () => {
     const app = answering(async ({ params, client }) => {
       const { _meta: meta } = params;
       await client.notify("_reciproc/progress", { token: meta!["reciproc/progress"], value: "half" });
@@ -228,7 +228,7 @@ describe("a client of ours", () => {
     expect(params).toEqual({ ...PROMPT, _meta: { mine: 1 } });
   });
 
-  it("has a batch refused as a whole: the protocol has none", async () => {
+  it("has a batch refused as a whole, because the protocol has no batches", async () => {
     await using both = await inSession(answering(() => ({ stopReason: "end_turn" })));
     const batch = both.peer.batch();
     const calls = [0, 1].map(() => rejection(batch.request("session/new", { cwd: "/", mcpServers: [] })));
@@ -236,7 +236,7 @@ describe("a client of ours", () => {
     expect(await Promise.all(calls)).toMatchObject([{ code: -32600 }, { code: -32600 }]);
   });
 
-  it("is cut off with 1002 when it does not begin with initialize", async () => {
+  it("is closed with 1002 when it does not begin with initialize", async () => {
     await using both = await theirAgent(answering(() => ({ stopReason: "end_turn" })));
     const answer = rejection(both.peer.request("session/new", { cwd: "/", mcpServers: [] }));
     expect(await answer).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
@@ -244,7 +244,7 @@ describe("a client of ours", () => {
     expect(both.takeComplaints()).toHaveLength(1);
   });
 
-  it("that offers our own protocol is agreed with by a server that never heard of it, and speaks plainly", async () => {
+  it("that offers reciproc.v1 speaks plain JSON-RPC to a server that agrees to it without knowing it", async () => {
     await using both = await theirAgent(
       answering(() => ({ stopReason: "end_turn" })),
       {},

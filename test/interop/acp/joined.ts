@@ -1,4 +1,4 @@
-/** The Agent Client Protocol's own SDK on one end of a WebSocket, a peer of ours on the other: their client or their agent. */
+/** The Agent Client Protocol's own SDK as client or agent on one end of a WebSocket, and a reciproc peer on the other. */
 import { AcpServer } from "@agentclientprotocol/sdk/experimental/server";
 import { createNodeWebSocketUpgradeHandler } from "@agentclientprotocol/sdk/experimental/node";
 import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
@@ -13,19 +13,19 @@ import { expectEmpty, type AnyOptions } from "../../support/pair.js";
 import { turn } from "../../support/turns.js";
 import { TappedWebSocket } from "../support/tapped.js";
 
-/** Our end and their end of the wire. Disposing closes both, and asserts that nothing is left and that neither complained. */
+/** Both ends of the wire. Disposing closes both, and asserts that no state and no unread error is left. */
 export interface Joined extends AsyncDisposable {
   readonly peer: AnyPeer;
   readonly wire: TappedWebSocket;
-  /** What the peer emitted as `error` since the last look. */
+  /** Returns the `error` events of the peer since the last call. */
   takeErrors(): unknown[];
-  /** What the SDK wrote to the console since the last look. */
+  /** Returns the console output of the SDK since the last call. */
   takeComplaints(): unknown[][];
 }
 
 type Methods = NonNullable<AnyOptions["methods"]>;
 
-/** Their client dials an agent of ours. */
+/** Connects the SDK's client to a reciproc agent. */
 export async function theirClient(app: ClientApp, methods: Methods): Promise<Joined & { theirs: ClientConnection }> {
   const complaints = listenToConsole();
   const server = await serve<AnyMethods>({ port: 0, dialect: acp, methods });
@@ -38,7 +38,7 @@ export async function theirClient(app: ClientApp, methods: Methods): Promise<Joi
   return { ...joined(await opened, wire, complaints, () => server.close()), theirs };
 }
 
-/** A client of ours dials their agent. */
+/** Connects a reciproc client to the SDK's agent. */
 export async function theirAgent(
   app: AgentApp,
   methods: Methods = {},
@@ -77,7 +77,7 @@ function joined(peer: AnyPeer, wire: TappedWebSocket, complaints: unknown[][], s
   };
 }
 
-/** The SDK says there what it cannot make sense of. */
+/** The SDK reports messages that it does not understand there. */
 function listenToConsole(): unknown[][] {
   const complaints: unknown[][] = [];
   for (const level of ["error", "warn"] as const) {

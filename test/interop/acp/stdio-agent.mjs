@@ -1,4 +1,4 @@
-/** An agent of the SDK as editors start it: over standard input and output. */
+/** An agent of the SDK over standard input and output, as editors start it. */
 import { agent, ndJsonStream } from "@agentclientprotocol/sdk";
 import { Readable, Writable } from "node:stream";
 

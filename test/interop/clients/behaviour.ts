@@ -1,32 +1,32 @@
-/** What every client of somebody else's must get from our server, whoever wrote it: one suite, an adapter for each. */
+/** The behaviour that every third-party client must get from a reciproc server: one suite, and an adapter for each client. */
 import { expect, it } from "vitest";
 import { rejection, turn } from "../../support/turns.js";
 import { Inbox, stateOf } from "../support/inbox.js";
 import { ATTIC, startService, type Service } from "../support/service.js";
 
-/** A client, open, in the words of this suite. What it throws for an answered error has `code`, `message` and `data`. */
+/** An open client behind the interface of this suite. Its errors have `code`, `message` and `data`. */
 export interface Stranger {
   call(method: string, params?: object): PromiseLike<unknown>;
   notify(method: string, params?: object): unknown;
-  /** Notifications from our server: `[method, params]`. */
+  /** Notifications from the server: `[method, params]`. */
   readonly pushed: Inbox;
-  /** Ends the connection, in whatever way the client has, and resolves when it is over. */
+  /** Ends the connection in the client's own way, and resolves when it has ended. */
   close(): Promise<unknown>;
 }
 
-/** What differs from client to client. */
+/** The differences between clients. */
 export interface Traits {
-  /** Opens one. */
+  /** Opens a client. */
   readonly open: (url: string) => Promise<Stranger>;
-  /** What its ids must be. */
+  /** The expected ids. */
   readonly ids: (ids: unknown[]) => void;
-  /** What becomes of its pending calls when it closes, or our server does. */
+  /** The outcome of its pending calls when it or the server closes. */
   readonly pending: "rejected" | "pending";
-  /** How it shows params of a notification. Default: as they are. */
+  /** How it presents params of a notification. Default: unchanged. */
   readonly shows?: (params: unknown) => unknown;
 }
 
-/** Opens a service and a client of it; both end with the test. */
+/** Opens a service and a client of it. Both end with the test. */
 async function meet(open: Traits["open"]): Promise<{ service: Service; client: Stranger } & AsyncDisposable> {
   const service = await startService();
   const client = await open(service.url);
@@ -51,7 +51,7 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
     expect(await client.call("echo", rich)).toEqual(rich);
   });
 
-  it("gets falsy results as they are, and null for nothing", async () => {
+  it("gets falsy results unchanged, and null for undefined", async () => {
     await using both = await meet(open);
     const { client } = both;
     for (const value of [0, "", false, null]) expect(await client.call("echo", [value])).toEqual([value]);
@@ -90,7 +90,7 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
     expect(order).toEqual(reversed);
   });
 
-  it("notifies our server, and gets no answer", async () => {
+  it("notifies the server, and gets no answer", async () => {
     await using both = await meet(open);
     const { client, service } = both;
     const peer = await service.peers.next();
@@ -106,7 +106,7 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
     expect(peer.stats().bytesSent).toBeGreaterThan(bytesSent);
   });
 
-  it("is notified by our server, in order, while calls are under way", async () => {
+  it("is notified by the server, in order, while calls are pending", async () => {
     await using both = await meet(open);
     const { client, service } = both;
     const peer = await service.peers.next();
@@ -118,7 +118,7 @@ export function behavesAsClient({ open, ids, pending, shows = (params) => params
     expect(await call).toBe("answered");
   });
 
-  it("numbers its calls in a way that we echo", async () => {
+  it("numbers its calls with ids that the server echoes", async () => {
     await using both = await meet(open);
     const { client, service } = both;
     for (let i = 0; i < 3; i++) await client.call("nothing", []);

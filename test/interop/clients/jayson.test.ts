@@ -1,4 +1,4 @@
-/** jayson 5's WebSocket client calls our server, batches included; it cannot be called, and nothing settles on close without its timeout. */
+/** jayson 5's WebSocket client calls a reciproc server, also in batches. It serves no calls, and on close its calls settle only by timeout. */
 import { once } from "node:events";
 import { createRequire } from "node:module";
 import { describe, expect, it } from "vitest";
@@ -7,7 +7,7 @@ import { Inbox, stateOf } from "../support/inbox.js";
 import { ATTIC, startService } from "../support/service.js";
 import { behavesAsClient, type Stranger } from "./behaviour.js";
 
-// Its declarations name packages that it does not bring along, so they are left out.
+// Its declarations name packages that it does not install, so they are not used.
 const jayson = createRequire(import.meta.url)("jayson");
 
 interface Opened extends Stranger {
@@ -18,7 +18,7 @@ async function open(url: string): Promise<Opened> {
   const webSocket = new WebSocket(url);
   const client = jayson.client.websocket({ ws: webSocket });
   const pushed = new Inbox();
-  // It reads answers only; what else comes in is for whoever listens to the same socket.
+  // It reads answers only. Other messages are read by other listeners of the same socket.
   webSocket.on("message", (data: Buffer) => {
     const { method, params } = JSON.parse(data.toString());
     if (method !== undefined) pushed.push([method, params]);
@@ -67,7 +67,7 @@ describe("a jayson client", () => {
     await close();
   });
 
-  it("does not answer our server's calls, which time out; its own go on", async () => {
+  it("does not answer the server's calls, which time out, and its own calls still work", async () => {
     await using service = await startService();
     const client = await open(service.url);
     const peer = await service.peers.next();

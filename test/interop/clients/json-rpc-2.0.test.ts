@@ -1,4 +1,4 @@
-/** json-rpc-2.0 1.8, as its README wires it to a WebSocket, calls our server and is called by it in mid-call. */
+/** json-rpc-2.0 1.8, connected to a WebSocket as in its README, calls a reciproc server and is called by it during a call. */
 import { once } from "node:events";
 import { JSONRPCClient, JSONRPCServer, JSONRPCServerAndClient, type JSONRPCRequest } from "json-rpc-2.0";
 import { describe, expect, it } from "vitest";
@@ -40,7 +40,7 @@ async function open(url: string): Promise<Opened> {
 describe("a json-rpc-2.0 client", () => {
   behavesAsClient({ open, ids: (ids) => expect(ids).toEqual([1, 2, 3]), pending: "rejected" });
 
-  it("answers a call that our server makes before it answers", async () => {
+  it("answers a call that the server makes during its own call", async () => {
     await using service = await startService();
     const client = await open(service.url);
     client.both.addMethod("confirm", ({ question }) => `yes to ${question}`);
@@ -48,7 +48,7 @@ describe("a json-rpc-2.0 client", () => {
     await client.close();
   });
 
-  it("answers our server's call with its own error, and with -32601 for what it does not serve", async () => {
+  it("answers the server's call with its own error, and with -32601 for an unknown method", async () => {
     await using service = await startService();
     const client = await open(service.url);
     const peer = await service.peers.next();
@@ -74,7 +74,7 @@ describe("a json-rpc-2.0 client", () => {
     await client.close();
   });
 
-  it("answers a batch of our server's", async () => {
+  it("answers a batch of the server", async () => {
     await using service = await startService();
     const client = await open(service.url);
     const peer = await service.peers.next();

@@ -1,4 +1,4 @@
-/** @open-rpc/client-js 2.1 calls our server with ids that are strings from "0", batches included; it cannot be called. */
+/** @open-rpc/client-js 2.1 calls a reciproc server with string ids from "0", also in batches. It serves no calls. */
 import { Client, RequestManager, WebSocketTransport } from "@open-rpc/client-js";
 import { describe, expect, it } from "vitest";
 import { rejection } from "../../support/turns.js";
@@ -44,18 +44,18 @@ describe("an @open-rpc/client-js client", () => {
     await close();
   });
 
-  it("takes our server's call for an answer, without a result, to its own call of the same number", async () => {
+  it("mistakes the server's call for an answer without a result to its own call of the same number", async () => {
     await using service = await startService();
     const { call, close } = await open(service.url);
     const first = call("wait", ["first"]);
     const second = call("ask", ["sure?"]);
-    // Its first call has the id "0", its second "1"; our server's first has 1.
+    // Its first call has the id "0", its second "1". The server's first call has 1.
     expect(await second).toBe(undefined);
     expect(await stateOf(first)).toBe("pending");
     service.gateOf("first").resolve("answered");
     expect(await first).toBe("answered");
     await close();
-    // Our server's handler waits for an answer until its caller is gone. That is no failure, and no `error` is emitted.
+    // The server's handler is pending until its caller disconnects. That is no failure, and no `error` is emitted.
     await expect.poll(() => service.server.stats().running).toBe(0);
   });
 });

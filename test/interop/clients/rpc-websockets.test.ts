@@ -1,4 +1,4 @@
-/** rpc-websockets 10, the client of most JSON-RPC over WebSocket on npm, calls our server; its users' only trouble is its own: nothing settles on close. */
+/** rpc-websockets 10, the most used JSON-RPC client over WebSocket on npm, calls a reciproc server. Its calls do not settle on close. */
 import { Client } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import { rejection } from "../../support/turns.js";
@@ -28,7 +28,7 @@ async function open(url: string): Promise<Opened> {
 describe("an rpc-websockets client", () => {
   behavesAsClient({ open, ids: (ids) => expect(ids).toEqual([1, 2, 3]), pending: "pending" });
 
-  it("subscribes and logs in where our server registers `rpc.on` and `rpc.login` on purpose", async () => {
+  it("subscribes and logs in if the server registers `rpc.on` and `rpc.login` on purpose", async () => {
     await using service = await startService();
     const { client, pushed, close } = await open(service.url);
     expect(await rejection(client.subscribe("tick"))).toMatchObject({ code: -32601 });
@@ -48,7 +48,7 @@ describe("an rpc-websockets client", () => {
     await close();
   });
 
-  it("does not answer our server's calls: they are events to it, and its own calls go on", async () => {
+  it("treats the server's calls as events without an answer, and its own calls still work", async () => {
     await using service = await startService();
     const { client, call, close } = await open(service.url);
     const peer = await service.peers.next();
@@ -62,13 +62,13 @@ describe("an rpc-websockets client", () => {
     await lost;
   });
 
-  it("takes our server's call for a broken answer to its own call of the same number", async () => {
+  it("mistakes the server's call for a malformed answer to its own call of the same number", async () => {
     await using service = await startService();
     const { call, close } = await open(service.url);
     const error = await rejection(Promise.resolve(call("ask", ["sure?"])));
     expect(error.message).toContain("Server response malformed");
     await close();
-    // Our server's handler waits for an answer until its caller is gone. That is no failure, and no `error` is emitted.
+    // The server's handler is pending until its caller disconnects. That is no failure, and no `error` is emitted.
     await expect.poll(() => service.server.stats().running).toBe(0);
   });
 });

@@ -9,11 +9,11 @@ import { serve, Subscriptions, type AnyPeer, type Server } from "../../../src/no
 import { turn } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 
-/** How many notifications each subscription has; the first five are sent before its reply. */
+/** The notifications of each subscription. The first five are sent before its reply. */
 const COUNT = 40;
 const ALL = Array.from({ length: COUNT }, (_, i) => i);
 
-/** Sends numbers from the start of each subscription on, as fast as it may: several in a turn, and turn after turn. */
+/** Sends numbers from the start of each subscription on, several in each tick. */
 async function push(notify: (number: number) => unknown): Promise<void> {
   for (let i = 0; i < COUNT; i++) {
     notify(i);
@@ -21,7 +21,7 @@ async function push(notify: (number: number) => unknown): Promise<void> {
   }
 }
 
-/** Serves what each library subscribes to. */
+/** Serves the subscriptions of each library. */
 function startPublisher(): Promise<Server<any, any, any>> {
   const heads = new Subscriptions({ method: "eth_subscription" });
   const ticks = new Subscriptions({ method: "tick" });
@@ -49,7 +49,7 @@ function startPublisher(): Promise<Server<any, any, any>> {
   });
 }
 
-/** What a client has received, and its end. */
+/** The messages received by a client, and a function that ends it. */
 interface Subscriber {
   readonly numbers: Inbox<number>;
   close(): unknown;
@@ -84,7 +84,7 @@ async function web3(url: string): Promise<Subscriber> {
   return { numbers, close: () => provider.disconnect() };
 }
 
-/** Listens only once it knows the id. */
+/** Listens only after it knows the id. */
 async function rpcWebSockets(url: string): Promise<Subscriber> {
   const numbers = new Inbox<number>();
   const client = new RpcWebSocketsClient(url, { reconnect: false });
@@ -119,7 +119,7 @@ describe("ten clients that subscribe at once", () => {
         Object.entries(libraries).map(async ([name, open]) => [`${name} ${n}`, await open(server.url)] as const),
       ),
     );
-    // The last one comes, whatever was lost before it.
+    // The last one arrives, even if earlier ones were lost.
     await Promise.all(
       opened.map(async ([, { numbers }]) => {
         while ((await numbers.next()) !== COUNT - 1);

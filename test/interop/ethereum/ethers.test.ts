@@ -1,11 +1,11 @@
-/** ethers 6.17 calls our server and subscribes to it. */
+/** ethers 6.17 calls a reciproc server and subscribes to it. */
 import { WebSocketProvider } from "ethers";
 import { describe, expect, it } from "vitest";
 import { rejection, turn } from "../../support/turns.js";
 import { Inbox, stateOf } from "../support/inbox.js";
 import { CHAIN_ID, startNode } from "./node.js";
 
-/** A provider that knows its network: otherwise it asks first. */
+/** Returns a provider with a known network. Otherwise it would call the server first. */
 function open(url: string): WebSocketProvider & AsyncDisposable {
   const provider = new WebSocketProvider(url, CHAIN_ID);
   return Object.assign(provider, { [Symbol.asyncDispose]: () => provider.destroy() });
@@ -46,11 +46,11 @@ describe("ethers", () => {
     await provider.off("block", numbers.push);
     await node.unsubscribed.next();
     expect(node.subscriptions.size).toBe(0);
-    // It takes it ill to be ended while it waits for the answer to that.
+    // It reports an error if it is destroyed while the answer to unsubscribe is pending.
     await provider.send("eth_chainId", []);
   });
 
-  it("loses nothing that is pushed before the reply, which leaves first", async () => {
+  it("loses no push made before the reply, because the reply is sent first", async () => {
     await using node = await startNode({ early: 3 });
     await using provider = open(node.url);
     const numbers = new Inbox<number>();
@@ -60,7 +60,7 @@ describe("ethers", () => {
     for (let i = 1; i <= 4; i++) expect(await numbers.next()).toBe(i);
   });
 
-  it("leaves what waits pending when we close: it does not look", async () => {
+  it("leaves its calls pending when the server closes, because it ignores the close", async () => {
     await using node = await startNode();
     await using provider = open(node.url);
     const slow = provider.send("slow", []);

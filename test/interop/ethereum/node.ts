@@ -1,4 +1,4 @@
-/** As much of an Ethereum node as wallets ask for, served by us: heads are mined when a test says so. */
+/** A reciproc server with the methods of an Ethereum node that wallets call. Heads are mined by the test. */
 import { RpcError, serve, Subscriptions, type AnyPeer } from "../../../src/node.js";
 import { gate, type Gate } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
@@ -11,29 +11,29 @@ export interface Head {
   readonly hash: string;
 }
 
-/** The node, and what it saw. */
+/** The node, and its recorded calls. */
 export interface EthereumNode extends AsyncDisposable {
   readonly url: string;
-  /** How many subscriptions are open. */
+  /** The number of open subscriptions. */
   readonly subscriptions: { readonly size: number };
-  /** The topics that were subscribed to. */
+  /** The subscribed topics. */
   readonly subscribed: Inbox;
-  /** The ids that were unsubscribed from. */
+  /** The unsubscribed ids. */
   readonly unsubscribed: Inbox;
-  /** Every request that came: `[method, id]`. */
+  /** Every received request: `[method, id]`. */
   readonly requests: [method: string, id: unknown][];
   readonly peers: Inbox<AnyPeer>;
-  /** Mines a block, and pushes its head to whoever subscribed to heads. */
+  /** Mines a block, and pushes its head to all subscribers of heads. */
   mine(): void;
-  /** What `slow` answers when it is resolved. */
+  /** The result of `slow`, resolved by the test. */
   readonly slow: Gate<unknown>;
 }
 
-/** How an unusual node behaves. */
+/** The behaviour of an unusual node. */
 export interface Unusual {
-  /** Heads that are pushed, in the handler, before the subscription is answered. */
+  /** Heads that the handler pushes before the subscription is answered. */
   early?: number;
-  /** Pushes those by `peer.notify`, without the help of `Subscriptions`. */
+  /** Pushes those heads by `peer.notify`, without `Subscriptions`. */
   withoutHelp?: boolean;
 }
 
@@ -59,7 +59,7 @@ const head = (number: number): Head & Record<string, unknown> => ({
   size: "0x200",
 });
 
-/** Starts one. */
+/** Starts a node. */
 export async function startNode({ early = 0, withoutHelp = false }: Unusual = {}): Promise<EthereumNode> {
   let latest = 0;
   const requests: EthereumNode["requests"] = [];

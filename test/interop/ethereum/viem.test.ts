@@ -1,4 +1,4 @@
-/** viem 2.57.1 calls our server and subscribes to it: nothing that is pushed before the reply is lost, and it comes back after a cut. */
+/** viem 2.57.1 calls a reciproc server and subscribes to it. It loses no push before the reply, and reconnects after a cut. */
 import { describe, expect, it } from "vitest";
 import { createPublicClient, RpcRequestError, webSocket, type PublicClient } from "viem";
 import { rejection } from "../../support/turns.js";
@@ -7,7 +7,7 @@ import { CHAIN_ID, startNode, type Head } from "./node.js";
 
 type Opened = PublicClient<ReturnType<typeof webSocket>> & AsyncDisposable;
 
-/** A client of its own socket: viem shares sockets by address and options. It must end before its node, or it comes back. */
+/** Returns a client with its own socket, because viem shares sockets by URL and options. It must end before its node, or it reconnects. */
 function open(url: string, options: Parameters<typeof webSocket>[1] = {}): Opened {
   const client = createPublicClient({
     transport: webSocket(url, { keepAlive: false, reconnect: false, retryCount: 0, ...options }),
@@ -16,7 +16,7 @@ function open(url: string, options: Parameters<typeof webSocket>[1] = {}): Opene
   return Object.assign(client, { [Symbol.asyncDispose]: dispose }) as never;
 }
 
-/** Subscribes to heads as `watchBlocks` does, and notes the numbers of those that come. */
+/** Subscribes to heads as `watchBlocks` does, and records their numbers. */
 async function subscribe(client: Opened): Promise<{
   numbers: Inbox<number>;
   errors: Inbox;
@@ -69,7 +69,7 @@ describe("viem", () => {
     expect(await unsubscribe()).toMatchObject({ result: false });
   });
 
-  it("loses nothing that is pushed before the reply, which leaves first", async () => {
+  it("loses no push made before the reply, because the reply is sent first", async () => {
     await using node = await startNode({ early: 3 });
     await using client = open(node.url);
     const { numbers } = await subscribe(client);
@@ -77,7 +77,7 @@ describe("viem", () => {
     for (let i = 1; i <= 4; i++) expect(await numbers.next()).toBe(i);
   });
 
-  it("would lose it otherwise: what the help is for", async () => {
+  it("loses a push sent before the reply without `Subscriptions`", async () => {
     await using node = await startNode({ early: 3, withoutHelp: true });
     await using client = open(node.url);
     const { numbers } = await subscribe(client);
@@ -86,7 +86,7 @@ describe("viem", () => {
     expect(numbers.all).toEqual([4]);
   });
 
-  it("is told why a subscription is refused", async () => {
+  it("gets the reason for a refused subscription", async () => {
     await using node = await startNode();
     await using client = open(node.url);
     const refused = client.transport.subscribe({ params: ["logs" as "newHeads"], onData() {} });
@@ -109,7 +109,7 @@ describe("viem", () => {
     expect(errors.all).toEqual([]);
   });
 
-  it("keeps alive with requests of id null, which are answered and harm nothing", async () => {
+  it("sends heartbeats as requests of id null, which are answered and have no other effect", async () => {
     await using node = await startNode();
     await using client = open(node.url, { keepAlive: { interval: 5 } });
     const { numbers, errors } = await subscribe(client);
@@ -121,7 +121,7 @@ describe("viem", () => {
     expect(errors.all).toEqual([]);
   });
 
-  it("rejects what waits when we close, and its subscription is told", async () => {
+  it("rejects pending calls when the server closes, and its subscription gets the error", async () => {
     await using node = await startNode();
     await using client = open(node.url);
     const { errors } = await subscribe(client);
@@ -133,7 +133,7 @@ describe("viem", () => {
     expect(node.subscriptions.size).toBe(0);
   });
 
-  it("comes back after a cut and subscribes again, by a new id", async () => {
+  it("reconnects after a cut and subscribes again, by a new id", async () => {
     await using node = await startNode();
     await using client = open(node.url, { reconnect: { attempts: 5, delay: 1 } });
     const { numbers } = await subscribe(client);
@@ -143,7 +143,7 @@ describe("viem", () => {
     await (await node.peers.next()).close(4000, "for a moment");
     await node.subscribed.next();
     expect(node.subscriptions.size).toBe(1);
-    // Its reply and this push may be read at once; they are two messages, in order.
+    // The reply and this push may be read together. They are two messages, in order.
     node.mine();
     expect(await numbers.next()).toBe(2);
   });

@@ -1,11 +1,11 @@
-/** web3-providers-ws 4.0.8 calls our server, batches included, and subscribes to it. */
+/** web3-providers-ws 4.0.8 calls a reciproc server, also in batches, and subscribes to it. */
 import { WebSocketProvider } from "web3-providers-ws";
 import { describe, expect, it } from "vitest";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { startNode } from "./node.js";
 
-/** Takes no method that it does not know of, so it is untyped here. */
+/** The types accept only methods known to the package, so they are not used. */
 async function open(url: string): Promise<any> {
   const provider: any = new WebSocketProvider(url, {}, { autoReconnect: false });
   await new Promise((resolve) => provider.once("connect", resolve));
@@ -37,7 +37,7 @@ describe("web3-providers-ws", () => {
     provider.disconnect();
   });
 
-  it("gets the answers to a batch in its order, whichever is ready first: it looks for the first one's id", async () => {
+  it("gets the answers to a batch in request order, because it matches the id of the first one", async () => {
     await using node = await startNode();
     const provider = await open(node.url);
     const batch = provider.request([request(1, "slow"), request(2, "eth_blockNumber"), request(3, "eth_nope")]);
@@ -50,7 +50,7 @@ describe("web3-providers-ws", () => {
     provider.disconnect();
   });
 
-  it("subscribes and gets every head, also what is pushed before the reply", async () => {
+  it("subscribes and gets every head, also one pushed before the reply", async () => {
     await using node = await startNode({ early: 2 });
     const provider = await open(node.url);
     const messages = new Inbox<any>();
@@ -68,7 +68,7 @@ describe("web3-providers-ws", () => {
     provider.disconnect();
   });
 
-  it("rejects what waits when we close", async () => {
+  it("rejects pending calls when the server closes", async () => {
     await using node = await startNode();
     const provider = await open(node.url);
     provider.on("error", () => {});

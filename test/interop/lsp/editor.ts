@@ -1,4 +1,4 @@
-/** An editor of ours, connected to a real language server behind the real `reciproc bridge`. */
+/** A reciproc editor, connected to a real language server behind the real `reciproc bridge`. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,7 @@ import { connect, lsp, type AnyMethods, type CloseInfo, type Peer } from "../../
 import { start } from "../../cli/program.js";
 import { expectEmpty, type AnyOptions } from "../../support/pair.js";
 
-/** What an editor says that it can do, as far as these servers ask. */
+/** The capabilities of an editor that these servers use. */
 const CAPABILITIES = {
   workspace: { configuration: true },
   textDocument: {
@@ -21,16 +21,16 @@ const CAPABILITIES = {
   },
 };
 
-/** A document and a place in it, as most requests want them. */
+/** A document and a position in it, as params of most requests. */
 export interface At {
   textDocument: { uri: string };
   position: { line: number; character: number };
 }
 
-/** A document alone. */
+/** A document without a position. */
 type Of = Pick<At, "textDocument">;
 
-/** What is asked of a language server here. */
+/** The requests to a language server in these tests. */
 export interface LanguageServer {
   initialize(params: object): { capabilities: object };
   initialized(params: object): void;
@@ -48,27 +48,27 @@ export interface LanguageServer {
   "textDocument/formatting"(params: Of & { options: object }): { newText: string }[];
 }
 
-/** An editor and its server. Disposing ends both, and asserts that nothing is left and nobody complained. */
+/** An editor and its server. Disposing ends both, and asserts that no state and no error is left. */
 export interface Editor extends AsyncDisposable {
   readonly peer: Peer<AnyMethods, LanguageServer>;
-  /** The server's requests to here, in order: method, id and params. */
+  /** The server's requests to the editor, in order: method, id and params. */
   readonly asked: [method: string, id: unknown, params: any][];
-  /** Begins: what the server can do. */
+  /** Initializes the server, and returns its capabilities. */
   initialize(initializationOptions?: object, capabilities?: object): Promise<object>;
-  /** Opens a document; `mark` is where "|" stands in its text, which is taken out. */
+  /** Opens a document. `mark` is the position of "|" in its text, which is removed. */
   open(uri: string, languageId: string, text: string): At;
-  /** The next diagnostics that the server publishes for a document. */
+  /** Resolves with the next diagnostics that the server publishes for a document. */
   diagnostics(uri: string): Promise<any[]>;
-  /** Takes leave: what `shutdown` was answered with, and how the connection ended. */
+  /** Shuts the server down. Returns the result of `shutdown`, and the close of the connection. */
   leave(): Promise<{ answer: unknown; end: CloseInfo }>;
-  /** Ends the bridge, and answers what it wrote to standard error. */
+  /** Ends the bridge, and returns its standard error. */
   stopBridge(): Promise<string>;
 }
 
 /** A language server behind a WebSocket. */
 export interface Bridge {
   readonly url: string;
-  /** Ends it, and answers what it complained of. */
+  /** Ends the server, and returns its errors. */
   stop(): Promise<string>;
 }
 
@@ -85,7 +85,7 @@ export async function ourBridge(command: readonly string[]): Promise<Bridge> {
   return { url, stop };
 }
 
-/** What others put language servers behind: vscode-ws-jsonrpc. */
+/** The usual bridge to language servers: vscode-ws-jsonrpc. */
 export async function theirBridge([program, ...args]: readonly string[]): Promise<Bridge> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   await once(server, "listening");
@@ -110,7 +110,7 @@ export async function openEditor(
   const awaited = new Map<string, (diagnostics: any[]) => void>();
   const { methods, ...rest } = options;
   const peer: Editor["peer"] = await connect<LanguageServer, AnyMethods>(url, {
-    // Offering our own protocol would start the server twice: the bridge admits who offers it, agrees to nothing, and `ws` gives up.
+    // An offer of reciproc.v1 would start the server twice, because the bridge agrees to no protocol and `ws` then fails.
     link: "plain",
     dialect: lsp,
     around: ({ direction, method, id, params }, next) => {

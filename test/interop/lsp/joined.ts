@@ -1,4 +1,4 @@
-/** A connection of vscode-jsonrpc over vscode-ws-jsonrpc, joined with a peer of ours, whichever of the two dialled. */
+/** A connection of vscode-jsonrpc over vscode-ws-jsonrpc, joined with a reciproc peer. Either of them may be the client. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { expect } from "vitest";
@@ -11,24 +11,24 @@ import { expectEmpty, type AnyOptions } from "../../support/pair.js";
 import { turn } from "../../support/turns.js";
 import { TappedWebSocket } from "../support/tapped.js";
 
-/** Both ends. Disposing closes them, and asserts that nothing is left and that neither side complained of the other. */
+/** Both ends. Disposing closes them, and asserts that no state and no unread error is left. */
 export interface Joined extends AsyncDisposable {
   readonly peer: AnyPeer;
   readonly theirs: MessageConnection;
-  /** Their end of the wire. */
+  /** The vscode-jsonrpc end of the wire. */
   readonly wire: TappedWebSocket;
-  /** What vscode-jsonrpc logged as an error since the last look. */
+  /** Returns the errors that vscode-jsonrpc logged since the last call. */
   takeComplaints(): string[];
-  /** What the peer emitted as `error` since the last look. */
+  /** Returns the `error` events of the peer since the last call. */
   takeErrors(): unknown[];
-  /** Resolves when each side has dealt with everything that the other had sent. Both must serve `sync`. */
+  /** Resolves when each side has handled all messages of the other. Both must serve `sync`. */
   settled(): Promise<void>;
 }
 
-/** Joins a connection of theirs with a peer of ours that has these options. */
+/** Joins a vscode-jsonrpc connection with a reciproc peer of these options. */
 export type Join = (options: AnyOptions) => Promise<Joined>;
 
-/** Their client dials our server. */
+/** Connects a vscode-jsonrpc client to a reciproc server. */
 export const theyDial: Join = async (options) => {
   const server = await serve<AnyMethods>({ port: 0, link: "plain", ...(options as object) });
   const opened = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
@@ -40,7 +40,7 @@ export const theyDial: Join = async (options) => {
   return joined(await opened, theirs, wire, complaints, () => server.close());
 };
 
-/** Our client dials their server. */
+/** Connects a reciproc client to a vscode-jsonrpc server. */
 export const weDial: Join = async (options) => {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: TappedWebSocket });
   await once(server, "listening");

@@ -1,4 +1,4 @@
-/** Proves that language servers over stdio, behind `reciproc bridge`, do for an editor of ours what they do for VS Code. */
+/** Proves that language servers over stdio, behind `reciproc bridge`, serve a reciproc editor as they serve VS Code. */
 import { describe, expect, it, vi } from "vitest";
 import { inspect } from "../../../src/peer/peer.js";
 import { gate, rejection } from "../../support/turns.js";
@@ -7,7 +7,7 @@ import { openEditor, ourBridge, theirBridge, type At, type Editor } from "./edit
 
 type Methods = NonNullable<AnyOptions["methods"]>;
 
-// Each starts two processes, and not all machines are fast.
+// Each test starts two processes, which is slow on some machines.
 vi.setConfig({ testTimeout: 60_000 });
 
 const SCHEMA = "made-up://schema";
@@ -15,22 +15,22 @@ const PORT_SCHEMA = JSON.stringify({
   properties: { port: { type: "number", description: "the port, groß 🙂" }, host: { type: "string" } },
 });
 
-/** Has the server validate by `PORT_SCHEMA`, which it must ask the editor for. */
+/** Makes the server validate by `PORT_SCHEMA`, which it must request from the editor. */
 function configureJson({ peer }: Editor, isFormatting = false): void {
   const schemas = [{ fileMatch: ["*.json"], url: SCHEMA }];
   const json = { validate: { enable: true }, format: { enable: isFormatting }, schemas };
   peer.notify("workspace/didChangeConfiguration", { settings: { json } });
 }
 
-/** An editor whose server is in the midst of a completion: it waits for its schema. */
+/** Returns an editor whose server has a pending completion that awaits its schema. */
 async function inCompletion(options: { signal?: AbortSignal } = {}): Promise<{
   editor: Editor;
   at: At;
   answer: Promise<any>;
   id: number;
-  /** Lets the server have its schema. */
+  /** Sends the schema to the server. */
   goOn: () => void;
-  /** Resolves when the server has logged that it cancelled something. */
+  /** Resolves when the server has logged a cancelled request. */
   cancelled: Promise<void>;
 }> {
   const [asked, open, cancelled] = [gate(), gate(), gate()];
@@ -58,7 +58,7 @@ describe("a CSS server", () => {
     ["reciproc bridge", ourBridge],
     ["vscode-ws-jsonrpc", theirBridge],
   ])(
-    "behind %s is begun, asks for its settings, publishes, completes, explains, and takes leave",
+    "behind %s is initialized, requests its settings, publishes, completes, explains, and is shut down",
     async (_, bridge) => {
       const settings = { lint: { emptyRules: "error" } };
       const methods: Methods = { "workspace/configuration": ({ items }) => items.map(() => settings) };
@@ -83,7 +83,7 @@ describe("a CSS server", () => {
     },
   );
 
-  it("is asked for diagnostics, and asks to be asked again: a request without params", async () => {
+  it("answers a request for diagnostics, and requests a refresh, without params", async () => {
     const refreshed = gate<unknown>();
     await using editor = await openEditor("css", {
       methods: { "workspace/diagnostic/refresh": (params) => refreshed.resolve(params) },
@@ -103,7 +103,7 @@ describe("a CSS server", () => {
     await editor.leave();
   });
 
-  it("that is told null for its settings fails over it, and publishes nothing", async () => {
+  it("that gets null for its settings fails, and publishes nothing", async () => {
     const logged = gate<string>();
     await using editor = await openEditor("css", {
       methods: {
@@ -118,14 +118,14 @@ describe("a CSS server", () => {
     await editor.leave();
   });
 
-  it("that exits without a shutdown closes the connection, and what waits rejects with the reason", async () => {
+  it("that exits without a shutdown closes the connection, and pending calls reject with the reason", async () => {
     const asked = gate();
     const editor = await openEditor("css", {
       methods: { "workspace/configuration": () => (asked.resolve(), new Promise(() => {})) },
     });
     await editor.initialize();
     const at = editor.open("file:///a.css", "css", "a { color: |red }");
-    // It waits for the settings that it asked for.
+    // The server awaits the settings that it requested.
     const answer = rejection(editor.peer.request("textDocument/completion", at));
     await asked.promise;
     editor.peer.notify("exit");
@@ -139,7 +139,7 @@ describe("a CSS server", () => {
 });
 
 describe("a JSON server", () => {
-  it("asks for a schema by a lone positional param, and completes, explains and complains by it", async () => {
+  it("requests a schema by a single positional param, and completes, explains and validates by it", async () => {
     await using editor = await openEditor("json", { methods: { "vscode/content": ([_uri]) => PORT_SCHEMA } });
     await editor.initialize({ handledSchemaProtocols: [] });
     configureJson(editor);
@@ -155,7 +155,7 @@ describe("a JSON server", () => {
     await editor.leave();
   });
 
-  it("may be called back while it waits for that schema", async () => {
+  it("may be called while it awaits that schema", async () => {
     await using editor = await openEditor("json", {
       methods: {
         "vscode/content": async (_params, { peer }) => {
@@ -174,7 +174,7 @@ describe("a JSON server", () => {
     await editor.leave();
   });
 
-  it("registers and unregisters its formatter here, by requests that want an answer", async () => {
+  it("registers and unregisters its formatter in the editor, by requests", async () => {
     const [registered, unregistered] = [gate<void>(), gate<void>()];
     const methods = new Set<string>();
     await using editor = await openEditor("json", {
@@ -212,7 +212,7 @@ describe("a JSON server", () => {
       await editor.leave();
     });
 
-    it("by its signal is not waited for, and its answer is dropped when it comes", async () => {
+    it("by its signal rejects at once, and its late answer is ignored", async () => {
       const controller = new AbortController();
       const { editor, at, answer, goOn, cancelled } = await inCompletion({ signal: controller.signal });
       await using _ = editor;
@@ -226,7 +226,7 @@ describe("a JSON server", () => {
     });
   });
 
-  it("may send more than 1 MiB where `maxMessageBytes` lets it, and is closed with 1009 where not", async () => {
+  it("may send more than 1 MiB if `maxMessageBytes` allows it, and is otherwise closed with 1009", async () => {
     const text = JSON.stringify(Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`größe${i}`, i])));
     await using roomy = await openEditor("json", { limits: { maxMessageBytes: 16 * 2 ** 20 } });
     await roomy.initialize();
@@ -248,7 +248,7 @@ describe("a JSON server", () => {
 });
 
 describe("an HTML server", () => {
-  it("resolves what it completed, with several calls in flight", async () => {
+  it("resolves its completions, with several calls in flight", async () => {
     await using editor = await openEditor("html", {
       methods: { "workspace/configuration": ({ items }) => items.map(() => ({})) },
     });

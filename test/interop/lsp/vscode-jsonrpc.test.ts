@@ -1,4 +1,4 @@
-/** Proves that vscode-jsonrpc over vscode-ws-jsonrpc, as editors use it, and a peer of ours are full partners, whichever dials. */
+/** Proves that vscode-jsonrpc over vscode-ws-jsonrpc and a reciproc peer support all features in both directions. */
 import { describe, expect, it } from "vitest";
 import {
   CancellationTokenSource,
@@ -18,7 +18,7 @@ import { theyDial, weDial, type Join } from "./joined.js";
 
 type Methods = NonNullable<AnyOptions["methods"]>;
 
-/** Resolves when a token of theirs is cancelled. One that was before its handler began never fires its event. */
+/** Resolves when a vscode-jsonrpc token is cancelled. A token cancelled before its handler began never fires its event. */
 function cancelled(token: CancellationToken): Promise<void> {
   if (token.isCancellationRequested) return Promise.resolve();
   return new Promise((resolve) => void token.onCancellationRequested(() => resolve()));
@@ -34,7 +34,7 @@ describe.each<[string, Join]>([
     dial({ dialect: lsp, methods: { sync: () => true, ...methods }, ...options });
 
   describe("params", () => {
-    it("of theirs come as they sent them: by position, by name, a lone array in one more, none as none", async () => {
+    it("of vscode-jsonrpc arrive unchanged: by position, by name, a single array inside another, absent ones as absent", async () => {
       await using both = await join(echo);
       const { theirs, wire } = both;
       expect(await theirs.sendRequest("echo", 1, "two", null)).toEqual([1, "two", null]);
@@ -47,7 +47,7 @@ describe.each<[string, Join]>([
       expect(wire.sent[5]).toEqual({ jsonrpc: "2.0", id: 5, method: "echo" });
     });
 
-    it("of ours come as they expect them", async () => {
+    it("of reciproc arrive as vscode-jsonrpc expects them", async () => {
       await using both = await join();
       both.theirs.onRequest("echo", (...args: unknown[]) => args.slice(0, -1));
       const { peer } = both;
@@ -61,21 +61,24 @@ describe.each<[string, Join]>([
   });
 
   describe("a result", () => {
-    it.each([[0], [""], [false], [null], [[]], [{}], ["ß\u2028\u0000"]])("of %j is that, both ways", async (value) => {
-      await using both = await join({ get: () => value });
-      both.theirs.onRequest("get", () => value);
-      expect(await both.theirs.sendRequest("get")).toEqual(value);
-      expect(await both.peer.request("get")).toEqual(value);
-    });
+    it.each([[0], [""], [false], [null], [[]], [{}], ["ß\u2028\u0000"]])(
+      "of %j is unchanged, in both directions",
+      async (value) => {
+        await using both = await join({ get: () => value });
+        both.theirs.onRequest("get", () => value);
+        expect(await both.theirs.sendRequest("get")).toEqual(value);
+        expect(await both.peer.request("get")).toEqual(value);
+      },
+    );
 
-    it("that is none arrives as null, both ways", async () => {
+    it("that is undefined arrives as null, in both directions", async () => {
       await using both = await join({ get: () => undefined });
       both.theirs.onRequest("get", () => undefined);
       expect(await both.theirs.sendRequest("get")).toBe(null);
       expect(await both.peer.request("get")).toBe(null);
     });
 
-    it("may be long, both ways", async () => {
+    it("may be long, in both directions", async () => {
       const text = "long ".repeat(100_000);
       await using both = await join(echo);
       both.theirs.onRequest("echo", (given: string) => [given]);
@@ -85,7 +88,7 @@ describe.each<[string, Join]>([
   });
 
   describe("an error", () => {
-    it("keeps its code, its message and its data, both ways", async () => {
+    it("keeps its code, its message and its data, in both directions", async () => {
       const data = { retry: false };
       await using both = await join({
         fail: () => {
@@ -101,7 +104,7 @@ describe.each<[string, Join]>([
       expect(atUs).toMatchObject({ code: -32803, message: "no such symbol", data, method: "fail" });
     });
 
-    it("of any other kind is -32603; ours tells them nothing of what it was", async () => {
+    it("of any other kind is -32603, and reciproc sends no details of it", async () => {
       await using both = await join({
         fail: () => {
           throw new Error("the password is hunter2");
@@ -121,7 +124,7 @@ describe.each<[string, Join]>([
   });
 
   describe("a notification", () => {
-    it("arrives with its params, both ways, in order, and is not answered", async () => {
+    it("arrives with its params, in both directions, in order, and is not answered", async () => {
       const ours: unknown[] = [];
       const at: unknown[] = [];
       await using both = await join({ told: (params) => void ours.push(params) });
@@ -139,7 +142,7 @@ describe.each<[string, Join]>([
       expect(wire.sent.filter((message) => !("method" in message))).toHaveLength(1);
     });
 
-    it("that nobody handles is told on its side, both ways", async () => {
+    it("without a handler is reported by its receiver, in both directions", async () => {
       await using both = await join();
       const [ours, at]: unknown[][] = [[], []];
       both.peer.on("notification", (...args) => ours!.push(args));
@@ -152,14 +155,14 @@ describe.each<[string, Join]>([
     });
   });
 
-  it("refuses a method that nobody serves with -32601, both ways", async () => {
+  it("refuses an unknown method with -32601, in both directions", async () => {
     await using both = await join();
     expect(await rejection(both.theirs.sendRequest("nowhere"))).toMatchObject({ code: -32601 });
     expect(await rejection(both.peer.request("nowhere"))).toMatchObject({ code: -32601 });
   });
 
-  describe("of what begins with $/", () => {
-    it("an unknown notification is ignored and an unknown request refused with -32601, both ways", async () => {
+  describe("methods that begin with $/", () => {
+    it("an unknown notification is ignored and an unknown request refused with -32601, in both directions", async () => {
       await using both = await join();
       await both.theirs.sendNotification("$/hint", { a: 1 });
       both.peer.notify("$/hint", { a: 1 });
@@ -183,7 +186,7 @@ describe.each<[string, Join]>([
       expect(values).toEqual([["$/setTrace", { value: "verbose" }], "off"]);
     });
 
-    it("$/logTrace of ours reaches their tracer", async () => {
+    it("$/logTrace of reciproc reaches the vscode-jsonrpc tracer", async () => {
       const lines: unknown[] = [];
       await using both = await join();
       const traced = { log: (...args: unknown[]) => void lines.push(args) };
@@ -194,8 +197,8 @@ describe.each<[string, Join]>([
     });
   });
 
-  describe("a cancel of theirs", () => {
-    it("aborts the handler's signal, and its AbortError is the answer -32800; for id 0 too", async () => {
+  describe("a cancel of vscode-jsonrpc", () => {
+    it("aborts the handler's signal, also for id 0, and its AbortError becomes the answer -32800", async () => {
       const started = gate();
       await using both = await join({
         wait: (_params, { signal }) => {
@@ -213,7 +216,7 @@ describe.each<[string, Join]>([
       expect(both.wire.sent[1]).toEqual({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: 0 } });
     });
 
-    it("leaves a handler that goes on its result", async () => {
+    it("does not change the result of a handler that ignores it", async () => {
       await using both = await join({
         partial: (_params, { signal }) =>
           new Promise((resolve) => {
@@ -226,7 +229,7 @@ describe.each<[string, Join]>([
       expect(await answer).toBe("half of it");
     });
 
-    it("of one call leaves the others alone, and after the answer nothing is sent", async () => {
+    it("of one call does not affect others, and is not sent after the answer", async () => {
       const signals: AbortSignal[] = [];
       const open = gate();
       await using both = await join({
@@ -249,8 +252,8 @@ describe.each<[string, Join]>([
     });
   });
 
-  describe("an abort of ours", () => {
-    it("rejects at once with the reason, cancels their token, and their late answer is dropped", async () => {
+  describe("an abort of reciproc", () => {
+    it("rejects at once with the reason, cancels the token, and ignores the late answer", async () => {
       const [started, told] = [gate(), gate()];
       await using both = await join();
       both.theirs.onRequest("wait", async (token: CancellationToken) => {
@@ -271,7 +274,7 @@ describe.each<[string, Join]>([
       expect(both.wire.received[1]).toEqual({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: 1 } });
     });
 
-    it("that comes before they have started starts them with a cancelled token, whose event never fires", async () => {
+    it("before the handler started gives it a cancelled token, whose event never fires", async () => {
       const fired: string[] = [];
       await using both = await join();
       both.theirs.onRequest("wait", (token: CancellationToken) => {
@@ -300,7 +303,7 @@ describe.each<[string, Join]>([
       await both.settled();
     });
 
-    it("sends nothing where no dialect was chosen: a stranger may not know it", async () => {
+    it("sends nothing without a dialect, which a plain JSON-RPC peer may not understand", async () => {
       await using both = await join({}, { dialect: undefined });
       const open = gate();
       both.theirs.onRequest("wait", () => open.promise);
@@ -324,7 +327,7 @@ describe.each<[string, Join]>([
       ["workDoneToken", 0],
       ["workDoneToken", "work-1"],
       ["partialResultToken", 7],
-    ])("of ours reaches whoever asked by %s %j, before the result", async (name, token) => {
+    ])("of reciproc reaches the caller that asked by %s %j, before the result", async (name, token) => {
       await using both = await join({
         build: (_params, { progress }) => {
           for (const value of [{ kind: "begin" }, 0, null, { kind: "end" }]) progress(value);
@@ -338,13 +341,13 @@ describe.each<[string, Join]>([
       expect(heard).toEqual([{ kind: "begin" }, 0, null, { kind: "end" }, "built"]);
     });
 
-    it("of ours is not sent to who did not ask", async () => {
+    it("of reciproc is not sent to a caller that did not ask", async () => {
       await using both = await join({ build: (_params, { progress }) => progress(1) });
       await both.theirs.sendRequest("build", { file: "a" });
       expect(both.wire.received).toHaveLength(1);
     });
 
-    it("of theirs reaches `onProgress`, before the result and not after", async () => {
+    it("of vscode-jsonrpc reaches `onProgress`, before the result and not after", async () => {
       await using both = await join();
       const { peer, theirs } = both;
       theirs.onRequest("build", async ({ workDoneToken, file }: { workDoneToken: number; file: string }) => {
@@ -380,7 +383,7 @@ describe.each<[string, Join]>([
   });
 
   describe("many calls", () => {
-    it("in flight both ways at once each get their own answer", async () => {
+    it("in flight in both directions each get their own answer", async () => {
       const open = gate();
       await using both = await join({
         slow: async ([n]: [number]) => {
@@ -403,7 +406,7 @@ describe.each<[string, Join]>([
       expect((await Promise.all(ours)).map(Number)).toEqual(expected);
     });
 
-    it("that call back in mid-call do not wait for each other", async () => {
+    it("that call back during a call do not wait for each other", async () => {
       await using both = await join({
         down: ([n]: [number], { peer }) => (n === 0 ? ["bottom"] : peer.request("down", [n - 1])),
       });
@@ -413,7 +416,7 @@ describe.each<[string, Join]>([
   });
 
   describe("closing", () => {
-    it("by us rejects their pending calls, aborts our handlers, and they are told", async () => {
+    it("by reciproc rejects the other side's pending calls, aborts reciproc's handlers, and is reported to the other side", async () => {
       const [started, closed] = [gate(), gate()];
       await using both = await join({
         wait: (_params, { signal }) => {
@@ -432,7 +435,7 @@ describe.each<[string, Join]>([
       expect(inspect(both.peer).running).toBe(0);
     });
 
-    it("by them rejects our pending calls, which may have run", async () => {
+    it("by vscode-jsonrpc rejects reciproc's pending calls as unknown", async () => {
       const started = gate();
       await using both = await join();
       both.theirs.onRequest("wait", () => (started.resolve(), new Promise(() => {})));
@@ -445,8 +448,8 @@ describe.each<[string, Join]>([
     });
   });
 
-  describe("their faults", () => {
-    it("a close with any code but 1000 is an error to them before it is a close", async () => {
+  describe("limitations of vscode-jsonrpc", () => {
+    it("reports a close with any code but 1000 as an error before the close", async () => {
       const told: string[] = [];
       const closed = gate();
       await using both = await join();
@@ -460,7 +463,7 @@ describe.each<[string, Join]>([
       expect(told).toEqual([expect.stringContaining("code = 4000, reason = moved"), "closed"]);
     });
 
-    it("a batch is complained of and never answered, and what comes next is", async () => {
+    it("reports a batch as an error and never answers it, but answers later messages", async () => {
       await using both = await join();
       const batch = both.peer.batch();
       const never = rejection(batch.request("sync"));
@@ -472,7 +475,7 @@ describe.each<[string, Join]>([
       expect(await never).toMatchObject({ outcome: "unknown" });
     });
 
-    it("end() and dispose() leave the connection open, and the latter answers nothing any more", async () => {
+    it("leaves the connection open after end() and dispose(), and answers nothing after dispose()", async () => {
       await using both = await join();
       both.theirs.end();
       expect(await both.peer.request("sync")).toBe(true);

@@ -40,7 +40,7 @@ async function connectSdk(sample: (text: string, signal: AbortSignal) => Promise
 }
 
 describe("the MCP guide", () => {
-  it("has a server whose tool the SDK's client can list and call, and which asks it back", async () => {
+  it("has a server whose tool the SDK's client can list and call, and which calls the client", async () => {
     const client = await connectSdk((text) => text.toUpperCase());
     expect(client.getServerVersion()).toEqual({ name: "surveyor", version: "1.0.0" });
     expect(await client.ping()).toEqual({});
@@ -54,7 +54,7 @@ describe("the MCP guide", () => {
     await client.close();
   });
 
-  it("has a tool that stops, and takes its question back, when the SDK's client cancels", async () => {
+  it("has a tool that stops, and cancels its own call, when the SDK's client cancels", async () => {
     const asked = gate();
     const withdrawn = gate();
     const client = await connectSdk(async (text, signal) => {
@@ -72,7 +72,7 @@ describe("the MCP guide", () => {
     await client.close();
   });
 
-  it("has a client that runs as it stands", async () => {
+  it("has a client that runs unchanged", async () => {
     const client = new Running("mcp-client.js");
     await client.exited;
     expect(client.lines).toEqual([

@@ -1,4 +1,4 @@
-/** Proves that what docs/INTEROP.md says the MCP SDK does wrong, it does: a line that goes red here may be struck out there. */
+/** Proves the faults of the MCP SDK that docs/INTEROP.md lists. If a test fails here, its line there can be removed. */
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import {
@@ -17,13 +17,13 @@ afterEach(startClocks);
 const DONE = { content: [{ type: "text", text: "done" }] };
 
 describe("the MCP SDK 1.32.2", () => {
-  it("drops a batch whole: the calls in it time out", async () => {
+  it("drops a whole batch, so that the calls in it time out", async () => {
     await using sdk = await sdkServer(() => {});
     stopClocks();
     const batch = sdk.peer.batch();
     const ping = rejection(batch.request("ping", undefined, { timeoutMs: 100 }));
     batch.send();
-    // Answered: so the batch before it was read.
+    // The answer proves that the SDK has read the batch before it.
     await sdk.peer.request("ping");
     vi.advanceTimersByTime(100);
     expect(await ping).toBeInstanceOf(TimeoutError);
@@ -40,7 +40,7 @@ describe("the MCP SDK 1.32.2", () => {
     expect(sdk.takeErrors()).toHaveLength(1);
   });
 
-  it("drops an answer whose result is null, which is what a handler without a result sends: the call waits on", async () => {
+  it("drops an answer with the result null, as of a handler without a result, so that the call stays pending", async () => {
     await using sdk = await sdkClient({ "tools/call": () => {} });
     stopClocks();
     const outcome = rejection(sdk.client.callTool({ name: "any" }, undefined, { timeout: 100 }));
@@ -52,7 +52,7 @@ describe("the MCP SDK 1.32.2", () => {
     expect(await outcome).toMatchObject({ code: -32001 });
   });
 
-  it("drops an error whose id is null, by which malformed JSON is answered", async () => {
+  it("drops an error whose id is null, the answer to malformed JSON", async () => {
     await using sdk = await sdkClient({});
     sdk.webSocket.send("{}");
     await sdk.client.ping();
@@ -65,7 +65,7 @@ describe("the MCP SDK 1.32.2", () => {
     const client = new Client({ name: "sdk", version: "1" });
     const errors: Error[] = [];
     client.onerror = (error) => errors.push(error);
-    // No handshake: it is about two messages in one turn.
+    // No handshake, because the test concerns two messages in one tick.
     ours.onmessage = (message) => {
       const { id, method } = message as { id: number; method: string };
       const say = (rest: object): unknown => ours.send({ jsonrpc: "2.0", ...rest } as JSONRPCMessage);
@@ -112,7 +112,7 @@ describe("the MCP SDK 1.32.2", () => {
     expect(answersTo(0, sdk.sent)).toHaveLength(1);
   });
 
-  it("rejects a call that is given up with code -32001, and not with the signal's reason", async () => {
+  it("rejects an aborted call with code -32001, and not with the signal's reason", async () => {
     await using sdk = await sdkClient({
       "tools/call": async () => new Promise((resolve) => setImmediate(resolve, DONE)),
     });
@@ -124,7 +124,7 @@ describe("the MCP SDK 1.32.2", () => {
     expect(await outcome).not.toBe(reason);
   });
 
-  it("cancels a call that is answered already, when its signal aborts later; nothing comes of it here", async () => {
+  it("cancels an answered call when its signal aborts later, which reciproc ignores", async () => {
     await using sdk = await sdkClient({ "tools/call": () => DONE });
     const abort = new AbortController();
     await sdk.client.callTool({ name: "any" }, undefined, { signal: abort.signal });
@@ -133,7 +133,7 @@ describe("the MCP SDK 1.32.2", () => {
     await sdk.client.ping();
   });
 
-  it("cancels initialize, which MCP forbids; our handler is not stopped and its answer is sent", async () => {
+  it("cancels initialize, which MCP forbids and reciproc ignores", async () => {
     const finish = gate();
     const aborted: boolean[] = [];
     await using sdk = await sdkClient({
@@ -161,7 +161,7 @@ describe("the MCP SDK 1.32.2", () => {
     expect(sdk.takeErrors()).toEqual([expect.stringContaining("unknown message ID")]);
   });
 
-  it("sends no cancel when maxTotalTimeout ends a call, and looks at it only when a report comes", async () => {
+  it("sends no cancel when maxTotalTimeout ends a call, and checks it only when a report arrives", async () => {
     const begun = gate<(value: unknown) => void>();
     const stopped = gate();
     await using sdk = await sdkClient({

@@ -1,4 +1,4 @@
-/** Proves that an unmodified client of the MCP SDK, over its own WebSocket transport, can call, cancel, follow and be asked back by our server. */
+/** Proves that an unmodified client of the MCP SDK, over its own WebSocket transport, can call and cancel, receive progress, and be called by a reciproc server. */
 import {
   CreateMessageRequestSchema,
   EmptyResultSchema,
@@ -16,7 +16,7 @@ afterEach(startClocks);
 const TEXT = { content: [{ type: "text", text: "done" }] };
 
 describe("the handshake", () => {
-  it("agrees on the subprotocol, and initialized comes after the answer to initialize", async () => {
+  it("agrees on the subprotocol, and initialized arrives after the answer to initialize", async () => {
     const heard: unknown[] = [];
     const initialized = gate();
     await using sdk = await sdkClient({
@@ -33,7 +33,7 @@ describe("the handshake", () => {
     expect(sdk.client.getServerCapabilities()).toEqual({ tools: { listChanged: true } });
   });
 
-  it("chooses mcp by the subprotocol where the server speaks another dialect first", async () => {
+  it("chooses mcp by the subprotocol if the server prefers another dialect", async () => {
     const stopped = gate<unknown>();
     const running = gate();
     await using sdk = await sdkClient(
@@ -69,12 +69,12 @@ describe("calls", () => {
     });
   });
 
-  it("settle each with its own answer, whatever the order of the answers", async () => {
+  it("settle each with its own answer, in any order of the answers", async () => {
     const gates = Array.from({ length: 50 }, () => gate());
     let running = 0;
     await using sdk = await sdkClient({
       "tools/call": async ({ arguments: { n } }) => {
-        // The last to come opens the first of the doors, each of which opens the one before it: the order is reversed.
+        // The last call opens the first gate, and each handler opens the gate before it, which reverses the order.
         if (++running === gates.length) gates[gates.length - 1]!.resolve();
         await gates[n]!.promise;
         gates[n - 1]?.resolve();
@@ -88,7 +88,7 @@ describe("calls", () => {
     expect(order).toEqual([...order].sort((a: number, b: number) => b - a));
   });
 
-  it("come back with the error's code, message and data", async () => {
+  it("reject with the error's code, message and data", async () => {
     await using sdk = await sdkClient({
       "tools/call": () => {
         throw new RpcError(-32602, "no such tool", { name: "nope" });
@@ -103,7 +103,7 @@ describe("calls", () => {
     });
   });
 
-  it("that fail on the inside say nothing of it", async () => {
+  it("that fail internally reject without details", async () => {
     const failure = new Error("the password is hunter2");
     await using sdk = await sdkClient({
       "tools/call": () => {
@@ -115,12 +115,12 @@ describe("calls", () => {
     expect(sdk.takeServerErrors()).toEqual([failure]);
   });
 
-  it("come back as a result where a tool fails as tools do", async () => {
+  it("resolve with a result if a tool reports its own failure", async () => {
     await using sdk = await sdkClient({ "tools/call": () => ({ ...TEXT, isError: true }) });
     expect(await sdk.client.callTool({ name: "any" })).toEqual({ ...TEXT, isError: true });
   });
 
-  it("of a method that nobody serves are refused with -32601", async () => {
+  it("of an unknown method are refused with -32601", async () => {
     await using sdk = await sdkClient({});
     for (const method of ["no/such", "toString", "__proto__"]) {
       expect(await rejection(sdk.client.request({ method }, EmptyResultSchema))).toMatchObject({ code: -32601 });
@@ -150,11 +150,11 @@ describe("progress", () => {
     expect(seen).toEqual([{ progress: 1 }, { progress: 2, total: 3, message: "two of three" }, { progress: 3 }, TEXT]);
   });
 
-  it("leaves before the result also where nothing is awaited between", async () => {
+  it("is sent before the result even if nothing is awaited between", async () => {
     await using sdk = await sdkClient({ "tools/call": (_params, { progress }) => (progress(1), TEXT) });
     await sdk.client.callTool({ name: "any" }, undefined, { onprogress: () => {} });
     expect(sdk.received.slice(-2)).toMatchObject([{ method: "notifications/progress" }, { result: TEXT }]);
-    // Whether it also arrives is the SDK's affair, and a matter of how TCP cuts the bytes.
+    // Whether the SDK delivers it depends on how TCP splits the bytes.
     sdk.takeErrors();
   });
 
@@ -175,8 +175,8 @@ describe("progress", () => {
   });
 });
 
-describe("a call that the client gives up", () => {
-  /** A tool that runs until its signal aborts, and then answers all the same. */
+describe("a call that the client aborts", () => {
+  /** A tool that runs until its signal aborts, and then still answers. */
   function stubborn(): { methods: Methods; begun: Promise<void>; ended: Promise<AbortSignal> } {
     const begun = gate();
     const ended = gate<AbortSignal>();
@@ -189,7 +189,7 @@ describe("a call that the client gives up", () => {
     return { methods: { "tools/call": call }, begun: begun.promise, ended: ended.promise };
   }
 
-  it("by its signal: the handler's signal fires, and no answer is sent", async () => {
+  it("by its signal aborts the handler's signal, and no answer is sent", async () => {
     const { methods, begun, ended } = stubborn();
     await using sdk = await sdkClient(methods);
     const abort = new AbortController();
@@ -203,12 +203,12 @@ describe("a call that the client gives up", () => {
       method: "notifications/cancelled",
       params: { requestId: id, reason: "never mind" },
     });
-    // Whatever the handler's return sent would have come before this answer.
+    // An answer of the handler would precede this one.
     await sdk.client.ping();
     expect(answersTo(id, sdk.received)).toEqual([]);
   });
 
-  it("by its timeout: the same", async () => {
+  it("by its timeout aborts the handler's signal, and no answer is sent", async () => {
     const { methods, begun, ended } = stubborn();
     await using sdk = await sdkClient(methods);
     stopClocks();
@@ -224,7 +224,7 @@ describe("a call that the client gives up", () => {
     expect(answersTo(id, sdk.received)).toEqual([]);
   });
 
-  it("is not given up while reports of it restart its timeout", async () => {
+  it("is not aborted while reports of it restart its timeout", async () => {
     const reporter = gate<(value: unknown) => void>();
     const finish = gate();
     await using sdk = await sdkClient({
@@ -254,13 +254,13 @@ describe("a call that the client gives up", () => {
   });
 });
 
-describe("a tool call that asks its caller back", () => {
+describe("a tool that calls its caller", () => {
   const CAPABLE = { roots: { listChanged: true }, sampling: {} };
   const ROOTS = { roots: [{ uri: "file:///home/ada", name: "home" }] };
   const QUESTION = { messages: [{ role: "user", content: { type: "text", text: "2 + 2?" } }], maxTokens: 5 };
   const ANSWER = { model: "m", role: "assistant", content: { type: "text", text: "4" } } as const;
 
-  it("gets its roots and a sampled message while the call waits", async () => {
+  it("gets its roots and a sampled message while the call is pending", async () => {
     const asked: unknown[] = [];
     await using sdk = await sdkClient(
       {
@@ -377,7 +377,7 @@ describe("a tool call that asks its caller back", () => {
       if (how === "its signal") expect(error).toBe(reason);
       else expect(error).toBeInstanceOf(TimeoutError);
       expect(await stopped.promise).toBe(error.message);
-      // Its first request, and so the smallest id we ever send: 0 would have been ignored by the SDK.
+      // The first request has the smallest id that reciproc sends. The SDK would ignore a cancel of id 0.
       const { id } = sdk.received.find(({ method }) => method === "sampling/createMessage");
       expect(id).toBe(1);
       await sdk.peer.request("ping");
@@ -410,7 +410,7 @@ describe("notifications", () => {
 });
 
 describe("closing", () => {
-  it("by the client in mid-call aborts the handler, which is answered to nobody", async () => {
+  it("by the client during a call aborts the handler, and sends no answer", async () => {
     const stopped = gate<unknown>();
     const running = gate();
     await using sdk = await sdkClient({
@@ -428,7 +428,7 @@ describe("closing", () => {
     expect((await sdk.peer.closed).code).toBe(1005);
   });
 
-  it("by the server in mid-call rejects what waits on either side", async () => {
+  it("by the server during a call rejects the pending calls of both sides", async () => {
     const running = gate();
     const outcome = gate<unknown>();
     await using sdk = await sdkClient(

@@ -1,4 +1,4 @@
-/** Proves that our client can call, cancel, follow and be asked back by an unmodified `McpServer`, which refuses nothing it sends. */
+/** Proves that a reciproc client can call and cancel, receive progress from, and be called by an unmodified `McpServer`. */
 import { ErrorCode as McpErrorCode, McpError } from "@modelcontextprotocol/sdk/types.js";
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import type { CallToolResult, ServerNotification } from "@modelcontextprotocol/sdk/types.js";
@@ -12,7 +12,7 @@ afterEach(startClocks);
 
 const DONE: CallToolResult = { content: [{ type: "text", text: "done" }] };
 
-/** What a tool's handler of the SDK is given besides its arguments. */
+/** The second argument of a tool's handler in the SDK. */
 interface Extra {
   signal: AbortSignal;
   requestId: string | number;
@@ -35,7 +35,7 @@ function report({ _meta, sendNotification }: Extra, progress: number): Promise<v
 }
 
 describe("the handshake", () => {
-  it("agrees on the subprotocol, and the server knows us by our initialize", async () => {
+  it("agrees on the subprotocol, and the server knows the client by its initialize", async () => {
     const initialized = gate();
     await using sdk = await sdkServer((mcp) => (mcp.server.oninitialized = () => initialized.resolve()));
     await initialized.promise;
@@ -44,7 +44,7 @@ describe("the handshake", () => {
     expect(sdk.sent[0]).toMatchObject({ id: 1, result: { serverInfo: { name: "sdk", version: "3.2.1" } } });
   });
 
-  it("succeeds where the server agrees to any subprotocol and knows none", async () => {
+  it("succeeds if the server agrees to any subprotocol and knows none", async () => {
     await using sdk = await sdkServer(
       tool("any", () => DONE),
       {},
@@ -88,7 +88,7 @@ describe("calls", () => {
     });
   });
 
-  it("resolve with a tool's own failure: it is a result", async () => {
+  it("resolve with a tool's own failure, which is a result", async () => {
     await using sdk = await sdkServer(
       tool("breaks", () => {
         throw new Error("it broke");
@@ -140,7 +140,7 @@ describe("progress", () => {
     expect(params._meta).toEqual({ "example.org/tag": 7, progressToken: id });
   });
 
-  it("is asked for only by who wants it", async () => {
+  it("is requested only with `onProgress`", async () => {
     const tokens: unknown[] = [];
     await using sdk = await sdkServer(
       tool("any", ({ _meta }) => {
@@ -152,7 +152,7 @@ describe("progress", () => {
     expect(tokens).toEqual([undefined]);
   });
 
-  it("restarts the timeout, up to the total", async () => {
+  it("restarts the timeout, up to maxTotalTimeoutMs", async () => {
     const begun = gate<Extra>();
     const stopped = gate<unknown>();
     await using sdk = await sdkServer(
@@ -191,8 +191,8 @@ describe("progress", () => {
   });
 });
 
-describe("a call that we give up", () => {
-  /** A tool that runs until its signal aborts, and then answers all the same. */
+describe("an aborted call", () => {
+  /** A tool that runs until its signal aborts, and then still answers. */
   function stubborn(): { register: (mcp: McpServer) => void; begun: Promise<Extra>; ended: Promise<unknown> } {
     const begun = gate<Extra>();
     const ended = gate<unknown>();
@@ -205,7 +205,7 @@ describe("a call that we give up", () => {
     return { register: tool("any", run), begun: begun.promise, ended: ended.promise };
   }
 
-  it("by its signal: the tool's signal fires with our reason, and no answer comes", async () => {
+  it("by its signal aborts the tool's signal with the same reason, and gets no answer", async () => {
     const { register, begun, ended } = stubborn();
     await using sdk = await sdkServer(register);
     const abort = new AbortController();
@@ -219,7 +219,7 @@ describe("a call that we give up", () => {
     expect(answersTo(requestId, sdk.sent)).toEqual([]);
   });
 
-  it("by its timeout: the same", async () => {
+  it("by its timeout aborts the tool's signal, and gets no answer", async () => {
     const { register, begun, ended } = stubborn();
     await using sdk = await sdkServer(register);
     stopClocks();
@@ -242,7 +242,7 @@ describe("a call that we give up", () => {
   });
 });
 
-describe("a tool that asks us back", () => {
+describe("a tool that calls its caller", () => {
   const ROOTS = { roots: [{ uri: "file:///home/ada", name: "home" }] };
   const QUESTION = {
     messages: [{ role: "user" as const, content: { type: "text" as const, text: "2 + 2?" } }],
@@ -250,7 +250,7 @@ describe("a tool that asks us back", () => {
   };
   const ANSWER = { model: "m", role: "assistant", content: { type: "text", text: "4" } };
 
-  it("gets our roots, a sampled message and an elicited answer while the call waits", async () => {
+  it("gets roots, a sampled message and an elicited answer while the call is pending", async () => {
     const asked: unknown[] = [];
     const elicitation = {
       message: "Who?",
@@ -282,7 +282,7 @@ describe("a tool that asks us back", () => {
     expect(asked).toEqual([[0, undefined], [1, QUESTION], [2]]);
   });
 
-  it("is answered its ping, refused with -32601 what we do not serve, and told our errors", async () => {
+  it("gets an answer to its ping, -32601 for an unknown method, and the errors of handlers", async () => {
     await using sdk = await sdkServer(() => {}, {
       methods: {
         ping: () => ({}),
@@ -297,7 +297,7 @@ describe("a tool that asks us back", () => {
     expect(error).toMatchObject({ code: -1, message: expect.stringContaining("rejected"), data: { by: "ada" } });
   });
 
-  it("gets our reports, each of which restarts its timeout", async () => {
+  it("gets progress reports, each of which restarts its timeout", async () => {
     const seen: unknown[] = [];
     const begun = gate<(value: unknown) => void>();
     const finish = gate();
@@ -359,7 +359,7 @@ describe("a tool that asks us back", () => {
     },
   );
 
-  it("gives up its first request, whose id is 0: our handler's signal fires", async () => {
+  it("aborts the handler's signal when it cancels its first request, whose id is 0", async () => {
     const begun = gate<unknown>();
     const stopped = gate();
     await using sdk = await sdkServer(() => {}, {
@@ -381,7 +381,7 @@ describe("a tool that asks us back", () => {
 });
 
 describe("notifications", () => {
-  it("reach our handler, or the notification event where there is none, and the server", async () => {
+  it("reach a handler, or the notification event without one, and the server", async () => {
     const changed = gate<unknown>();
     const logged = gate<unknown>();
     const heard = gate();
@@ -405,7 +405,7 @@ describe("notifications", () => {
 });
 
 describe("closing", () => {
-  it("by the server in mid-call rejects our call, with what became of it, and aborts our handler", async () => {
+  it("by the server during a call rejects the call, with its outcome, and aborts the client's handler", async () => {
     const running = gate();
     const stopped = gate();
     await using sdk = await sdkServer(
@@ -433,7 +433,7 @@ describe("closing", () => {
     await stopped.promise;
   });
 
-  it("by us in mid-call aborts the tool", async () => {
+  it("by the client during a call aborts the tool", async () => {
     const begun = gate();
     const stopped = gate();
     await using sdk = await sdkServer(

@@ -1,4 +1,4 @@
-/** The MCP SDK, unmodified, on either end of a real socket, with every message it saw and everything it complained of. */
+/** The MCP SDK, unmodified, on either end of a real socket, with all its messages and errors. */
 import { once } from "node:events";
 import { Client, type ClientOptions } from "@modelcontextprotocol/sdk/client/index.js";
 import { WebSocketClientTransport } from "@modelcontextprotocol/sdk/client/websocket.js";
@@ -13,44 +13,44 @@ import type { AnyOptions } from "../../support/pair.js";
 import { expectEmpty } from "../../support/pair.js";
 import { TappedWebSocket } from "../support/tapped.js";
 
-/** Stops every clock, the SDK's and ours; what crosses the socket crosses it all the same. For after the connection is made. */
+/** Stops all timers of both sides, but not the socket. Call it after the connection is made. */
 export function stopClocks(): void {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date", "performance"] });
 }
 
-/** Lets clocks that were stopped run again. */
+/** Restores the stopped timers. */
 export async function startClocks(): Promise<void> {
   if (!vi.isFakeTimers()) return;
-  // The one timer for all deadlines may run on for so long, and would be taken for one of the next test's.
+  // The shared timer of all deadlines may stay for this time, and would be counted for the next test.
   await vi.advanceTimersByTimeAsync(LINGER_MS);
   vi.useRealTimers();
 }
 
-/** What crossed the wire, as the SDK's end saw it, and what that end could not use. */
+/** The messages at the SDK's end of the wire, and the errors of that end. */
 export interface Wire {
   readonly sent: any[];
   readonly received: any[];
-  /** What the SDK told its `onerror` since the last look. What a test does not look at fails it. */
+  /** Returns the errors passed to the SDK's `onerror` since the last call. Unread ones fail the test. */
   takeErrors(): string[];
 }
 
-/** An SDK client on a server of ours. */
+/** An SDK client on a reciproc server. */
 export interface SdkClient extends Wire, AsyncDisposable {
   readonly client: Client;
   readonly webSocket: WebSocket;
   readonly server: Server;
   /** The server's end of the connection. */
   readonly peer: Peer;
-  /** What our server emitted as `error` since the last look. */
+  /** Returns the `error` events of the server since the last call. */
   takeServerErrors(): unknown[];
 }
 
-/** The answers to the request of that id. */
+/** Returns the answers to the request of this id. */
 export function answersTo(id: unknown, messages: any[]): any[] {
   return messages.filter((message) => message.id === id && message.method === undefined);
 }
 
-/** What a peer of ours serves. */
+/** The methods of a reciproc peer. */
 export type Methods = NonNullable<AnyOptions["methods"]>;
 
 /** Answers `initialize` as every MCP server does. */
@@ -64,7 +64,7 @@ export function initialize({ protocolVersion }: { protocolVersion: string }): ob
 
 const BASIC: Methods = { initialize, "notifications/initialized": () => {}, ping: () => ({}) };
 
-/** Starts a server of ours and connects the SDK's client to it, its handshake included. */
+/** Starts a reciproc server and connects the SDK's client to it, including its handshake. */
 export async function sdkClient(
   methods: Methods,
   { capabilities = {}, prepare, dialect = mcp }: Prepared & { dialect?: Dialect | Dialect[] } = {},
@@ -78,7 +78,7 @@ export async function sdkClient(
   const errors: string[] = [];
   client.onerror = ({ message }) => errors.push(message);
   let webSocket!: TappedWebSocket;
-  // The SDK's transport takes the runtime's own, which Node 20 has not.
+  // The SDK's transport uses the global WebSocket, which Node 20 does not have.
   globalThis.WebSocket = class extends TappedWebSocket {
     constructor(...args: any[]) {
       super(...args);
@@ -113,16 +113,16 @@ interface Prepared {
   prepare?: (client: Client) => void;
 }
 
-/** An SDK server with a client of ours. */
+/** An SDK server with a reciproc client. */
 export interface SdkServer extends Wire, AsyncDisposable {
   readonly mcp: McpServer;
   readonly webSocket: WebSocket;
   readonly peer: Peer;
-  /** What our peer emitted as `error` since the last look. */
+  /** Returns the `error` events of the client since the last call. */
   takePeerErrors(): unknown[];
 }
 
-/** Starts the SDK's server and connects a client of ours, which shakes hands as MCP wants it. */
+/** Starts the SDK's server and connects a reciproc client, including the MCP handshake. */
 export async function sdkServer(
   register: (mcp: McpServer) => void,
   options: AnyOptions = {},
@@ -167,7 +167,7 @@ export async function sdkServer(
   };
 }
 
-/** The SDK has no server side for WebSocket. This one does no more than its transport for standard input does: parse, check, hand over. */
+/** A server transport for WebSocket, which the SDK lacks. It parses, checks and delivers, as the SDK's stdio transport does. */
 class SocketTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;

@@ -1,4 +1,4 @@
-/** A hand-written client in Python, over Debian's `websockets`, calls our server and is called by it in mid-call. */
+/** A hand-written client in Python, over Debian's `websockets`, calls a reciproc server and is called by it during a call. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { gate, rejection, type Gate } from "../../support/turns.js";
 import { behavesAsClient, type Stranger } from "../clients/behaviour.js";
@@ -12,7 +12,7 @@ beforeAll(async () => {
 }, 600_000);
 
 interface Opened extends Stranger {
-  /** Says what to do. */
+  /** Sends a command to the program. */
   tell(what: object): void;
   batch(...members: [method: string, params: object | null, isCall: boolean][]): Promise<unknown>;
   /** Errors with id null. */
@@ -63,7 +63,7 @@ async function open(url: string): Promise<Opened> {
 describe("a Python client", () => {
   behavesAsClient({ open, ids: (ids) => expect(ids).toEqual([0, 1, 2]), pending: "rejected" });
 
-  it("answers what our server asks before it answers", async () => {
+  it("answers a call that the server makes during its own call", async () => {
     await using service = await startService();
     const client = await open(service.url);
     const asked = ["a", "b", "c"].map((question) => client.call("ask", { question }));
@@ -92,7 +92,7 @@ describe("a Python client", () => {
     await client.close();
   });
 
-  it("answers a batch of our server's", async () => {
+  it("answers a batch of the server", async () => {
     await using service = await startService();
     const client = await open(service.url);
     const batch = (await service.peers.next()).batch();
@@ -110,7 +110,7 @@ describe("a Python client", () => {
     await client.close();
   });
 
-  it("is told what was no JSON, and may send bytes for text", async () => {
+  it("gets a parse error for invalid JSON, and may send binary frames", async () => {
     await using service = await startService();
     const client = await open(service.url);
     client.tell({ raw: "{bad json" });
@@ -122,7 +122,7 @@ describe("a Python client", () => {
     await client.close();
   });
 
-  it("fails our server's call when it leaves in the middle of it, and learns why our server leaves", async () => {
+  it("fails the server's call when it disconnects during it, and gets the reason when the server closes", async () => {
     await using service = await startService();
     const leaving = await open(service.url);
     const lost = rejection((await service.peers.next()).request("hang"));

@@ -1,4 +1,4 @@
-/** A Python program that does what the test says, a line of JSON each way. */
+/** A Python program controlled by the test, by lines of JSON in both directions. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { aptInstall, onPath, run } from "../../support/debian.js";
 
 const CURE = "no Python with `websockets` was found and none could be installed; install python3-websockets";
 
-/** A Python that has `websockets`. Debian's own has what apt-get installs, whatever comes before it on the PATH. */
+/** Returns a Python that has `websockets`. Debian's own has the packages of apt-get, even if another is first on the PATH. */
 export async function ensurePython(): Promise<string> {
   const found = (await find()) ?? ((await aptInstall("python3-websockets")) ? await find() : undefined);
   if (found === undefined) throw new Error(CURE);
@@ -21,13 +21,13 @@ async function find(): Promise<string | undefined> {
   return undefined;
 }
 
-/** One that runs. */
+/** A running program. */
 export class Puppet implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #exited: Promise<unknown>;
   readonly #said: (what: any) => void;
 
-  /** `said` is given each line that it prints; what it writes to standard error is seen on the terminal. */
+  /** Calls `said` for each printed line. Standard error goes to the terminal. */
   constructor(python: string, script: string, args: string[], said: (what: any) => void) {
     this.#said = said;
     const env = { ...process.env, NO_PROXY: "*", PYTHONUTF8: "1", PYTHONDONTWRITEBYTECODE: "1" };
@@ -37,7 +37,7 @@ export class Puppet implements AsyncDisposable {
     createInterface(this.#child.stdout!).on("line", (line) => this.#said(JSON.parse(line)));
   }
 
-  /** Says what to do. */
+  /** Sends a command to the program. */
   tell(what: object): void {
     this.#child.stdin!.write(`${JSON.stringify(what)}\n`);
   }

@@ -1,4 +1,4 @@
-/** Our client calls a hand-written server in Python, over Debian's `websockets`, and is called by it in mid-call. */
+/** A reciproc client calls a hand-written server in Python, over Debian's `websockets`, and is called by it during a call. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { connect } from "../../../src/node.js";
 import { gate } from "../../support/turns.js";
@@ -30,7 +30,7 @@ async function start(): Promise<ForeignServer> {
 describe("a Python server", () => {
   behavesAsServer({ start, agrees: false });
 
-  it("calls us before it answers, by single calls and by a batch", async () => {
+  it("calls the client before it answers, by single calls and by a batch", async () => {
     await using server = await start();
     await using peer = await connect(server.url, {
       methods: { confirm: ({ question }) => `yes to ${question}` },
@@ -40,13 +40,13 @@ describe("a Python server", () => {
     expect(await peer.request("twice")).toEqual(["yes to a", "yes to b"]);
   });
 
-  it("is answered -32601 for what we do not serve", async () => {
+  it("gets -32601 for an unknown method", async () => {
     await using server = await start();
     await using peer = await connect(server.url);
     expect(await peer.request("ask", { question: "a" })).toBe("you failed with -32601");
   });
 
-  it("notifies us, in order, before it answers", async () => {
+  it("notifies the client, in order, before it answers", async () => {
     await using server = await start();
     const ticks = new Inbox();
     await using peer = await connect(server.url, { methods: { tick: ([n]) => ticks.push(n) } });

@@ -1,4 +1,4 @@
-/** Our client drives aria2, a C++ program whose server refuses to agree to our subprotocol and which pushes of its own accord. */
+/** A reciproc client drives aria2, a C++ program whose server agrees to no subprotocol and sends notifications. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -27,7 +27,7 @@ beforeAll(async () => {
   const [program] = onPath("aria2c");
   if (program === undefined) throw new Error(CURE);
   folder = await mkdtemp(join(tmpdir(), "reciproc-aria2-"));
-  // Somebody else may take the port first.
+  // Another process may take the port first.
   for (let tries = 5; aria2 === undefined; tries--) {
     try {
       aria2 = await start(program);
@@ -56,13 +56,13 @@ async function start(program: string): Promise<ChildProcess> {
   return child;
 }
 
-/** It takes no port 0. */
+/** aria2 does not accept port 0. */
 async function freePort(): Promise<number> {
   await using somebody = await listening(createTcpServer());
   return (somebody.server.address() as AddressInfo).port;
 }
 
-/** Resolves when a program says it; rejects when it ends before. */
+/** Resolves when a program prints the text. Rejects if the program ends before. */
 function said(program: ChildProcess, what: RegExp): Promise<void> {
   return new Promise((resolve, reject) => {
     createInterface(program.stdout!).on("line", (line) => what.test(line) && resolve());
@@ -70,7 +70,7 @@ function said(program: ChildProcess, what: RegExp): Promise<void> {
   });
 }
 
-/** Opens a connection, and notes what it is notified of. */
+/** Opens a connection, and records its notifications. */
 async function open(): Promise<{ peer: AnyPeer; pushed: Inbox<[method: string, params: unknown]> }> {
   const peer = await connect(url);
   const pushed = new Inbox<[string, unknown]>();
@@ -79,7 +79,7 @@ async function open(): Promise<{ peer: AnyPeer; pushed: Inbox<[method: string, p
 }
 
 describe("aria2", () => {
-  it("does not agree to our subprotocol, and is called without it", async () => {
+  it("does not agree to reciproc.v1, and is called without it", async () => {
     const bare = new WebSocket(url, "reciproc.v1");
     const [error] = (await once(bare, "error")) as [Error];
     expect(error.message).toBe("Server sent no subprotocol");
@@ -87,16 +87,16 @@ describe("aria2", () => {
     expect(await peer.request("aria2.getVersion")).toMatchObject({ version: expect.stringMatching(/^1\./) });
   });
 
-  it("fails our calls with its own codes", async () => {
+  it("fails calls with its own codes", async () => {
     const { peer } = await open();
     expect(await rejection(peer.request("nope"))).toMatchObject({ code: 1, message: "No such method: nope" });
     expect(await rejection(peer.request("aria2.tellStatus", ["zzz"]))).toMatchObject({ code: 1 });
-    // It knows params by position only.
+    // aria2 accepts positional params only.
     expect(await rejection(peer.request("aria2.tellActive", { keys: [] }))).toMatchObject({ code: -32602 });
     await peer.close();
   });
 
-  it("refuses notifications, without harm to a call", async () => {
+  it("refuses notifications, without effect on a call", async () => {
     const { peer } = await open();
     const errors = new Inbox<any>();
     peer.on("error", errors.push);
@@ -107,7 +107,7 @@ describe("aria2", () => {
     await peer.close();
   });
 
-  it("answers our batches, and many calls at once", async () => {
+  it("answers batches, and many calls at once", async () => {
     const { peer } = await open();
     const batch = peer.batch();
     const calls = [batch.request("system.listNotifications"), batch.request("nope"), batch.request("aria2.getVersion")];
@@ -120,7 +120,7 @@ describe("aria2", () => {
     await peer.close();
   });
 
-  it("downloads for us, and tells everybody of it", async () => {
+  it("downloads a file, and notifies every client", async () => {
     const http = createServer((_request, response) => response.end("what was asked for"));
     await using site = await listening(http);
     const { peer, pushed } = await open();

@@ -1,4 +1,4 @@
-/** What our client must get from every server of somebody else's, whoever wrote it: one suite, an adapter for each. */
+/** The behaviour that a reciproc client must get from every third-party server: one suite, and an adapter for each server. */
 import { once } from "node:events";
 import { expect, it } from "vitest";
 import WebSocket from "ws";
@@ -10,15 +10,15 @@ import { ATTIC } from "../support/service.js";
 /** A server that serves `add`, `echo`, `attic` and `wait`, which it answers when the gate of that name opens. */
 export interface ForeignServer extends AsyncDisposable {
   readonly url: string;
-  /** What `wait` answers with. */
+  /** The result of `wait`. */
   readonly gates: { of(name: string): { resolve(value: unknown): void } };
-  /** The params of `note`, in the order they came. */
+  /** The params of `note`, in order of arrival. */
   readonly noted: { next(): Promise<unknown> };
   /** Cuts every connection. */
   cut(): void;
 }
 
-/** Gates by name; asking for one makes it. */
+/** Returns the gate of this name, and creates it on first use. */
 export class Gates {
   readonly #gates = new Map<string, Gate<unknown>>();
 
@@ -29,28 +29,28 @@ export class Gates {
   }
 }
 
-/** What differs from server to server. */
+/** The differences between servers. */
 export interface Traits {
   readonly start: () => Promise<ForeignServer>;
-  /** Whether it agrees to a subprotocol that it does not know, as a `ws` server does that is left to itself. Default true. */
+  /** Whether it agrees to an unknown subprotocol, as a `ws` server does by default. Default true. */
   readonly agrees?: boolean;
 }
 
-/** Opens a connection that asks for nothing of ours. */
+/** Opens a connection that offers no subprotocol. */
 export function connectPlainly(url: string): Promise<AnyPeer> {
   return connect(url, { link: "plain" });
 }
 
 /** Runs the suite. */
 export function behavesAsServer({ start, agrees = true }: Traits): void {
-  it(`${agrees ? "agrees to" : "passes over"} our subprotocol without knowing it, and is spoken to plainly`, async () => {
+  it(`${agrees ? "agrees to" : "ignores"} reciproc.v1 without knowing it, and is called by plain JSON-RPC`, async () => {
     await using server = await start();
     const bare = new WebSocket(server.url, PROTOCOL);
     if (agrees) {
       await once(bare, "open");
       expect(bare.protocol).toBe(PROTOCOL);
     } else {
-      // `ws` takes it for a failure, as browsers do: we connect once more, without the offer.
+      // `ws` treats it as a failure, as browsers do, so the client connects again without the offer.
       expect(await once(bare, "error")).toMatchObject([{ message: "Server sent no subprotocol" }]);
     }
     bare.terminate();
@@ -62,7 +62,7 @@ export function behavesAsServer({ start, agrees = true }: Traits): void {
     expect(await Promise.all(calls)).toEqual(calls.map((_, i) => 2 * i));
   });
 
-  it("answers us, by position and by name", async () => {
+  it("answers calls, by position and by name", async () => {
     await using server = await start();
     await using peer = await connectPlainly(server.url);
     expect(await peer.request("add", [1, 2])).toBe(3);
@@ -72,7 +72,7 @@ export function behavesAsServer({ start, agrees = true }: Traits): void {
     for (const value of [0, "", false, null]) expect(await peer.request("echo", [value])).toEqual([value]);
   });
 
-  it("fails our calls with code, message and data", async () => {
+  it("fails calls with code, message and data", async () => {
     await using server = await start();
     await using peer = await connectPlainly(server.url);
     expect(await rejection(peer.request("attic", []))).toMatchObject({ name: "RpcError", ...ATTIC });
@@ -80,7 +80,7 @@ export function behavesAsServer({ start, agrees = true }: Traits): void {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("answers many calls in another order than they came", async () => {
+  it("answers many calls in another order than it received them", async () => {
     await using server = await start();
     await using peer = await connectPlainly(server.url);
     const names = Array.from({ length: 100 }, (_, i) => `call ${i}`);
@@ -97,7 +97,7 @@ export function behavesAsServer({ start, agrees = true }: Traits): void {
     expect(order).toEqual(reversed);
   });
 
-  it("answers our batches", async () => {
+  it("answers batches", async () => {
     await using server = await start();
     await using peer = await connectPlainly(server.url);
     const batch = peer.batch();
@@ -110,7 +110,7 @@ export function behavesAsServer({ start, agrees = true }: Traits): void {
     expect(await server.noted.next()).toEqual(["in a batch"]);
   });
 
-  it("fails what we wait for when it cuts the connection", async () => {
+  it("fails pending calls when it cuts the connection", async () => {
     await using server = await start();
     await using peer = await connectPlainly(server.url);
     const call = peer.request("wait", ["for ever"]);

@@ -1,4 +1,4 @@
-/** Our client calls ganache 7.9.2, an Ethereum node with sloppy answers: none of its liberties harms a call. */
+/** A reciproc client calls ganache 7.9.2, an Ethereum node with non-conforming answers that affect no call. */
 import ganache from "ganache";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, type AnyPeer } from "../../../src/node.js";
@@ -18,19 +18,19 @@ afterAll(() => node.close());
 
 const CHAIN = "0x539";
 
-/** Opens a connection that asks for nothing of ours. */
+/** Opens a connection that offers no subprotocol. */
 function open(methods = {}): Promise<AnyPeer> {
   return connect(url, { link: "plain", methods });
 }
 
 describe("ganache", () => {
-  it("is spoken to plainly, though we offer our own subprotocol", async () => {
+  it("is called by plain JSON-RPC, even if reciproc.v1 is offered", async () => {
     await using peer = await connect(url);
     expect(await peer.request("eth_chainId")).toBe(CHAIN);
     expect(await Promise.all([1, 2, 3].map(() => peer.request("eth_chainId", [])))).toEqual([CHAIN, CHAIN, CHAIN]);
   });
 
-  it("fails our calls with its codes: -32700 for a method that it does not know", async () => {
+  it("fails calls with its own codes, such as -32700 for an unknown method", async () => {
     await using peer = await open();
     const unknown = await rejection(peer.request("nope", []));
     expect(unknown).toMatchObject({ name: "RpcError", code: -32700, method: "nope" });
@@ -44,13 +44,13 @@ describe("ganache", () => {
     const errors = new Inbox();
     peer.on("error", errors.push);
     expect(peer.notify("eth_chainId", [])).toBe(true);
-    // It answers in order, so that answer came before this one.
+    // ganache answers in order, so that answer arrived before this one.
     expect(await peer.request("eth_chainId", [])).toBe(CHAIN);
     expect(inspect(peer)).toMatchObject({ pending: 0, unmatched: 1, malformed: 0 });
     expect(errors.all).toEqual([]);
   });
 
-  it("answers our batches, and what it answers to the notifications in them is ignored", async () => {
+  it("answers batches, and its answers to the notifications in them are ignored", async () => {
     await using peer = await open();
     const batch = peer.batch();
     const calls = [batch.request("eth_chainId", []), batch.request("nope", []), batch.request("eth_chainId", [])];
@@ -62,7 +62,7 @@ describe("ganache", () => {
     expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0 });
   });
 
-  it("answers a batch of notifications, for which nobody waits", async () => {
+  it("answers a batch of notifications, and those answers are ignored", async () => {
     await using peer = await open();
     const batch = peer.batch();
     batch.notify("eth_chainId", []);
@@ -71,13 +71,13 @@ describe("ganache", () => {
     expect(inspect(peer)).toMatchObject({ pending: 0, malformed: 0 });
   });
 
-  it("answers `[]` with `[]`, which we answer once with -32600, and there it ends", async () => {
-    // Nothing of ours sends `[]`; a relay may.
+  it("answers `[]` with `[]`, which the client answers once with -32600, without further messages", async () => {
+    // reciproc never sends `[]`, but a relay may.
     const peer = await open();
     const errors = new Inbox<any>();
     peer.on("error", errors.push);
     sendTo(peer, new EncodedMessage("[]"), "close");
-    // What it makes of our refusal: an answer with id null, for it takes it for a call.
+    // ganache mistakes the refusal for a call, and answers it with id null.
     expect(await errors.next()).toMatchObject({ name: "RpcError", message: expect.stringContaining("undefined") });
     expect(await peer.request("eth_chainId", [])).toBe(CHAIN);
     expect(errors.all).toHaveLength(1);
@@ -85,7 +85,7 @@ describe("ganache", () => {
     await peer.close();
   });
 
-  it("pushes the heads that we subscribe to, each to the subscription it names", async () => {
+  it("pushes subscribed heads, each with the id of its subscription", async () => {
     const pushed = new Inbox<{ subscription: string; result: { number: string } }>();
     await using peer = await open({ eth_subscription: pushed.push });
     const first = await peer.request("eth_subscribe", ["newHeads"]);

@@ -1,4 +1,4 @@
-/** Our client calls a jayson 5 WebSocket server, batches included. */
+/** A reciproc client calls a jayson 5 WebSocket server, also in batches. */
 import { once } from "node:events";
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
@@ -7,7 +7,7 @@ import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
 import { behavesAsServer, Gates, type ForeignServer } from "./behaviour.js";
 
-// Its declarations name packages that it does not bring along, so they are left out.
+// Its declarations name packages that it does not install, so they are not used.
 const jayson = createRequire(import.meta.url)("jayson");
 
 type Callback = (error: unknown, result?: unknown) => void;

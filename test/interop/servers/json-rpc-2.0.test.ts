@@ -1,4 +1,4 @@
-/** Our client calls a json-rpc-2.0 1.8 server, as its README wires it to a WebSocket, and is called by it in mid-call. */
+/** A reciproc client calls a json-rpc-2.0 1.8 server, connected as in its README, and is called by it during a call. */
 import { once } from "node:events";
 import { JSONRPCClient, JSONRPCErrorException, JSONRPCServer, JSONRPCServerAndClient } from "json-rpc-2.0";
 import type { AddressInfo } from "node:net";
@@ -17,7 +17,7 @@ async function start(): Promise<ForeignServer & { clients: Inbox<JSONRPCServerAn
   const webSockets = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   webSockets.on("connection", (webSocket) => {
     const both: JSONRPCServerAndClient = new JSONRPCServerAndClient(
-      // What its methods throw would be printed.
+      // The errors of its methods would be printed.
       new JSONRPCServer({ errorListener: () => {} }),
       new JSONRPCClient((message) => webSocket.send(JSON.stringify(message))),
     );
@@ -51,7 +51,7 @@ async function start(): Promise<ForeignServer & { clients: Inbox<JSONRPCServerAn
 describe("a json-rpc-2.0 server", () => {
   behavesAsServer({ start });
 
-  it("calls us before it answers, and notifies us", async () => {
+  it("calls and notifies the client before it answers", async () => {
     await using foreign = await start();
     const ticks = new Inbox();
     await using peer = await connect(foreign.url, {

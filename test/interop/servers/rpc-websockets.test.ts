@@ -1,4 +1,4 @@
-/** Our client calls an rpc-websockets 10 server; its events are no JSON-RPC and are answered as that, which a test shows. */
+/** A reciproc client calls an rpc-websockets 10 server, whose events are not JSON-RPC and are refused. */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { Server } from "rpc-websockets";
@@ -17,7 +17,7 @@ async function start(): Promise<ForeignServer & { server: Server }> {
   server.register("add", (params: any) => (Array.isArray(params) ? params[0] + params[1] : params.a + params.b));
   server.register("echo", (params) => params);
   server.register("attic", () => {
-    // It sends what is thrown as it is, when it is no Error.
+    // It sends a thrown value unchanged if it is not an Error.
     throw server.createError(ATTIC.code, ATTIC.message, ATTIC.data as never);
   });
   server.register("wait", (params) => gates.of(params[0]).promise as never);
@@ -39,7 +39,7 @@ async function start(): Promise<ForeignServer & { server: Server }> {
 describe("an rpc-websockets server", () => {
   behavesAsServer({ start });
 
-  it("pushes what is no JSON-RPC message, which is refused with -32600 and costs no call", async () => {
+  it("pushes messages that are not JSON-RPC, which are refused with -32600 without effect on a call", async () => {
     await using foreign = await start();
     foreign.server.event("tick");
     await using peer = await connectPlainly(foreign.url);
@@ -47,13 +47,13 @@ describe("an rpc-websockets server", () => {
     peer.on("error", errors.push);
     expect(await peer.request("rpc.on", ["tick"])).toEqual({ tick: "ok" });
     foreign.server.emit("tick", 1, 2);
-    // Its push has `notification` for a method and no `jsonrpc`. Our refusal is refused in turn, and there it ends.
+    // Its push has `notification` instead of a method and no `jsonrpc`. It refuses the refusal, and no further message is sent.
     expect(await errors.next()).toMatchObject({ name: "RpcError", code: -32602, data: "Method not specified" });
     expect(await peer.request("add", [1, 2])).toBe(3);
     expect(errors.all).toHaveLength(1);
   });
 
-  it("that pushes much of that is left with 1008 after a hundred, unless the limit is raised", async () => {
+  it("that pushes more than a hundred of them is closed with 1008, unless the limit is raised", async () => {
     await using foreign = await start();
     foreign.server.event("tick");
     await using strict = await connectPlainly(foreign.url);
@@ -65,14 +65,14 @@ describe("an rpc-websockets server", () => {
     expect(await patient.request("add", [1, 2])).toBe(3);
   });
 
-  it("answers no call of id 0, which is why ours count from 1", async () => {
+  it("answers no call of id 0, which is why reciproc counts from 1", async () => {
     await using foreign = await start();
     using bare = await stranger(foreign.url);
     for (const id of [0, 1]) bare.webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [id] }));
     expect(await bare.next()).toEqual({ jsonrpc: "2.0", id: 1, result: [1] });
   });
 
-  it("answers an inherited name with an error of its own, and we show that", async () => {
+  it("answers an inherited name with an error of its own, which the call rejects with", async () => {
     await using foreign = await start();
     await using peer = await connectPlainly(foreign.url);
     const error = await rejection(peer.request("toString"));

@@ -1,6 +1,6 @@
-/** What comes in, to be waited for. */
+/** A queue of received items that tests can await. */
 export class Inbox<T = unknown> {
-  /** Everything that has come, taken or not. */
+  /** All received items. */
   readonly all: T[] = [];
   #taken = 0;
   readonly #waiting: ((item: T) => void)[] = [];
@@ -13,19 +13,19 @@ export class Inbox<T = unknown> {
     next(item);
   };
 
-  /** Those that nobody took. */
+  /** The items that were not taken. */
   get left(): T[] {
     return this.all.slice(this.#taken);
   }
 
-  /** The next one that was not taken yet. */
+  /** Resolves with the next item that was not taken. */
   next(): Promise<T> {
     if (this.#taken < this.all.length) return Promise.resolve(this.all[this.#taken++]!);
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 }
 
-/** Resolves with how a promise came out, `"pending"` when it has not within a turn. */
+/** Resolves with the outcome of a promise, or `"pending"` if it has not settled within a tick. */
 export async function stateOf(promise: PromiseLike<unknown>): Promise<"resolved" | "rejected" | "pending"> {
   const settled = Promise.resolve(promise).then(
     () => "resolved" as const,

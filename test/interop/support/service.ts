@@ -1,28 +1,28 @@
-/** Our server as strangers meet it: a method for each thing that can be asked of one. */
+/** A reciproc server for third-party clients, with a method for each kind of behaviour. */
 import { RpcError, serve, type AnyPeer, type Server } from "../../../src/node.js";
 import { gate, type Gate } from "../../support/turns.js";
 import { Inbox } from "./inbox.js";
 
-/** A server, and what it saw. */
+/** A server, and its recorded messages. */
 export interface Service extends AsyncDisposable {
   readonly server: Server<any, any, any>;
   readonly url: string;
-  /** The ids of the requests that came, in their order. */
+  /** The ids of received requests, in order. */
   readonly ids: unknown[];
-  /** The params of `note`, which is to be notified. */
+  /** The params of the `note` notifications. */
   readonly noted: Inbox;
-  /** Those who connect. */
+  /** The connected peers. */
   readonly peers: Inbox<AnyPeer>;
-  /** Answers the call of `wait` that names it, once it is resolved. */
+  /** The gate that ends the call of `wait` with this name. */
   gateOf(name: string): Gate<unknown>;
-  /** What went wrong on our side. A test that expects something takes it; what is left fails the disposal. */
+  /** The errors of the server. A test removes expected ones, and the others fail the disposal. */
   readonly errors: Inbox;
 }
 
-/** What our server answers with an error of its own. */
+/** The server's own error. */
 export const ATTIC = { code: 4711, message: "no such room", data: { room: "attic" } };
 
-/** Starts one. */
+/** Starts a server. */
 export async function startService(): Promise<Service> {
   const ids: unknown[] = [];
   const noted = new Inbox();
@@ -52,7 +52,7 @@ export async function startService(): Promise<Service> {
       },
       wait: (params) => gateOf(Array.isArray(params) ? params[0] : params.name).promise,
       note: (params) => noted.push(params),
-      /** Asks the caller before it answers. */
+      /** Calls the caller before it answers. */
       ask: async (params, { peer }) => `you said ${await peer.request("confirm", params)}`,
     },
   });

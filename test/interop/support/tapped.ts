@@ -1,12 +1,12 @@
-/** A WebSocket of `ws` that notes every message, for other people's software to run on. */
+/** A WebSocket of `ws` that records every message, for third-party software. */
 import { WebSocket } from "ws";
 
-/** What one end of a connection sent and received, parsed, in order. */
+/** The messages sent and received by one end of a connection, parsed, in order. */
 export class TappedWebSocket extends WebSocket {
   readonly sent: any[] = [];
   readonly received: any[] = [];
 
-  /** As `ws` has it: with an address by whoever dials, with null by a server. */
+  /** Called as the constructor of `ws`: by a client with a URL, by a server with null. */
   constructor(...args: any[]) {
     super(...(args as ConstructorParameters<typeof WebSocket>));
     this.on("message", (data: Buffer) => this.received.push(JSON.parse(data.toString())));
