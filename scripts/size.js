@@ -65,12 +65,13 @@ async function sharesOf(code) {
   const { metafile } = await bundleByEsbuild(code, "es2022", ROOT, { alias: { eventemitter3 }, absWorkingDir: ROOT });
   const [{ inputs }] = Object.values(metafile.outputs);
   const shares = Object.entries(inputs).map(([path, { bytesInOutput }]) => ({ path, bytes: bytesInOutput }));
-  return shares.filter(({ bytes }) => bytes > 0).sort((a, b) => b.bytes - a.bytes);
+  return shares.filter(({ bytes }) => bytes > 0).toSorted((a, b) => b.bytes - a.bytes);
 }
 
+const write = (line) => process.stdout.write(`${line}\n`);
+const cells = (...numbers) => numbers.map((number) => number.toLocaleString("en").padStart(9)).join("");
+
 async function print() {
-  const write = (line) => process.stdout.write(`${line}\n`);
-  const cells = (...numbers) => numbers.map((number) => number.toLocaleString("en").padStart(9)).join("");
   write(`${"gzipped".padEnd(24)}   es2022   es2020     Vite`);
   const rows = [
     ["connect", 'export { connect } from "./dist/index.js";', ROOT],
