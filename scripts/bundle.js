@@ -42,8 +42,8 @@ function importsOf(path, getModuleInfo, found = new Set()) {
 }
 
 /**
- * Returns the name of a module's chunk: of the first entry that imports it. What the page's entry exports and works without a
- * peer, such as errors, is a chunk of its own. A bundler that sees only that imported leaves the page's chunk out.
+ * Returns the name of a module's chunk: that of the first entry which imports the module. The exports of the page's entry that
+ * need no peer, such as errors, are a chunk of their own: an application that imports only these does not load the page's chunk.
  */
 function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
