@@ -1,14 +1,23 @@
 import { configDefaults, defineConfig } from "vitest/config";
 import Ordered from "./test/support/sequencer.js";
 
-const inFolders = (...folders: string[]): string[] => folders.map((folder) => `test/${folder}/**/*.test.ts`);
+const inFolders = (folders: string[]): string[] => folders.map((folder) => `test/${folder}/**/*.test.ts`);
 
 /** These begin no browser and no compiler. They run first, so that most mistakes show soon. */
-const LIGHT = inFolders(
-  ...["bridge", "cli", "client", "conformance", "core", "features", "fuzz", "link", "server", "sockets"],
-);
+const LIGHT = inFolders([
+  "bridge",
+  "cli",
+  "client",
+  "conformance",
+  "core",
+  "features",
+  "fuzz",
+  "link",
+  "server",
+  "sockets",
+]);
 /** These measure delays and memory. Beside them run the tests of other runtimes, which mostly wait and so delay nothing. */
-const MEASURING = inFolders("attacks", "runtimes", "scale", "soak");
+const MEASURING = inFolders(["attacks", "runtimes", "scale", "soak"]);
 
 /** Each project runs when the one before it has ended. */
 export default defineConfig({
@@ -32,7 +41,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "heavy",
-          include: inFolders("*"),
+          include: inFolders(["*"]),
           exclude: [...LIGHT, ...MEASURING, ...configDefaults.exclude],
           globalSetup: ["test/browser/global-setup.ts"],
           // Some tests time out while three browsers share two cores.
