@@ -1,22 +1,31 @@
 import { configDefaults, defineConfig } from "vitest/config";
-import LongestFirst from "./test/support/sequencer.js";
+import Ordered from "./test/support/sequencer.js";
 
-const inFolders = (...folders: string[]): string[] => folders.map((folder) => `test/${folder}/**/*.test.ts`);
+const inFolders = (folders: string[]): string[] => folders.map((folder) => `test/${folder}/**/*.test.ts`);
 
-/** These begin no browser and no compiler, and wait for much of their time. They run first, so that most mistakes show soon. */
-const LIGHT = [
-  ...inFolders("bridge", "cli", "client", "conformance", "core", "features", "fuzz"),
-  ...inFolders("link", "runtimes", "server", "session", "sockets"),
-];
-/** These measure delays and memory. They run beside each other only, so that nothing heavy delays them. */
-const MEASURING = inFolders("attacks", "scale", "soak");
+/** These begin no browser and no compiler. They run first, so that most mistakes show soon. */
+const LIGHT = inFolders([
+  "bridge",
+  "cli",
+  "client",
+  "conformance",
+  "core",
+  "features",
+  "fuzz",
+  "link",
+  "server",
+  "session",
+  "sockets",
+]);
+/** These measure delays and memory. Beside them run the tests of other runtimes, which mostly wait and so delay nothing. */
+const MEASURING = inFolders(["attacks", "runtimes", "scale", "soak"]);
 
 /** Each project runs when the one before it has ended. */
 export default defineConfig({
   test: {
     setupFiles: ["test/support/setup.ts"],
     reporters: ["default", "./test/support/failures.ts"],
-    sequence: { sequencer: LongestFirst },
+    sequence: { sequencer: Ordered },
     // A test that waits for an event which never comes fails here; none is timed.
     testTimeout: 20_000,
     hookTimeout: 60_000,
@@ -33,7 +42,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "heavy",
-          include: inFolders("*"),
+          include: inFolders(["*"]),
           exclude: [...LIGHT, ...MEASURING, ...configDefaults.exclude],
           globalSetup: ["test/browser/global-setup.ts"],
           // Some tests time out while three browsers share two cores.
