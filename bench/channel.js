@@ -1,6 +1,6 @@
-/** Questions and answers between processes, over Node's own channel. */
+/** Requests and replies between processes, over the IPC channel of Node. */
 
-/** Answers what comes in on `channel` by `commands`. */
+/** Serves the requests of `channel` with the functions of `commands`. */
 export function answer(channel, commands) {
   channel.on("message", async ({ id, command, args }) => {
     try {
@@ -11,7 +11,7 @@ export function answer(channel, commands) {
   });
 }
 
-/** A function that asks over `channel` and promises the answer. What the other process dies of is the caller's to see. */
+/** Returns a function that sends a request over `channel` and promises its reply. The caller watches for the end of the other process. */
 export function asker(channel) {
   const pending = new Map();
   let nextId = 1;

@@ -1,4 +1,4 @@
-/** The main scenarios as bars: how each contender does beside bare `ws`, which is the line at 1. */
+/** Draws the main scenarios as bars: the ratio of each contender to bare `ws`, which is the line at 1. */
 
 const COLUMNS = 2;
 const PANEL = { width: 440, gap: 32, label: 168, value: 44, title: 34 };
@@ -22,14 +22,14 @@ const STYLE = `
   .value { paint-order: stroke; stroke: var(--ground); stroke-width: 4px; font-variant-numeric: tabular-nums; }
 `;
 
-/** The SVG, which follows the reader's light or dark scheme. */
+/** Returns the SVG. It follows the light or dark scheme of the reader. */
 export function chart({ scenarios, contenders, machine, quick }) {
   const panels = scenarios
     .filter(({ main }) => main)
     .map((scenario) => ({ scenario, bars: barsOf(scenario, contenders) }));
   const columns = Array.from({ length: COLUMNS }, () => ({ height: 0, parts: [] }));
   for (const panel of panels) {
-    // Each goes where most room is left: those who cannot take part leave their panels shorter.
+    // Each panel goes to the column with most room: a panel without some of the contenders is shorter.
     const column = columns.reduce((least, other) => (other.height < least.height ? other : least));
     const x = MARGIN + columns.indexOf(column) * (PANEL.width + PANEL.gap);
     column.parts.push(draw(panel, x, HEADER + MARGIN + column.height));

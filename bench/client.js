@@ -1,9 +1,9 @@
-/** The clients of one contender as a process, which starts the server's: `node client.js CONTENDER`. Runs the scenarios that its parent names. */
+/** The process with the clients of one contender: `node client.js CONTENDER`. It starts the server process, and runs the scenarios that its parent names. */
 import { fork } from "node:child_process";
 import { answer, asker } from "./channel.js";
 import { scenarios } from "./scenarios/index.js";
 
-/** How many connections are being opened at once. */
+/** The number of connections that are opened at the same time. */
 const OPENING = 64;
 
 const [name] = process.argv.slice(2);
@@ -17,7 +17,7 @@ const contender = await import(`./contenders/${name}.js`);
 const url = `ws://127.0.0.1:${await server("port")}`;
 let open = [];
 
-/** Opens `count` connections, each with the methods that `methodsOf` makes for it, and waits until the server knows them all. */
+/** Opens `count` connections, each with the methods that `methodsOf` returns for it. Resolves when the server has all of them. */
 async function connect(count, methodsOf = () => ({})) {
   const first = open.length;
   let next = 0;
@@ -40,7 +40,7 @@ async function disconnect() {
 
 answer(process, {
   async run(scenarioName, budget) {
-    // What an earlier scenario left is not this one's to clear away.
+    // Collect the garbage of earlier scenarios first: it must not count for this one.
     globalThis.gc();
     const result = await scenarios.get(scenarioName).run({ connect, disconnect, server, budget });
     await disconnect();

@@ -1,13 +1,13 @@
-/** Who takes part: each is a file in contenders/ and a row of every table. */
+/** The contenders. Each is a file in contenders/ and a row of every table. */
 
-/** A build of the package, from where `npm run build` puts it. */
+/** The build of the package by `npm run build`. */
 const NODE_ENTRY = "../dist/node.js";
 const FAN_OUT = ["fan-out", "live"];
 
 /**
- * - `only` / `lacks`: the kinds of scenario it takes part in, or cannot.
- * - `imports`: what a Node program with a server and a client imports.
- * - `browser`: the client half of a page, the smallest that its documentation shows; the bundler drops what it does not use.
+ * - `only` / `lacks`: the only kinds of scenario that the contender runs, or the kinds that it cannot run.
+ * - `imports`: the modules that a Node program with a server and a client imports.
+ * - `browser`: the smallest client of a page that the documentation shows. The bundler drops unused code.
  */
 export const contenders = [
   { name: "bare", title: "bare ws", packages: ["ws"], imports: ["ws"] },
@@ -75,10 +75,10 @@ export const contenders = [
   },
 ];
 
-/** What all others are compared with. */
+/** The contender that all others are compared with. */
 export const BASELINE = "bare";
 
-/** Why a contender has no place in a scenario, or `undefined` when it has one. */
+/** Returns why a contender cannot run a scenario; `undefined` if it can. */
 export function absence(contender, scenario) {
   if (contender.only !== undefined && !contender.only.includes(scenario.kind)) return "same as bare ws";
   if (contender.lacks?.includes(scenario.kind)) return "cannot";

@@ -1,13 +1,13 @@
-/** Calls for a given time, each answer checked, from whichever side. */
+/** Calls for a given time, from either side. Every result is checked. */
 
-/** Throws unless an answer is what the call must give. */
+/** Throws if the result of a call is wrong. */
 export function check(actual, expected, method) {
-  if (actual !== expected) throw new Error(`${method} answered ${String(actual).slice(0, 60)}`);
+  if (actual !== expected) throw new Error(`${method} returned ${String(actual).slice(0, 60)}`);
 }
 
 /**
- * Keeps `inFlight` calls going on each peer for `ms`; answers the calls a second. Without a `payload` each call carries a
- * number, and must be answered with the next one. `latencies` collects what each call took, in milliseconds.
+ * Keeps `inFlight` calls pending on each peer for `ms`. Returns the calls per second. Without a `payload`, each call carries a
+ * number, and its result must be the next number. `latencies` collects the duration of each call, in milliseconds.
  */
 export async function rate({ peers, inFlight, ms, method, payload, latencies }) {
   let calls = 0;

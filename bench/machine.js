@@ -1,4 +1,4 @@
-/** Where and with what the figures were measured. */
+/** The machine and the versions with which the figures were measured. */
 import { readFileSync } from "node:fs";
 import os from "node:os";
 
@@ -12,13 +12,13 @@ export function machine() {
   };
 }
 
-/** The versions of the contenders' packages, and of those that carry the figures. */
+/** Returns the versions of the packages that are measured, and of those that measure. */
 export function versions(contenders) {
   const names = new Set(["ws", ...contenders.flatMap(({ packages }) => packages)]);
   const found = Object.fromEntries([...names].map((name) => [name, version(name)]));
-  // These measure the bundles (`scripts/size.js`).
+  // `scripts/size.js` measures the bundles with these.
   for (const name of ["esbuild-wasm", "vite"]) found[name] = read(`../node_modules/${name}/package.json`).version;
-  // Its dependencies are the root's, not this directory's; a difference here would be one in the figures.
+  // reciproc uses the dependencies of the root directory. A different version there would change the figures.
   const own = read("../node_modules/ws/package.json").version;
   return own === found.ws ? found : { ...found, "ws, for reciproc": own };
 }

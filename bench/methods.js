@@ -1,12 +1,12 @@
-/** What every contender serves, by the same names, and the payloads that all of them carry. */
+/** The methods that every contender serves, and the payloads of all calls. */
 
-/** Those that are notifications: some contenders register them apart. */
+/** The methods that are notifications. Some contenders register notifications apart from requests. */
 export const NOTIFICATIONS = new Set(["note", "cursor", "moved"]);
 
-/** More than the largest message, for contenders with a limit below it. */
+/** A limit above the largest message, for contenders whose default limit is lower. */
 export const MAX_MESSAGE_BYTES = 4 * 2 ** 20;
 
-/** The methods of a server. `who` stands for the caller, in whatever shape the contender's `broadcast` knows it. */
+/** Returns the methods of a server. `who` is the caller, as the `broadcast` of the contender takes it. */
 export function serverMethods(broadcast) {
   let noted = 0;
   return {
@@ -15,7 +15,7 @@ export function serverMethods(broadcast) {
     note: (n) => {
       noted += n;
     },
-    /** The sum of what was noted since it was last asked. */
+    /** Returns the sum of all notifications since its last call. */
     noted: () => {
       const sum = noted;
       noted = 0;
@@ -25,7 +25,7 @@ export function serverMethods(broadcast) {
   };
 }
 
-/** Text that no compression or string sharing makes shorter, the same in every run. */
+/** Returns text that does not compress and that shares no strings. It is the same in every run. */
 export function text(length) {
   const characters = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.";
   let seed = 1;

@@ -1,8 +1,8 @@
-/** The client process of a contender, which has the server process as its child. */
+/** Starts the client process of a contender. The server process is its child. */
 import { fork } from "node:child_process";
 import { asker } from "./channel.js";
 
-/** How much of what a process said last is worth keeping. */
+/** The length of the last output of a process that is kept for an error message. */
 const LAST_WORDS = 2_000;
 
 export class Pair {
@@ -14,7 +14,7 @@ export class Pair {
   constructor({ name }) {
     this.#child = fork(new URL("client.js", import.meta.url), [name], {
       execArgv: ["--expose-gc"],
-      // Some contenders print what they refuse; of interest is only what comes before an end.
+      // Some contenders print each refused message. Only the output before the end of a process is reported.
       stdio: ["ignore", "ignore", "pipe", "ipc"],
     });
     this.#child.stderr.on("data", (data) => {
@@ -24,7 +24,7 @@ export class Pair {
     this.#ask = asker(this.#child);
   }
 
-  /** Runs a scenario; rejects when a process ends, something throws, or the time is over, and then the pair is of no more use. */
+  /** Runs a scenario. Rejects if a process ends, the scenario throws, or the time is over. The pair cannot be used after that. */
   async run(scenario, budget) {
     let timer;
     const late = new Promise((_resolve, reject) => {

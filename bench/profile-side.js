@@ -1,4 +1,4 @@
-/** One side of a profiled call: `profile-side.js server|client JSON`. Ends by itself, so that its profile is written. */
+/** One side of a profiled call: `profile-side.js server|client JSON`. The process exits by itself, so that its profile is written. */
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";

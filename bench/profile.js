@@ -1,6 +1,6 @@
 /**
- * Where a call's time goes: client and server of a call under `--cpu-prof`, their time by what it was spent on. Writes
- * docs/profile.md. `--before REF` adds the state of the package at a commit, built from it: before and after in one run.
+ * Measures the parts of a call's time: runs client and server with `--cpu-prof`, and writes docs/profile.md. `--before REF` adds a
+ * build of the package at that commit, so that one run measures before and after.
  */
 import { execFileSync, fork } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -18,7 +18,7 @@ const SCENARIOS = [
   { title: "one call at a time", inFlight: 1, calls: 20_000 },
   { title: "64 calls in flight", inFlight: 64, calls: 100_000 },
 ];
-/** What the time is spent on, first match first. */
+/** The parts of the time. The first match counts. */
 const PARTS = [
   ["waiting for the other side", ({ functionName }) => functionName === "(idle)"],
   ["garbage collection", ({ functionName }) => functionName === "(garbage collector)"],
@@ -30,7 +30,7 @@ const PARTS = [
   ["the benchmark itself, and the rest", () => true],
 ];
 
-/** The package as it was at a commit. */
+/** Builds the package at a commit. */
 function checkout(ref) {
   const folder = mkdtempSync(join(tmpdir(), "reciproc-profile-"));
   const archive = execFileSync("git", ["-C", ROOT, "archive", ref], { maxBuffer: 2 ** 28 });
@@ -40,7 +40,7 @@ function checkout(ref) {
   return folder;
 }
 
-/** Microseconds a call of each part, on both sides together. */
+/** Returns the time of each part, in microseconds per call, on both sides together. */
 async function profile(contender, scenario) {
   const folder = mkdtempSync(join(tmpdir(), "reciproc-profile-"));
   const start = (role, port) =>

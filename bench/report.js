@@ -1,4 +1,4 @@
-/** Turns what was measured into a page, a chart and data. Lays them out as prettier does, so that a run leaves nothing to format. */
+/** Writes the results as a page, a chart and data, in the layout of prettier, so that a run leaves nothing to format. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { BASELINE } from "./contenders.js";
@@ -15,7 +15,7 @@ export function writeReport(report, directory) {
   writeFileSync(new URL("benchmark.md", target), page(report));
 }
 
-/** Lists of numbers on one line. */
+/** Returns JSON with each list of numbers on one line. */
 function json(report) {
   const text = JSON.stringify(report, null, 2);
   return `${text.replaceAll(/\[\s+([^[\]{}]*?)\s+\]/g, (_, list) => `[${list.replaceAll(/\s+/g, " ")}]`)}\n`;
@@ -25,23 +25,23 @@ function page(report) {
   const { machine, measured, quick, versions, budget, scenarios } = report;
   const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const kind = quick
-    ? "A quick run: one short round each, good for a first look and not for a claim."
-    : `Medians of ${budget.rounds} rounds, fewer where one takes seconds.`;
+    ? "A quick run: one short round of each scenario. It is a first look and no basis for a claim."
+    : `The figures are medians of ${budget.rounds} rounds, or of fewer if a round takes seconds.`;
   return `${[
     "# Benchmark",
-    "Written by `npm run bench`, which anyone can run; no figure here was typed by hand.",
+    "`npm run bench` writes this page. No figure is typed by hand.",
     "![Bars of the main scenarios](benchmark.svg)",
-    `${kind} Client and server are processes of their own on one machine, the contenders take turns within each round, and every answer is checked. A ratio is to bare \`ws\` in the same round, and the median of those.`,
+    `${kind} Client and server are separate processes on one machine. The contenders take turns in each round, and every result is checked. A ratio is the median of the ratios to bare \`ws\` in the same round.`,
     `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
     "## Ratios to bare ws",
-    "The first figure of each scenario. Where it says µs, ms, KiB, % or bytes, less is better.",
+    "The table shows the first figure of each scenario. For µs, ms, KiB, % and bytes, less is better.",
     ratios(report),
     ...scenarios.flatMap((scenario) => [`## ${scenario.title}`, details(scenario, report)]),
   ].join("\n\n")}\n`;
 }
 
 function ratios({ contenders, scenarios }) {
-  // Where the baseline has no figure there is no ratio: those have their own tables below.
+  // Without a figure of the baseline there is no ratio. Such scenarios have their own tables below.
   const compared = scenarios.filter(({ results }) => BASELINE in results && results[BASELINE].absent === undefined);
   const rows = compared.map(({ title, metrics, results }) => [
     `${title} (${metrics[0].unit})`,

@@ -1,4 +1,4 @@
-/** Measures all contenders in all scenarios and writes the report. */
+/** Measures all contenders in all scenarios, and writes the report. */
 import { absence, BASELINE } from "./contenders.js";
 import { machine, versions } from "./machine.js";
 import { Pair } from "./pair.js";
@@ -6,7 +6,7 @@ import { writeReport } from "./report.js";
 import { checkOpenFiles, readArguments } from "./settings.js";
 import { median, pairedRatio } from "./statistics.js";
 
-/** The pair of processes of each contender that has one at the moment. */
+/** The running pair of processes of each contender. */
 const pairs = new Map();
 
 async function stop(name) {
@@ -27,7 +27,7 @@ async function measure(scenario, contender, budget) {
   }
 }
 
-/** One scenario for all contenders, round by round: whatever the machine does meanwhile, it does to all. */
+/** Runs one scenario for all contenders, round by round, so that a disturbance of the machine affects all of them. */
 async function play(scenario, { contenders, budget, quick }) {
   const cells = new Map();
   for (const contender of contenders) {
@@ -35,7 +35,7 @@ async function play(scenario, { contenders, budget, quick }) {
     cells.set(contender.name, absent === undefined ? { rounds: [] } : { absent });
   }
   const rounds = Math.min(scenario.mostRounds ?? Infinity, scenario.heavy ? budget.heavyRounds : budget.rounds);
-  // Round -1 is for the compiler and counts for nothing; the heavy ones warm up by themselves.
+  // Round -1 warms up the compiler and does not count. Heavy scenarios warm up by themselves.
   for (let round = quick || rounds < budget.rounds ? 0 : -1; round < rounds; round++) {
     for (const contender of shuffled(contenders)) {
       const cell = cells.get(contender.name);
@@ -50,7 +50,7 @@ async function play(scenario, { contenders, budget, quick }) {
       process.stdout.write(".");
     }
   }
-  // Otherwise what one scenario leaves in the heap or teaches the compiler would be a part of the next.
+  // New processes, because the heap and the compiled code of one scenario would affect the next.
   if (!quick) await Promise.all([...pairs.keys()].map(stop));
   return Object.fromEntries([...cells].map(([name, cell]) => [name, summary(cell, cells.get(BASELINE), scenario)]));
 }
@@ -70,7 +70,7 @@ function summary({ absent, error, rounds }, baseline, { metrics }) {
   );
 }
 
-/** In another order each time: what one leaves behind for the next must not always fall on the same. */
+/** Returns the list in a random order, so that no contender always runs after the same one. */
 function shuffled(list) {
   return list
     .map((item) => ({ item, place: Math.random() }))
@@ -110,7 +110,7 @@ async function main() {
       metrics: scenario.metrics,
       results,
     });
-    // After each, so that a run that is stopped has not been for nothing.
+    // Write after each scenario, so that the results of a stopped run are kept.
     writeReport(report, run.out);
     process.stdout.write(` ${Math.round((performance.now() - started) / 1_000)} s\n`);
   }

@@ -1,4 +1,4 @@
-/** The server of one contender as a process: `node server.js CONTENDER`. Its parent is the client process, and it ends with it. */
+/** The process with the server of one contender: `node server.js CONTENDER`. It ends with its parent, the client process. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { answer } from "./channel.js";
 import { serverMethods } from "./methods.js";
@@ -12,17 +12,17 @@ const { port, broadcast } = await contender.serve(
 
 const commands = {
   port: () => port,
-  /** Waits until just `count` clients are connected: a client knows that it is open before the server does. */
+  /** Resolves when exactly `count` clients are connected. A client is open before the server has its peer. */
   async connected(count) {
     while (peers.size !== count) await sleep(2);
   },
-  /** CPU time of this process so far, in microseconds. */
+  /** Returns the CPU time of this process so far, in microseconds. */
   cpu() {
     const { user, system } = process.cpuUsage();
     return user + system;
   },
   async memory() {
-    // A collection may free what only the next one finds.
+    // One collection may make garbage that only the next one frees.
     for (let times = 0; times < 3; times++) {
       globalThis.gc();
       await sleep(20);
@@ -30,13 +30,13 @@ const commands = {
     const { heapUsed, rss } = process.memoryUsage();
     return { heapUsed, rss };
   },
-  /** Sends one notification to every client; answers when it began, on the clock that all processes share. */
+  /** Sends one notification to every client. Returns the time when it began, on the clock that all processes share. */
   fanOut(method, payload) {
     const started = Number(process.hrtime.bigint());
     broadcast(method, payload);
     return started;
   },
-  /** Calls the one client for so long, so many calls at once; answers the calls a second. */
+  /** Calls the only client for some time, with some calls in flight. Returns the calls per second. */
   async callClient(inFlight, ms) {
     const [peer] = peers;
     const { rate } = await import("./load.js");

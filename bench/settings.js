@@ -1,12 +1,12 @@
-/** What a run does: the arguments, and how long everything may take. */
+/** The settings of a run: its arguments, and the time limits. */
 import { parseArgs } from "node:util";
 import { BASELINE, contenders } from "./contenders.js";
 import { scenarios } from "./scenarios/index.js";
 
 /**
- * Many short rounds hold the ratios steadier than few long ones: what disturbs a machine comes and goes. `heavyRounds` is
- * for what takes seconds whatever `ms` says. Before the first round each contender runs for `compileMs`: what is compared
- * is code that has been running for a while.
+ * Many short rounds give steadier ratios than few long ones, because disturbances of a machine are short. `heavyRounds` applies to
+ * scenarios that take seconds whatever `ms` is. Before the first round, each contender runs for `compileMs`, so that compiled code
+ * is compared.
  */
 const FULL = {
   rounds: 9,
@@ -36,7 +36,7 @@ const QUICK = {
   timeoutMs: 15_000,
 };
 
-/** Beside the sockets: files, pipes, and what Node itself holds open. */
+/** Open files besides the sockets: files, pipes, and those of Node itself. */
 const OTHER_FILES = 200;
 
 const USAGE = `Usage: npm run bench -- [--quick] [--only SCENARIOS] [--contenders NAMES] [--out DIRECTORY]
@@ -47,7 +47,7 @@ const USAGE = `Usage: npm run bench -- [--quick] [--only SCENARIOS] [--contender
   --out          where the report goes: docs for a whole run, test-output for any other
 `;
 
-/** Reads the arguments; a wrong one throws a message for the user. */
+/** Reads the arguments. Throws an error with a message for the user if one is wrong. */
 export function readArguments(args) {
   const { values } = parseArgs({
     args,
@@ -62,7 +62,7 @@ export function readArguments(args) {
   if (values.help) return { help: USAGE };
   const known = new Map(contenders.map((contender) => [contender.name, contender]));
   const chosen = choose("--contenders", values.contenders, known);
-  // Ratios need what they are ratios to.
+  // Every ratio needs the baseline.
   if (!chosen.some(({ name }) => name === BASELINE)) chosen.unshift(known.get(BASELINE));
   const whole = !values.quick && values.only === undefined && values.contenders === undefined;
   return {
@@ -70,7 +70,7 @@ export function readArguments(args) {
     budget: values.quick ? QUICK : FULL,
     scenarios: choose("--only", values.only, scenarios),
     contenders: chosen,
-    // Figures of a short or partial run must not take the place of published ones by accident.
+    // A short or partial run must not replace the published figures by accident.
     out: values.out ?? (whole ? "docs" : "test-output"),
   };
 }
@@ -84,10 +84,10 @@ function choose(option, names, known) {
   return [...known].filter(([name]) => wanted.includes(name)).map(([, item]) => item);
 }
 
-/** Throws when the largest scenario would run out of open files: each process needs one for each socket. */
+/** Throws if the largest scenario would run out of open files. Each process needs one for each socket. */
 export function checkOpenFiles({ scenarios: chosen, budget }) {
   const needed = Math.max(0, ...chosen.map((scenario) => scenario.sockets?.(budget) ?? 0)) + OTHER_FILES;
-  // Node raises the soft limit to the hard one by itself, so this is all there is. Windows has no such limit.
+  // Node raises the soft limit to the hard limit by itself, so this is the maximum. Windows has no such limit.
   const limit = process.report.getReport().userLimits?.open_files?.soft ?? "unlimited";
   if (limit === "unlimited" || Number(limit) >= needed) return;
   throw new Error(

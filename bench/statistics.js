@@ -1,4 +1,4 @@
-/** The little arithmetic that all figures go through. */
+/** The arithmetic of all figures. */
 
 export function median(values) {
   const sorted = values.toSorted((a, b) => a - b);
@@ -6,15 +6,15 @@ export function median(values) {
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-/** The value that `percent` of all do not exceed. */
+/** Returns the smallest value that at least `percent` of all values do not exceed. */
 export function percentile(values, percent) {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.ceil((percent / 100) * sorted.length) - 1)];
 }
 
 /**
- * The median of the ratios round by round. What slows the machine for a while slows neighbours in a round alike, so
- * this holds still where the ratio of two medians does not.
+ * Returns the median of the ratios of all rounds. A disturbance slows all contenders of a round alike, so this is steadier than the
+ * ratio of two medians.
  */
 export function pairedRatio(rounds, baseline) {
   const ratios = rounds.flatMap((value, round) => (baseline[round] > 0 ? [value / baseline[round]] : []));

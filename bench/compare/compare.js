@@ -1,10 +1,10 @@
-/** Runs every experiment on every contender and writes what they printed into the documents, between their markers. */
+/** Runs every experiment on every contender, and writes the results into the documents, between the markers. */
 import { execFile } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { promisify } from "node:util";
 import { facts, OWN_PROTOCOL } from "./facts.js";
 
-/** Each is a file in adapters/ and the package of that name; some need a second one. */
+/** Each contender is a file in adapters/ and the package of that name. Some need a second package. */
 const contenders = {
   reciproc: [],
   "vscode-ws-jsonrpc": ["vscode-jsonrpc"],
@@ -39,7 +39,7 @@ function version(name) {
 async function measure() {
   const names = Object.keys(contenders);
   const slow = facts.findIndex((fact) => fact.slow);
-  // Those that only wait go on beside the rest; the rest go one by one, for their deadlines are short.
+  // The experiments that only wait run beside the others. The others run one by one, because their deadlines are short.
   const waiting = Promise.all(names.map((name) => experiment(name, slow)));
   const rows = [];
   for (const name of names) {
@@ -54,7 +54,7 @@ async function measure() {
   return rows.map((row, index) => [label(names[index]), ...row]);
 }
 
-/** A table as prettier lays it out, so that a run leaves nothing to format. */
+/** Returns a table in the layout of prettier, so that a run leaves nothing to format. */
 function table([head, ...rows]) {
   const escaped = [head, ...rows].map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
   const widths = head.map((_, column) => Math.max(...escaped.map((row) => row[column].length)));
@@ -62,7 +62,7 @@ function table([head, ...rows]) {
   return [line(escaped[0]), line(widths.map((width) => "-".repeat(width))), ...escaped.slice(1).map(line)].join("\n");
 }
 
-/** Puts `text` between the markers of a document. */
+/** Writes `text` between the markers of a document. */
 function publish(document, text) {
   const url = new URL(`../../${document}`, import.meta.url);
   const page = readFileSync(url, "utf8");
@@ -71,7 +71,7 @@ function publish(document, text) {
   writeFileSync(url, `${before}${BEGIN}\n\n${text}\n\n${END}${after}`);
 }
 
-/** For the README: a column for each contender, and of each cell what stands before its details. */
+/** Returns the table of the README: a column for each contender, with each cell cut before its details. */
 function brief([head, ...rows]) {
   return head.map((title, column) => {
     const details = column === 0 ? "," : ": ";

@@ -1,11 +1,11 @@
-/** The columns of the table: each is an experiment on one contender that ends in the text of its cell. */
-import { outcome, startProxy, startServer, tell } from "./rig.js";
+/** The columns of the table. Each is an experiment on one contender that returns the text of its cell. */
+import { outcome, sendFrame, startProxy, startServer } from "./rig.js";
 
-/** How long a call that should have ended may stay pending before the cell says so. */
+/** The time after which the cell reports that a call stays pending, although it should have settled. */
 const PATIENCE_MS = 2_000;
-/** Longer than any default time-out among the contenders, so that "none" is seen and not assumed. */
+/** Longer than any default timeout among the contenders, so that "none" is observed and not assumed. */
 const TIMEOUT_MS = 65_000;
-/** Begins the first cell of those whose frames are not JSON-RPC: the facts marked `wire` cannot be asked of them. */
+/** Begins the first cell of a contender whose frames are not JSON-RPC. The facts marked `wire` do not apply to it. */
 export const OWN_PROTOCOL = "own protocol";
 
 const request = (id, method) => JSON.stringify({ jsonrpc: "2.0", id, method, params: ["x"] });
@@ -68,9 +68,9 @@ export const facts = [
     title: "a batch of two is answered with an array",
     wire: true,
     async run(contender) {
-      const reply = await tell(await startServer(contender), BATCH);
+      const reply = await sendFrame(await startServer(contender), BATCH);
       const answers = parse(reply.text);
-      // In any order, as the specification allows.
+      // The specification allows any order.
       const whole =
         Array.isArray(answers) && [1, 2].every((id) => answers.some((it) => it.id === id && it.result === "x"));
       return whole && answers.length === 2 ? "yes" : no(reply);
@@ -87,7 +87,7 @@ export const facts = [
     async run(contender) {
       const failures = [];
       for (const id of EMPTY_IDS) {
-        const reply = await tell(await startServer(contender), request(id, "echo"));
+        const reply = await sendFrame(await startServer(contender), request(id, "echo"));
         const { id: answered, result } = parse(reply.text) ?? {};
         if (answered !== id || result !== "x") failures.push(`${came(reply)} for id ${code(JSON.stringify(id))}`);
       }
@@ -104,17 +104,17 @@ export const facts = [
     async run(contender) {
       const server = await startServer(contender);
       for (const frame of [BATCH, BAD_JSON, ...EMPTY_IDS.map((id) => request(id, "echo")), INHERITED]) {
-        await tell(server, frame);
+        await sendFrame(server, frame);
         if (!server.alive()) return `no: exits at ${code(frame)}`;
       }
       const { call } = await session(contender, server);
       const { state } = await outcome(call("echo", "hi"), PATIENCE_MS);
-      return state === "resolves" ? "yes" : "no: it lives but answers nobody";
+      return state === "resolves" ? "yes" : "no: it runs but responds to no client";
     },
   },
 ];
 
-/** A server, and a client of it that can be watched and cut. */
+/** Starts a server, and a client whose connection can be observed and cut. */
 async function session(contender, server) {
   const { port } = server ?? (await startServer(contender));
   const proxy = await startProxy(port);
@@ -122,7 +122,7 @@ async function session(contender, server) {
   return { call: await connect(`ws://127.0.0.1:${proxy.port}`), proxy };
 }
 
-/** A call of the method that never answers, once its request has left. */
+/** Calls the method that never responds. Resolves when its request has been sent. */
 async function pendingCall(contender, signal) {
   const { call, proxy } = await session(contender);
   const left = proxy.nextFrame();
@@ -140,11 +140,11 @@ async function fate(pending, ms) {
 }
 
 async function answeredWithError(contender, frame, expected) {
-  const reply = await tell(await startServer(contender), frame);
+  const reply = await sendFrame(await startServer(contender), frame);
   return parse(reply.text)?.error?.code === expected ? "yes" : no(reply);
 }
 
-/** What a frame holds, `undefined` when there was none or it is not JSON: strangers send anything. */
+/** Returns the value of a frame; `undefined` if there is no frame, or if it is not JSON. */
 function parse(text) {
   try {
     return JSON.parse(text);

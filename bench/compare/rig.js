@@ -1,15 +1,15 @@
-/** What the experiments stand on: a server in a process of its own, a connection that can be cut, and a stranger with a bare socket. */
+/** The parts of the experiments: a server in a process of its own, a connection that can be cut, and a bare WebSocket. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { WebSocket, WebSocketServer } from "ws";
 
-/** How long an answer over loopback may take before it counts as none. */
+/** The time after which a missing reply over loopback counts as none. */
 const ANSWER_MS = 1_000;
 
-/** The contender's server, in a process of its own: a frame that kills it must not kill the experiment. */
+/** Starts the server of a contender in a process of its own: a frame that ends the server must not end the experiment. */
 export async function startServer(contender) {
-  // Its output is of no interest: several print a stack for each frame they refuse.
+  // Ignore the output: several contenders print a stack for each frame that they refuse.
   const child = fork(new URL("server.js", import.meta.url), [contender], {
     stdio: ["ignore", "ignore", "ignore", "ipc"],
   });
@@ -20,7 +20,7 @@ export async function startServer(contender) {
   return { ...hello, exited, alive };
 }
 
-/** Stands between client and server, sees every frame that the client sends, and can cut both TCP connections without a close frame. */
+/** Starts a proxy between client and server. It reads every frame of the client, and can cut both TCP connections without a close frame. */
 export async function startProxy(target) {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   await once(server, "listening");
@@ -40,25 +40,25 @@ export async function startProxy(target) {
       [upstream, client],
     ]) {
       sockets.add(here);
-      here.on("error", () => {}); // The close that follows says it too.
+      here.on("error", () => {}); // The `close` event that follows reports it too.
       here.on("close", () => there.terminate());
     }
   });
   return {
     port: server.address().port,
-    /** The next frame that the client sends, once it went on to the server. */
+    /** Resolves with the next frame of the client, when the proxy has forwarded it. */
     nextFrame: () => new Promise((resolve) => (sawFrame = resolve)),
     cut: () => sockets.forEach((socket) => socket.terminate()),
   };
 }
 
-/** Sends one frame as a stranger would, and resolves with the text that answers it or with what happened instead. */
-export async function tell(server, frame) {
+/** Sends one frame over a bare WebSocket. Resolves with the text of the reply, or with what happened instead. */
+export async function sendFrame(server, frame) {
   const socket = new WebSocket(`ws://127.0.0.1:${server.port}${server.path}`);
   const happened = new Promise((resolve) => {
     socket.on("message", (data) => resolve({ text: data.toString() }));
     socket.on("close", async (code) => {
-      // A process that dies drops its sockets a little before its exit is seen.
+      // The sockets of a process close a little before its exit is reported.
       await Promise.race([server.exited, sleep(ANSWER_MS)]);
       resolve({ instead: server.alive() ? `the connection is closed (${code})` : "the server process exits" });
     });
@@ -71,7 +71,7 @@ export async function tell(server, frame) {
   return reply;
 }
 
-/** What became of a promise within `ms`. */
+/** Returns the state of a promise after at most `ms`. */
 export function outcome(promise, ms) {
   return Promise.race([
     promise.then(

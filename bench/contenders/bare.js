@@ -1,4 +1,4 @@
-/** The baseline: JSON-RPC over `ws` by hand, one frame a message, and nothing that a library is for: no errors, no limits, no time-outs. */
+/** The baseline: JSON-RPC over `ws` by hand, with one message in each frame. It has no errors, no limits and no timeouts. */
 import { once } from "node:events";
 import { notifyEach, openSocket, serveSockets } from "./sockets.js";
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createBirpc } from "birpc";
 import { notifyEach, openSocket, serveSockets } from "./sockets.js";
 
-/** What its README says under "Using WebSocket". */
+/** The set-up of the section "Using WebSocket" of its README. */
 function wire(socket, methods) {
   const functions = Object.fromEntries(Object.entries(methods).map(([name, method]) => [name, (x) => method(x, peer)]));
   const rpc = createBirpc(functions, {
@@ -21,7 +21,7 @@ function wire(socket, methods) {
 
 export async function serve(methods, peers) {
   const port = await serveSockets(peers, (socket) => wire(socket, methods));
-  // Its groups do the same for each client, and know no exception.
+  // Its groups send to each client in the same way, and cannot leave one out.
   return { port, broadcast: notifyEach(peers) };
 }
 

@@ -3,10 +3,10 @@ import { newWebSocketRpcSession, RpcTarget } from "capnweb";
 import { WebSocket } from "ws";
 import { notifyEach, openSocket, serveSockets } from "./sockets.js";
 
-// It refers to the global class, which Node 20 lacks.
+// capnweb uses the global class, which Node 20 does not have.
 globalThis.WebSocket ??= WebSocket;
 
-/** A class whose methods are what its sessions serve. */
+/** Returns a class whose methods the sessions serve. */
 function targetOf(methods) {
   class Target extends RpcTarget {}
   for (const [name, method] of Object.entries(methods)) {
@@ -21,7 +21,7 @@ function wire(socket, target) {
   const api = newWebSocketRpcSession(socket, target);
   const peer = {
     call: async (method, x) => await api[method](x),
-    // It has no notifications; who does not await a call should dispose of it, says its README.
+    // capnweb has no notifications. Its README asks a caller that does not await a call to dispose of it.
     notify: (method, x) => api[method](x)[Symbol.dispose](),
     close: () => socket.close(),
   };

@@ -1,4 +1,4 @@
-/** The floor of a fan-out: the frame made once, and its bytes given to each connection's own socket. Nothing is left but Node and the system. */
+/** The floor of a fan-out: one frame is encoded once, and its bytes are written to the TCP socket of each connection. Only Node and the system take time. */
 import { serve as serveBare } from "./bare.js";
 
 export { connect } from "./bare.js";
@@ -14,7 +14,7 @@ export async function serve(methods, peers) {
   };
 }
 
-/** An unmasked text frame of 126 to 65,535 bytes, or of fewer than 126 (RFC 6455, section 5.2). */
+/** Returns an unmasked text frame of at most 65,535 bytes (RFC 6455, section 5.2). */
 function frameOf(text) {
   const payload = Buffer.from(text);
   const { length } = payload;

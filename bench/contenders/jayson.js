@@ -25,7 +25,7 @@ export async function connect(url) {
           else resolve(result);
         });
       }),
-    // An id of null is how its requests become notifications.
+    // With an id of null, jayson sends a notification in place of a request.
     notify: (method, x) => client.request(method, [x], null, () => {}),
     close: () => client.ws.close(),
   };

@@ -4,7 +4,7 @@ import { notifyEach, openSocket, serveSockets } from "./sockets.js";
 
 const { JSONRPCClient, JSONRPCServer, JSONRPCServerAndClient } = jsonrpc;
 
-/** What its README says under "Bi-directional JSON-RPC". */
+/** The set-up of the section "Bi-directional JSON-RPC" of its README. */
 function wire(socket, methods) {
   const both = new JSONRPCServerAndClient(
     new JSONRPCServer(),

@@ -1,4 +1,4 @@
-/** Bare `ws` as whoever cares about fan-out writes it: one text made once, and sent to each. */
+/** Bare `ws` with a fan-out by hand: the text is encoded once, and sent to each client. */
 import { serve as serveBare } from "./bare.js";
 
 export { connect } from "./bare.js";

@@ -1,4 +1,4 @@
-/** The floor: bare `ws` with all messages of a turn in one frame, an array of them, sent earlier when it holds 1 KiB. */
+/** The floor: bare `ws` with all messages of a tick in one frame, as an array. The frame is sent earlier if it holds 1 KiB. */
 import { BarePeer, connect as connectBare, serve as serveBare } from "./bare.js";
 
 const PACK_CHARACTERS = 1024;
@@ -7,7 +7,7 @@ class PackedPeer extends BarePeer {
   #pack = "";
 
   post(text) {
-    // The bound keeps both sides at work at once, in place of one after the other.
+    // With the bound, both sides work at the same time instead of one after the other.
     if (this.#pack === "") setImmediate(() => this.#flush());
     this.#pack += this.#pack === "" ? text : `,${text}`;
     if (this.#pack.length >= PACK_CHARACTERS) this.#flush();

@@ -1,4 +1,4 @@
-/** What the two rows of reciproc share; they differ in what the client asks for. */
+/** The code that the two rows of reciproc share. They differ in the options of the client. */
 import { connect as open, serve as listen } from "../../dist/node.js";
 import { MAX_MESSAGE_BYTES } from "../methods.js";
 
@@ -19,7 +19,7 @@ export async function serve(methods, peers) {
   };
 }
 
-/** The packed link is what one gets without asking. */
+/** The packed link is the default. */
 export const connectPacked = connectWith({});
 export const connectPlain = connectWith({ link: "plain" });
 

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Client, Server } from "rpc-websockets";
 
-/** The one event by which its server can tell clients something; they subscribe to it. */
+/** The event by which the server notifies its clients, which subscribe to it. */
 const EVENT = "moved";
 
 export async function serve(methods, peers) {
@@ -11,7 +11,7 @@ export async function serve(methods, peers) {
   server.on("connection", (socket) => peers.add(socket));
   server.on("disconnection", (socket) => peers.delete(socket));
   await once(server, "listening");
-  // An event goes to all who subscribed: it has no way to leave one out.
+  // An event goes to all subscribers, and cannot leave one out.
   return { port: server.wss.address().port, broadcast: (method, x) => server.emit(method, x) };
 }
 

@@ -1,9 +1,9 @@
-/** What the contenders without a socket of their own stand on: `ws`, set up alike for all. */
+/** The sockets of the contenders that have none of their own: `ws`, with the same options for all. */
 import { once } from "node:events";
 import { WebSocket, WebSocketServer } from "ws";
 import { MAX_MESSAGE_BYTES } from "../methods.js";
 
-/** Serves on a free port; `wire(socket)` makes the peer that stands in `peers` while its connection is open. */
+/** Listens on a free port. `wire(socket)` returns the peer that is in `peers` while its connection is open. */
 export async function serveSockets(peers, wire) {
   const server = new WebSocketServer({
     port: 0,
@@ -20,12 +20,12 @@ export async function serveSockets(peers, wire) {
   return server.address().port;
 }
 
-/** A client's socket, not yet open: what comes with the opening must find its listeners. */
+/** Returns the socket of a client before it is open, so that the caller can add listeners for the first messages. */
 export function openSocket(url) {
   return new WebSocket(url, { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
 }
 
-/** The loop by which a contender without groups tells many. */
+/** Notifies the clients of a contender without groups one by one. */
 export function notifyEach(peers) {
   return (method, x, except) => {
     for (const peer of peers) if (peer !== except) peer.notify(method, x);

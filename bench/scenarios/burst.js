@@ -1,4 +1,4 @@
-/** Many calls made in one turn, as a page does that loads all at once. */
+/** Many calls in one tick, like a page that loads everything at once. */
 import { check } from "../load.js";
 import { more } from "./metric.js";
 

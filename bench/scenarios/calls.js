@@ -1,4 +1,4 @@
-/** Calls in a closed loop: each worker calls again when its answer is there. */
+/** Calls in a closed loop: each worker calls again when its result has come. */
 import { rate } from "../load.js";
 import { text } from "../methods.js";
 import { percentile } from "../statistics.js";

@@ -1,4 +1,4 @@
-/** How long a fresh process takes to import what a server and a client need. */
+/** The time in which a new process imports the modules of a server and a client. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { less } from "./metric.js";

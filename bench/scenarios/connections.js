@@ -1,4 +1,4 @@
-/** Connections opened a second, each of which must work. */
+/** Connections opened in a second. Each must carry a call. */
 import { check } from "../load.js";
 import { more } from "./metric.js";
 

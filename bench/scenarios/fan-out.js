@@ -1,4 +1,4 @@
-/** One notification to many sockets, again when the last has it. */
+/** One notification to many sockets, again as soon as the last socket has received it. */
 import { text } from "../methods.js";
 import { median } from "../statistics.js";
 import { less, more } from "./metric.js";
@@ -39,7 +39,7 @@ function fanOut(name, size, { main = false, mostRounds } = {}) {
   };
 }
 
-/** What all the clients of this process got of one round. */
+/** The notifications of one round that all clients of this process received. */
 class Inbox {
   #missing = 0;
   #round = -1;
@@ -55,7 +55,7 @@ class Inbox {
     else if (--this.#missing === 0) this.#full();
   }
 
-  /** Has the server send one round; answers after how many milliseconds the last socket had it. */
+  /** Makes the server send one round. Returns the milliseconds until the last socket received it. */
   async fill(server, round) {
     this.#missing = this.size;
     this.#round = round;

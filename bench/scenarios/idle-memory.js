@@ -1,4 +1,4 @@
-/** What a connection costs a server while nothing happens on it: the growth of a fresh process. */
+/** The memory of an idle connection on a server: the growth of a new process. */
 import { less } from "./metric.js";
 
 export const idleMemory = {
@@ -10,7 +10,7 @@ export const idleMemory = {
   sockets: (budget) => budget.idle,
   metrics: [less("rss", "KiB resident"), less("heap", "KiB of heap")],
   async run({ connect, disconnect, server, budget }) {
-    // Code that is compiled at the first connections is not theirs.
+    // The first connections compile code, whose memory must not count.
     await connect(50);
     await disconnect();
     const empty = await server("memory");

@@ -1,4 +1,4 @@
-/** All scenarios by name, in the order of the report. Those with `alone` need no client and server: they run in the parent. */
+/** All scenarios by name, in the order of the report. A scenario with `alone` needs no client and no server, and runs in the parent. */
 import { bundleSize } from "./bundle-size.js";
 import { burst } from "./burst.js";
 import { calls } from "./calls.js";

@@ -1,4 +1,4 @@
-/** A board with 30 people on it: everyone's cursor goes to all others 60 times a second, and everyone calls in between. */
+/** A board with 30 people. Each cursor goes to all others 60 times a second, and each person also calls. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { check } from "../load.js";
 import { percentile } from "../statistics.js";
@@ -6,7 +6,7 @@ import { less } from "./metric.js";
 
 const PEOPLE = 30;
 const MOVES_A_SECOND = 60;
-/** A call goes with every so manieth move. */
+/** One move in this many is followed by a call. */
 const MOVES_A_CALL = 6;
 
 export const liveSession = {
@@ -21,7 +21,7 @@ export const liveSession = {
     await session(peers, board, budget.warmUpMs);
     const cpu = await server("cpu");
     const latencies = await session(peers, board, budget.liveMs);
-    // Of the time it should have taken: who falls behind spends more than all of it.
+    // The share of the intended time. A contender that falls behind takes more than all of it.
     const spent = (await server("cpu")) - cpu;
     return {
       cpu: (spent / 1_000 / budget.liveMs) * 100,
@@ -31,7 +31,7 @@ export const liveSession = {
   },
 };
 
-/** Ends when everybody has had every move of the others; answers how long the calls took. */
+/** Resolves when each person has received every move of the others. Returns the durations of the calls. */
 async function session(peers, board, ms) {
   const moves = Math.ceil((ms / 1_000) * MOVES_A_SECOND);
   const complete = board.expect(PEOPLE * (PEOPLE - 1) * moves);
@@ -53,12 +53,12 @@ class Board {
   }
 
   take({ from }, me) {
-    // Who has no way to leave the sender out tells it too; that counts for nobody.
+    // A contender that cannot leave the sender out notifies it too. That message does not count.
     if (from !== me && --this.#missing === 0) this.#done();
   }
 }
 
-/** Moves at a steady pace, whatever a timer does: a late one makes up for it. Each person begins at a time of their own. */
+/** Moves at a steady rate: after a late timer, it makes up for the missed moves. Each person begins at a different time. */
 async function person(peer, me, moves, latencies) {
   const started = performance.now() + (me / PEOPLE) * (1_000 / MOVES_A_SECOND);
   const calls = [];

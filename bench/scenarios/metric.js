@@ -1,11 +1,11 @@
-/** What a scenario measures: the first metric of each is the one that ratios and the chart are about. */
+/** The metrics of a scenario. The ratios and the chart show the first one. */
 
-/** Higher is better. */
+/** A metric of which more is better. */
 export function more(name, unit) {
   return { name, unit, better: "more" };
 }
 
-/** Lower is better. */
+/** A metric of which less is better. */
 export function less(name, unit) {
   return { name, unit, better: "less" };
 }

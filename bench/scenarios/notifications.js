@@ -1,4 +1,4 @@
-/** Notifications one way. What counts is what the receiver counted; a call at the end of each thousand says that they are there. */
+/** Notifications in one direction. The receiver counts them, and a call behind each thousand confirms that they have come. */
 import { check } from "../load.js";
 import { more } from "./metric.js";
 

@@ -1,4 +1,4 @@
-/** The server calls a client: the same load as "64 calls in flight", the other way round. */
+/** The server calls a client: the load of "64 calls in flight" in the other direction. */
 import { more } from "./metric.js";
 
 const IN_FLIGHT = 64;

@@ -63,9 +63,9 @@ function describe({ by, outcome, answers }: Verdict): string {
   return `The board stays: ${against.map(({ name, answer: given }) => `${name} ${given}`).join(", ")}.`;
 }
 
-function countDown(timeoutMs: number, tell: (seconds: number) => void): () => void {
+function countDown(timeoutMs: number, report: (seconds: number) => void): () => void {
   const end = performance.now() + timeoutMs;
-  const tick = (): void => tell(Math.max(0, Math.ceil((end - performance.now()) / 1000)));
+  const tick = (): void => report(Math.max(0, Math.ceil((end - performance.now()) / 1000)));
   const ticking = setInterval(tick, 250);
   tick();
   return () => clearInterval(ticking);

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createBirpc } from "birpc";
 import { WebSocket, WebSocketServer } from "ws";
 
-/** What its README says under "Using WebSocket". */
+/** The set-up of the section "Using WebSocket" of its README. */
 function wire(socket, functions) {
   return createBirpc(functions, {
     post: (data) => socket.send(data),
@@ -29,6 +29,6 @@ export async function connect(url) {
   const socket = new WebSocket(url);
   const rpc = wire(socket, { answer: (x) => `answer to ${x}` });
   await once(socket, "open");
-  // Its calls take arguments alone, no signal.
+  // Its calls take arguments only, and no signal.
   return (method, x) => rpc[method](x);
 }

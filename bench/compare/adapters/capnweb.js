@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { newWebSocketRpcSession, RpcTarget } from "capnweb";
 import { WebSocket, WebSocketServer } from "ws";
 
-// It refers to the global class, which Node 20 lacks.
+// capnweb uses the global class, which Node 20 does not have.
 globalThis.WebSocket ??= WebSocket;
 
 export async function serve() {
@@ -37,7 +37,7 @@ export async function connect(url) {
   const api = newWebSocketRpcSession(socket, new Client());
   return async (method, x, signal) => {
     const call = api[method](x);
-    // It takes no signal; to dispose of a promise is how one says that its result is no longer wanted.
+    // Its calls take no signal. A caller that no longer needs a result disposes of its promise.
     signal?.addEventListener("abort", () => call[Symbol.dispose]());
     return await call;
   };

@@ -6,7 +6,7 @@ export async function serve() {
   const server = new jayson.Server({
     echo: ([x], done) => done(null, x),
     hang: () => {},
-    // There is no call in this direction; its client can at least be put on the server's end of the socket.
+    // jayson has no calls in this direction. Its client can be attached to the socket of the server.
     ask: ([x], done) =>
       jayson.client.websocket({ ws: caller }).request("answer", [x], (error, reply) => done(error, reply?.result)),
   });

@@ -4,7 +4,7 @@ import { WebSocket, WebSocketServer } from "ws";
 
 const { JSONRPCClient, JSONRPCServer, JSONRPCServerAndClient } = jsonrpc;
 
-/** What its README says under "Bi-directional JSON-RPC", the line that rejects on close included. */
+/** The set-up of the section "Bi-directional JSON-RPC" of its README, with the line that rejects on close. */
 function wire(socket) {
   const both = new JSONRPCServerAndClient(
     new JSONRPCServer(),

@@ -5,7 +5,7 @@ export async function serve() {
   const server = new Server({ port: 0, host: "127.0.0.1" });
   server.register("echo", ([x]) => x);
   server.register("hang", () => new Promise(() => {}));
-  // There is no call in this direction, so the request is written by hand: a client that served it would answer.
+  // rpc-websockets has no calls in this direction, so the request is written by hand. A client that served it would respond.
   server.register("ask", async ([x]) => {
     const [client] = server.wss.clients;
     client.send(JSON.stringify({ jsonrpc: "2.0", id: "ask", method: "answer", params: [x] }));
@@ -19,6 +19,6 @@ export async function serve() {
 export async function connect(url) {
   const client = new Client(url);
   await once(client, "open");
-  // Its calls take a time-out and options of `ws`, no signal.
+  // Its calls take a timeout and options of `ws`, and no signal.
   return (method, x) => client.call(method, [x]);
 }

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { Server } from "socket.io";
 import { io } from "socket.io-client";
 
-/** Where a bare WebSocket reaches it. */
+/** The URL at which a bare WebSocket reaches the server. */
 export const path = "/socket.io/?EIO=4&transport=websocket";
 
 export async function serve() {
@@ -22,6 +22,6 @@ export async function connect(url) {
   const socket = io(url, { transports: ["websocket"] });
   socket.on("answer", (x, acknowledge) => acknowledge(`answer to ${x}`));
   await new Promise((resolve) => socket.once("connect", resolve));
-  // An event takes arguments alone, no signal.
+  // An event takes arguments only, and no signal.
   return (event, x) => socket.emitWithAck(event, x);
 }

@@ -22,7 +22,7 @@ export async function connect(url) {
   connection.onRequest("answer", (x) => `answer to ${x}`);
   connection.listen();
   return (method, x, signal) => {
-    // It takes tokens of its own in place of signals; to cancel one asks the server to answer.
+    // Its calls take tokens of its own in place of signals. A cancelled token asks the server to respond.
     const source = new CancellationTokenSource();
     signal?.addEventListener("abort", () => source.cancel());
     return connection.sendRequest(method, x, source.token);

@@ -1,4 +1,4 @@
-/** Where the others are in a text: their carets, with their names and colours, and what they have selected. */
+/** The carets of the other people in a text, with names and colours, and their selections. */
 import {
   StateEffect,
   StateField,
@@ -11,7 +11,7 @@ import { Decoration, EditorView, WidgetType, type DecorationSet } from "@codemir
 import type { Color, Person, Selection } from "../../api.js";
 import { element } from "../dom.js";
 
-/** Somebody's selection, and how often they moved it: at each move their name appears again. */
+/** The selection of a person, and the number of its moves. The name is shown again at each move. */
 interface Place extends Selection {
   moves: number;
 }
@@ -21,15 +21,15 @@ interface Carets {
   places: ReadonlyMap<string, Place>;
 }
 
-/** Somebody else is there now, and nowhere else. */
+/** Moves the selection of another person. */
 export const moved = StateEffect.define<Selection & { id: string }>();
-/** Where everybody else is who is in this text. */
+/** Replaces the selections of all other people in this text. */
 export const found = StateEffect.define<readonly (Selection & { id: string })[]>();
-/** Somebody is no longer in this text. */
+/** Removes the selection of a person who has left this text. */
 export const left = StateEffect.define<string>();
-/** Who the others are; whoever is not among them has gone. */
+/** Replaces the list of the other people. A person who is not in it has left. */
 export const met = StateEffect.define<ReadonlyMap<string, Person>>();
-/** Whose changes come with it. */
+/** The person whose changes come with the transaction. */
 export const edited = StateEffect.define<string>();
 
 const field = StateField.define<Carets>({
@@ -51,10 +51,10 @@ const field = StateField.define<Carets>({
   provide: (carets) => EditorView.decorations.from(carets, decorations),
 });
 
-/** Their part of the editor. */
+/** The extension that shows the carets. */
 export const carets: Extension = field;
 
-/** Who of the others is in a text. */
+/** Returns the other people who are in a text. */
 export function whoIsIn(state: EditorState): Person[] {
   const { people, places } = state.field(field);
   return [...people.values()].filter(({ id }) => places.has(id));
@@ -64,7 +64,7 @@ function moveTo({ id, anchor, head }: Selection & { id: string }, places: Carets
   return [id, { anchor, head, moves: (places.get(id)?.moves ?? 0) + 1 }];
 }
 
-/** A caret goes along with what its own person types there, and stays before what others do. The server reckons the same. */
+/** Moves a caret. Text typed at a caret moves it only if its own person typed. The server uses the same rule. */
 function carried(places: Carets["places"], { changes, effects }: Transaction): Carets["places"] {
   const authors = new Set(effects.flatMap((effect) => (effect.is(edited) ? effect.value : [])));
   const entries = [...places].map(([id, { anchor, head, moves }]): [string, Place] => {
@@ -84,7 +84,7 @@ function decorations({ people, places }: Carets): DecorationSet {
     const [from, to] = [Math.min(anchor, head), Math.max(anchor, head)];
     const attributes = { style: `--c: var(--${person.color})` };
     if (from < to) ranges.push(Decoration.mark({ class: "theirs", attributes }).range(from, to));
-    // On the side of the selection: at a line's end a caret must not slip onto the next line.
+    // On the side of the selection, because a caret at the end of a line must not move to the next line.
     const side = head < anchor ? 1 : -1;
     ranges.push(Decoration.widget({ widget: new Caret(person.name, person.color, moves), side }).range(head));
   }

@@ -1,4 +1,4 @@
-/** What a language server knows, in the editor: squiggles, completions, and documentation under the pointer. */
+/** The diagnostics, completions and hover texts of a language server, in the editor. */
 import {
   autocompletion,
   insertCompletionText,
@@ -19,7 +19,7 @@ import { offsetAt, positionAt } from "./positions.js";
 import type { LanguageSession } from "./session.js";
 import { templateOf } from "./snippet.js";
 
-/** The editor's part of the session. */
+/** The part of the editor that the session calls. */
 export function language(session: LanguageSession): Extension {
   return [
     lintGutter(),
@@ -37,7 +37,7 @@ export function language(session: LanguageSession): Extension {
 
 const SEVERITIES = ["error", "warning", "info", "hint"] as const;
 
-/** Shows what is wrong with the text; always all of it. */
+/** Replaces all diagnostics of the text. */
 export function showDiagnostics(view: EditorView, diagnostics: readonly Diagnostic[]): void {
   const { doc } = view.state;
   const squiggles = diagnostics.map(({ range, severity = 1, message, source }): Squiggle => {
@@ -66,7 +66,7 @@ async function hover(session: LanguageSession, { doc }: EditorState, pos: number
   };
 }
 
-/** While somebody goes on with the same word, the first answer does for the rest of it. */
+/** The first response is valid while the person types the same word. */
 const WORD = /^["\w-]*$/;
 
 async function complete(session: LanguageSession, context: CompletionContext): Promise<CompletionResult | null> {
@@ -89,17 +89,17 @@ function startOf({ textEdit }: CompletionItem, { doc }: EditorState, context: Co
   return offsetAt(doc, "range" in textEdit ? textEdit.range.start : textEdit.replace.start);
 }
 
-/** A completion; one that is a colour shows it. */
+/** Renders a completion. A colour is shown before its name. */
 interface Option extends Completion {
   color?: string;
 }
 
-/** An item as CodeMirror has it. All of a list begin at `from`; one that begins later keeps what stands between. */
+/** Returns an item as a completion of CodeMirror. All items of a list begin at `from`. An item that begins later keeps the text between. */
 function option(item: CompletionItem, state: EditorState, pos: number, from: number, start: number): Option {
   const { label, filterText = label, sortText, detail, documentation, textEdit, kind } = item;
   const text = textEdit?.newText ?? item.insertText ?? label;
   const kept = start - from;
-  // What stands behind the caret and is to be replaced too.
+  // The text behind the caret that is replaced too.
   const behind =
     textEdit !== undefined && "range" in textEdit ? Math.max(0, offsetAt(state.doc, textEdit.range.end) - pos) : 0;
   return {
@@ -125,12 +125,12 @@ function option(item: CompletionItem, state: EditorState, pos: number, from: num
 const SNIPPET = 2;
 const COLOR = 16;
 
-/** In a completion, other than in a hover, a bare string is not Markdown. */
+/** In a completion, a bare string is not Markdown. In a hover it is. */
 function marked(documentation: NonNullable<CompletionItem["documentation"]>): Exclude<typeof documentation, string> {
   return typeof documentation === "string" ? { kind: "plaintext", value: documentation } : documentation;
 }
 
-/** A colour, before its name. */
+/** Returns an element that shows a colour. */
 function swatch({ color }: Option): Node | null {
   if (color === undefined) return null;
   const square = element("span", "swatch");

@@ -1,4 +1,4 @@
-/** How the editor looks and what its keys do. Its colours are the page's, so it is light or dark when the page is. */
+/** The theme and the keys of the editor. The editor uses the colours of the page, in both schemes. */
 import { acceptCompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { css } from "@codemirror/lang-css";
@@ -22,10 +22,10 @@ const highlighting = HighlightStyle.define([
   { tag: [tags.number, tags.unit, tags.bool, tags.null, tags.atom], color: "var(--code-value)" },
 ]);
 
-/** On a phone what floats over the text is as wide as the page, and must not touch its edges. */
+/** On a phone, a tooltip is as wide as the page, and must not touch its edges. */
 const MARGIN = 10;
 
-/** What every file has, whoever edits it. `name` is what a screen reader calls it. */
+/** Returns the extensions of every file. A screen reader reads `name`. */
 export function look(language: Language, name: string): Extension {
   return [
     lineNumbers(),
@@ -46,7 +46,7 @@ export function look(language: Language, name: string): Extension {
     EditorView.contentAttributes.of({ "aria-label": name }),
     GRAMMARS[language](),
     syntaxHighlighting(highlighting),
-    // Tab goes on to the next part of the page, as everywhere, unless there is something to take.
+    // Tab moves to the next part of the page, as on any page, unless a completion can be accepted.
     keymap.of([
       { key: "Tab", run: acceptCompletion },
       ...closeBracketsKeymap,

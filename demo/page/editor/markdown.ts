@@ -1,6 +1,6 @@
 /**
- * What a language server writes about something, shown. Its Markdown is parsed into tokens, and of these the elements are
- * made one by one: nothing that came from outside is ever read as HTML.
+ * Shows the texts of a language server. Their Markdown is parsed into tokens, and each token becomes an element. Text from outside
+ * is never parsed as HTML.
  */
 import MarkdownIt, { type Token } from "markdown-it";
 import type { Hover } from "../../lsp.js";
@@ -8,12 +8,12 @@ import type { Hover } from "../../lsp.js";
 type Content = Hover["contents"];
 
 const parser = new MarkdownIt("commonmark", { html: false });
-// Where links lead is decided below, on the parsed address.
+// The code below checks the parsed address of each link.
 parser.validateLink = () => true;
 
 const TAGS = new Set(["p", "strong", "em", "ul", "ol", "li", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6"]);
 
-/** The elements for it; `undefined` when it says nothing. */
+/** Returns the elements of a text; `undefined` if the text is empty. */
 export function rendered(content: Content): HTMLElement | undefined {
   const box = document.createElement("div");
   box.className = "documentation";
@@ -21,7 +21,7 @@ export function rendered(content: Content): HTMLElement | undefined {
   return box.textContent?.trim() === "" ? undefined : box;
 }
 
-/** The protocol has four forms for a text, and lists of them. A bare string is Markdown. */
+/** Returns the Markdown of a text. The protocol has four forms, and lists of them. A bare string is Markdown. */
 function appendPart(part: Exclude<Content, readonly unknown[]>, box: HTMLElement): void {
   if (typeof part === "string") append(parser.parse(part, {}), box);
   else if ("language" in part) box.append(withText("pre", part.value));
@@ -35,7 +35,7 @@ function append(tokens: readonly Token[], into: HTMLElement): void {
     const parent = open.at(-1)!;
     if (token.nesting === -1) open.pop();
     else if (token.nesting === 0) appendLeaf(token, parent);
-    // The paragraphs of a tight list are hidden: what is in them goes into what they are in.
+    // The paragraphs of a tight list are hidden: their content goes into the list item.
     else if (token.hidden) open.push(parent);
     else {
       const element = elementFor(token);
@@ -66,7 +66,7 @@ function appendLeaf(token: Token, parent: HTMLElement): void {
   else parent.append(content);
 }
 
-/** Only those that come along: any other would tell its server who reads here. As an image an SVG runs no script. */
+/** Accepts only images inside the text, because any other server would learn the reader's address. An SVG runs no script as an image. */
 function appendImage(token: Token, parent: HTMLElement): void {
   const address = urlOf(token, "src");
   if (!address?.href.startsWith("data:image/")) return parent.append(token.content);

@@ -1,4 +1,4 @@
-/** The editor: its files, who is in which, and what the language servers say. Loaded when somebody first goes there. */
+/** The editor: its files, the people in each file, and the language servers. Loaded when the person first opens it. */
 import { diagnosticCount, nextDiagnostic } from "@codemirror/lint";
 import { EditorView } from "@codemirror/view";
 import type { Params, Peer } from "reciproc";
@@ -17,7 +17,7 @@ const restart = byId("restart", HTMLButtonElement);
 const problems = byId("problems", HTMLButtonElement);
 const place = byId("place", HTMLElement);
 
-/** A file: its tab, its text, and its language server. */
+/** A file with its tab, its text and its language server. */
 class OpenFile {
   readonly name: DocumentName;
   readonly shared: SharedText;
@@ -58,7 +58,7 @@ class OpenFile {
     return !this.#parent.hidden;
   }
 
-  /** Shows it, or hides it. When it is first shown its language server starts. */
+  /** Shows or hides the file. Its language server starts when the file is first shown. */
   show(isShown: boolean): void {
     this.#parent.hidden = !isShown;
     if (!isShown) return;
@@ -67,7 +67,7 @@ class OpenFile {
     this.showStatus();
   }
 
-  /** Who else is in it, as dots in its tab. */
+  /** Shows the other people in the file as dots in its tab. */
   #showPeople(): void {
     const dots = whoIsIn(this.shared.view.state).map(({ name, color }) => {
       const dot = element("span", "dot");
@@ -78,7 +78,7 @@ class OpenFile {
     this.#tab.querySelector(".there")!.replaceChildren(...dots);
   }
 
-  /** How it stands with its language server, and with the caret. */
+  /** Shows the state of the language server, and the position of the caret. */
   showStatus(): void {
     const { state: editor } = this.shared.view;
     const count = diagnosticCount(editor);
@@ -87,7 +87,7 @@ class OpenFile {
     const { head } = editor.selection.main;
     const line = editor.doc.lineAt(head);
     place.textContent = `Ln ${line.number}, Col ${head - line.from + 1}`;
-    // One that is gone while the network is gone comes back with it: nothing to alarm anybody, and nothing to press.
+    // A language server that is lost with the network starts again with it, so the page shows no alarm and no button.
     const isAwaited = isAway && this.#status.state === "stopped";
     write(state, `${this.language} language server: ${isAwaited ? "reconnecting" : describe(this.#status)}`);
     state.dataset["state"] = isAwaited ? "starting" : this.#status.state;
@@ -102,7 +102,7 @@ function describe(status: Status): string {
   return status.state === "stopped" ? `stopped (${status.why})` : status.state;
 }
 
-/** A status that is written again is read out again. */
+/** Writes a status only if it has changed, because a screen reader reads each write. */
 function write(into: HTMLElement, text: string): void {
   if (into.textContent !== text) into.textContent = text;
 }
@@ -111,34 +111,34 @@ let isAway = false;
 const panel = byId("file", HTMLElement);
 const files = [...byId("files", HTMLElement).querySelectorAll("button")].map((tab) => new OpenFile(tab, panel));
 
-/** Opens every file: at first, and over each new connection. */
+/** Opens every file, on the first connection and on each new one. */
 export function enter(server: Peer<ClientApi, ServerApi>): void {
   for (const { shared } of files) void shared.join(server);
 }
 
-/** The network is gone. */
+/** The connection of the page is suspended. */
 export function away(): void {
   isAway = true;
   shown().showStatus();
 }
 
-/** The network is back: the language server of the file that is shown begins anew, if it is gone. */
+/** The connection is resumed. Starts the language server of the visible file again if it has ended. */
 export function back(): void {
   isAway = false;
   if (shown().isShown) void shown().session.start();
 }
 
-/** Takes what somebody changed. */
+/** Takes the changes of a person. */
 export function edited(edit: Params<ClientApi["edited"]>): void {
   fileOf(edit.document)?.shared.receive(edit);
 }
 
-/** Takes where somebody is. */
+/** Takes the position of a person. */
 export function pointed(caret: Caret): void {
   for (const { shared } of files) shared.point(caret);
 }
 
-/** Takes who is here now, `you` among them. */
+/** Takes the list of the people who are present, with `you`. */
 export function meet(people: readonly Person[], you: string): void {
   const others = new Map(people.filter(({ id }) => id !== you).map((person) => [person.id, person]));
   for (const { shared } of files) shared.meet(others);

@@ -1,4 +1,4 @@
-/** What `server.json` may say: the options of `serve` that are plain data, as a JSON schema for its language server. */
+/** The JSON schema of `server.json`: the options of `serve` that are plain data. Its language server uses it. */
 
 const bytes = (what: string): object => ({
   type: "integer",
@@ -41,11 +41,11 @@ export const schema = {
       enum: ["packed", "plain"],
       default: "packed",
       markdownEnumDescriptions: [
-        "Speaks `reciproc.v1`, many messages a frame, with whoever offers it, and plainly with everybody else.",
+        "Speaks `reciproc.v1`, with many messages in a frame, with clients that offer it, and plain JSON-RPC with all others.",
         "Knows nothing but plain JSON-RPC, one message a frame.",
       ],
       markdownDescription:
-        "How messages become frames. `packed` is faster; **strangers are always spoken to plainly**.",
+        "How messages become frames. `packed` is faster. **Clients that are not reciproc always get plain JSON-RPC.**",
     },
     origins: {
       type: "array",

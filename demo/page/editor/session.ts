@@ -1,7 +1,7 @@
 /**
- * A session with a language server: a client of its protocol on a reciproc peer, plain because a language server has never
- * heard of reciproc. Both sides call: this one asks what completes a word, the other one asks for settings. The dialect says
- * how a language server is told that a call is given up.
+ * A session with a language server: a client of its protocol on a reciproc peer. The link is plain, because a language server does
+ * not know reciproc. Both sides call: the editor requests completions, the server requests settings. The dialect is the protocol's
+ * spelling of a cancel.
  */
 import { connect, ConnectionLostError, lsp, type Peer } from "reciproc";
 import type { ChangeSet, Text } from "@codemirror/state";
@@ -21,22 +21,22 @@ import { wire } from "../wire.js";
 import { positionAt } from "./positions.js";
 import { schema } from "./schema.js";
 
-/** How it stands with the language server. */
+/** The state of the language server. */
 export type Status = { state: "starting" | "ready" } | { state: "stopped"; why: string };
 
-/** What a session needs of its editor, and tells it. */
+/** The part of the editor that the session calls. */
 export interface Editor {
   readonly document: string;
   readonly language: Language;
-  /** The text as it is now. */
+  /** Returns the present text. */
   text(): Text;
-  /** How it stands from now on. */
+  /** Takes a new state of the language server. */
   turned(status: Status): void;
-  /** What is wrong with the text; always all of it. */
+  /** Takes all diagnostics of the text. */
   diagnosed(diagnostics: readonly Diagnostic[]): void;
 }
 
-/** With documentation, all properties of CSS together are more than the usual limit of 1 MiB. */
+/** All properties of CSS with their documentation exceed the default limit of 1 MiB. */
 const MAX_MESSAGE_BYTES = 8 * 2 ** 20;
 const CALL_TIMEOUT_MS = 10_000;
 
@@ -49,7 +49,7 @@ const CAPABILITIES = {
   },
 };
 
-/** What the servers ask for by `workspace/configuration`. A misspelt property is an error here, not only a warning. */
+/** The settings that the servers request by `workspace/configuration`. A misspelt property is an error, and not only a warning. */
 const SETTINGS = new Map<string | undefined, object>([
   ["css", { validate: true, lint: { unknownProperties: "error" } }],
 ]);
@@ -57,9 +57,9 @@ const JSON_SETTINGS = { json: { validate: { enable: true }, schemas: [{ fileMatc
 
 export class LanguageSession {
   readonly #editor: Editor;
-  /** `undefined` unless there is a connection. */
+  /** The peer of the language server; `undefined` without a connection. */
   #current: Peer<LanguageClient, LanguageServer> | undefined;
-  /** The same, once the server is ready. */
+  /** The same peer, as soon as the server is ready. */
   #peer: Peer<LanguageClient, LanguageServer> | undefined;
   #status: Status = { state: "stopped", why: "not started" };
   #version = 0;
@@ -69,12 +69,12 @@ export class LanguageSession {
     this.#editor = editor;
   }
 
-  /** The characters after which completions are worth a call. */
+  /** The characters after which completions are requested. */
   get triggers(): readonly string[] {
     return this.#triggers;
   }
 
-  /** Starts a language server of this page's own, unless there is one. What goes wrong, now or later, is told as the status. */
+  /** Starts a language server for this page, unless it runs. Reports every failure as the status, also a later one. */
   async start(): Promise<void> {
     if (this.#status.state !== "stopped") return;
     this.#turn({ state: "starting" });
@@ -85,32 +85,32 @@ export class LanguageSession {
     try {
       await this.#initialize(peer);
     } catch (error) {
-      // One that has ended tells why by that.
+      // A peer that has ended reports the reason by its `close` event.
       if (error instanceof ConnectionLostError) return;
       this.#stop(peer, String(error));
       void peer.close();
     }
   }
 
-  /** Tells the server what changed in the text that was `before`. */
+  /** Notifies the server of the changes to the text `before`. */
   change(changes: ChangeSet, before: Text): void {
     const edits: TextChange[] = [];
     changes.iterChanges((from, to, _fromB, _toB, inserted) => {
       const range = { start: positionAt(before, from), end: positionAt(before, to) };
-      // The last one first: so none moves what another one names.
+      // The last change first, so that no change moves the range of another.
       edits.unshift({ range, text: inserted.toString() });
     });
     this.#change(edits);
   }
 
-  /** Tells the server that the text is another one now. */
+  /** Notifies the server of a new text. */
   replace(): void {
     this.#change([{ text: this.#editor.text().toString() }]);
   }
 
   /**
-   * What could stand at that place. Nothing when there is no answer: nobody types on for an error message. When `signal`
-   * aborts, the server is told that nobody waits any more.
+   * Returns the completions at an offset. Returns none if the call fails, because an error message would disturb typing. When
+   * `signal` aborts, cancels the call.
    */
   complete(position: Position, signal: AbortSignal): Promise<CompletionItem[] | CompletionList | null> {
     const options = { timeoutMs: CALL_TIMEOUT_MS, signal };
@@ -119,7 +119,7 @@ export class LanguageSession {
     );
   }
 
-  /** What there is to say about what stands at that place. */
+  /** Returns the hover text at an offset. */
   hover(position: Position): Promise<Hover | null> {
     return this.#ask((peer) =>
       peer.request("textDocument/hover", { textDocument: this.#document, position }, { timeoutMs: CALL_TIMEOUT_MS }),
@@ -171,11 +171,11 @@ export class LanguageSession {
   }
 
   async #ask<T>(question: (peer: Peer<LanguageClient, LanguageServer>) => Promise<T>): Promise<T | null> {
-    // What went wrong stands in the traffic, and in the status when the server is gone.
+    // The traffic list shows the failure, and the status shows the end of the server.
     return this.#peer === undefined ? null : question(this.#peer).catch(() => null);
   }
 
-  /** Something ended: what there is now, unless that is another one already. */
+  /** Reports the end of a peer as the status, unless a new peer has taken its place. */
   #stop(peer: Peer<LanguageClient, LanguageServer> | undefined, why: string): void {
     if (this.#status.state === "stopped" || peer !== this.#current) return;
     this.#current = this.#peer = undefined;

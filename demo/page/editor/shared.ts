@@ -1,6 +1,6 @@
 /**
- * One text that several people edit at once. What is typed here shows at once and goes to the server, which puts
- * everybody's changes in one order; CodeMirror's `collab` moves those that crossed on the way to where they belong.
+ * One text that several people edit at the same time. The page shows its own changes at once, and sends them to the server, which
+ * puts all changes in one order. The `collab` extension of CodeMirror rebases changes that crossed.
  */
 import { collab, getSyncedVersion, receiveUpdates, sendableUpdates } from "@codemirror/collab";
 import { ChangeSet, EditorState, Transaction, type Extension } from "@codemirror/state";
@@ -12,27 +12,27 @@ import { carets, edited, found, left, met, moved } from "./carets.js";
 
 type Server = Peer<ClientApi, ServerApi>;
 
-/** What the server takes: so many characters in all, and so many changes a call. */
+/** The limits of the server: the characters of a text, and the changes of a call. */
 const MOST_CHARACTERS = 20_000;
 const MOST_CHANGES = 100;
 
-/** By this name the page knows its own changes again, also over another connection. */
+/** The name by which the page recognizes its own changes, also on a later connection. */
 const PAGE = crypto.getRandomValues(new Uint32Array(2)).join("-");
 
 export class SharedText {
   readonly document: DocumentName;
   readonly view: EditorView;
   readonly #extensions: Extension;
-  /** Called when the text has become another one, other than by changes. */
+  /** Called when a new text has replaced the old one, other than by changes. */
   readonly #replaced: () => void;
-  /** Whoever takes changes; `undefined` while the text is not up to date. */
+  /** The peer that takes changes; `undefined` while the text is not up to date. */
   #server: Server | undefined;
   #life: string | undefined;
-  /** Stands for the newest time that the text is being opened. And whether changes came meanwhile. */
+  /** Identifies the newest opening of the text, and holds whether changes came meanwhile. */
   #opening: symbol | undefined;
   #isBehind = false;
   #isSending = false;
-  /** Where the others believe this person to be. */
+  /** The position of this person, as the others compute it. */
   #told: Selection | undefined;
   #frame = 0;
   #others: ReadonlyMap<string, Person> = new Map();
@@ -45,8 +45,8 @@ export class SharedText {
   }
 
   /**
-   * Opens the text, at first and whenever a connection was lost with all that was in it: goes on where it was when the server
-   * knows that place, and begins anew otherwise. Until then nothing is sent, which would be for a text that may be another.
+   * Opens the text, on the first connection and after each lost one. Continues at the known version if the server has it, and
+   * replaces the text otherwise. Sends nothing until then, because the changes could be for another text.
    */
   async join(server: Server): Promise<void> {
     this.#server = this.#told = undefined;
@@ -61,7 +61,7 @@ export class SharedText {
         this.#take(opened);
       } while (this.#isBehind);
     } catch (error) {
-      // When the connection is lost, the text is opened once more over the next one.
+      // If the connection is lost, the text is opened again on the next one.
       if (error instanceof RpcError) complain(error);
       return;
     }
@@ -69,21 +69,21 @@ export class SharedText {
     void this.#send();
   }
 
-  /** Takes what somebody changed; from this page it is the confirmation. */
+  /** Takes the changes of a person. Changes of this page are their confirmation. */
   receive({ version, by, updates }: Params<ClientApi["edited"]>): void {
     if (this.#server === undefined) this.#isBehind = true;
     else if (version !== this.#version) void this.join(this.#server);
     else this.#apply(updates, by);
   }
 
-  /** Takes where somebody is: here, or in another text. */
+  /** Takes the position of a person, in this text or in another. */
   point(caret: Caret): void {
     if (this.#server === undefined) this.#isBehind = true;
     else if (caret.document !== this.document) this.view.dispatch({ effects: left.of(caret.id) });
     else this.view.dispatch({ effects: moved.of(this.#here(caret)) });
   }
 
-  /** Takes who the others are. */
+  /** Takes the list of the other people. */
   meet(others: ReadonlyMap<string, Person>): void {
     this.#others = others;
     this.view.dispatch({ effects: met.of(others) });
@@ -105,7 +105,7 @@ export class SharedText {
     this.view.dispatch({ effects });
   }
 
-  /** A caret as it is in the text here, with what is under way and not in the server's text yet. */
+  /** Returns a caret in the text of this page, which has changes that the server does not have yet. */
   #here({ id, anchor, head }: Caret): Selection & { id: string } {
     const here = (place: number): number =>
       sendableUpdates(this.view.state).reduce((at, { changes }) => changes.mapPos(at, -1), place);
@@ -140,7 +140,7 @@ export class SharedText {
     if (!this.view.hasFocus) this.#told = undefined;
     for (const transaction of transactions) this.#told &&= carriedBy(transaction, this.#told);
     if (docChanged) void this.#send();
-    // Once a frame and not once an event: a selection that is drawn with the mouse has many.
+    // Once for each frame and not for each event, because a selection by mouse has many events.
     if ((docChanged || selectionSet || focusChanged) && this.#frame === 0)
       this.#frame = requestAnimationFrame(() => this.#point());
   }
@@ -151,7 +151,7 @@ export class SharedText {
     return isTooLong;
   }
 
-  /** Sends what the server has not seen, one call at a time: what is typed meanwhile goes with the next. */
+  /** Sends the unconfirmed changes, one call at a time. Text typed meanwhile goes with the next call. */
   async #send(): Promise<void> {
     const server = this.#server;
     if (server === undefined || this.#isSending) return;
@@ -161,7 +161,7 @@ export class SharedText {
         const updates = sendableUpdates(this.view.state).slice(0, MOST_CHANGES);
         const changes = updates.map((update) => update.changes.toJSON() as Change);
         const edit = { document: this.document, version: this.#version, page: PAGE, changes };
-        // As long as the session lasts: it brings the answer, however late.
+        // No timeout, because the session delivers the response, however late.
         await server.request("edit", edit, { timeoutMs: Infinity });
       }
     } catch (error) {
@@ -172,18 +172,18 @@ export class SharedText {
     this.#point();
   }
 
-  /** What the server does not take cannot stay here either: the text as the others have it comes back. */
+  /** Drops changes that the server refused: opens the text of the server again. */
   #refused(error: RpcError, server: Server): void {
     complain(error);
     this.#life = undefined;
     void this.join(server);
   }
 
-  /** Tells where this person is, unless that can be reckoned from what they type. */
+  /** Sends the position of this person, unless the others can compute it from the typed text. */
   #point(): void {
     this.#frame = 0;
     const { state, hasFocus } = this.view;
-    // It follows on what was sent, when that has arrived.
+    // The position refers to the changes that were sent, so it is sent when they have arrived.
     if (this.#server === undefined || this.#isSending || sendableUpdates(state).length > 0 || !hasFocus) return;
     const { anchor, head } = state.selection.main;
     if (this.#told?.anchor === anchor && this.#told.head === head) return;
@@ -192,7 +192,7 @@ export class SharedText {
   }
 }
 
-/** Where the others believe somebody to be after a change: as they reckon it for each other's carets. */
+/** Returns the position of a person after a change, as the others compute it. */
 function carriedBy(transaction: Transaction, { anchor, head }: Selection): Selection {
   const side = transaction.annotation(Transaction.remote) === true ? -1 : 1;
   return { anchor: transaction.changes.mapPos(anchor, side), head: transaction.changes.mapPos(head, side) };

@@ -1,9 +1,12 @@
-/** A snippet of the Language Server Protocol in CodeMirror's spelling. */
+/** Converts a snippet of the Language Server Protocol to the syntax of CodeMirror. */
 
 const FIELD = /\$(\d+)|\$\{(\d+)(?::((?:\\.|[^\\}])*)|\|((?:\\.|[^\\,|])*)(?:\\.|[^\\|])*\|)?\}/;
 const PART = new RegExp(`\\\\([\\\\$}])|${FIELD.source}|([{}])`, "g");
 
-/** Fields keep their numbers and texts, of a choice the first remains. A text that holds braces is empty: CodeMirror has none there. */
+/**
+ * Returns the converted snippet. Fields keep their numbers and texts. A choice becomes its first value. A text with braces becomes
+ * empty, because CodeMirror has no escape for them.
+ */
 export function templateOf(snippet: string): string {
   return snippet.replace(PART, (_all, escaped?: string, ...rest: (string | undefined)[]) => {
     const [short, long, text, choice, brace] = rest;
