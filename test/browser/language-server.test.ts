@@ -116,7 +116,7 @@ describe("the language server in the editor", () => {
         await expect.poll(() => squiggles(page)).toEqual(['"pakced"']);
       }
       const documentation = await pointAt(ada.page, '"link"', '"link"');
-      expect(await documentation.textContent()).toContain("strangers are always spoken to plainly");
+      expect(await documentation.textContent()).toContain("Clients that are not reciproc always get plain JSON-RPC.");
       expect(await documentation.locator("strong").count()).toBe(1);
       await line(bo.page, "pakced").getByText("pakced").click();
       await bo.page.keyboard.press("Control+Space");
