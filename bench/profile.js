@@ -112,10 +112,10 @@ writeFileSync(
   [
     "# Where a call's time goes",
     "",
-    `Medians of ${ROUNDS} runs under \`--cpu-prof\`, client and server in processes of their own, an echo of a short text. ${cpu}, Node ${node}. Written by \`npm --prefix bench run profile\`.`,
+    `\`npm --prefix bench run profile\` measures this page and writes it. Each figure is the median of ${ROUNDS} runs under \`--cpu-prof\`, with client and server in separate processes, of an echo of a short text. Measured on ${cpu}, Node ${node}. "plain" and "packed" are this package with one message in each frame, and with \`reciproc.v1\`.`,
     before === undefined
       ? ""
-      : `\n"Before" is commit \`${values.before}\`: one frame and one write a message, one timer a call.\n`,
+      : `\n"before" is this package at commit \`${values.before}\`, with one frame and one write for each message, and one timer for each call.\n`,
     ...sections,
   ].join("\n"),
 );

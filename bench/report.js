@@ -6,6 +6,12 @@ import { chart } from "./chart.js";
 
 const ROOT = new URL("..", import.meta.url);
 
+/** What the contenders without a README of their own do. */
+const CONTENDERS = `- **bare ws** is the baseline: JSON-RPC over \`ws\`, written by hand, with one frame for each message, and without errors, limits and timeouts.
+- **bare ws, stringified once** encodes a message once for all sockets, and **bare ws, framed once** writes the same encoded frame to all sockets.
+- **bare ws, packed** sends the messages of a tick (one run of the event loop) as one array, of about 1 KiB at most.
+- **reciproc (packed)** speaks \`reciproc.v1\`, which is the default. **reciproc (plain)** sends each message in a frame of its own (\`link: "plain"\`).`;
+
 /** Writes benchmark.json, .md and .svg into a directory of the project. */
 export function writeReport(report, directory) {
   const target = new URL(`${directory}/`, ROOT);
@@ -25,16 +31,17 @@ function page(report) {
   const { machine, measured, quick, versions, budget, scenarios } = report;
   const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const kind = quick
-    ? "A quick run: one short round of each scenario. It is a first look and no basis for a claim."
-    : `The figures are medians of ${budget.rounds} rounds, or of fewer if a round takes seconds.`;
+    ? "This was a quick run, with one short round for each figure. It is good for a first look, and not for a claim."
+    : `Each figure is the median of ${budget.rounds} rounds, or of fewer if a round takes seconds.`;
   return `${[
     "# Benchmark",
-    "`npm run bench` writes this page. No figure is typed by hand.",
+    "`npm run bench` measures this page and writes it.",
     "![Bars of the main scenarios](benchmark.svg)",
-    `${kind} Client and server are separate processes on one machine. The contenders take turns in each round, and every result is checked. A ratio is the median of the ratios to bare \`ws\` in the same round.`,
+    `${kind} Client and server are separate processes on one machine. The contenders take turns within each round, and every result is checked. A ratio compares a contender with bare \`ws\` in the same round, and is the median of the rounds.`,
+    CONTENDERS,
     `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
     "## Ratios to bare ws",
-    "The table shows the first figure of each scenario. For µs, ms, KiB, % and bytes, less is better.",
+    "The table has the first figure of each scenario. If its unit is µs, ms, KiB, % or bytes, less is better.",
     ratios(report),
     ...scenarios.flatMap((scenario) => [`## ${scenario.title}`, details(scenario, report)]),
   ].join("\n\n")}\n`;

@@ -53,10 +53,10 @@ function page({
   const seconds = number(run.idleMs / 1000);
   return `${[
     `# ${count} idle connections`,
-    "Written by `npm run scale`, which anyone can run; no figure here was typed by hand.",
-    `One server, ${count} connections, all settings at their defaults. Each connection calls once, and every answer is checked. Then they are left alone for ${seconds} s, but for the heartbeats of both sides. Server and clients are a process each on one machine, and new ones for each row. Bare \`ws\` sends back the frame that it gets, and asks nobody whether it lives.`,
+    "`npm run scale` measures this page and writes it.",
+    `One server has ${count} connections, with default settings. Each connection makes one call, and every answer is checked. Then the connections stay idle for ${seconds} s, except for the heartbeats of both sides. The server is one process and the clients are another, on one machine, and both are started anew for each row. Bare \`ws\` sends back each frame that it gets, and has no heartbeat.`,
     `Measured ${measured.slice(0, 10)} on ${cpu}, ${memoryGiB} GiB, ${system}, Node ${node}, with ws ${ws}, reciproc ${reciproc}.`,
-    `Memory is what a process has grown by, after garbage was collected, divided by the connections; ${WARM_UP} had come and gone before, so compiled code is not in it. Timers are all that the process has, those of Node and those that do not keep it alive included. Resources are what keeps it alive besides one socket a connection.`,
+    `Memory is the growth of a process after garbage collection, divided by the number of connections. ${WARM_UP} connections were opened and closed before, so compiled code is not counted. Timers are all timers of the process, also those of Node and those that do not keep it alive. Other resources are those that keep the process alive, besides one socket for each connection.`,
     "## The server",
     table([
       ["", "right answers", "all open, s", ...SIDE, "bytes in and out while idle", "other resources"],
@@ -74,10 +74,10 @@ function page({
       ["", ...SIDE, "other resources"],
       ...run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
     ]),
-    "## When all had closed",
-    `Then ${count} others came, called once each, and closed. This was left in each process, before it ended by itself; the heap is what these others left. One timer of each process runs on for up to a second after its last call.`,
+    "## After all connections have closed",
+    `Then ${count} further connections were opened, made one call each, and were closed. The table shows what was left in each process before it ended by itself. The heap is its growth by the further connections. One timer of each process runs on for up to a second after the last call.`,
     table([
-      ["", "peers", "sessions", "deadlines", "timers", "heap, bytes each of the others"],
+      ["", "peers", "sessions", "deadlines", "timers", "heap, bytes for each further connection"],
       ...run.results.flatMap(({ kind, server, clients }) => [
         leftOf(`${KINDS[kind]}, server`, server, run),
         leftOf(`${KINDS[kind]}, clients`, clients, run),
