@@ -382,7 +382,7 @@ export class Connection implements Receiver, Slot {
       ...this.counts,
       pending: this.outgoing.size,
       running: this.incoming.running,
-      streams: this.madeExtensions?.counts().streams ?? 0,
+      streams: this.madeExtensions?.streams.size ?? 0,
       unsentBytes: this.unsentBytes,
       bytesReceived,
       bytesSent,

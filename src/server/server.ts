@@ -24,6 +24,7 @@ import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Option
 import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
 import { fullRefusal, Gate, offeredBy } from "./gate.js";
 import { Posts } from "./http.js";
+import { postExtensions } from "./post.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
@@ -82,6 +83,8 @@ export class Server<
   /** All open peers. */
   readonly peers: Group<L, R, D>;
   readonly #config: Config;
+  /** The config of the peers of HTTP requests. */
+  readonly #postConfig: Config;
   /** The configs of the dialects that a client can choose by a subprotocol. */
   readonly #configBy = new Map<string, Config>();
   readonly #hooks: Hooks;
@@ -118,6 +121,7 @@ export class Server<
       warned: new Set(),
     };
     this.#config = configFrom(checked.peer);
+    this.#postConfig = { ...this.#config, extensions: postExtensions };
     for (const dialect of checked.dialects) {
       const config = configFrom({ ...checked.peer, dialect });
       if (dialect.subprotocol !== undefined) this.#configBy.set(dialect.subprotocol, config);
@@ -267,7 +271,7 @@ export class Server<
 
   /** Makes the peer of one HTTP request. No group has the peer, because nothing can be sent to its client. */
   #acceptPost(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data, this.#config);
+    const peer = this.#makePeer(transport, data, this.#postConfig);
     this.#postPeers.add(peer);
     return peer;
   }
