@@ -52,13 +52,13 @@ interface NodeStream {
 /** What a stream is served for. */
 export interface Serving {
   readonly connection: Connection;
+  /** The streams of the connection, by token. The stream is in it until it ends. */
+  readonly streams: Map<unknown, ServedStream>;
   readonly token: number;
   /** The call whose result the stream is, or stands in; `undefined` for a stream in params. */
   readonly call: IncomingCall | undefined;
   /** Whether the stream is the whole result. Then the signal of the call lives as long as the stream. */
   readonly isWhole: boolean;
-  /** Removes the stream from the table. Returns false if it is not there. */
-  readonly forget: () => boolean;
 }
 
 /** One iterable that the other side reads. */
@@ -83,7 +83,7 @@ export interface ServedStream {
 
 /** Serves an iterable, which is read when its values are first waited for. */
 export function serveStream(source: AnyIterable, serving: Serving): ServedStream {
-  const { connection, token, call, isWhole, forget } = serving;
+  const { connection, streams, token, call, isWhole } = serving;
   const { incoming, transport, maxReplyBytes } = connection;
   const method = call?.method ?? NEXT;
   const isNode = isNodeStream(source);
@@ -215,11 +215,8 @@ export function serveStream(source: AnyIterable, serving: Serving): ServedStream
     const most = maxReplyBytes / 3 - ENVELOPE_BYTES;
     let taken = 0;
     let characters = 0;
-    for (const text of queued) {
-      if (taken > 0 && characters + taken + text.length >= most) break;
-      taken++;
-      characters += text.length;
-    }
+    while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
+      characters += queued[taken++]!.length;
     count(-characters, -taken);
     const values = queued.splice(0, taken).join(",");
     const isLast = isOver && failure === undefined && queued.length === 0;
@@ -230,7 +227,7 @@ export function serveStream(source: AnyIterable, serving: Serving): ServedStream
 
   /** Ends the serving. Returns false if it has ended before. */
   function leave(): boolean {
-    if (!forget()) return false;
+    if (!streams.delete(token)) return false;
     transport.keeps?.(-STREAM_COST);
     connection.dropFrame(frame);
     return true;
@@ -294,13 +291,10 @@ export function serveStream(source: AnyIterable, serving: Serving): ServedStream
     },
   };
 
+  streams.set(token, stream);
   transport.keeps?.(STREAM_COST);
   // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
-  if (isNode) {
-    source.on("error", (error) => {
-      if (isOver || !isReading) sourceFailed(error);
-    });
-  }
+  if (isNode) source.on("error", sourceFailed);
   return stream;
 }
 
