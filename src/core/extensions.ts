@@ -9,14 +9,14 @@ import type { IncomingCall } from "./incoming-call.js";
 import type { NotificationMessage, RequestMessage } from "./message.js";
 import type { OutgoingCall } from "./outgoing-calls.js";
 import type { Dialect } from "./dialect.js";
-import type { Frame, SendHandle } from "./transport.js";
+import type { SendHandle } from "./transport.js";
 
 /** The extensions of one connection. Made when first needed, so an idle connection has none. */
 export interface Extensions {
   /** Whether a stream was offered: then `encode` encodes all messages of the connection. */
   readonly isOffering: boolean;
-  /** Whether a stream was read: then `note` is called with all messages. */
-  readonly isReading: boolean;
+  /** Called with each message before it is processed, if it is there. */
+  readonly note?: ((message: unknown) => void) | undefined;
   /** The streams that the other side reads. */
   readonly streams: { readonly size: number };
   readonly progress: ProgressReports;
@@ -42,8 +42,6 @@ export interface Extensions {
    * stands for the stream. If the caller no longer waits, stops the stream and rejects.
    */
   serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string>;
-  /** Notes the frame of a message before it is processed. */
-  note(message: unknown, frame: Frame | undefined): void;
   /** Stops the streams of a call whose response could not be sent. */
   responseNotSent(call: IncomingCall): void;
   /** Calls a method, and reads its result as a stream. */

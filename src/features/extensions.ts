@@ -13,13 +13,13 @@ import { isExempt } from "../core/dialect.js";
 import { expected, RpcError } from "../core/errors.js";
 import type { Extensions, ExtensionsFactory } from "../core/extensions.js";
 import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
-import { isObject, member, type NotificationMessage, type RequestMessage } from "../core/message.js";
+import { member, type NotificationMessage, type RequestMessage } from "../core/message.js";
 import { isSignal } from "../core/options.js";
 import { OutgoingCall } from "../core/outgoing-calls.js";
-import type { Frame, SendHandle } from "../core/transport.js";
+import type { SendHandle } from "../core/transport.js";
 import { lsp } from "./dialects/lsp.js";
 import { Progress } from "./progress.js";
-import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, readStream, tokenOf } from "./reader.js";
+import { ABORT, iterateOnce, NEXT, NO_LONGER_READ, opensStream, readStream, tokenOf, type Source } from "./reader.js";
 import { NOT_SENT, serveStream, type AnyIterable, type ServedStream } from "./served.js";
 
 /** If the first value of a stream takes longer, the call is answered without a value, so that it does not time out. */
@@ -37,10 +37,7 @@ export class StandardExtensions implements Extensions {
   readonly progress: Progress;
   /** The streams that the other side reads, by token. */
   readonly streams = new Map<unknown, ServedStream>();
-  /** The frames in which the results of this side's calls came, while streams are read. */
-  readonly #frames = new WeakMap<object, Frame>();
   isOffering = false;
-  isReading = false;
   #lastToken: number;
   /** The call whose message is being encoded. */
   #encoding: IncomingCall | OutgoingCall | undefined;
@@ -117,36 +114,26 @@ export class StandardExtensions implements Extensions {
   }
 
   stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown> {
-    const { connection } = this;
+    const { outgoing } = this.connection;
     const given: unknown = options?.signal;
     const signal = isSignal(given) ? given : undefined;
-    this.isReading = true;
-    return readStream(connection, this.#frames, {
+    return this.read({
       method,
       signal,
       // A value that is no signal is refused as any bad option: when the call is made.
-      open: (opening) =>
-        connection.outgoing.request(method, params, given === signal ? { ...options, signal: opening } : options),
+      open: (opening) => outgoing.request(method, params, given === signal ? { ...options, signal: opening } : options),
     });
   }
 
   iterate(stream: unknown): AsyncIterable<unknown> {
     if (typeof stream !== "object" || stream === null) throw expected("stream", "a stream out of a message", stream);
     iterateOnce(stream);
-    this.isReading = true;
-    return readStream(this.connection, this.#frames, {
-      method: NEXT,
-      open: async () => stream,
-      token: tokenOf(stream),
-    });
+    return this.read({ method: NEXT, open: async () => stream, token: tokenOf(stream) });
   }
 
-  note(message: unknown, frame: Frame | undefined): void {
-    if (frame === undefined) return;
-    for (const one of [message].flat()) {
-      const result = member(one, "result");
-      if (isObject(result)) this.#frames.set(result, frame);
-    }
+  /** Reads a stream on the other side. */
+  read(source: Source): AsyncIterable<unknown> {
+    return readStream(this.connection, source);
   }
 
   offer(source: unknown): object {

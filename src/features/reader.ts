@@ -6,7 +6,6 @@ import { ConnectionLostError, ProtocolError, RpcError } from "../core/errors.js"
 import { isObject, member } from "../core/message.js";
 import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { observed } from "../core/promises.js";
-import type { Frame } from "../core/transport.js";
 
 /** The request for more values of a stream, and the notification that stops it. */
 export const NEXT = "$/enumerator/next";
@@ -21,6 +20,10 @@ export interface Source {
   readonly method: string;
   /** Returns the stream as it stands in a result or in params. `signal` cancels the call that does so. */
   readonly open: (signal: AbortSignal) => Promise<unknown>;
+  /** Requests more values, and returns the reply. */
+  readonly requestMore?: typeof requestMore;
+  /** Called when the reading ends. */
+  readonly onEnd?: () => void;
   /** The token of a stream that came in a message. */
   readonly token?: unknown;
   /** The signal of the application, which ends the reading. */
@@ -43,17 +46,17 @@ export function iterateOnce(stream: object): void {
   iterated.add(stream);
 }
 
-/** Reads one stream, once. Never holds more than the values of two replies. `frameOf`: the frames of replies. */
-export function readStream(
-  connection: Connection,
-  frameOf: WeakMap<object, Frame>,
-  { method, signal, open, token: given }: Source,
-): AsyncIterableIterator<unknown> {
+/** Requests more values of a stream. */
+export function requestMore(connection: Connection, token: unknown): Promise<unknown> {
+  return connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity });
+}
+
+/** Reads one stream, once. Never holds more than the values of two replies. */
+export function readStream(connection: Connection, source: Source): AsyncIterableIterator<unknown> {
+  const { method, signal } = source;
   const opening = new AbortController();
-  /** The frames of the kept replies: of the values being read, and of those that follow. */
-  const frames: (Frame | undefined)[] = [];
   /** The token, while the other side holds the stream for this reader. */
-  let token = given;
+  let { token } = source;
   let values: unknown[] = [];
   /** The values of the next reply, once it is requested. */
   let ahead: Promise<unknown[]> | undefined;
@@ -67,7 +70,7 @@ export function readStream(
     end = how;
     values = [];
     ahead = undefined;
-    for (const frame of frames.splice(0)) connection.dropFrame(frame);
+    source.onEnd?.();
     signal?.removeEventListener("abort", onAbort);
     abort();
     wake?.();
@@ -84,18 +87,11 @@ export function readStream(
     if (token !== undefined) connection.send(encodeNotification(ABORT, { token }));
   }
 
-  /** Counts the frame of a reply as kept, unless the reader has stopped. */
-  function keep(reply: unknown): void {
-    const frame = frameOf.get(reply as object);
-    if (end === undefined) frames.push(frame && connection.keepFrame(frame));
-  }
-
   async function begin(): Promise<unknown[]> {
     signal?.addEventListener("abort", onAbort);
     openings.add(opening.signal);
-    const stream = await open(opening.signal);
-    keep(stream);
-    if (given === undefined) {
+    const stream = await source.open(opening.signal);
+    if (source.token === undefined) {
       token = tokenOf(stream);
       // The reader stopped while the reply was on its way through the promises.
       if (end !== undefined) abort();
@@ -103,11 +99,10 @@ export function readStream(
     return valuesOf(stream);
   }
 
-  async function requestMore(): Promise<unknown[]> {
+  async function readReply(): Promise<unknown[]> {
     try {
-      const reply = await connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity });
-      keep(reply);
-      const { values: more, finished } = readMore(reply);
+      const { requestMore: request = requestMore } = source;
+      const { values: more, finished } = readMore(await request(connection, token));
       if (finished) token = undefined;
       return more;
     } catch (error) {
@@ -127,9 +122,8 @@ export function readStream(
           reply.then(resolve, reject);
         });
         if (end !== undefined) break;
-        if (frames.length > 1) connection.dropFrame(frames.shift());
         values = received;
-        ahead = token === undefined ? undefined : observed(requestMore());
+        ahead = token === undefined ? undefined : observed(readReply());
         for (let i = 0; i < values.length;) yield values[i++];
       }
       stop({});
