@@ -1,7 +1,7 @@
 /** Progress reports of one connection, as its dialect spells them. */
 import { encodeNotification, encodeRequest } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
-import type { ProgressDialect, ProgressToken } from "../core/dialect.js";
+import type { ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { ProgressReports } from "../core/extensions.js";
 import type { IncomingCall } from "../core/incoming-call.js";
@@ -18,10 +18,11 @@ export class Progress implements ProgressReports {
   readonly #connection: Connection;
   readonly #dialect: ProgressDialect;
   /** The calls that asked for reports, by token. */
-  readonly #asked = new Map<ProgressToken, OutgoingCall>();
+  readonly #asked: Map<unknown, OutgoingCall>;
 
   constructor(connection: Connection) {
     this.#connection = connection;
+    this.#asked = new Map();
     this.#dialect = connection.config.dialect.progress;
   }
 
@@ -33,7 +34,7 @@ export class Progress implements ProgressReports {
     const asked = this.#asked;
     const given = this.#dialect.tokenIn(params);
     if (given === undefined && !this.#connection.speaksDialect) return params;
-    const holder = given === undefined ? undefined : asked.get(given);
+    const holder = asked.get(given);
     // It has asked already, before it was queued.
     if (holder === call) return params;
     if (holder !== undefined) throw new Error(`a call with the progress token ${JSON.stringify(given)} waits already`);

@@ -5,7 +5,7 @@ import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { isAbort, RpcError } from "../core/errors.js";
-import type { IncomingCall } from "../core/incoming-call.js";
+import type { AbortCause, IncomingCall } from "../core/incoming-call.js";
 import type { Id } from "../core/message.js";
 import { VALUE_COST } from "../core/transport.js";
 import { NEXT } from "./reader.js";
@@ -49,16 +49,12 @@ interface NodeStream {
   on(event: "error", listener: (error: unknown) => void): unknown;
 }
 
-/** What a stream is served for. */
-export interface Serving {
+/** The streams of one connection that the other side reads. */
+export interface ServedStreams {
   readonly connection: Connection;
-  /** The streams of the connection, by token. The stream is in it until it ends. */
+  /** The streams that have not ended, by token. */
   readonly streams: Map<unknown, ServedStream>;
-  readonly token: number;
-  /** The call whose result the stream is, or stands in; `undefined` for a stream in params. */
-  readonly call: IncomingCall | undefined;
-  /** Whether the stream is the whole result. Then the signal of the call lives as long as the stream. */
-  readonly isWhole: boolean;
+  lastToken: number;
 }
 
 /** One iterable that the other side reads. */
@@ -81,9 +77,20 @@ export interface ServedStream {
   readonly resumed: () => void;
 }
 
-/** Serves an iterable, which is read when its values are first waited for. */
-export function serveStream(source: AnyIterable, serving: Serving): ServedStream {
-  const { connection, streams, token, call, isWhole } = serving;
+/**
+ * Serves an iterable, which is read when its values are first waited for. `call`: the call whose result the stream is or stands
+ * in; `undefined` for a stream in params. `isWhole`: the stream is the whole result, so the signal of the call lives as long as
+ * the stream. If the caller no longer waits or too many streams are open, closes the source and throws.
+ */
+export function serveStream(
+  table: ServedStreams,
+  source: AnyIterable,
+  call: IncomingCall | undefined,
+  isWhole: boolean,
+): ServedStream {
+  const { connection, streams } = table;
+  const refusal = whyRefused(table, call);
+  const token = refusal === undefined ? newToken(table) : 0;
   const { incoming, transport, maxReplyBytes } = connection;
   const method = call?.method ?? NEXT;
   const isNode = isNodeStream(source);
@@ -295,7 +302,32 @@ export function serveStream(source: AnyIterable, serving: Serving): ServedStream
   transport.keeps?.(STREAM_COST);
   // A Node stream emits errors also while it is not read. Without a listener, they would end the process.
   if (isNode) source.on("error", sourceFailed);
-  return stream;
+  if (refusal === undefined) return stream;
+  stream.stop(refusal.reason);
+  throw refusal.reason;
+}
+
+/**
+ * A reciproc peer may still hold the token of a stream of an earlier connection: it must name no stream of this one. While
+ * messages are queued, it is not known whether the other side is a reciproc peer.
+ */
+function newToken(table: ServedStreams): number {
+  const { transport, outgoing } = table.connection;
+  if (table.lastToken === 0 && (transport.isReciproc === true || outgoing.isHeld))
+    table.lastToken = Math.floor(Math.random() * 2 ** 32);
+  return ++table.lastToken;
+}
+
+const NO_RESPONSE = { reason: new Error("a notification has no response") };
+
+/** Returns why a stream cannot be served: its caller no longer waits, or too many streams are open. */
+function whyRefused({ connection, streams }: ServedStreams, call: IncomingCall | undefined): AbortCause | undefined {
+  if (call?.abortCause !== undefined) return call.abortCause;
+  if (call !== undefined && call.id === undefined) return NO_RESPONSE;
+  const { maxStreams } = connection.config.limits;
+  if (streams.size < maxStreams) return undefined;
+  if (call !== undefined) return { reason: new RpcError(ErrorCode.Busy, "Too many streams are open") };
+  return { reason: new RangeError(`\`limits.maxStreams\`, ${maxStreams}, is reached`) };
 }
 
 /** Returns the iterator of a source. A web stream's iterator cannot be closed while it waits, but its reader can. */

@@ -4,6 +4,7 @@ import type { IncomingCall } from "../core/incoming-call.js";
 import { isObject, member } from "../core/message.js";
 import type { Frame } from "../core/transport.js";
 import { StandardExtensions, standardExtensions } from "../features/extensions.js";
+import { serveStream } from "../features/served.js";
 import { requestMore, type Source } from "../features/reader.js";
 
 /** Counts the frames whose values a stream's reader has not passed on yet: they count against the limit of all sessions. */
@@ -61,7 +62,7 @@ class PostExtensions extends StandardExtensions {
 
   /** Sends all values, or more than the longest reply takes: that reply is refused, and the stream is stopped then. */
   override async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string> {
-    const stream = this.serveStream(source, call, true);
+    const stream = serveStream(this, source, call, true);
     const { maxReplyBytes } = this.connection;
     const all: string[] = [];
     for (let length = 0, isLast = false; !isLast && length <= maxReplyBytes;) {
