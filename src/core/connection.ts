@@ -126,7 +126,7 @@ export class Connection implements Receiver, Slot {
   /** Receives one parsed message or batch. The reply goes into `slot`. */
   dispatch(value: unknown, slot: Slot = this): void {
     if (this.ended !== undefined) return;
-    if (this.madeExtensions?.isReading === true) this.madeExtensions.note(value, this.transport.currentFrame);
+    this.madeExtensions?.note?.(value);
     if (Array.isArray(value)) return receiveBatch(this, value, slot);
     const { onForeignMessage } = this.config;
     if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
@@ -382,7 +382,7 @@ export class Connection implements Receiver, Slot {
       ...this.counts,
       pending: this.outgoing.size,
       running: this.incoming.running,
-      streams: this.madeExtensions?.counts().streams ?? 0,
+      streams: this.madeExtensions?.streams.size ?? 0,
       unsentBytes: this.unsentBytes,
       bytesReceived,
       bytesSent,

@@ -9,14 +9,17 @@ import type { IncomingCall } from "./incoming-call.js";
 import type { NotificationMessage, RequestMessage } from "./message.js";
 import type { OutgoingCall } from "./outgoing-calls.js";
 import type { Dialect } from "./dialect.js";
-import type { Frame, SendHandle } from "./transport.js";
+import type { SendHandle } from "./transport.js";
 
 /** The extensions of one connection. Made when first needed, so an idle connection has none. */
 export interface Extensions {
-  /** Whether a stream was offered: then `encodeRequest` and `encodeResult` encode all messages of the connection. */
+  /** Whether a stream was offered: then `encode` encodes all messages of the connection. */
   readonly isOffering: boolean;
-  /** Whether a stream was read: then `note` is called with all messages. */
-  readonly isReading: boolean;
+  /** Called with each message before it is processed, if it is there. */
+  readonly note?: ((message: unknown) => void) | undefined;
+  /** The streams that the other side reads. */
+  readonly streams: { readonly size: number };
+  readonly progress: ProgressReports;
   /**
    * Takes a message whose method is among `Config.controlMethods`. Returns false if the message is not about anything here.
    * Control messages wait for no handler and count against no limit.
@@ -24,26 +27,21 @@ export interface Extensions {
   control(message: RequestMessage | NotificationMessage, slot: Slot): boolean;
   /** Cancels a call that was sent: its signal aborted, or its timeout passed. */
   cancel(call: OutgoingCall, reason: unknown): void;
-  /** Returns params that ask for progress reports of a call. Throws for params that cannot. */
-  askProgress(call: OutgoingCall, params: unknown): unknown;
   /**
    * Returns the text of a queued message as it leaves, now that it is known what the other side understands; `undefined` if
    * nothing leaves.
    */
   rewriteQueued(text: string, handle: SendHandle): string | undefined;
-  /** Returns the function by which a handler reports progress. It does nothing if the caller did not ask for reports. */
-  progressOf(call: IncomingCall): (value: unknown) => void;
-  /** Encodes a request whose params may hold streams. They end with the call. */
-  encodeRequest(call: OutgoingCall, params: unknown): string;
-  /** Encodes a result that may hold streams. If the caller no longer waits, stops them and throws. */
-  encodeResult(call: IncomingCall, result: unknown): string;
+  /**
+   * Encodes the params of a request, or a result, which may hold streams. Streams in params end when the call is settled. If
+   * the caller no longer waits for a result, stops the streams in it and throws.
+   */
+  encode(call: IncomingCall | OutgoingCall, content: unknown): string;
   /**
    * Serves a stream that is the whole result of a call. The promise gives what makes, right before it is sent, the JSON that
    * stands for the stream. If the caller no longer waits, stops the stream and rejects.
    */
   serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string>;
-  /** Notes the frame of a message before it is processed. */
-  note(message: unknown, frame: Frame | undefined): void;
   /** Stops the streams of a call whose response could not be sent. */
   responseNotSent(call: IncomingCall): void;
   /** Calls a method, and reads its result as a stream. */
@@ -56,8 +54,18 @@ export interface Extensions {
   resumed(): void;
   /** The connection is over. */
   end(reason: unknown): void;
-  /** How full the tables are. */
-  counts(): { streams: number; progress: number };
+}
+
+/** The progress reports of one connection. */
+export interface ProgressReports {
+  /** How many calls asked for reports. */
+  readonly size: number;
+  /** Returns params that ask for reports of a call. Throws for params that cannot. */
+  ask(call: OutgoingCall, params: unknown): unknown;
+  /** Returns the function by which a handler reports. It does nothing if the caller did not ask for reports. */
+  reporterOf(call: IncomingCall): (value: unknown) => void;
+  /** Takes a report. Returns false if no call waits for it. */
+  receive(params: unknown): boolean;
 }
 
 /** What makes the extensions of a connection. */

@@ -75,16 +75,22 @@ export class IncomingCall implements Linked {
       if (typeof result === "object" && result !== null && isAsyncIterable(result))
         return this.calls.stream(this, result);
       const { madeExtensions } = this.calls.connection;
-      text = madeExtensions?.isOffering === true ? madeExtensions.encodeResult(this, result) : encodeResult(id, result);
+      text = madeExtensions?.isOffering === true ? madeExtensions.encode(this, result) : encodeResult(id, result);
     } catch (error) {
       return this.fail(error);
     }
     this.#send(text, true);
   }
 
-  /** Answers with a result that is JSON already. */
-  respondJson(json: string): void {
-    this.#send(encodeRawResult(this.id!, json), true);
+  /** Answers with a result that `encode` returns as JSON. */
+  respondJson(encode: () => string): void {
+    let text: string;
+    try {
+      text = encodeRawResult(this.id!, encode());
+    } catch (error) {
+      return this.fail(error);
+    }
+    this.#send(text, true);
   }
 
   /** Answers with an error. What the handler of a notification fails with is reported. */
@@ -131,7 +137,7 @@ export class IncomingCall implements Linked {
     const { connection } = this.calls;
     try {
       if (isAsyncIterable(result)) void observed(connection.extensions.serve(result, this));
-      else if (connection.madeExtensions?.isOffering === true) connection.madeExtensions.encodeResult(this, result);
+      else if (connection.madeExtensions?.isOffering === true) connection.madeExtensions.encode(this, result);
     } catch {
       // The result cannot be encoded, or was a stream and is stopped. No caller waits for it.
     }
@@ -169,7 +175,7 @@ export class CallContext {
 
   /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */
   get progress(): (value: unknown) => void {
-    return this.#call.calls.connection.extensions.progressOf(this.#call);
+    return this.#call.calls.connection.extensions.progress.reporterOf(this.#call);
   }
 
   static {

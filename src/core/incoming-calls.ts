@@ -255,7 +255,7 @@ function whenSent(connection: Connection, onSent: (isWhole: boolean) => void, fi
 
 const respond = (call: IncomingCall, result: unknown): void => call.respond(result);
 const fail = (call: IncomingCall, error: unknown): void => call.fail(error);
-const respondStream = (call: IncomingCall, json: () => string): void => call.respondJson(json());
+const respondStream = (call: IncomingCall, encode: () => string): void => call.respondJson(encode);
 
 const BUSY = { code: ErrorCode.Busy, message: "Server is busy" };
 const METHOD_NOT_FOUND = { code: ErrorCode.MethodNotFound, message: "Method not found" };

@@ -190,10 +190,10 @@ export class OutgoingCalls {
       const call = new OutgoingCall(this, id, method, wait, resolve, reject);
       let text: string;
       try {
-        const given = wait.onProgress === undefined ? params : connection.extensions.askProgress(call, params);
+        const given = wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
         text =
           connection.madeExtensions?.isOffering === true
-            ? connection.madeExtensions.encodeRequest(call, given)
+            ? connection.madeExtensions.encode(call, given)
             : encodeRequest(id, method, given as object);
         if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
       } catch (error) {
@@ -268,7 +268,7 @@ export class OutgoingCalls {
 
   /** Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. */
   failUnsent(handle: SendHandle, text: string): void {
-    const calls = handle instanceof OutgoingCall ? [handle] : handle instanceof BatchCalls ? [...handle] : [];
+    const calls = callsOf(handle);
     if (calls.length === 0) return this.reportTooLarge(text);
     const bytes = this.#excessOf(text);
     const cause = this.#refusal;
@@ -390,6 +390,12 @@ export class OutgoingCalls {
     call.onSettled?.();
     return call;
   }
+}
+
+/** Returns the calls of a queued message that still wait. */
+export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
+  if (handle instanceof OutgoingCall) return [handle];
+  return handle instanceof BatchCalls ? [...handle] : [];
 }
 
 /** Returns the method of an encoded message; the first, of a batch. */

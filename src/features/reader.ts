@@ -1,169 +1,152 @@
 /** The reading end of a stream: requests more values before it has consumed the last, which hides the round trip. */
-import { isObject, member } from "../core/message.js";
+import { encodeNotification } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
+import type { Connection } from "../core/connection.js";
 import { ConnectionLostError, ProtocolError, RpcError } from "../core/errors.js";
+import { isObject, member } from "../core/message.js";
+import type { OutgoingCall } from "../core/outgoing-calls.js";
 import { observed } from "../core/promises.js";
-import type { Frame } from "../core/transport.js";
 
-/** The stream of a reader, on the other side. */
+/** The request for more values of a stream, and the notification that stops it. */
+export const NEXT = "$/enumerator/next";
+export const ABORT = "$/enumerator/abort";
+
+/** Why a stream stops, on either side, when its reader ends the iteration. */
+export const NO_LONGER_READ = "the stream is no longer read";
+
+/** A stream on the other side. */
 export interface Source {
   /** The method in errors of reading: that of the call that opened the stream, if it is known. */
   readonly method: string;
-  /** Returns the stream as it stands in a result or in params. */
-  open(): Promise<unknown>;
-  /** Cancels `open`. */
-  abandon(reason: unknown): void;
-  /** Requests more values. */
-  next(token: unknown): Promise<unknown>;
-  /** Stops the stream on the other side. */
-  abort(token: unknown): void;
-  /** Counts the frame that a reply came in as kept, until `drop`. Returns it; `undefined` where frames are not counted. */
-  keep(reply: unknown): Frame | undefined;
-  drop(frame: Frame | undefined): void;
+  /** Returns the stream as it stands in a result or in params. `signal` cancels the call that does so. */
+  readonly open: (signal: AbortSignal) => Promise<unknown>;
+  /** Requests more values, and returns the reply. */
+  readonly requestMore?: typeof requestMore;
+  /** Called when the reading ends. */
+  readonly onEnd?: () => void;
+  /** The token of a stream that came in a message. */
+  readonly token?: unknown;
+  /** The signal of the application, which ends the reading. */
+  readonly signal?: AbortSignal | undefined;
 }
 
-/** The values of one reply, and the token for more; `undefined` if these are the last. */
-interface Batch {
-  readonly values: unknown[];
-  readonly token: unknown;
+/** The signals of calls that open streams. */
+const openings = new WeakSet<AbortSignal>();
+
+/** Whether a call opens a stream. */
+export function opensStream({ wait: { signal } }: OutgoingCall): boolean {
+  return signal !== undefined && openings.has(signal);
+}
+
+const iterated = new WeakSet<object>();
+
+/** Notes that a stream is iterated. Throws if it was iterated before, because its values are gone. */
+export function iterateOnce(stream: object): void {
+  if (iterated.has(stream)) throw new Error("a stream can be read once");
+  iterated.add(stream);
+}
+
+/** Requests more values of a stream. */
+export function requestMore(connection: Connection, token: unknown): Promise<unknown> {
+  return connection.outgoing.control(NEXT, { token }, { timeoutMs: Infinity });
 }
 
 /** Reads one stream, once. Never holds more than the values of two replies. */
-export class StreamReader implements AsyncIterableIterator<unknown> {
-  readonly #source: Source;
-  readonly #signal: AbortSignal | undefined;
-  #isTaken = false;
-  #hasBegun = false;
-  #values: unknown[] = [];
-  #consumed = 0;
-  /** The frames of the kept replies: of the values being read, and of those that follow. */
-  readonly #frames: (Frame | undefined)[] = [];
-  /** The pending reply: to `open` at first. */
-  #ahead: Promise<Batch> | undefined;
-  /** Whether the token is still unknown. */
-  #isOpening: boolean;
+export function readStream(connection: Connection, source: Source): AsyncIterableIterator<unknown> {
+  const { method, signal } = source;
+  const opening = new AbortController();
   /** The token, while the other side holds the stream for this reader. */
-  #held: unknown;
-  #end: { error?: unknown } | undefined;
-  /** The last `next()`, for which the following one waits. */
-  #turn: Promise<unknown> = Promise.resolve();
-  #wake: (() => void) | undefined;
+  let { token } = source;
+  let values: unknown[] = [];
+  /** The values of the next reply, once it is requested. */
+  let ahead: Promise<unknown[]> | undefined;
+  let end: { error?: unknown } | undefined;
+  /** Ends the wait for a reply. */
+  let wake: (() => void) | undefined;
 
-  /** `held`: the token of a stream that came in a message. */
-  constructor(source: Source, signal: AbortSignal | undefined, held?: unknown) {
-    this.#source = source;
-    this.#signal = signal;
-    this.#held = held;
-    this.#isOpening = held === undefined;
+  /** Ends the reading, once. The next `next()` throws the error of `how`, if it has one. */
+  function stop(how: { error?: unknown }): void {
+    if (end !== undefined) return;
+    end = how;
+    values = [];
+    ahead = undefined;
+    source.onEnd?.();
+    signal?.removeEventListener("abort", onAbort);
+    abort();
+    wake?.();
   }
 
-  [Symbol.asyncIterator](): this {
-    if (this.#isTaken) throw new Error("a stream is read once: its values are gone");
-    this.#isTaken = true;
-    return this;
+  function onAbort(): void {
+    const error: unknown = signal!.reason;
+    stop({ error });
+    opening.abort(error);
   }
 
-  next(): Promise<IteratorResult<unknown>> {
-    const result = this.#turn.then(() => this.#pull());
-    this.#turn = result.catch(() => {});
-    return result;
+  /** Stops the stream on the other side. */
+  function abort(): void {
+    if (token !== undefined) connection.send(encodeNotification(ABORT, { token }));
   }
 
-  /** Ends the stream at once, also while a `next()` waits. */
-  async return(value?: unknown): Promise<IteratorResult<unknown>> {
-    this.#stop({}, new Error("the stream is no longer read"));
-    return { done: true, value };
-  }
-
-  async #pull(): Promise<IteratorResult<unknown>> {
-    if (!this.#hasBegun && this.#end === undefined) this.#begin();
-    for (;;) {
-      if (this.#end !== undefined) return this.#over(this.#end);
-      if (this.#consumed < this.#values.length) return { done: false, value: this.#values[this.#consumed++] };
-      if (this.#ahead === undefined) this.#stop({}, undefined);
-      else await this.#arrival(this.#ahead);
-    }
-  }
-
-  /** Throws a failure once. After that, returns the end. */
-  #over(end: { error?: unknown }): IteratorResult<unknown> {
-    this.#end = {};
-    if ("error" in end) throw end.error;
-    return { done: true, value: undefined };
-  }
-
-  #begin(): void {
-    this.#hasBegun = true;
-    if (this.#signal?.aborted) return this.#onAbort();
-    this.#signal?.addEventListener("abort", this.#onAbort);
-    this.#ahead = observed(this.#open());
-  }
-
-  readonly #onAbort = (): void => this.#stop({ error: this.#signal!.reason }, this.#signal!.reason);
-
-  /** Waits for the reply that is under way, or for the end, whichever is first. Then asks for the next reply. */
-  async #arrival(ahead: Promise<Batch>): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve;
-      ahead.then(
-        () => resolve(),
-        () => resolve(),
-      );
-    });
-    if (this.#end !== undefined) return;
-    try {
-      const { values, token } = await ahead;
-      if (this.#frames.length > 1) this.#source.drop(this.#frames.shift());
-      this.#values = values;
-      this.#consumed = 0;
-      this.#ahead = token === undefined ? undefined : observed(this.#more(token));
-    } catch (error) {
-      this.#stop({ error }, undefined);
-    }
-  }
-
-  async #open(): Promise<Batch> {
-    const stream = this.#kept(await this.#source.open());
-    if (this.#isOpening) {
-      this.#isOpening = false;
-      this.#held = tokenOf(stream);
+  async function begin(): Promise<unknown[]> {
+    signal?.addEventListener("abort", onAbort);
+    openings.add(opening.signal);
+    const stream = await source.open(opening.signal);
+    if (source.token === undefined) {
+      token = tokenOf(stream);
       // The reader stopped while the reply was on its way through the promises.
-      if (this.#end !== undefined) this.#letGo();
+      if (end !== undefined) abort();
     }
-    return readOpening(stream);
+    return valuesOf(stream);
   }
 
-  async #more(token: unknown): Promise<Batch> {
+  async function readReply(): Promise<unknown[]> {
     try {
-      const batch = readMore(this.#kept(await this.#source.next(token)), token);
-      this.#held = batch.token;
-      return batch;
+      const { requestMore: request = requestMore } = source;
+      const { values: more, finished } = readMore(await request(connection, token));
+      if (finished) token = undefined;
+      return more;
     } catch (error) {
-      if (freesToken(error)) this.#held = undefined;
-      throw ofOpeningCall(error, this.#source.method);
+      if (freesToken(error)) token = undefined;
+      throw ofOpeningCall(error, method);
     }
   }
 
-  #stop(end: { error?: unknown }, reason: unknown): void {
-    if (this.#end !== undefined) return;
-    this.#end = end;
-    this.#values = [];
-    for (const frame of this.#frames.splice(0)) this.#source.drop(frame);
-    this.#signal?.removeEventListener("abort", this.#onAbort);
-    if (this.#isOpening) this.#source.abandon(reason);
-    else this.#letGo();
-    this.#wake?.();
+  async function* read(): AsyncGenerator<unknown, void> {
+    try {
+      if (signal?.aborted) onAbort();
+      if (end === undefined) ahead = begin();
+      while (ahead !== undefined) {
+        const reply = ahead;
+        const received = await new Promise<unknown[]>((resolve, reject) => {
+          wake = () => resolve([]);
+          reply.then(resolve, reject);
+        });
+        if (end !== undefined) break;
+        values = received;
+        ahead = token === undefined ? undefined : observed(readReply());
+        for (let i = 0; i < values.length;) yield values[i++];
+      }
+      stop({});
+    } catch (error) {
+      stop({ error });
+    }
+    if ("error" in end!) throw end.error;
   }
+  const reading = read();
 
-  /** Counts a reply as kept, unless the reader has stopped. */
-  #kept(reply: unknown): unknown {
-    if (this.#end === undefined) this.#frames.push(this.#source.keep(reply));
-    return reply;
-  }
-
-  #letGo(): void {
-    if (this.#held !== undefined) this.#source.abort(this.#held);
-  }
+  return {
+    [Symbol.asyncIterator]() {
+      iterateOnce(this);
+      return this;
+    },
+    next: () => reading.next(),
+    /** Ends the stream at once, also while a `next()` waits. */
+    async return(value) {
+      stop({});
+      opening.abort(new Error(NO_LONGER_READ));
+      return { done: true, value };
+    },
+  };
 }
 
 /**
@@ -186,20 +169,17 @@ export function tokenOf(stream: unknown): unknown {
   return member(stream, "token") ?? undefined;
 }
 
-/** Reads a stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
-function readOpening(stream: unknown): Batch {
-  if (!isObject(stream)) {
-    throw new ProtocolError("a stream must be an object, with `token` where there is more to come", stream);
-  }
-  const { values = [] } = stream as { values?: unknown };
-  if (!Array.isArray(values)) throw new ProtocolError("the `values` of a stream must be an array", stream);
-  return { values, token: tokenOf(stream) };
+/** Returns the first values of a stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
+function valuesOf(stream: unknown): unknown[] {
+  const { values = [] } = (stream ?? {}) as { values?: unknown };
+  if (isObject(stream) && Array.isArray(values)) return values;
+  throw new ProtocolError("a stream must be an object, and its `values` an array", stream);
 }
 
-function readMore(reply: unknown, token: unknown): Batch {
+function readMore(reply: unknown): { values: unknown[]; finished: boolean } {
   const { values, finished } = (reply ?? {}) as { values?: unknown; finished?: unknown };
   if (!Array.isArray(values) || typeof finished !== "boolean" || (values.length === 0 && !finished)) {
-    throw new ProtocolError("more of a stream must have `values`, or a `finished` that is true", reply);
+    throw new ProtocolError("more of a stream must have `values`, or `finished: true`", reply);
   }
-  return { values, token: finished ? undefined : token };
+  return { values, finished };
 }

@@ -233,7 +233,8 @@ export function inspect(peer: AnyPeer): {
     running: incoming.running,
     malformed: counts.malformed,
     unmatched: counts.unmatched,
-    ...(madeExtensions?.counts() ?? { streams: 0, progress: 0 }),
+    streams: madeExtensions?.streams.size ?? 0,
+    progress: madeExtensions?.progress.size ?? 0,
   };
 }
 

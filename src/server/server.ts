@@ -5,7 +5,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
-import type { Config } from "../core/config.js";
+import { makeConfig, type Config } from "../core/config.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
@@ -19,11 +19,11 @@ import { PackedLink, PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
-import { configFrom } from "../peer/config.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
 import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
 import { fullRefusal, Gate, offeredBy } from "./gate.js";
 import { Posts } from "./http.js";
+import { postExtensions, serverExtensions } from "./extensions.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
@@ -82,6 +82,8 @@ export class Server<
   /** All open peers. */
   readonly peers: Group<L, R, D>;
   readonly #config: Config;
+  /** The config of the peers of HTTP requests. */
+  readonly #postConfig: Config;
   /** The configs of the dialects that a client can choose by a subprotocol. */
   readonly #configBy = new Map<string, Config>();
   readonly #hooks: Hooks;
@@ -117,9 +119,10 @@ export class Server<
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
       warned: new Set(),
     };
-    this.#config = configFrom(checked.peer);
+    this.#config = makeConfig(checked.peer, serverExtensions);
+    this.#postConfig = { ...this.#config, extensions: postExtensions };
     for (const dialect of checked.dialects) {
-      const config = configFrom({ ...checked.peer, dialect });
+      const config = makeConfig({ ...checked.peer, dialect }, serverExtensions);
       if (dialect.subprotocol !== undefined) this.#configBy.set(dialect.subprotocol, config);
     }
     this.#heartbeat = checked.heartbeat;
@@ -267,7 +270,7 @@ export class Server<
 
   /** Makes the peer of one HTTP request. No group has the peer, because nothing can be sent to its client. */
   #acceptPost(transport: Transport, data: D): Peer<L, R, D> {
-    const peer = this.#makePeer(transport, data, this.#config);
+    const peer = this.#makePeer(transport, data, this.#postConfig);
     this.#postPeers.add(peer);
     return peer;
   }
