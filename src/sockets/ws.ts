@@ -3,6 +3,7 @@ import { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
+import { shareTimer } from "../core/shared-timer.js";
 import type { EncodedFrame, Traffic } from "../core/transport.js";
 import { frameText, type Socket } from "../link/socket.js";
 import { atEndOfTick } from "../link/tick.js";
@@ -16,6 +17,9 @@ import { ReadMarks } from "./read-marks.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
 export { CLOSE_TIMEOUT_MS } from "./inbox.js";
+
+// A server has many thousand deadlines, and a timer for each would be expensive.
+shareTimer();
 
 /**
  * Number of WebSocket pings and pongs that one connection may send in a second, or at once after a quiet second. A heartbeat sends
