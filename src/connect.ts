@@ -57,7 +57,7 @@ function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean
     return { reconnects: true, isPatient: initial };
   }
   if (reconnect !== undefined && typeof reconnect !== "boolean")
-    throw expected(name, "a boolean, or an object with `initial`", reconnect);
+    throw expected(name, "a boolean or `{ initial }`", reconnect);
   return { reconnects: reconnect, isPatient: false };
 }
 

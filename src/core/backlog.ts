@@ -45,7 +45,7 @@ export class Backlog implements Expiring {
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;
     this.#connection.endSession(
-      `more than ${maxUnsentBytes} bytes have waited for ${(CHECKS * CHECK_MS) / 1000} s to be read`,
+      `more than ${maxUnsentBytes} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`,
     );
   }
 }

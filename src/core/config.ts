@@ -162,7 +162,7 @@ export function waitOf(options: CallOptions, defaultTimeoutMs: number): Wait {
 
 /** Returns the own members of an object: a method called `constructor` or `__proto__` is found only if the object has it. */
 function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
-  if (!isPlain(given)) throw expected(name, "a plain object, not an instance of a class", given);
+  if (!isPlain(given)) throw expected(name, "a plain object", given);
   const entries = new Map<string, T>();
   for (const [key, value] of Object.entries(given)) {
     if (value !== undefined) entries.set(key, check(value, `${name}.${key}`));

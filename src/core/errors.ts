@@ -102,8 +102,8 @@ export class ConnectionLostError extends Error {
   constructor(method: string, outcome: Outcome, cause: unknown) {
     super(
       outcome === "not-sent"
-        ? `"${method}" was not sent: there is no connection`
-        : `the connection was lost before "${method}" was answered; it may have run`,
+        ? `"${method}" was not sent: no connection`
+        : `"${method}" may have run: the connection was lost`,
       { cause },
     );
     this.outcome = outcome;
@@ -128,7 +128,7 @@ export class TooLargeError extends RangeError {
 
   constructor(method: string, bytes: number, maxMessageBytes: number) {
     super(
-      `Expected the message with "${method}" to have at most ${maxMessageBytes} bytes (\`limits.maxMessageBytes\` of the other side), got ${bytes}`,
+      `The message with "${method}" has ${bytes} bytes; the other side accepts ${maxMessageBytes}`,
     );
     this.method = method;
     this.bytes = bytes;

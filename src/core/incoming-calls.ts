@@ -48,7 +48,7 @@ export class IncomingCalls {
   /** Adds a handler for this peer alone, over one in `methods`. Returns a function that removes the handler. */
   handle(method: string, handler: AnyHandler): () => void {
     const added = (this.#added ??= new Map());
-    if (added.has(method)) throw new Error(`\`${method}\` is handled already; undo that first`);
+    if (added.has(method)) throw new Error(`\`${method}\` has a handler already`);
     added.set(method, handler);
     return () => {
       if (added.get(method) === handler) added.delete(method);
@@ -240,7 +240,7 @@ export class IncomingCalls {
 
   /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
   reportFailure(method: string, error: unknown): void {
-    const message = `a call that "${method}" made was answered with an error`;
+    const message = `a call by "${method}" failed`;
     const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
     // The other side chooses the names of methods that are not served, so all of them are reported under one.
     const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);

@@ -200,10 +200,10 @@ export function brokenResponse(raw: Unchecked): ProtocolError {
 /** Returns the rule that a response breaks. `error: null` beside a result counts as absent, as in JSON-RPC 1.0. */
 function brokenRule({ jsonrpc, id, result, error }: Unchecked): string | undefined {
   if (jsonrpc !== JSONRPC_VERSION) return '`jsonrpc` is not "2.0"';
-  if (!isId(id)) return "`id` is not one";
+  if (!isId(id)) return "`id` is invalid";
   if (error === undefined || error === null) {
-    return result === undefined ? "it has neither `result` nor `error`" : undefined;
+    return result === undefined ? "no `result` or `error`" : undefined;
   }
-  if (result !== undefined) return "it has both `result` and `error`";
-  return isErrorObject(error) ? undefined : "`error` needs an integer `code` and a string `message`";
+  if (result !== undefined) return "both `result` and `error`";
+  return isErrorObject(error) ? undefined : "`error` needs integer `code` and string `message`";
 }

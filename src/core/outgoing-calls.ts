@@ -285,7 +285,7 @@ export class OutgoingCalls {
   get #refusal(): Error {
     if (this.ended !== undefined) return this.ended;
     const isWaiting = this.#connection.isSuspended || this.isHeld;
-    return new Error(isWaiting ? "too much waits for a connection already" : "the connection is closing");
+    return new Error(isWaiting ? "the queue is full" : "the connection is closing");
   }
 
   /**
@@ -327,7 +327,7 @@ export class OutgoingCalls {
   /** Rejects the calls that the reply to their batch left out: they will not be answered (section 6). */
   endBatch(batch: BatchCalls, reply: unknown): void {
     for (const call of batch) {
-      this.fail(call.id, new ProtocolError(`the batch's reply holds no answer to "${call.method}"`, reply));
+      this.fail(call.id, new ProtocolError(`the batch's reply has no response to "${call.method}"`, reply));
     }
   }
 

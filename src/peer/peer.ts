@@ -265,7 +265,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> | undefined, checked?: Checked) {
     super();
-    if (typeof transport?.start !== "function") throw expected("transport", "a Transport, with `start`", transport);
+    if (typeof transport?.start !== "function") throw expected("transport", "a Transport", transport);
     const { config, hooks } = checked ?? { config: configOf(options), hooks: defaultHooks() };
     this.#connection = new Connection(this, transport, config, hooks, Peer.#replace);
     if (checked === undefined) this.#connection.start();
@@ -364,7 +364,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   async close(code = 1000, reason = ""): Promise<void> {
     if (code !== 1000 && !(Number.isInteger(code) && code >= 3000 && code <= 4999)) {
-      throw expected("code", "1000 or a whole number from 3000 to 4999", code);
+      throw expected("code", "1000 or from 3000 to 4999", code);
     }
     if (typeof reason !== "string") throw expected("reason", "a string", reason);
     this.#connection.close(code, reason);
