@@ -24,7 +24,7 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   if (members.length === 0) return connection.refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
   const { outgoing } = connection;
   const { maxBatchEntries } = connection.config.limits;
-  const versions = members.map((member) => connection.normalize(member));
+  const versions = members.map((member) => connection.config.normalize?.(member));
   const kinds = members.map((member) => {
     const kind = classify(member);
     return kind === "broken" ? connection.kindOfBroken(member as Unchecked) : kind;

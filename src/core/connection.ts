@@ -31,9 +31,9 @@ import type { EventEmitter } from "./packages.js";
 import { MinuteCount, Rate } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { type CloseInfo, type Frame, type Receiver, type SendHandle, type Transport } from "./transport.js";
+import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
 import { cutReason } from "../close-codes.js";
-import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
+import { inVersion1, type Version1 } from "./version1.js";
 
 /** Makes a peer stand on the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
@@ -130,7 +130,7 @@ export class Connection implements Receiver, Slot {
     if (Array.isArray(value)) return receiveBatch(this, value, slot);
     const { onForeignMessage } = this.config;
     if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
-    const version1 = this.config.isLenient ? this.normalize(value) : undefined;
+    const version1 = this.config.normalize?.(value);
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
     if (kind === "response" || kind === "broken") this.settle(kind, value as Unchecked);
@@ -148,14 +148,6 @@ export class Connection implements Receiver, Slot {
         (error) => this.report(error),
       );
     slot.leaveOut();
-  }
-
-  /** Rewrites a message that the config allows. Returns how the message shows that it is of version 1.0, if it is. */
-  normalize(value: unknown): Version1 | undefined {
-    const { readsNullParams, readsVersion1 } = this.config;
-    // As vscode-jsonrpc does.
-    if (readsNullParams && isObject(value) && value.params === null) delete value.params;
-    return readsVersion1 ? fromVersion1(value) : undefined;
   }
 
   /** An id alone that no call waits under is a request without its method, whose sender would wait for ever. */
@@ -232,7 +224,7 @@ export class Connection implements Receiver, Slot {
     // Made only if needed: an error records the stack, which is expensive.
     if (this.ended === undefined)
       this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
-    this.hooks.closed(this.peer, info);
+    this.hooks.closed?.(this.peer, info);
     this.emit("close", info);
     this.onClosed?.(info);
   }
@@ -353,17 +345,6 @@ export class Connection implements Receiver, Slot {
     if (this.transport.endSession?.(reason) !== true) this.end(1013, reason);
   }
 
-  /** Keeps a frame, by default the one that is received, until `dropFrame`. Returns `undefined` if frames are not counted. */
-  keepFrame(frame: Frame | undefined = this.transport.currentFrame): Frame | undefined {
-    if (frame !== undefined && frame.users++ === 0) this.transport.keeps?.(frame.length);
-    return frame;
-  }
-
-  /** Notes that one user of a frame no longer needs it. */
-  dropFrame(frame: Frame | undefined): void {
-    if (frame !== undefined && --frame.users === 0) this.transport.keeps?.(-frame.length);
-  }
-
   /** Whether messages of the dialect may be sent that the application did not write. */
   get speaksDialect(): boolean {
     return this.config.choseDialect || this.transport.isReciproc === true;
@@ -392,13 +373,13 @@ export class Connection implements Receiver, Slot {
   /** Emits an error that has no caller. `method`: where it was thrown, one of a bounded number of names. */
   report(error: unknown, method?: string): void {
     const isHeard = tell(this.peer, "error", [error]);
-    if (!this.hooks.error(error, this.peer) && !isHeard && method !== undefined)
+    if (!this.hooks.error?.(error, this.peer) && !isHeard && method !== undefined)
       warnOnce(this.hooks.warned, method, error);
   }
 
   /** Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a listener. */
   reportIfHeard(make: () => unknown): void {
-    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener()) this.report(make());
+    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make());
   }
 
   /** Emits an event. What its listeners throw is reported. */
@@ -421,7 +402,7 @@ export class Connection implements Receiver, Slot {
 
   #stop(cause: Error): void {
     this.#settleAll(cause);
-    this.hooks.ended(this.peer);
+    this.hooks.ended?.(this.peer);
   }
 
   /** Settles every call. After this no call waits, no timer runs, and nothing of this connection is received or sent. */

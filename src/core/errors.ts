@@ -127,9 +127,7 @@ export class TooLargeError extends RangeError {
   declare readonly maxMessageBytes: number;
 
   constructor(method: string, bytes: number, maxMessageBytes: number) {
-    super(
-      `The message with "${method}" has ${bytes} bytes; the other side accepts ${maxMessageBytes}`,
-    );
+    super(`The message with "${method}" has ${bytes} bytes; the other side accepts ${maxMessageBytes}`);
     this.method = method;
     this.bytes = bytes;
     this.maxMessageBytes = maxMessageBytes;

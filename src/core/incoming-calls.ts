@@ -147,7 +147,8 @@ export class IncomingCalls {
 
   /** Waits for what a handler, or its stream, promises; then gives that to `succeed`, or fails the call. */
   #await<T>(call: IncomingCall, result: PromiseLike<T>, succeed: (call: IncomingCall, value: T) => void): void {
-    call.frame = this.connection.keepFrame(call.frame);
+    call.frame ??= this.connection.transport.currentFrame;
+    call.frame?.keep();
     this.#count(call, 1);
     try {
       // An async function would make one more promise for each call.
@@ -165,7 +166,7 @@ export class IncomingCalls {
   #settle<T>(call: IncomingCall, finish: (call: IncomingCall, outcome: T) => void, outcome: T): void {
     if (!this.#leave(call)) return;
     this.#count(call, -1);
-    this.connection.dropFrame(call.frame);
+    call.frame?.drop();
     finish(call, outcome);
     if (this.onIdle !== undefined && this.running === 0) this.onIdle();
   }

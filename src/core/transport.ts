@@ -39,15 +39,26 @@ export interface Receiver {
 /** What a small value takes in memory besides its text, in UTF-16 code units. Without it, many of them would count for nothing. */
 export const VALUE_COST = 32;
 
-/** A frame that has come, as far as something of it may stay in use when it is processed. */
+/** A received frame, of which parts may stay in use after it is processed. */
 export class Frame {
-  /** In UTF-16 code units. */
-  readonly length: number;
-  /** How many users it has. While it has one, the receiver keeps `length`. */
-  users = 0;
+  readonly #length: number;
+  readonly #counter: Pick<Required<Transport>, "keeps">;
+  #users = 0;
 
-  constructor(length: number) {
-    this.length = length;
+  /** `counter`: counts `length`, in UTF-16 code units, while the frame has users. */
+  constructor(length: number, counter: Pick<Required<Transport>, "keeps">) {
+    this.#length = length;
+    this.#counter = counter;
+  }
+
+  /** Adds one user. */
+  keep(): void {
+    if (this.#users++ === 0) this.#counter.keeps(this.#length);
+  }
+
+  /** Removes one user. */
+  drop(): void {
+    if (--this.#users === 0) this.#counter.keeps(-this.#length);
   }
 }
 

@@ -314,9 +314,10 @@ class StandardExtensions implements Extensions {
       abort: (token) => void connection.send(encodeNotification(ABORT, { token })),
       keep: (reply) => {
         const frame = isObject(reply) ? this.#frames.get(reply) : undefined;
-        return frame && connection.keepFrame(frame);
+        frame?.keep();
+        return frame;
       },
-      drop: (frame) => connection.dropFrame(frame),
+      drop: (frame) => frame?.drop(),
     };
   }
 
@@ -338,7 +339,8 @@ class StandardExtensions implements Extensions {
     if (this.#lastToken === 0 && (transport.isReciproc === true || outgoing.isHeld))
       this.#lastToken = Math.floor(Math.random() * 2 ** 32);
     const token = ++this.#lastToken;
-    const frame = call && this.#connection.keepFrame(call.frame);
+    const frame = call && (call.frame ?? transport.currentFrame);
+    frame?.keep();
     const served = { token, producer, call, isWhole, frame, isAnnounced: !isWhole, isAsked: false };
     this.#served.set(token, served);
     if (call?.id !== undefined) this.#byCall.add(call.id, served);
@@ -401,7 +403,7 @@ class StandardExtensions implements Extensions {
     if (id !== undefined) this.#byCall.delete(id, served);
     if (!this.#served.delete(served.token)) return false;
     this.#connection.transport.keeps?.(-STREAM_COST);
-    this.#connection.dropFrame(served.frame);
+    served.frame?.drop();
     return true;
   }
 }
