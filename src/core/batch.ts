@@ -34,7 +34,7 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   const reply = new BatchReply(connection, slot);
   const answered = new Set<BatchCalls>();
   const nameless: number[] = [];
-  const settle = (i: number): BatchCalls | undefined => connection.settle(kinds[i]!, members[i] as Unchecked);
+  const settle = (i: number): BatchCalls | undefined => outgoing.settle(kinds[i]!, members[i] as Unchecked);
   const take = (i: number): void => {
     const kind = kinds[i]!;
     if (!isResponse(kind)) {

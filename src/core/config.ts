@@ -34,7 +34,8 @@ export interface CallRecord {
   readonly context: CallContext | undefined;
 }
 
-type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
+/** `around` as the core sees it. */
+export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
 /** The options as given: `peer.ts` has their public types. */
 export interface AnyOptions {

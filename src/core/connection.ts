@@ -7,7 +7,6 @@ import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, Config } from "./config.js";
-import { RpcError } from "./errors.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
 import { IncomingCalls } from "./incoming-calls.js";
@@ -17,7 +16,6 @@ import {
   isForeign,
   isLoneId,
   isObject,
-  type ErrorMessage,
   type ErrorObject,
   type Id,
   type Kind,
@@ -25,7 +23,6 @@ import {
   type RequestMessage,
   type Unchecked,
 } from "./message.js";
-import type { BatchCalls } from "./outgoing-batch.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "./packages.js";
 import { MinuteCount, Rate } from "./rate.js";
@@ -133,7 +130,7 @@ export class Connection implements Receiver, Slot {
     const version1 = this.config.normalize?.(value);
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
-    if (kind === "response" || kind === "broken") this.settle(kind, value as Unchecked);
+    if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked);
     else this.route(kind, value, version1, slot);
     // The connection itself needs no note of a message that is not answered.
     if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
@@ -191,28 +188,6 @@ export class Connection implements Receiver, Slot {
   putError(id: Id, error: ErrorObject, slot: Slot): void {
     if (id === null) this.namelessErrors++;
     slot.put(encodeError(id, error));
-  }
-
-  /** Settles the call that a response answers. Returns its batch. A response is never answered: two peers would loop. */
-  settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
-    const call = this.outgoing.answer(kind, response);
-    if (call !== undefined) return call.batch;
-    // Some servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
-    this.counts.unmatched++;
-    if (kind === "response" && response.id === null && response.result === undefined)
-      this.#receiveNamelessError(response as ErrorMessage);
-    return undefined;
-  }
-
-  /**
-   * Receives an error with id null (section 5): the other side could not read a message. Unless the error may answer an error
-   * with id null that this side sent, it refuses the batch that waits, if only one does.
-   */
-  #receiveNamelessError(response: ErrorMessage): void {
-    if (this.namelessErrors > 0) this.namelessErrors--;
-    else if (this.outgoing.refuseBatch(response)) return;
-    const { code, message, data } = response.error;
-    this.reportIfHeard(() => new RpcError(code, message, data));
   }
 
   /** Ends the connection, whose transport has ended. */

@@ -133,7 +133,7 @@ class StandardExtensions implements Extensions {
   }
 
   #send(text: string): void {
-    if (!this.#connection.send(text)) this.#connection.outgoing.reportTooLarge(text);
+    if (!this.#connection.send(text)) this.#connection.outgoing.failUnsent(text);
   }
 
   counts(): { streams: number; progress: number } {
