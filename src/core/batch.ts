@@ -13,8 +13,11 @@ import type { Version1 } from "./version1.js";
 export interface Slot {
   /** Whether a response fits. What fits must be put. */
   fits(text: string): boolean;
-  /** Takes the response. Returns false if it will not be sent. `onSent` is called once what holds the response has been sent. */
-  put(text: string, onSent?: () => void): boolean;
+  /**
+   * Takes the response. Returns false if it will not be sent. `onSent` is called once what holds the response has been sent, with
+   * whether the connection has not ended: a peer whose connection has ended may have another.
+   */
+  put(text: string, onSent?: (isWhole: boolean) => void): boolean;
   /** Notes that no response will come. */
   leaveOut(): void;
 }
@@ -92,7 +95,7 @@ class BatchReply {
   readonly #connection: Connection;
   readonly #slot: Slot;
   readonly #responses: (string | undefined)[] = [];
-  #onSent: (() => void)[] | undefined;
+  #onSent: ((isWhole: boolean) => void)[] | undefined;
   /** What the gathered responses are counted for. */
   #keptLength = 0;
   #bytesLeft: number;
@@ -133,7 +136,7 @@ class BatchReply {
       this.#connection.namelessErrors++;
       this.#slot.put(encodeTooLarge(null, this.#connection.maxReplyBytes));
     }
-    for (const onSent of this.#onSent ?? []) onSent();
+    for (const onSent of this.#onSent ?? []) onSent(this.#connection.ended === undefined);
   }
 
   /** Whether a response fits. If so, takes its bytes and its comma from what is left. */

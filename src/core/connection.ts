@@ -66,7 +66,7 @@ export class Connection implements Receiver, Slot {
   #backlog: Backlog | undefined;
   /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
-  readonly #rate: Rate | undefined;
+  readonly rate: Rate | undefined;
   /** Made with the first malformed message. */
   #malformed: MinuteCount | undefined;
 
@@ -88,7 +88,7 @@ export class Connection implements Receiver, Slot {
     this.outgoing = new OutgoingCalls(this, lost?.outgoing);
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
-    if (maxMessagesPerSecond !== Infinity) this.#rate = new Rate(maxMessagesPerSecond);
+    if (maxMessagesPerSecond !== Infinity) this.rate = new Rate(maxMessagesPerSecond);
     // After a loss it is not known what the next server understands, so messages are queued until that is known.
     if (config.opensFirst || lost !== undefined) this.outgoing.hold();
     if (lost !== undefined) {
@@ -138,7 +138,7 @@ export class Connection implements Receiver, Slot {
 
   /** Gives a message of another protocol to the application. It gets no response. */
   #passOn(onForeignMessage: AnyHandler, message: object, slot: Slot): void {
-    if (this.#rate?.take() === false) this.counts.refusedRate++;
+    if (this.rate?.take() === false) this.counts.refusedRate++;
     else
       attempt(
         () => onForeignMessage(message, this.peer),
@@ -155,24 +155,10 @@ export class Connection implements Receiver, Slot {
   /** Starts a request or a notification, or refuses it. */
   route(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
     const slot = version1 === undefined ? place : inVersion1(place, version1);
-    if (kind === "invalid") {
-      // An id alone may be that of a response: an error under it could settle a call of the other side.
-      const id = isObject(message) && isLoneId(message) ? null : idOf(message);
-      return this.refuse(id, ErrorCode.InvalidRequest, "Invalid Request", slot);
-    }
-    if (kind === "request") this.counts.requestsReceived++;
-    else this.counts.notificationsReceived++;
-    if (this.#rate?.take() === false) {
-      this.counts.refusedRate++;
-      if (kind === "request") this.#refuseRate((message as RequestMessage).id, slot);
-    } else if (kind === "request") this.incoming.request(message as RequestMessage, slot);
-    else this.incoming.notification(message as NotificationMessage);
-  }
-
-  #refuseRate(id: Id, slot: Slot): void {
-    const { maxMessagesPerSecond } = this.config.limits;
-    const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
-    this.incoming.reply(id, encodeError(id, error), slot);
+    if (kind !== "invalid") return this.incoming.receive(message as RequestMessage | NotificationMessage, slot);
+    // An id alone may be that of a response: an error under it could settle a call of the other side.
+    const id = isObject(message) && isLoneId(message) ? null : idOf(message);
+    this.refuse(id, ErrorCode.InvalidRequest, "Invalid Request", slot);
   }
 
   /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
@@ -269,9 +255,9 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Sends a response that stands alone. */
-  put(text: string, onSent?: () => void): boolean {
+  put(text: string, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
-    onSent?.();
+    onSent?.(this.ended === undefined);
     return isTaken;
   }
 

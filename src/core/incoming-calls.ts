@@ -55,41 +55,41 @@ export class IncomingCalls {
     };
   }
 
-  /** Starts a request. The response goes into `slot`. */
-  request(message: RequestMessage, slot: Slot): void {
+  /** Starts a well-formed request or notification, or refuses it. The response to a request goes into `slot`. */
+  receive(message: RequestMessage | NotificationMessage, slot: Slot): void {
     const { connection } = this;
-    const { config } = connection;
-    const { id, method } = message;
-    const handler = this.#handlerOf(method);
-    if (handler === undefined && config.controlMethods.has(method) && connection.extensions.control(message, slot))
+    const { config, counts, rate } = connection;
+    const { maxInFlight, maxMessagesPerSecond } = config.limits;
+    // A notification is never answered: what goes wrong is reported here (section 4.1).
+    const { id, method, params }: { id?: Id; method: string; params?: unknown } = message;
+    const isRequest = id !== undefined;
+    if (isRequest) counts.requestsReceived++;
+    else counts.notificationsReceived++;
+    if (rate?.take() === false) {
+      counts.refusedRate++;
+      const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
+      if (isRequest) this.reply(id, encodeError(id, error), slot);
       return;
-    if (this.#requests >= config.limits.maxInFlight) {
-      connection.counts.refusedBusy++;
-      this.reply(id, encodeError(id, BUSY), slot);
-    } else if (handler === undefined && config.fallback === undefined && config.around === undefined) {
+    }
+    const handler = this.#handlerOf(method);
+    const isControl = config.controlMethods.has(method) && (handler === undefined || !isRequest);
+    if (isControl && this.#control(message, slot) && handler === undefined) return;
+    // Counted apart, so that a notification that some request waits for is not refused because of it.
+    if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
+      counts.refusedBusy++;
+      if (isRequest) this.reply(id, encodeError(id, BUSY), slot);
+      else connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
+    } else if (isRequest && handler === undefined && config.fallback === undefined && config.around === undefined) {
       // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
       this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
-    } else this.#start(new IncomingCall(this, id, method, message.params, slot), handler);
+    } else this.#start(new IncomingCall(this, id, method, params, slot), handler);
   }
 
-  /** Starts a notification. It is never answered: what goes wrong is reported here (section 4.1). */
-  notification(message: NotificationMessage): void {
-    const { connection } = this;
-    const { method } = message;
-    const handler = this.#handlerOf(method);
-    if (this.#isTaken(message) && handler === undefined) return;
-    // Counted apart, so that a notification that some request waits for is not refused because of it.
-    if (this.#notifications >= connection.config.limits.maxInFlight) {
-      connection.counts.refusedBusy++;
-      connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
-    } else this.#start(new IncomingCall(this, undefined, method, message.params, connection), handler);
-  }
-
-  /** Returns whether the extensions took a notification. The dialect of an application may throw for any params. */
-  #isTaken(message: NotificationMessage): boolean {
+  /** Returns whether the extensions took a message. The dialect of an application may throw for any params. */
+  #control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const { connection } = this;
     try {
-      return connection.config.controlMethods.has(message.method) && connection.extensions.control(message, connection);
+      return connection.extensions.control(message, slot);
     } catch (error) {
       connection.report(error);
       return true;
@@ -220,23 +220,25 @@ export class IncomingCalls {
     const fits = slot.fits(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;
-    return slot.put(reply, onSent && whenSent(connection, onSent, fits)) && fits;
+    if (fits) return slot.put(reply, onSent);
+    slot.put(reply);
+    onSent?.(false);
+    return false;
   }
 
   /**
-   * Answers a call to `method` with an error. Sends what an RpcError of this side says. Anything else may hold secrets, so
-   * it is reported here and answered with -32603.
+   * Returns the error that answers a call to `method`. It says what an RpcError of this side says. Anything else may hold
+   * secrets, so it is reported here and answered with -32603.
    */
-  refuse(id: Id, method: string, error: unknown, slot: Slot): void {
-    let text: string | undefined;
+  encodeFailure(id: Id, method: string, error: unknown): string {
     try {
-      if (error instanceof RpcError && !isReceived(error)) text = encodeError(id, error);
-      else this.reportFailure(method, error);
+      if (error instanceof RpcError && !isReceived(error)) return encodeError(id, error);
+      this.reportFailure(method, error);
     } catch (failure) {
       // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
       this.reportFailure(method, failure);
     }
-    this.reply(id, text ?? encodeInternalError(id), slot);
+    return encodeInternalError(id);
   }
 
   /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
@@ -247,11 +249,6 @@ export class IncomingCalls {
     const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
     this.connection.report(failure, isServed ? method : "fallback or around");
   }
-}
-
-/** A reply goes nowhere if its connection has ended, although the peer may have another connection. */
-function whenSent(connection: Connection, onSent: (isWhole: boolean) => void, fits: boolean): () => void {
-  return () => onSent(fits && connection.ended === undefined);
 }
 
 const respond = (call: IncomingCall, result: unknown): void => call.respond(result);

@@ -259,7 +259,7 @@ class StandardExtensions implements Extensions {
       const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
       if (!incoming.reply(id, text, slot)) this.#stop(served, new Error("values of this stream did not fit"));
     } catch (error) {
-      incoming.refuse(id, served?.call?.method ?? NEXT, error, slot);
+      incoming.reply(id, incoming.encodeFailure(id, served.call?.method ?? NEXT, error), slot);
     }
   }
 

@@ -40,8 +40,8 @@ export function remoteOf(call: (method: string, params?: unknown, options?: Call
 
 /** Takes calls and notifications, untyped. */
 interface Calls {
-  request(method: string, params?: unknown, options?: CallOptions): Promise<any>;
-  notify(method: string, params?: unknown): boolean;
+  readonly request: (method: string, params?: unknown, options?: CallOptions) => Promise<any>;
+  readonly notify: (method: string, params?: unknown) => boolean;
 }
 
 /** Returns a caller with the members of `calls`. */
