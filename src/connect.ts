@@ -6,8 +6,8 @@ import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./cl
 import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
-import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./link/heartbeat.js";
-import { PEER_OPTIONS, type Config } from "./core/config.js";
+import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
+import { PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
 import { anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
 import { plain } from "./link/plain.js";
@@ -105,7 +105,6 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
 ): Promise<Peer<C, S>> {
   const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
   const { reconnects, isPatient } = options.reconnect;
-  const plan = { onOpen, reconnects, heartbeat, openTimeoutMs };
   const config = configFrom(options, onOpen !== undefined);
   const target = webSocketUrl(url);
   const { maxMessageBytes } = config.limits;
@@ -117,11 +116,15 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     return dial({ url: target, offer, timeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
   };
   const admitted = await openFirst(connectTo, isPatient, signal);
-  const mayReconnect = reconnects ?? onOpen !== undefined;
-  const peer =
-    mayReconnect || admitted.protocol === PROTOCOL
-      ? drivenPeer<C, S>(admitted, config, { ...plan, connect: connectTo, limits: endpointLimits(config.limits) })
-      : plainPeer<C, S>(admitted, config, plan.heartbeat);
+  let driver: ClientDriver | undefined;
+  if ((reconnects ?? onOpen !== undefined) || admitted.protocol === PROTOCOL) {
+    const limits = endpointLimits(config.limits);
+    driver = new ClientDriver({ onOpen, reconnects, heartbeat, openTimeoutMs, connect: connectTo, limits }, admitted);
+    driver.open();
+  } else if (heartbeat !== undefined) admitted.socket.watch?.(heartbeat);
+  // Without a driver, the peer ends with its socket.
+  const peer = createPeer<C, S>(driver?.link ?? plain(admitted.socket), config, defaultHooks());
+  void driver?.run(peer);
   // Listeners that the application adds right after `await connect()` must miss nothing.
   nextTurn(() => startPeer(peer));
   if (onOpen !== undefined) await greetFirst(peer, onOpen, signal);
@@ -178,29 +181,6 @@ function throwIfAborted(signal: AbortSignal | undefined): void {
 function onAbort(signal: AbortSignal | undefined, aborted: () => void): () => void {
   signal?.addEventListener("abort", aborted, { once: true });
   return () => signal?.removeEventListener("abort", aborted);
-}
-
-/** A peer that ends with its socket, on which nothing but JSON-RPC is spoken. */
-function plainPeer<C extends Contract<C>, S extends Contract<S>>(
-  { socket }: Admitted,
-  config: Config,
-  heartbeat: HeartbeatTimes | undefined,
-): Peer<C, S> {
-  if (heartbeat !== undefined) socket.watch?.(heartbeat);
-  return createPeer<C, S>(plain(socket), config, defaultHooks());
-}
-
-/** Returns a peer whose driver sends pings, and brings it another socket when one is lost. */
-function drivenPeer<C extends Contract<C>, S extends Contract<S>>(
-  admitted: Admitted,
-  config: Config,
-  plan: ClientPlan,
-): Peer<C, S> {
-  const driver = new ClientDriver(plan, admitted);
-  driver.open();
-  const peer = createPeer<C, S>(driver.link, config, defaultHooks());
-  void driver.run(peer);
-  return peer;
 }
 
 /** Runs `onOpen` on the first connection. Closes the peer if that fails, or if `signal` aborts first. */

@@ -3,7 +3,7 @@
  * would leave out a result that has no JSON form.
  */
 import * as ErrorCode from "./codes.js";
-import { expected } from "./errors.js";
+import { checkError, expected } from "./errors.js";
 import type { ErrorObject, Id, StructuredParams } from "./message.js";
 
 /** Node's `Buffer`, if the runtime has it. */
@@ -43,8 +43,7 @@ export function encodeRawResult(id: Id, json: string): string {
  * `TypeError` if `code` or `message` break section 5.1.
  */
 export function encodeError(id: Id, { code, message, data }: ErrorObject): string {
-  if (!Number.isInteger(code)) throw expected("code", "an integer", code);
-  if (typeof message !== "string") throw expected("message", "a string", message);
+  checkError(code, message);
   const json = stringify(data);
   const tail = json === undefined ? "}}" : `,"data":${json}}}`;
   return `${OPEN}"id":${encodeId(id)},"error":{"code":${code},"message":${JSON.stringify(message)}${tail}`;

@@ -25,7 +25,7 @@ import {
 } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "./packages.js";
-import { MinuteCount, Rate } from "./rate.js";
+import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
 import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
@@ -66,9 +66,9 @@ export class Connection implements Receiver, Slot {
   #backlog: Backlog | undefined;
   /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
-  readonly rate: Rate | undefined;
+  readonly takeRate: (() => boolean) | undefined;
   /** Made with the first malformed message. */
-  #malformed: MinuteCount | undefined;
+  #countMalformed: (() => number) | undefined;
 
   /** `lost`: the connection that this one follows. */
   constructor(
@@ -88,7 +88,7 @@ export class Connection implements Receiver, Slot {
     this.outgoing = new OutgoingCalls(this, lost?.outgoing);
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
-    if (maxMessagesPerSecond !== Infinity) this.rate = new Rate(maxMessagesPerSecond);
+    if (maxMessagesPerSecond !== Infinity) this.takeRate = rateLimit(maxMessagesPerSecond);
     // After a loss it is not known what the next server understands, so messages are queued until that is known.
     if (config.opensFirst || lost !== undefined) this.outgoing.hold();
     if (lost !== undefined) {
@@ -138,7 +138,7 @@ export class Connection implements Receiver, Slot {
 
   /** Gives a message of another protocol to the application. It gets no response. */
   #passOn(onForeignMessage: AnyHandler, message: object, slot: Slot): void {
-    if (this.rate?.take() === false) this.counts.refusedRate++;
+    if (this.takeRate?.() === false) this.counts.refusedRate++;
     else
       attempt(
         () => onForeignMessage(message, this.peer),
@@ -165,7 +165,7 @@ export class Connection implements Receiver, Slot {
   refuse(id: Id, code: number, message: string, slot: Slot): void {
     this.counts.malformed++;
     const { maxMalformedPerMinute } = this.config.limits;
-    const count = (this.#malformed ??= new MinuteCount()).add();
+    const count = (this.#countMalformed ??= minuteCount())();
     if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
     else this.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
   }

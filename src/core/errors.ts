@@ -46,12 +46,17 @@ export class RpcError extends Error {
   declare method?: string;
 
   constructor(code: number, message: string, data?: unknown, options?: ErrorOptions) {
-    if (!Number.isInteger(code)) throw expected("code", "an integer", code);
-    if (typeof message !== "string") throw expected("message", "a string", message);
+    checkError(code, message);
     super(message, options);
     this.code = code;
     this.data = data;
   }
+}
+
+/** Throws a `TypeError` unless `code` and `message` follow section 5.1. */
+export function checkError(code: unknown, message: unknown): void {
+  if (!Number.isInteger(code)) throw expected("code", "an integer", code);
+  if (typeof message !== "string") throw expected("message", "a string", message);
 }
 
 const received = new WeakSet<RpcError>();

@@ -58,14 +58,14 @@ export class IncomingCalls {
   /** Starts a well-formed request or notification, or refuses it. The response to a request goes into `slot`. */
   receive(message: RequestMessage | NotificationMessage, slot: Slot): void {
     const { connection } = this;
-    const { config, counts, rate } = connection;
+    const { config, counts } = connection;
     const { maxInFlight, maxMessagesPerSecond } = config.limits;
     // A notification is never answered: what goes wrong is reported here (section 4.1).
     const { id, method, params }: { id?: Id; method: string; params?: unknown } = message;
     const isRequest = id !== undefined;
     if (isRequest) counts.requestsReceived++;
     else counts.notificationsReceived++;
-    if (rate?.take() === false) {
+    if (connection.takeRate?.() === false) {
       counts.refusedRate++;
       const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
       if (isRequest) this.reply(id, encodeError(id, error), slot);

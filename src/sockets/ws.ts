@@ -9,7 +9,7 @@ import { frameText, type Socket } from "../link/socket.js";
 import { atEndOfTick } from "../link/tick.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
-import { Rate } from "../core/rate.js";
+import { rateLimit } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 import { ReadBudget, type Pausable } from "./read-budget.js";
@@ -93,7 +93,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** Length of the newest frame. */
   #frameBytes = 0;
   /** Created with the first control frame. */
-  #controlFrames: Rate | undefined;
+  #takeControlFrame: (() => boolean) | undefined;
   /** True if too many control frames came. Nothing more is read. */
   #isFlooded = false;
   #heartbeat: Heartbeat | undefined;
@@ -173,7 +173,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** Counts a ping or a pong. If there are too many, closes the socket and stops reading. */
   controlled(): void {
     this.#recordReceipt();
-    if (this.#isFlooded || (this.#controlFrames ??= new Rate(CONTROL_FRAMES_PER_SECOND)).take()) return;
+    if (this.#isFlooded || (this.#takeControlFrame ??= rateLimit(CONTROL_FRAMES_PER_SECOND))()) return;
     const reason = `more than ${CONTROL_FRAMES_PER_SECOND} pings and pongs in a second`;
     this.#error ??= Object.assign(new Error(reason), { code: FLOODED });
     this.close(1008, reason);
