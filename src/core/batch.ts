@@ -41,7 +41,12 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
     const kind = kinds[i]!;
     if (!isResponse(kind)) {
       if (isTooLarge) return;
-      connection.route(kind, members[i], versions[i], kind === "notification" ? connection : reply.reserve());
+      connection.incoming.receive(
+        kind,
+        members[i],
+        versions[i],
+        kind === "notification" ? connection : reply.reserve(),
+      );
     } else if (idOf(members[i]) === null) nameless.push(i);
     else {
       const batch = settle(i);

@@ -49,11 +49,9 @@ export function encodeError(id: Id, { code, message, data }: ErrorObject): strin
   return `${OPEN}"id":${encodeId(id)},"error":{"code":${code},"message":${JSON.stringify(message)}${tail}`;
 }
 
-const NAMELESS_ERROR = '{"jsonrpc":"2.0","id":null,"error":';
-
 /** Whether `text`, one message that this module encoded, is an error with id null. */
 export function isNamelessError(text: string): boolean {
-  return text.startsWith(NAMELESS_ERROR);
+  return text.startsWith(`${OPEN}"id":null,"error":`);
 }
 
 function encodeId(id: Id): string {

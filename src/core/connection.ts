@@ -10,27 +10,14 @@ import type { AnyHandler, Config } from "./config.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
 import { IncomingCalls } from "./incoming-calls.js";
-import {
-  classify,
-  idOf,
-  isForeign,
-  isLoneId,
-  isObject,
-  type ErrorObject,
-  type Id,
-  type Kind,
-  type NotificationMessage,
-  type RequestMessage,
-  type Unchecked,
-} from "./message.js";
+import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
 import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
-import { cutReason } from "../close-codes.js";
-import { inVersion1, type Version1 } from "./version1.js";
+import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Makes a peer stand on the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
@@ -53,14 +40,14 @@ export class Connection implements Receiver, Slot {
   namelessErrors = 0;
   /** How many of the unsent bytes are broadcasts, at most. */
   broadcastBytes = 0;
-  readonly counts: Counts;
+  declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
-  readonly peer: EventEmitter<any>;
-  readonly transport: Transport;
-  readonly config: Config;
-  readonly hooks: Hooks;
-  readonly outgoing: OutgoingCalls;
-  readonly incoming: IncomingCalls;
+  declare readonly peer: EventEmitter<any>;
+  declare readonly transport: Transport;
+  declare readonly config: Config;
+  declare readonly hooks: Hooks;
+  declare readonly outgoing: OutgoingCalls;
+  declare readonly incoming: IncomingCalls;
   readonly #replace: Replace;
   /** Made when more than `maxUnsentBytes` wait for the first time. */
   #backlog: Backlog | undefined;
@@ -131,7 +118,7 @@ export class Connection implements Receiver, Slot {
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
     if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked);
-    else this.route(kind, value, version1, slot);
+    else this.incoming.receive(kind, value, version1, slot);
     // The connection itself needs no note of a message that is not answered.
     if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
   }
@@ -152,22 +139,13 @@ export class Connection implements Receiver, Slot {
     return isLoneId(value) && this.outgoing.get(value.id) === undefined ? "invalid" : "broken";
   }
 
-  /** Starts a request or a notification, or refuses it. */
-  route(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
-    const slot = version1 === undefined ? place : inVersion1(place, version1);
-    if (kind !== "invalid") return this.incoming.receive(message as RequestMessage | NotificationMessage, slot);
-    // An id alone may be that of a response: an error under it could settle a call of the other side.
-    const id = isObject(message) && isLoneId(message) ? null : idOf(message);
-    this.refuse(id, ErrorCode.InvalidRequest, "Invalid Request", slot);
-  }
-
   /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
   refuse(id: Id, code: number, message: string, slot: Slot): void {
     this.counts.malformed++;
     const { maxMalformedPerMinute } = this.config.limits;
     const count = (this.#countMalformed ??= minuteCount())();
     if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
-    else this.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
+    else this.end(PolicyViolation, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
   }
 
   /** Puts an error into `slot`, whatever its length. */
@@ -303,7 +281,7 @@ export class Connection implements Receiver, Slot {
 
   /** Ends the connection, or the session in it: the other side reads too slowly. */
   endSession(reason: string): void {
-    if (this.transport.endSession?.(reason) !== true) this.end(1013, reason);
+    if (this.transport.endSession?.(reason) !== true) this.end(TryAgainLater, reason);
   }
 
   /** Whether messages of the dialect may be sent that the application did not write. */

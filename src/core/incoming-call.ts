@@ -19,14 +19,14 @@ export class IncomingCall implements Linked {
   /** The links of the list of calls that run. */
   before: Linked | undefined;
   after: Linked | undefined;
-  readonly calls: IncomingCalls;
+  declare readonly calls: IncomingCalls;
   /** `undefined` for a notification. */
-  readonly id: Id | undefined;
-  readonly method: string;
+  declare readonly id: Id | undefined;
+  declare readonly method: string;
   /** `undefined` once the call is answered: a stream that is its result may live much longer. */
-  params: unknown;
+  declare params: unknown;
   /** Where the response goes. */
-  readonly slot: Slot;
+  declare readonly slot: Slot;
   /** "answered" as soon as the response is encoded, or it is clear that there is none. */
   state: "running" | "answered" = "running";
   /** Set when the caller no longer waits: it cancelled, or the connection ended. */
@@ -141,10 +141,10 @@ let readCall: (context: object) => IncomingCall | undefined;
 
 /** The `context` that a handler gets. Its members survive destructuring. */
 export class CallContext {
-  readonly peer: unknown;
-  readonly method: string;
+  declare readonly peer: unknown;
+  declare readonly method: string;
   /** `undefined` for a notification. */
-  readonly id: Id | undefined;
+  declare readonly id: Id | undefined;
   readonly #call: IncomingCall;
 
   constructor(call: IncomingCall) {

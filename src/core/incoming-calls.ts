@@ -12,13 +12,23 @@ import { isExempt } from "./dialect.js";
 import { isReceived, RpcError } from "./errors.js";
 import { IncomingCall, type AbortCause, type CallContext } from "./incoming-call.js";
 import { List, unlink } from "./list.js";
-import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
+import {
+  idOf,
+  isInternalMethod,
+  isLoneId,
+  isObject,
+  type Id,
+  type Kind,
+  type NotificationMessage,
+  type RequestMessage,
+} from "./message.js";
 import { isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
+import { inVersion1, type Version1 } from "./version1.js";
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
 export class IncomingCalls {
-  readonly connection: Connection;
+  declare readonly connection: Connection;
   /** Called when the last handler that returned a promise has ended. */
   onIdle: (() => void) | undefined;
   /** Calls whose handler has not returned, or whose promise is not settled. */
@@ -55,13 +65,19 @@ export class IncomingCalls {
     };
   }
 
-  /** Starts a well-formed request or notification, or refuses it. The response to a request goes into `slot`. */
-  receive(message: RequestMessage | NotificationMessage, slot: Slot): void {
+  /** Starts a request or a notification, or refuses it. The response to a request goes into `place`. */
+  receive(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
     const { connection } = this;
     const { config, counts } = connection;
     const { maxInFlight, maxMessagesPerSecond } = config.limits;
+    const slot = version1 === undefined ? place : inVersion1(place, version1);
+    if (kind === "invalid") {
+      // An id alone may be that of a response: an error under it could settle a call of the other side.
+      const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);
+      return connection.refuse(echoedId, ErrorCode.InvalidRequest, "Invalid Request", slot);
+    }
     // A notification is never answered: what goes wrong is reported here (section 4.1).
-    const { id, method, params }: { id?: Id; method: string; params?: unknown } = message;
+    const { id, method, params } = message as { id?: Id; method: string; params?: unknown };
     const isRequest = id !== undefined;
     if (isRequest) counts.requestsReceived++;
     else counts.notificationsReceived++;
@@ -73,7 +89,7 @@ export class IncomingCalls {
     }
     const handler = this.#handlerOf(method);
     const isControl = config.controlMethods.has(method) && (handler === undefined || !isRequest);
-    if (isControl && this.#control(message, slot) && handler === undefined) return;
+    if (isControl && this.#control(message as RequestMessage, slot) && handler === undefined) return;
     // Counted apart, so that a notification that some request waits for is not refused because of it.
     if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
       counts.refusedBusy++;

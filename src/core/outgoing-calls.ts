@@ -28,12 +28,12 @@ export class OutgoingCall implements Expiring, SendHandle {
   sent = false;
   /** The batch that the call left in. */
   batch: BatchCalls | undefined;
-  readonly calls: OutgoingCalls;
-  readonly id: number;
-  readonly method: string;
-  readonly wait: Wait;
-  readonly resolve: (result: unknown) => void;
-  readonly reject: (reason: unknown) => void;
+  declare readonly calls: OutgoingCalls;
+  declare readonly id: number;
+  declare readonly method: string;
+  declare readonly wait: Wait;
+  declare readonly resolve: (result: unknown) => void;
+  declare readonly reject: (reason: unknown) => void;
   /** Called when the call is settled, however. */
   onSettled: (() => void) | undefined;
 
