@@ -25,21 +25,21 @@ export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 /** The connection that a peer stands on. It is the slot of a response that stands alone. */
 export class Connection implements Receiver, Slot {
   /** Why the connection has ended; `undefined` while it has not. */
-  ended: Error | undefined;
+  declare ended: Error | undefined;
   /** How the connection ended; `undefined` until its transport has ended. */
-  closeInfo: CloseInfo | undefined;
+  declare closeInfo: CloseInfo | undefined;
   /** Called after `close` is emitted. */
-  onClosed: ((info: CloseInfo) => void) | undefined;
+  declare onClosed: ((info: CloseInfo) => void) | undefined;
   /** From `suspend` to `resume`: the connection waits for a socket, or for `release` after a loss. */
-  isSuspended = false;
+  declare isSuspended: boolean;
   /** Whether the connection waits for a socket. Then streams are not read ahead. */
-  isDown = false;
+  declare isDown: boolean;
   /** The extensions, once something needed them. */
-  madeExtensions: Extensions | undefined;
+  declare madeExtensions: Extensions | undefined;
   /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
-  namelessErrors = 0;
+  declare namelessErrors: number;
   /** How many of the unsent bytes are broadcasts, at most. */
-  broadcastBytes = 0;
+  declare broadcastBytes: number;
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
   declare readonly peer: EventEmitter<any>;
@@ -53,7 +53,7 @@ export class Connection implements Receiver, Slot {
   #backlog: Backlog | undefined;
   /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
-  readonly takeRate: (() => boolean) | undefined;
+  declare readonly takeRate: (() => boolean) | undefined;
   /** Made with the first malformed message. */
   #countMalformed: (() => number) | undefined;
 
@@ -66,6 +66,11 @@ export class Connection implements Receiver, Slot {
     replace: Replace,
     lost?: Connection,
   ) {
+    this.ended = this.closeInfo = this.madeExtensions = undefined;
+    this.namelessErrors = this.broadcastBytes = 0;
+    // A connection that follows a lost one waits for a socket.
+    this.isSuspended = this.isDown = lost !== undefined;
+    this.onClosed = lost?.onClosed;
     this.peer = peer;
     this.transport = transport;
     this.config = config;
@@ -75,13 +80,9 @@ export class Connection implements Receiver, Slot {
     this.outgoing = new OutgoingCalls(this, lost?.outgoing);
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
-    if (maxMessagesPerSecond !== Infinity) this.takeRate = rateLimit(maxMessagesPerSecond);
+    this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
     // After a loss it is not known what the next server understands, so messages are queued until that is known.
     if (config.opensFirst || lost !== undefined) this.outgoing.hold();
-    if (lost !== undefined) {
-      this.isSuspended = this.isDown = true;
-      this.onClosed = lost.onClosed;
-    }
   }
 
   /** Starts the transport. Messages that came in earlier are received after this call. */
@@ -245,11 +246,6 @@ export class Connection implements Receiver, Slot {
   /** Longest response, or reply to a batch, in bytes of UTF-8. */
   get maxReplyBytes(): number {
     return Math.min(this.config.limits.maxReplyBytes, this.transport.maxMessageBytes ?? Infinity);
-  }
-
-  /** Longest message that the other side takes, in bytes of UTF-8; `Infinity` while that is not known. */
-  get maxSentBytes(): number {
-    return this.transport.maxMessageBytes ?? Infinity;
   }
 
   /** Bytes that wait to be sent. */

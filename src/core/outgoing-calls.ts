@@ -263,11 +263,11 @@ export class OutgoingCalls {
    */
   failUnsent(text: string, handle?: SendHandle): void {
     const connection = this.#connection;
-    const { maxSentBytes } = connection;
-    const bytes = this.ended === undefined && exceeds(text, maxSentBytes) ? utf8Bytes(text) : undefined;
+    const { maxMessageBytes = Infinity } = connection.transport;
+    const bytes = this.ended === undefined && exceeds(text, maxMessageBytes) ? utf8Bytes(text) : undefined;
     const calls = handle instanceof OutgoingCall ? [handle] : handle instanceof BatchCalls ? [...handle] : [];
     if (calls.length === 0) {
-      if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxSentBytes));
+      if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxMessageBytes));
       return;
     }
     const isQueueing = connection.isSuspended || this.isHeld;
@@ -276,7 +276,7 @@ export class OutgoingCalls {
       const error =
         bytes === undefined
           ? new ConnectionLostError(method, "not-sent", cause)
-          : new TooLargeError(method, bytes, maxSentBytes);
+          : new TooLargeError(method, bytes, maxMessageBytes);
       this.fail(id, error);
     }
   }
