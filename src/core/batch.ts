@@ -61,7 +61,7 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   inTicks(connection, members.length, take, () => {
     if (!isTooLarge) reply.countDown();
     for (const batch of answered) outgoing.endBatch(batch, members);
-    // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
+    // Settled last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
     inTicks(connection, nameless.length, (n) => settle(nameless[n]!), end);
   });
 }

@@ -102,7 +102,7 @@ export class Connection implements Receiver, Slot {
     try {
       value = JSON.parse(text);
     } catch {
-      // The sender must find what was wrong with its text: it is answered, and counted.
+      // Answered, so that the sender can find its mistake.
       return this.refuse(null, ErrorCode.ParseError, "Parse error", slot);
     }
     this.dispatch(value, slot);
@@ -135,7 +135,10 @@ export class Connection implements Receiver, Slot {
     slot.leaveOut();
   }
 
-  /** An id alone that no call waits under is a request without its method, whose sender would wait for ever. */
+  /**
+   * Returns the kind of what looks like a broken response. An id alone, under which no call is pending, is a request without its
+   * method: it is answered, because its sender would wait for ever.
+   */
   kindOfBroken(value: Unchecked): Kind {
     return isLoneId(value) && this.outgoing.get(value.id) === undefined ? "invalid" : "broken";
   }
@@ -216,7 +219,7 @@ export class Connection implements Receiver, Slot {
   send(text: string, handle?: SendHandle): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
-    // Before the bytes leave: the connection may end inside `send`, and then they may have been read.
+    // Set before the bytes leave: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
     try {
@@ -258,7 +261,7 @@ export class Connection implements Receiver, Slot {
     return this.unsentBytes - this.broadcastBytes;
   }
 
-  /** Whether what can wait on this side may be sent: far fewer bytes are unsent than end the connection. */
+  /** Whether data that can wait, such as values of streams, may be sent now: far fewer bytes are unsent than end the connection. */
   get hasRoom(): boolean {
     return !this.isDown && this.unsentBytes <= this.config.limits.maxUnsentBytes / 4;
   }
@@ -270,7 +273,7 @@ export class Connection implements Receiver, Slot {
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
-  /** Earlier broadcasts have left, unless as many bytes are unsent. Without a socket, they wait and are not unsent. */
+  /** Lowers `broadcastBytes` to the unsent bytes: the other broadcasts have left. Without a socket, broadcasts are queued and not among the unsent bytes. */
   forgetSentBroadcasts(unsentBytes: number): void {
     if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
   }
@@ -291,7 +294,7 @@ export class Connection implements Receiver, Slot {
     return ended === this.ended ? undefined : ended;
   }
 
-  /** Counts so far, and how full everything is. */
+  /** Returns the counters so far, and the current sizes of the tables and queues. */
   stats(): PeerStats {
     const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.transport.traffic ?? {};
     return {

@@ -54,9 +54,9 @@ export interface Extensions {
   offer(source: unknown): object;
   /** The connection has a socket again. */
   resumed(): void;
-  /** The connection is over. */
+  /** The connection has ended. */
   end(reason: unknown): void;
-  /** How full the tables are. */
+  /** Returns the sizes of the tables. */
   counts(): { streams: number; progress: number };
 }
 

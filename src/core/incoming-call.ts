@@ -91,7 +91,7 @@ export class IncomingCall implements Linked {
   fail(error: unknown): void {
     const { id, method, calls, abortCause } = this;
     if (id !== undefined && abortCause === undefined) return this.#send(calls.encodeFailure(id, method, error), false);
-    // That an aborted handler was stopped is what its caller asked for, and no failure.
+    // An aborted handler that stops does what its caller asked for, so it did not fail.
     if (abortCause === undefined || !isAbort(error, abortCause.reason)) calls.reportFailure(method, error);
     if (id !== undefined) this.#send(encodeError(id, CANCELLED), false);
   }
@@ -123,7 +123,7 @@ export class IncomingCall implements Linked {
     else if (!calls.reply(this.id!, text, slot, isResult ? onReply : undefined)) madeExtensions?.responseNotSent(this);
   }
 
-  /** A stream in the result of a notification must not wait for a reader, nor hold what it reads from. */
+  /** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */
   #discard(result: unknown): void {
     const { connection } = this.calls;
     try {

@@ -161,7 +161,7 @@ export class IncomingCalls {
     return undefined;
   }
 
-  /** Waits for what a handler, or its stream, promises; then gives that to `succeed`, or fails the call. */
+  /** Waits for the promise of a handler or of its stream. Then gives its value to `succeed`, or fails the call. */
   #await<T>(call: IncomingCall, result: PromiseLike<T>, succeed: (call: IncomingCall, value: T) => void): void {
     call.frame ??= this.connection.transport.currentFrame;
     call.frame?.keep();
@@ -222,7 +222,7 @@ export class IncomingCalls {
     for (const call of this.#byId.take(id)) if (!isExempt(dialect, call.method)) call.abort(cause);
   }
 
-  /** Aborts every call that runs: the connection is over. */
+  /** Aborts every call that runs: the connection has ended. */
   abortAll(reason: unknown): void {
     for (const call of this.#calls?.toArray() ?? []) call.abort({ reason });
   }

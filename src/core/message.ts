@@ -1,5 +1,5 @@
 /**
- * JSON-RPC 2.0 messages: their types, and the one function that tells them apart by shape.
+ * JSON-RPC 2.0 messages: their types, and the function that classifies them by shape.
  */
 import * as ErrorCode from "./codes.js";
 import { ProtocolError, RpcError } from "./errors.js";
@@ -127,7 +127,7 @@ export function isForeign(value: unknown): value is object {
   return value.id === undefined || (value.result === undefined && value.error === undefined);
 }
 
-/** Whether `error` is one (section 5.1). */
+/** Whether `error` has the form of an error (section 5.1). */
 export function isErrorObject(error: unknown): error is ErrorObject {
   if (!isObject(error)) return false;
   const { code, message } = error as { code?: unknown; message?: unknown };

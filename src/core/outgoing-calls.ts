@@ -17,7 +17,7 @@ import { observed } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 import { SendQueue } from "./send-queue.js";
 
-/** One call that waits for its response. It is the send handle of its message. */
+/** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
   deadline = 0;
   before: Linked | undefined;
@@ -53,7 +53,7 @@ export class OutgoingCall implements Expiring, SendHandle {
     this.reject = reject;
   }
 
-  /** Whether the message has not left, and can be kept from leaving. In a batch, it leaves with the others. */
+  /** Whether the message is queued, and can be cancelled. In a batch, it leaves with the others. */
   get isUnsent(): boolean {
     return !this.sent && this.batch === undefined;
   }
@@ -77,7 +77,7 @@ export class OutgoingCall implements Expiring, SendHandle {
   }
 }
 
-/** Takes messages that are not simply sent: a batch, or the way past the queue. */
+/** Takes messages in place of the connection: a batch, or the way past the queue. */
 export interface Sink {
   /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
   add(text: string, handle: SendHandle | undefined): boolean;
@@ -93,7 +93,7 @@ export class OutgoingCalls {
   /** The batches that wait for their reply. */
   #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
-  /** Messages that wait until `release`. */
+  /** Messages that are queued until `release`. */
   #queue: SendQueue | undefined;
 
   /** `before`: the calls of the connection that this one follows. */
@@ -103,7 +103,7 @@ export class OutgoingCalls {
     if (before !== undefined) this.#lastId = before.#lastId;
   }
 
-  /** How many calls wait for their response. */
+  /** How many calls are pending. */
   get size(): number {
     return this.#table?.size ?? 0;
   }
@@ -131,7 +131,7 @@ export class OutgoingCalls {
   /** Sends what is queued, and queues no more. */
   release(): void {
     const connection = this.#connection;
-    // What is sent meanwhile is queued too, and leaves behind the rest.
+    // A message that is sent meanwhile is queued behind the others.
     for (const [handle, queued] of this.#queue ?? []) {
       this.#queue!.remove(handle);
       const { madeExtensions } = connection;
@@ -344,7 +344,7 @@ export class OutgoingCalls {
     else this.#connection.extensions.cancel(call, reason);
   }
 
-  /** Keeps a queued message from leaving, here or in the transport. */
+  /** Cancels a queued message, here or in the transport. */
   #cancel(call: OutgoingCall): void {
     const handle = call.batch ?? call;
     this.#queue?.remove(handle);
@@ -357,7 +357,7 @@ export class OutgoingCalls {
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
-  /** Rejects every call, and all later ones: the connection is over, or cannot be called. */
+  /** Rejects every call, and all later ones: the connection has ended, or the other side cannot be called. */
   end(cause: Error): void {
     this.ended ??= cause;
     for (const call of this.#table?.toArray() ?? []) {
@@ -367,7 +367,7 @@ export class OutgoingCalls {
     }
   }
 
-  /** The only way out of the table. The other side chooses the id. */
+  /** Removes a pending call from the table; calls leave it only here. The other side chooses the id, so it may be any value. */
   #take(id: unknown): OutgoingCall | undefined {
     const call = this.#table?.take(id);
     if (call === undefined) return undefined;

@@ -29,9 +29,9 @@ export interface Receiver {
   /** Messages flow again. Nothing was lost and nothing came twice since `suspended` or `lost`. */
   resumed?(): void;
   /**
-   * The connection is lost, with its pending calls and the responses that it owes. Another one follows on `next`, by default on
-   * the same transport, and is suspended: the receiver that goes on starts it inside this call. If a receiver does not have this
-   * function, `closed` is called instead.
+   * The connection is lost, with its pending calls and the responses that it owes. A new connection follows on `next`, by default
+   * on the same transport, and is suspended: its receiver starts it inside this call. If a receiver does not have this function,
+   * `closed` is called instead.
    */
   lost?(error: Error, next?: Transport): void;
 }
@@ -119,7 +119,7 @@ export interface Transport {
    */
   close(code?: number, reason?: string, retryMs?: number): void;
   /**
-   * The other side reads too slowly. A transport that goes on after a loss ends its session with 1013, and returns true. If it
+   * The other side reads too slowly. A transport that continues after a loss ends its session with 1013, and returns true. If it
    * returns false or does not have this function, the connection closes with 1013.
    */
   endSession?(reason: string): boolean;

@@ -95,7 +95,7 @@ export interface Call {
 }
 
 /**
- * Wraps calls in both directions: logging, permission, tracing. `next` goes on and promises the result; what `around`
+ * Wraps calls in both directions: logging, permission, tracing. `next` continues and promises the result. What `around`
  * returns or throws is the outcome. Not called for messages of a topic or `server.peers`, which are encoded once for many peers.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
