@@ -6,8 +6,8 @@ import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./cl
 import { onWake } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
-import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./link/heartbeat.js";
-import { PEER_OPTIONS, type Config } from "./core/config.js";
+import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
+import { PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
 import { anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
 import { plain } from "./link/plain.js";
@@ -28,36 +28,36 @@ export interface ConnectOptions<S extends Contract<S> = any> {
    * resolved, it has no effect: close the peer instead. Default: none.
    */
   signal?: AbortSignal | undefined;
-  /** `"plain"` asks for nothing of this package's own. Default `"packed"`: offers `reciproc.v1`, and is plain where the server does not know it. */
+  /** Default `"packed"`: offers `reciproc.v1`, and uses plain frames if the server does not accept it. `"plain"` offers nothing. */
   link?: "packed" | "plain" | undefined;
   /**
-   * Whether another socket is tried when one is lost, at once and then ever more slowly (0.1 to 20 s). Default: where the
-   * server keeps a session, which then goes on as if nothing had been, and where `onOpen` says how to begin again. `true`
-   * does it also elsewhere, `false` nowhere; `{ initial: true }` also while there was no connection yet: then `connect` waits.
-   * A connection that the server closed with 1000 or 44xx, or refuses with 401 or 403, is not tried again.
+   * Whether the client reconnects when its socket is lost: at once, and then with growing delays (0.1 to 20 s). By default, it
+   * does if the server keeps a session, which is then resumed, or if there is an `onOpen`. With `true`, it always does, and with
+   * `false` never. With `{ initial: true }`, `connect` also retries until the first connection is open. The client does not
+   * reconnect after the server closed with 1000 or 44xx, or refused it with 401 or 403.
    */
   reconnect?: boolean | { initial?: boolean | undefined } | undefined;
   /**
-   * Says how to begin: runs on the first open and on each new connection whose predecessor was lost, before any other call
-   * or notification leaves. Use what it is given, and not the peer, whose calls wait for it. When it fails, `connect` rejects;
-   * later the peer emits `error`, and another connection is tried.
+   * Runs on the first connection, and on each new one after a loss, before any other call or notification leaves. Call by its
+   * parameter, not by the peer, whose calls are queued meanwhile. If it fails on the first connection, `connect` rejects. If it
+   * fails later, the peer emits `error`, and the client tries another connection.
    */
   onOpen?: ((server: Caller<S>) => unknown) | undefined;
   /**
-   * Asks a server that said nothing for `intervalMs` for a sign of life, and gives the socket up when none has come by
-   * `deadAfterMs`. Default 25,000 and 45,000 ms; `false` never asks. A browser can ask only over `reciproc.v1`.
+   * Pings a server that has been silent for `intervalMs`, and gives the socket up if the silence lasts `deadAfterMs`. Default
+   * 25,000 and 45,000 ms. `false` sends no pings. A browser can send pings only over `reciproc.v1`.
    */
   heartbeat?: HeartbeatOptions | false | undefined;
 }
 
-/** Whether another socket is tried wherever one is lost; `undefined` where that depends on the server and `onOpen`. */
+/** Checks `reconnect`. `reconnects` is `undefined` if that depends on the server and on `onOpen`. */
 function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean | undefined; isPatient: boolean } {
   if (typeof reconnect === "object") {
     const { initial } = checkOptions(name, reconnect as object, RECONNECT_OPTIONS);
     return { reconnects: true, isPatient: initial };
   }
   if (reconnect !== undefined && typeof reconnect !== "boolean")
-    throw expected(name, "a boolean, or an object with `initial`", reconnect);
+    throw expected(name, "a boolean or `{ initial }`", reconnect);
   return { reconnects: reconnect, isPatient: false };
 }
 
@@ -105,7 +105,6 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
 ): Promise<Peer<C, S>> {
   const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
   const { reconnects, isPatient } = options.reconnect;
-  const plan = { onOpen, reconnects, heartbeat, openTimeoutMs };
   const config = configFrom(options, onOpen !== undefined);
   const target = webSocketUrl(url);
   const { maxMessageBytes } = config.limits;
@@ -117,11 +116,15 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     return dial({ url: target, offer, timeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
   };
   const admitted = await openFirst(connectTo, isPatient, signal);
-  const mayReconnect = reconnects ?? onOpen !== undefined;
-  const peer =
-    mayReconnect || admitted.protocol === PROTOCOL
-      ? drivenPeer<C, S>(admitted, config, { ...plan, connect: connectTo, limits: endpointLimits(config.limits) })
-      : plainPeer<C, S>(admitted, config, plan.heartbeat);
+  let driver: ClientDriver | undefined;
+  if ((reconnects ?? onOpen !== undefined) || admitted.protocol === PROTOCOL) {
+    const limits = endpointLimits(config.limits);
+    driver = new ClientDriver({ onOpen, reconnects, heartbeat, openTimeoutMs, connect: connectTo, limits }, admitted);
+    driver.open();
+  } else if (heartbeat !== undefined) admitted.socket.watch?.(heartbeat);
+  // Without a driver, the peer ends with its socket.
+  const peer = createPeer<C, S>(driver?.link ?? plain(admitted.socket), config, defaultHooks());
+  void driver?.run(peer);
   // Listeners that the application adds right after `await connect()` must miss nothing.
   nextTurn(() => startPeer(peer));
   if (onOpen !== undefined) await greetFirst(peer, onOpen, signal);
@@ -155,7 +158,7 @@ async function openFirst(
   }
 }
 
-/** Waits so long, but no longer than until `signal` aborts, the network comes back, or the page is shown again. */
+/** Waits for `ms`, or until `signal` aborts, the network is back, or the page is shown again. */
 function wakeOrWait(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const ended = (): void => {
@@ -178,29 +181,6 @@ function throwIfAborted(signal: AbortSignal | undefined): void {
 function onAbort(signal: AbortSignal | undefined, aborted: () => void): () => void {
   signal?.addEventListener("abort", aborted, { once: true });
   return () => signal?.removeEventListener("abort", aborted);
-}
-
-/** A peer that ends with its socket, on which nothing but JSON-RPC is spoken. */
-function plainPeer<C extends Contract<C>, S extends Contract<S>>(
-  { socket }: Admitted,
-  config: Config,
-  heartbeat: HeartbeatTimes | undefined,
-): Peer<C, S> {
-  if (heartbeat !== undefined) socket.watch?.(heartbeat);
-  return createPeer<C, S>(plain(socket), config, defaultHooks());
-}
-
-/** Returns a peer whose driver sends pings, and brings it another socket when one is lost. */
-function drivenPeer<C extends Contract<C>, S extends Contract<S>>(
-  admitted: Admitted,
-  config: Config,
-  plan: ClientPlan,
-): Peer<C, S> {
-  const driver = new ClientDriver(plan, admitted);
-  driver.open();
-  const peer = createPeer<C, S>(driver.link, config, defaultHooks());
-  void driver.run(peer);
-  return peer;
 }
 
 /** Runs `onOpen` on the first connection. Closes the peer if that fails, or if `signal` aborts first. */

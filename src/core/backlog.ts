@@ -44,8 +44,6 @@ export class Backlog implements Expiring {
     this.#found!++;
     setDeadline(this, CHECK_MS);
     if (this.#found! < CHECKS) return;
-    this.#connection.endSession(
-      `more than ${maxUnsentBytes} bytes have waited for ${(CHECKS * CHECK_MS) / 1000} s to be read`,
-    );
+    this.#connection.endSession(`more than ${maxUnsentBytes} bytes unread for ${(CHECKS * CHECK_MS) / 1000} s`);
   }
 }

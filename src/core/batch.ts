@@ -7,38 +7,46 @@ import type { Connection } from "./connection.js";
 import { classify, idOf, type Kind, type Unchecked } from "./message.js";
 import type { BatchCalls } from "./outgoing-batch.js";
 import { VALUE_COST } from "./transport.js";
-import type { Version1 } from "./version1.js";
 
 /** Where one response goes: to the connection, to its place in the reply to a batch, or to an HTTP response. */
 export interface Slot {
   /** Whether a response fits. What fits must be put. */
   fits(text: string): boolean;
-  /** Takes the response. Returns false if it will not be sent. `onSent` is called once what holds the response has been sent. */
-  put(text: string, onSent?: () => void): boolean;
+  /**
+   * Takes the response. Returns false if it will not be sent. `onSent` is called once what holds the response has been sent, with
+   * whether the connection has not ended: a peer whose connection has ended may have another.
+   */
+  put(text: string, onSent?: (isWhole: boolean) => void): boolean;
   /** Notes that no response will come. */
   leaveOut(): void;
 }
 
-/** Routes the members of a batch, in as many ticks as the budget of the connection needs. The reply goes into `slot`. */
+/** Processes the members of a batch, in as many ticks as the budget of the connection needs. The reply goes into `slot`. */
 export function receiveBatch(connection: Connection, members: unknown[], slot: Slot): void {
   if (members.length === 0) return connection.refuse(null, ErrorCode.InvalidRequest, "Invalid Request", slot);
-  const { outgoing } = connection;
-  const { maxBatchEntries } = connection.config.limits;
-  const versions = members.map((member) => connection.normalize(member));
+  const { outgoing, config } = connection;
+  const { maxBatchEntries } = config.limits;
+  const versions = members.map((member) => config.normalize?.(member));
   const kinds = members.map((member) => {
     const kind = classify(member);
     return kind === "broken" ? connection.kindOfBroken(member as Unchecked) : kind;
   });
   // Responses never count against a limit: the calls that they settle are this side's own.
   const isTooLarge = kinds.filter((kind) => !isResponse(kind)).length > maxBatchEntries;
-  const reply = new BatchReply(connection, slot);
+  const reply = gatherReply(connection, slot);
   const answered = new Set<BatchCalls>();
   const nameless: number[] = [];
-  const settle = (i: number): BatchCalls | undefined => connection.settle(kinds[i]!, members[i] as Unchecked);
+  const settle = (i: number): BatchCalls | undefined => outgoing.settle(kinds[i]!, members[i] as Unchecked);
   const take = (i: number): void => {
     const kind = kinds[i]!;
     if (!isResponse(kind)) {
-      if (!isTooLarge) routeMember(connection, kind, members[i], versions[i], reply);
+      if (isTooLarge) return;
+      connection.incoming.receive(
+        kind,
+        members[i],
+        versions[i],
+        kind === "notification" ? connection : reply.reserve(),
+      );
     } else if (idOf(members[i]) === null) nameless.push(i);
     else {
       const batch = settle(i);
@@ -53,7 +61,7 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   inTicks(connection, members.length, take, () => {
     if (!isTooLarge) reply.countDown();
     for (const batch of answered) outgoing.endBatch(batch, members);
-    // Last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
+    // Settled last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
     inTicks(connection, nameless.length, (n) => settle(nameless[n]!), end);
   });
 }
@@ -61,16 +69,6 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
 /** Whether a message answers a call, or was meant to. */
 function isResponse(kind: Kind): boolean {
   return kind === "response" || kind === "broken";
-}
-
-function routeMember(
-  connection: Connection,
-  kind: Kind,
-  member: unknown,
-  version1: Version1 | undefined,
-  reply: BatchReply,
-): void {
-  connection.route(kind, member, version1, kind === "notification" ? connection : reply.reserve());
 }
 
 /**
@@ -87,65 +85,53 @@ function inTicks(connection: Connection, count: number, take: (i: number) => voi
   end();
 }
 
-/** Gathers the responses to one batch. */
-class BatchReply {
-  readonly #connection: Connection;
-  readonly #slot: Slot;
-  readonly #responses: (string | undefined)[] = [];
-  #onSent: (() => void)[] | undefined;
-  /** What the gathered responses are counted for. */
-  #keptLength = 0;
-  #bytesLeft: number;
-  /** Responses that are still to come, and one for the batch, all of whose places must be reserved first. */
-  #waiting = 1;
-
-  constructor(connection: Connection, slot: Slot) {
-    this.#connection = connection;
-    this.#slot = slot;
-    this.#bytesLeft = connection.maxReplyBytes - 1;
-  }
-
-  /** Reserves the next place. */
-  reserve(): Slot {
-    this.#waiting++;
-    const index = this.#responses.push(undefined) - 1;
+/** Gathers the responses to one batch. The reply goes into `slot`. */
+function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; countDown(): void } {
+  const responses: (string | undefined)[] = [];
+  const listeners: ((isWhole: boolean) => void)[] = [];
+  let bytesLeft = connection.maxReplyBytes - 1;
+  // The length that the gathered responses are counted for.
+  let keptLength = 0;
+  // Responses that are still to come, and one for the batch, all of whose places must be reserved first.
+  let waiting = 1;
+  const keep = (length: number): void => {
+    keptLength += length;
+    connection.transport.keeps?.(length);
+  };
+  // Takes the bytes and the comma of a response from what is left, if it fits.
+  const fits = (text: string): boolean => {
+    const bytes = utf8Bytes(text) + 1;
+    if (bytes > bytesLeft) return false;
+    bytesLeft -= bytes;
+    return true;
+  };
+  // Counts one response, or that all places are reserved. Sends the reply after the last.
+  const countDown = (): void => {
+    if (--waiting > 0) return;
+    keep(-keptLength);
+    const reply = responses.filter((response) => response !== undefined).join(",");
+    if (reply === "") slot.leaveOut();
+    else if (!slot.put(`[${reply}]`)) {
+      // Errors do not count against the bound, so the reply can be longer than the other side takes. It is refused whole.
+      connection.namelessErrors++;
+      slot.put(encodeTooLarge(null, connection.maxReplyBytes));
+    }
+    for (const listener of listeners) listener(connection.ended === undefined);
+  };
+  const reserve = (): Slot => {
+    waiting++;
+    const index = responses.push(undefined) - 1;
     return {
-      fits: (text) => this.#fits(text),
-      put: (text, onSent) => {
-        this.#responses[index] = text;
-        this.#keep(text.length + VALUE_COST);
-        if (onSent !== undefined) (this.#onSent ??= []).push(onSent);
-        this.countDown();
+      fits,
+      put(text, onSent) {
+        responses[index] = text;
+        keep(text.length + VALUE_COST);
+        if (onSent !== undefined) listeners.push(onSent);
+        countDown();
         return true;
       },
-      leaveOut: () => this.countDown(),
+      leaveOut: countDown,
     };
-  }
-
-  /** Counts one response, or that all places are reserved. Sends the reply after the last. */
-  countDown(): void {
-    if (--this.#waiting > 0) return;
-    this.#keep(-this.#keptLength);
-    const responses = this.#responses.filter((response) => response !== undefined);
-    if (responses.length === 0) this.#slot.leaveOut();
-    else if (!this.#slot.put(`[${responses.join(",")}]`)) {
-      // Errors do not count against the bound, so the reply can be longer than the other side takes. It is refused whole.
-      this.#connection.namelessErrors++;
-      this.#slot.put(encodeTooLarge(null, this.#connection.maxReplyBytes));
-    }
-    for (const onSent of this.#onSent ?? []) onSent();
-  }
-
-  /** Whether a response fits. If so, takes its bytes and its comma from what is left. */
-  #fits(text: string): boolean {
-    const bytes = utf8Bytes(text) + 1;
-    if (bytes > this.#bytesLeft) return false;
-    this.#bytesLeft -= bytes;
-    return true;
-  }
-
-  #keep(length: number): void {
-    this.#keptLength += length;
-    this.#connection.transport.keeps?.(length);
-  }
+  };
+  return { reserve, countDown };
 }

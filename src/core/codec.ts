@@ -3,7 +3,7 @@
  * would leave out a result that has no JSON form.
  */
 import * as ErrorCode from "./codes.js";
-import { expected } from "./errors.js";
+import { checkError, expected } from "./errors.js";
 import type { ErrorObject, Id, StructuredParams } from "./message.js";
 
 /** Node's `Buffer`, if the runtime has it. */
@@ -43,18 +43,15 @@ export function encodeRawResult(id: Id, json: string): string {
  * `TypeError` if `code` or `message` break section 5.1.
  */
 export function encodeError(id: Id, { code, message, data }: ErrorObject): string {
-  if (!Number.isInteger(code)) throw expected("code", "an integer", code);
-  if (typeof message !== "string") throw expected("message", "a string", message);
+  checkError(code, message);
   const json = stringify(data);
   const tail = json === undefined ? "}}" : `,"data":${json}}}`;
   return `${OPEN}"id":${encodeId(id)},"error":{"code":${code},"message":${JSON.stringify(message)}${tail}`;
 }
 
-const NAMELESS_ERROR = '{"jsonrpc":"2.0","id":null,"error":';
-
 /** Whether `text`, one message that this module encoded, is an error with id null. */
 export function isNamelessError(text: string): boolean {
-  return text.startsWith(NAMELESS_ERROR);
+  return text.startsWith(`${OPEN}"id":null,"error":`);
 }
 
 function encodeId(id: Id): string {

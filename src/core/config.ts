@@ -6,7 +6,7 @@ import type { CallContext } from "./incoming-call.js";
 import type { Dialect } from "./dialect.js";
 import { expected } from "./errors.js";
 import { peerLimits, type PeerLimits } from "./limits.js";
-import type { Id } from "./message.js";
+import { isObject, type Id } from "./message.js";
 import {
   anyFunction,
   anySignal,
@@ -19,6 +19,7 @@ import {
   type Checked,
 } from "./options.js";
 import { isSchema, type StandardSchema } from "./schema.js";
+import { fromVersion1, type Version1 } from "./version1.js";
 
 /** A handler as the core sees it. */
 export type AnyHandler = (params: any, context: any) => unknown;
@@ -33,7 +34,8 @@ export interface CallRecord {
   readonly context: CallContext | undefined;
 }
 
-type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
+/** `around` as the core sees it. */
+export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 
 /** The options as given: `peer.ts` has their public types. */
 export interface AnyOptions {
@@ -96,12 +98,11 @@ export interface Config {
   /** Methods that the extensions take before any handler. */
   readonly controlMethods: ReadonlySet<string>;
   readonly extensions: ExtensionsFactory;
-  /** Whether messages are read that JSON-RPC 2.0 does not allow: `params: null`, or those of version 1.0. */
-  readonly isLenient: boolean;
-  /** Whether `params: null` is read as absent. */
-  readonly readsNullParams: boolean;
-  /** Whether messages of JSON-RPC 1.0 are understood. */
-  readonly readsVersion1: boolean;
+  /**
+   * Rewrites, in place, an incoming message that JSON-RPC 2.0 does not allow and this config does. Returns how the message shows
+   * that it is of version 1.0, if it is. `undefined` if the config allows no such message.
+   */
+  readonly normalize: ((message: unknown) => Version1 | undefined) | undefined;
   /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
   readonly onForeignMessage: AnyHandler | undefined;
   /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
@@ -121,6 +122,11 @@ export function makeConfig(
   const dialect = checked.dialect ?? extensions.defaultDialect;
   const readsNullParams = checked.dialect?.readsNullParams === true;
   const readsVersion1 = checked.compat !== undefined;
+  const normalize = (message: unknown): Version1 | undefined => {
+    // As vscode-jsonrpc does.
+    if (readsNullParams && isObject(message) && message.params === null) delete message.params;
+    return readsVersion1 ? fromVersion1(message) : undefined;
+  };
   return {
     methods,
     schemas,
@@ -132,9 +138,7 @@ export function makeConfig(
     choseDialect: checked.dialect !== undefined,
     controlMethods: extensions.controlMethodsOf(dialect),
     extensions,
-    isLenient: readsNullParams || readsVersion1,
-    readsNullParams,
-    readsVersion1,
+    normalize: readsNullParams || readsVersion1 ? normalize : undefined,
     onForeignMessage,
     opensFirst,
   };
@@ -162,7 +166,7 @@ export function waitOf(options: CallOptions, defaultTimeoutMs: number): Wait {
 
 /** Returns the own members of an object: a method called `constructor` or `__proto__` is found only if the object has it. */
 function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
-  if (!isPlain(given)) throw expected(name, "a plain object, not an instance of a class", given);
+  if (!isPlain(given)) throw expected(name, "a plain object", given);
   const entries = new Map<string, T>();
   for (const [key, value] of Object.entries(given)) {
     if (value !== undefined) entries.set(key, check(value, `${name}.${key}`));

@@ -7,33 +7,17 @@ import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, Config } from "./config.js";
-import { RpcError } from "./errors.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
 import { IncomingCalls } from "./incoming-calls.js";
-import {
-  classify,
-  idOf,
-  isForeign,
-  isLoneId,
-  isObject,
-  type ErrorMessage,
-  type ErrorObject,
-  type Id,
-  type Kind,
-  type NotificationMessage,
-  type RequestMessage,
-  type Unchecked,
-} from "./message.js";
-import type { BatchCalls } from "./outgoing-batch.js";
+import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
 import type { EventEmitter } from "./packages.js";
-import { MinuteCount, Rate } from "./rate.js";
+import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { type CloseInfo, type Frame, type Receiver, type SendHandle, type Transport } from "./transport.js";
-import { cutReason } from "../close-codes.js";
-import { fromVersion1, inVersion1, type Version1 } from "./version1.js";
+import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
+import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Makes a peer stand on the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
@@ -41,37 +25,37 @@ export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 /** The connection that a peer stands on. It is the slot of a response that stands alone. */
 export class Connection implements Receiver, Slot {
   /** Why the connection has ended; `undefined` while it has not. */
-  ended: Error | undefined;
+  declare ended: Error | undefined;
   /** How the connection ended; `undefined` until its transport has ended. */
-  closeInfo: CloseInfo | undefined;
+  declare closeInfo: CloseInfo | undefined;
   /** Called after `close` is emitted. */
-  onClosed: ((info: CloseInfo) => void) | undefined;
+  declare onClosed: ((info: CloseInfo) => void) | undefined;
   /** From `suspend` to `resume`: the connection waits for a socket, or for `release` after a loss. */
-  isSuspended = false;
+  declare isSuspended: boolean;
   /** Whether the connection waits for a socket. Then streams are not read ahead. */
-  isDown = false;
+  declare isDown: boolean;
   /** The extensions, once something needed them. */
-  madeExtensions: Extensions | undefined;
+  declare madeExtensions: Extensions | undefined;
   /** Errors with id null that were sent, less those received since: an implementation may answer each with one. Never below 0. */
-  namelessErrors = 0;
+  declare namelessErrors: number;
   /** How many of the unsent bytes are broadcasts, at most. */
-  broadcastBytes = 0;
-  readonly counts: Counts;
+  declare broadcastBytes: number;
+  declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
-  readonly peer: EventEmitter<any>;
-  readonly transport: Transport;
-  readonly config: Config;
-  readonly hooks: Hooks;
-  readonly outgoing: OutgoingCalls;
-  readonly incoming: IncomingCalls;
+  declare readonly peer: EventEmitter<any>;
+  declare readonly transport: Transport;
+  declare readonly config: Config;
+  declare readonly hooks: Hooks;
+  declare readonly outgoing: OutgoingCalls;
+  declare readonly incoming: IncomingCalls;
   readonly #replace: Replace;
   /** Made when more than `maxUnsentBytes` wait for the first time. */
   #backlog: Backlog | undefined;
   /** Why this side ended the connection, if it had a reason of its own. */
   #cause: CloseInfo | undefined;
-  readonly #rate: Rate | undefined;
+  declare readonly takeRate: (() => boolean) | undefined;
   /** Made with the first malformed message. */
-  #malformed: MinuteCount | undefined;
+  #countMalformed: (() => number) | undefined;
 
   /** `lost`: the connection that this one follows. */
   constructor(
@@ -82,6 +66,11 @@ export class Connection implements Receiver, Slot {
     replace: Replace,
     lost?: Connection,
   ) {
+    this.ended = this.closeInfo = this.madeExtensions = undefined;
+    this.namelessErrors = this.broadcastBytes = 0;
+    // A connection that follows a lost one waits for a socket.
+    this.isSuspended = this.isDown = lost !== undefined;
+    this.onClosed = lost?.onClosed;
     this.peer = peer;
     this.transport = transport;
     this.config = config;
@@ -91,13 +80,9 @@ export class Connection implements Receiver, Slot {
     this.outgoing = new OutgoingCalls(this, lost?.outgoing);
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
-    if (maxMessagesPerSecond !== Infinity) this.#rate = new Rate(maxMessagesPerSecond);
+    this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
     // After a loss it is not known what the next server understands, so messages are queued until that is known.
     if (config.opensFirst || lost !== undefined) this.outgoing.hold();
-    if (lost !== undefined) {
-      this.isSuspended = this.isDown = true;
-      this.onClosed = lost.onClosed;
-    }
   }
 
   /** Starts the transport. Messages that came in earlier are received after this call. */
@@ -117,7 +102,7 @@ export class Connection implements Receiver, Slot {
     try {
       value = JSON.parse(text);
     } catch {
-      // The sender must find what was wrong with its text: it is answered, and counted.
+      // Answered, so that the sender can find its mistake.
       return this.refuse(null, ErrorCode.ParseError, "Parse error", slot);
     }
     this.dispatch(value, slot);
@@ -130,18 +115,18 @@ export class Connection implements Receiver, Slot {
     if (Array.isArray(value)) return receiveBatch(this, value, slot);
     const { onForeignMessage } = this.config;
     if (onForeignMessage !== undefined && isForeign(value)) return this.#passOn(onForeignMessage, value, slot);
-    const version1 = this.config.isLenient ? this.normalize(value) : undefined;
+    const version1 = this.config.normalize?.(value);
     let kind = classify(value);
     if (kind === "broken") kind = this.kindOfBroken(value as Unchecked);
-    if (kind === "response" || kind === "broken") this.settle(kind, value as Unchecked);
-    else this.route(kind, value, version1, slot);
+    if (kind === "response" || kind === "broken") this.outgoing.settle(kind, value as Unchecked);
+    else this.incoming.receive(kind, value, version1, slot);
     // The connection itself needs no note of a message that is not answered.
     if (slot !== this && kind !== "request" && kind !== "invalid") slot.leaveOut();
   }
 
   /** Gives a message of another protocol to the application. It gets no response. */
   #passOn(onForeignMessage: AnyHandler, message: object, slot: Slot): void {
-    if (this.#rate?.take() === false) this.counts.refusedRate++;
+    if (this.takeRate?.() === false) this.counts.refusedRate++;
     else
       attempt(
         () => onForeignMessage(message, this.peer),
@@ -150,77 +135,27 @@ export class Connection implements Receiver, Slot {
     slot.leaveOut();
   }
 
-  /** Rewrites a message that the config allows. Returns how the message shows that it is of version 1.0, if it is. */
-  normalize(value: unknown): Version1 | undefined {
-    const { readsNullParams, readsVersion1 } = this.config;
-    // As vscode-jsonrpc does.
-    if (readsNullParams && isObject(value) && value.params === null) delete value.params;
-    return readsVersion1 ? fromVersion1(value) : undefined;
-  }
-
-  /** An id alone that no call waits under is a request without its method, whose sender would wait for ever. */
+  /**
+   * Returns the kind of what looks like a broken response. An id alone, under which no call is pending, is a request without its
+   * method: it is answered, because its sender would wait for ever.
+   */
   kindOfBroken(value: Unchecked): Kind {
     return isLoneId(value) && this.outgoing.get(value.id) === undefined ? "invalid" : "broken";
-  }
-
-  /** Starts a request or a notification, or refuses it. */
-  route(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
-    const slot = version1 === undefined ? place : inVersion1(place, version1);
-    if (kind === "invalid") {
-      // An id alone may be that of a response: an error under it could settle a call of the other side.
-      const id = isObject(message) && isLoneId(message) ? null : idOf(message);
-      return this.refuse(id, ErrorCode.InvalidRequest, "Invalid Request", slot);
-    }
-    if (kind === "request") this.counts.requestsReceived++;
-    else this.counts.notificationsReceived++;
-    if (this.#rate?.take() === false) {
-      this.counts.refusedRate++;
-      if (kind === "request") this.#refuseRate((message as RequestMessage).id, slot);
-    } else if (kind === "request") this.incoming.request(message as RequestMessage, slot);
-    else this.incoming.notification(message as NotificationMessage);
-  }
-
-  #refuseRate(id: Id, slot: Slot): void {
-    const { maxMessagesPerSecond } = this.config.limits;
-    const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
-    this.incoming.reply(id, encodeError(id, error), slot);
   }
 
   /** Refuses a malformed message, and counts it. Ends the connection if there were too many. */
   refuse(id: Id, code: number, message: string, slot: Slot): void {
     this.counts.malformed++;
     const { maxMalformedPerMinute } = this.config.limits;
-    const count = (this.#malformed ??= new MinuteCount()).add();
+    const count = (this.#countMalformed ??= minuteCount())();
     if (count <= maxMalformedPerMinute) this.putError(id, { code, message }, slot);
-    else this.end(1008, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
+    else this.end(PolicyViolation, `more than ${maxMalformedPerMinute} malformed messages in a minute`);
   }
 
   /** Puts an error into `slot`, whatever its length. */
   putError(id: Id, error: ErrorObject, slot: Slot): void {
     if (id === null) this.namelessErrors++;
     slot.put(encodeError(id, error));
-  }
-
-  /** Settles the call that a response answers. Returns its batch. A response is never answered: two peers would loop. */
-  settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
-    const call = this.outgoing.answer(kind, response);
-    if (call !== undefined) return call.batch;
-    // Some servers answer notifications too. Ignoring an answer costs nothing, so it is no reason to close.
-    this.counts.unmatched++;
-    if (kind === "response" && response.id === null && response.result === undefined)
-      this.#receiveNamelessError(response as ErrorMessage);
-    return undefined;
-  }
-
-  /**
-   * Receives an error with id null (section 5): the other side could not read a message. Unless the error may answer an error
-   * with id null that this side sent, it refuses the batch that waits, if only one does.
-   */
-  #receiveNamelessError(response: ErrorMessage): void {
-    if (this.namelessErrors > 0) this.namelessErrors--;
-    else if (this.outgoing.refuseBatch(response)) return;
-    const { code, message, data } = response.error;
-    this.reportIfHeard(() => new RpcError(code, message, data));
   }
 
   /** Ends the connection, whose transport has ended. */
@@ -232,7 +167,7 @@ export class Connection implements Receiver, Slot {
     // Made only if needed: an error records the stack, which is expensive.
     if (this.ended === undefined)
       this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
-    this.hooks.closed(this.peer, info);
+    this.hooks.closed?.(this.peer, info);
     this.emit("close", info);
     this.onClosed?.(info);
   }
@@ -284,7 +219,7 @@ export class Connection implements Receiver, Slot {
   send(text: string, handle?: SendHandle): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
-    // Before the bytes leave: the connection may end inside `send`, and then they may have been read.
+    // Set before the bytes leave: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
     try {
@@ -302,9 +237,9 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Sends a response that stands alone. */
-  put(text: string, onSent?: () => void): boolean {
+  put(text: string, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
-    onSent?.();
+    onSent?.(this.ended === undefined);
     return isTaken;
   }
 
@@ -314,11 +249,6 @@ export class Connection implements Receiver, Slot {
   /** Longest response, or reply to a batch, in bytes of UTF-8. */
   get maxReplyBytes(): number {
     return Math.min(this.config.limits.maxReplyBytes, this.transport.maxMessageBytes ?? Infinity);
-  }
-
-  /** Longest message that the other side takes, in bytes of UTF-8; `Infinity` while that is not known. */
-  get maxSentBytes(): number {
-    return this.transport.maxMessageBytes ?? Infinity;
   }
 
   /** Bytes that wait to be sent. */
@@ -331,7 +261,7 @@ export class Connection implements Receiver, Slot {
     return this.unsentBytes - this.broadcastBytes;
   }
 
-  /** Whether what can wait on this side may be sent: far fewer bytes are unsent than end the connection. */
+  /** Whether data that can wait, such as values of streams, may be sent now: far fewer bytes are unsent than end the connection. */
   get hasRoom(): boolean {
     return !this.isDown && this.unsentBytes <= this.config.limits.maxUnsentBytes / 4;
   }
@@ -343,25 +273,14 @@ export class Connection implements Receiver, Slot {
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
-  /** Earlier broadcasts have left, unless as many bytes are unsent. Without a socket, they wait and are not unsent. */
+  /** Lowers `broadcastBytes` to the unsent bytes: the other broadcasts have left. Without a socket, broadcasts are queued and not among the unsent bytes. */
   forgetSentBroadcasts(unsentBytes: number): void {
     if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
   }
 
   /** Ends the connection, or the session in it: the other side reads too slowly. */
   endSession(reason: string): void {
-    if (this.transport.endSession?.(reason) !== true) this.end(1013, reason);
-  }
-
-  /** Keeps a frame, by default the one that is received, until `dropFrame`. Returns `undefined` if frames are not counted. */
-  keepFrame(frame: Frame | undefined = this.transport.currentFrame): Frame | undefined {
-    if (frame !== undefined && frame.users++ === 0) this.transport.keeps?.(frame.length);
-    return frame;
-  }
-
-  /** Notes that one user of a frame no longer needs it. */
-  dropFrame(frame: Frame | undefined): void {
-    if (frame !== undefined && --frame.users === 0) this.transport.keeps?.(-frame.length);
+    if (this.transport.endSession?.(reason) !== true) this.end(TryAgainLater, reason);
   }
 
   /** Whether messages of the dialect may be sent that the application did not write. */
@@ -375,7 +294,7 @@ export class Connection implements Receiver, Slot {
     return ended === this.ended ? undefined : ended;
   }
 
-  /** Counts so far, and how full everything is. */
+  /** Returns the counters so far, and the current sizes of the tables and queues. */
   stats(): PeerStats {
     const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.transport.traffic ?? {};
     return {
@@ -392,13 +311,13 @@ export class Connection implements Receiver, Slot {
   /** Emits an error that has no caller. `method`: where it was thrown, one of a bounded number of names. */
   report(error: unknown, method?: string): void {
     const isHeard = tell(this.peer, "error", [error]);
-    if (!this.hooks.error(error, this.peer) && !isHeard && method !== undefined)
+    if (!this.hooks.error?.(error, this.peer) && !isHeard && method !== undefined)
       warnOnce(this.hooks.warned, method, error);
   }
 
   /** Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a listener. */
   reportIfHeard(make: () => unknown): void {
-    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener()) this.report(make());
+    if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make());
   }
 
   /** Emits an event. What its listeners throw is reported. */
@@ -421,7 +340,7 @@ export class Connection implements Receiver, Slot {
 
   #stop(cause: Error): void {
     this.#settleAll(cause);
-    this.hooks.ended(this.peer);
+    this.hooks.ended?.(this.peer);
   }
 
   /** Settles every call. After this no call waits, no timer runs, and nothing of this connection is received or sent. */

@@ -6,8 +6,8 @@
 export * as ErrorCode from "./codes.js";
 
 /**
- * Whether `error` says no more than that something was aborted, with `reason`: what timers and `fetch` fail with has a name of
- * its own, and a call that is lost with the connection has the reason for its cause. Never throws, whatever was thrown.
+ * Whether `error` only reports that something was aborted with `reason`: it is `reason`, the `AbortError` of a timer or of
+ * `fetch`, or a `ConnectionLostError` with `reason` as its cause. Never throws, whatever was thrown.
  */
 export function isAbort(error: unknown, reason: unknown): boolean {
   try {
@@ -30,9 +30,9 @@ function show(value: unknown): string {
 }
 
 /**
- * An error that crosses the wire (JSON-RPC 2.0, section 5.1). Thrown by a handler, it is the reply; received, it is what
- * the call rejects with. A handler that throws one it has received answers -32603, and the peer emits `error`. To forward
- * such an error, throw a new one with its code, message and data.
+ * An error that crosses the wire (JSON-RPC 2.0, section 5.1). If a handler throws one, it is the response. If the response is
+ * an error, the call rejects with one. If a handler throws one that was received, the response is -32603, and the peer emits
+ * `error`. To forward such an error, throw a new one with its code, message and data.
  *
  * Throws a `TypeError` when `code` is not an integer or `message` not a string.
  */
@@ -46,12 +46,17 @@ export class RpcError extends Error {
   declare method?: string;
 
   constructor(code: number, message: string, data?: unknown, options?: ErrorOptions) {
-    if (!Number.isInteger(code)) throw expected("code", "an integer", code);
-    if (typeof message !== "string") throw expected("message", "a string", message);
+    checkError(code, message);
     super(message, options);
     this.code = code;
     this.data = data;
   }
+}
+
+/** Throws a `TypeError` unless `code` and `message` follow section 5.1. */
+export function checkError(code: unknown, message: unknown): void {
+  if (!Number.isInteger(code)) throw expected("code", "an integer", code);
+  if (typeof message !== "string") throw expected("message", "a string", message);
 }
 
 const received = new WeakSet<RpcError>();
@@ -102,8 +107,8 @@ export class ConnectionLostError extends Error {
   constructor(method: string, outcome: Outcome, cause: unknown) {
     super(
       outcome === "not-sent"
-        ? `"${method}" was not sent: there is no connection`
-        : `the connection was lost before "${method}" was answered; it may have run`,
+        ? `"${method}" was not sent: no connection`
+        : `"${method}" may have run: the connection was lost`,
       { cause },
     );
     this.outcome = outcome;
@@ -127,9 +132,7 @@ export class TooLargeError extends RangeError {
   declare readonly maxMessageBytes: number;
 
   constructor(method: string, bytes: number, maxMessageBytes: number) {
-    super(
-      `Expected the message with "${method}" to have at most ${maxMessageBytes} bytes (\`limits.maxMessageBytes\` of the other side), got ${bytes}`,
-    );
+    super(`The message with "${method}" has ${bytes} bytes; the other side accepts ${maxMessageBytes}`);
     this.method = method;
     this.bytes = bytes;
     this.maxMessageBytes = maxMessageBytes;

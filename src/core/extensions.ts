@@ -52,7 +52,7 @@ export interface Extensions {
   offer(source: unknown): object;
   /** The connection has a socket again. */
   resumed(): void;
-  /** The connection is over. */
+  /** The connection has ended. */
   end(reason: unknown): void;
 }
 

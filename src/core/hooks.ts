@@ -4,32 +4,23 @@ import type { CloseInfo } from "./transport.js";
 
 /** The hooks of a peer, or of all peers of a server. None of the functions throws. */
 export interface Hooks {
-  /** The server whose peers these are. */
-  readonly server: unknown;
   /** The class of the `context` that handlers get. */
   readonly Context: typeof CallContext;
-  /** Takes an error that a peer emits. Returns true if a listener of the server got it. */
-  error(error: unknown, peer: unknown): boolean;
-  /** Whether the server has a listener for `error`. */
-  hasErrorListener(): boolean;
-  /** Called when a peer closes, before any listener. */
-  ended(peer: unknown): void;
-  /** Called when the transport of a peer has ended, after `ended`. */
-  closed(peer: unknown, info: CloseInfo): void;
   /** The methods whose failure was reported as a warning. */
   readonly warned: Set<string>;
+  /** The server whose peers these are. */
+  readonly server?: unknown;
+  /** Takes an error that a peer emits. Returns true if a listener of the server got it. */
+  error?(error: unknown, peer: unknown): boolean;
+  /** Whether the server has a listener for `error`. */
+  hasErrorListener?(): boolean;
+  /** Called when a peer closes, before any listener. */
+  ended?(peer: unknown): void;
+  /** Called when the transport of a peer has ended, after `ended`. */
+  closed?(peer: unknown, info: CloseInfo): void;
 }
-
-const DEFAULT_HOOKS: Omit<Hooks, "warned"> = {
-  server: undefined,
-  Context: CallContext,
-  error: () => false,
-  hasErrorListener: () => false,
-  ended() {},
-  closed() {},
-};
 
 /** Returns the hooks of a peer without a server. */
 export function defaultHooks(): Hooks {
-  return { ...DEFAULT_HOOKS, warned: new Set() };
+  return { Context: CallContext, warned: new Set() };
 }

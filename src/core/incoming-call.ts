@@ -19,14 +19,14 @@ export class IncomingCall implements Linked {
   /** The links of the list of calls that run. */
   before: Linked | undefined;
   after: Linked | undefined;
-  readonly calls: IncomingCalls;
+  declare readonly calls: IncomingCalls;
   /** `undefined` for a notification. */
-  readonly id: Id | undefined;
-  readonly method: string;
+  declare readonly id: Id | undefined;
+  declare readonly method: string;
   /** `undefined` once the call is answered: a stream that is its result may live much longer. */
-  params: unknown;
+  declare params: unknown;
   /** Where the response goes. */
-  readonly slot: Slot;
+  declare readonly slot: Slot;
   /** "answered" as soon as the response is encoded, or it is clear that there is none. */
   state: "running" | "answered" = "running";
   /** Set when the caller no longer waits: it cancelled, or the connection ended. */
@@ -35,7 +35,7 @@ export class IncomingCall implements Linked {
   frame: Frame | undefined;
   /** Made when the handler first reads `signal`. */
   #controller: AbortController | undefined;
-  #onReply: ((isResult: boolean) => void)[] | undefined;
+  #onReply: ((isResult: boolean) => void) | undefined;
 
   constructor(calls: IncomingCalls, id: Id | undefined, method: string, params: unknown, slot: Slot) {
     this.calls = calls;
@@ -96,17 +96,10 @@ export class IncomingCall implements Linked {
   /** Answers with an error. What the handler of a notification fails with is reported. */
   fail(error: unknown): void {
     const { id, method, calls, abortCause } = this;
-    // That an aborted handler was stopped is what its caller asked for, and no failure.
-    const isFailure = abortCause === undefined || !isAbort(error, abortCause.reason);
-    if (id === undefined || abortCause !== undefined) {
-      if (isFailure) calls.reportFailure(method, error);
-      if (id !== undefined) this.#send(encodeError(id, CANCELLED), false);
-      return;
-    }
-    this.state = "answered";
-    this.params = undefined;
-    this.#onReply?.forEach((listener) => listener(false));
-    calls.refuse(id, method, error, this.slot);
+    if (id !== undefined && abortCause === undefined) return this.#send(calls.encodeFailure(id, method, error), false);
+    // An aborted handler that stops does what its caller asked for, so it did not fail.
+    if (abortCause === undefined || !isAbort(error, abortCause.reason)) calls.reportFailure(method, error);
+    if (id !== undefined) this.#send(encodeError(id, CANCELLED), false);
   }
 
   /**
@@ -116,23 +109,27 @@ export class IncomingCall implements Linked {
    */
   onReply(listener: (isResult: boolean) => void): void {
     if (this.state === "answered") throw new Error(`"${this.method}" is answered already`);
-    (this.#onReply ??= []).push(listener);
+    const before = this.#onReply;
+    this.#onReply = (isResult) => {
+      before?.(isResult);
+      listener(isResult);
+    };
   }
 
   /** Sends the response. In some dialects, a cancelled call gets none. */
   #send(text: string, isResult: boolean): void {
-    const { connection } = this.calls;
-    const isUnwanted = this.abortCause !== undefined && !connection.config.dialect.cancel.isAnswered;
+    const { calls, slot, abortCause } = this;
+    const { config, madeExtensions } = calls.connection;
+    const onReply = this.#onReply;
+    const isUnwanted = abortCause !== undefined && !config.dialect.cancel.isAnswered;
     this.state = "answered";
     this.params = undefined;
-    const listeners = this.#onReply;
-    if (isUnwanted || !isResult) listeners?.forEach((listener) => listener(false));
-    if (isUnwanted) return this.slot.leaveOut();
-    const onSent = listeners === undefined || !isResult ? undefined : callAll(listeners);
-    if (!this.calls.reply(this.id!, text, this.slot, onSent)) connection.madeExtensions?.responseNotSent(this);
+    if (isUnwanted || !isResult) onReply?.(false);
+    if (isUnwanted) slot.leaveOut();
+    else if (!calls.reply(this.id!, text, slot, isResult ? onReply : undefined)) madeExtensions?.responseNotSent(this);
   }
 
-  /** A stream in the result of a notification must not wait for a reader, nor hold what it reads from. */
+  /** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */
   #discard(result: unknown): void {
     const { connection } = this.calls;
     try {
@@ -144,21 +141,16 @@ export class IncomingCall implements Linked {
   }
 }
 
-/** Apart from `#send`: a closure there would allocate a context for each call. */
-function callAll(listeners: readonly ((isResult: boolean) => void)[]): (isResult: boolean) => void {
-  return (isResult) => listeners.forEach((listener) => listener(isResult));
-}
-
 const CANCELLED = { code: ErrorCode.RequestCancelled, message: "Request cancelled" };
 
 let readCall: (context: object) => IncomingCall | undefined;
 
 /** The `context` that a handler gets. Its members survive destructuring. */
 export class CallContext {
-  readonly peer: unknown;
-  readonly method: string;
+  declare readonly peer: unknown;
+  declare readonly method: string;
   /** `undefined` for a notification. */
-  readonly id: Id | undefined;
+  declare readonly id: Id | undefined;
   readonly #call: IncomingCall;
 
   constructor(call: IncomingCall) {

@@ -12,13 +12,23 @@ import { isExempt } from "./dialect.js";
 import { isReceived, RpcError } from "./errors.js";
 import { IncomingCall, type AbortCause, type CallContext } from "./incoming-call.js";
 import { List, unlink } from "./list.js";
-import { isInternalMethod, type Id, type NotificationMessage, type RequestMessage } from "./message.js";
+import {
+  idOf,
+  isInternalMethod,
+  isLoneId,
+  isObject,
+  type Id,
+  type Kind,
+  type NotificationMessage,
+  type RequestMessage,
+} from "./message.js";
 import { isThenable, observed } from "./promises.js";
 import { validate } from "./schema.js";
+import { inVersion1, type Version1 } from "./version1.js";
 
 /** The incoming calls of one connection. Its tables are made when first needed: most peers of a server are idle. */
 export class IncomingCalls {
-  readonly connection: Connection;
+  declare readonly connection: Connection;
   /** Called when the last handler that returned a promise has ended. */
   onIdle: (() => void) | undefined;
   /** Calls whose handler has not returned, or whose promise is not settled. */
@@ -48,48 +58,54 @@ export class IncomingCalls {
   /** Adds a handler for this peer alone, over one in `methods`. Returns a function that removes the handler. */
   handle(method: string, handler: AnyHandler): () => void {
     const added = (this.#added ??= new Map());
-    if (added.has(method)) throw new Error(`\`${method}\` is handled already; undo that first`);
+    if (added.has(method)) throw new Error(`\`${method}\` has a handler already`);
     added.set(method, handler);
     return () => {
       if (added.get(method) === handler) added.delete(method);
     };
   }
 
-  /** Starts a request. The response goes into `slot`. */
-  request(message: RequestMessage, slot: Slot): void {
+  /** Starts a request or a notification, or refuses it. The response to a request goes into `place`. */
+  receive(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
     const { connection } = this;
-    const { config } = connection;
-    const { id, method } = message;
-    const handler = this.#handlerOf(method);
-    if (handler === undefined && config.controlMethods.has(method) && connection.extensions.control(message, slot))
+    const { config, counts } = connection;
+    const { maxInFlight, maxMessagesPerSecond } = config.limits;
+    const slot = version1 === undefined ? place : inVersion1(place, version1);
+    if (kind === "invalid") {
+      // An id alone may be that of a response: an error under it could settle a call of the other side.
+      const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);
+      return connection.refuse(echoedId, ErrorCode.InvalidRequest, "Invalid Request", slot);
+    }
+    // A notification is never answered: what goes wrong is reported here (section 4.1).
+    const { id, method, params } = message as { id?: Id; method: string; params?: unknown };
+    const isRequest = id !== undefined;
+    if (isRequest) counts.requestsReceived++;
+    else counts.notificationsReceived++;
+    if (connection.takeRate?.() === false) {
+      counts.refusedRate++;
+      const error = { code: ErrorCode.Busy, message: "Too many messages", data: { maxMessagesPerSecond } };
+      if (isRequest) this.reply(id, encodeError(id, error), slot);
       return;
-    if (this.#requests >= config.limits.maxInFlight) {
-      connection.counts.refusedBusy++;
-      this.reply(id, encodeError(id, BUSY), slot);
-    } else if (handler === undefined && config.fallback === undefined && config.around === undefined) {
+    }
+    const handler = this.#handlerOf(method);
+    const isControl = config.controlMethods.has(method) && (handler === undefined || !isRequest);
+    if (isControl && this.#control(message as RequestMessage, slot) && handler === undefined) return;
+    // Counted apart, so that a notification that some request waits for is not refused because of it.
+    if ((isRequest ? this.#requests : this.#notifications) >= maxInFlight) {
+      counts.refusedBusy++;
+      if (isRequest) this.reply(id, encodeError(id, BUSY), slot);
+      else connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
+    } else if (isRequest && handler === undefined && config.fallback === undefined && config.around === undefined) {
       // Refused without a context and an RpcError, whose stack is expensive: the other side can repeat this.
       this.reply(id, encodeError(id, METHOD_NOT_FOUND), slot);
-    } else this.#start(new IncomingCall(this, id, method, message.params, slot), handler);
+    } else this.#start(new IncomingCall(this, id, method, params, slot), handler);
   }
 
-  /** Starts a notification. It is never answered: what goes wrong is reported here (section 4.1). */
-  notification(message: NotificationMessage): void {
-    const { connection } = this;
-    const { method } = message;
-    const handler = this.#handlerOf(method);
-    if (this.#isTaken(message) && handler === undefined) return;
-    // Counted apart, so that a notification that some request waits for is not refused because of it.
-    if (this.#notifications >= connection.config.limits.maxInFlight) {
-      connection.counts.refusedBusy++;
-      connection.reportIfHeard(() => new RpcError(BUSY.code, BUSY.message));
-    } else this.#start(new IncomingCall(this, undefined, method, message.params, connection), handler);
-  }
-
-  /** Returns whether the extensions took a notification. The dialect of an application may throw for any params. */
-  #isTaken(message: NotificationMessage): boolean {
+  /** Returns whether the extensions took a message. The dialect of an application may throw for any params. */
+  #control(message: RequestMessage | NotificationMessage, slot: Slot): boolean {
     const { connection } = this;
     try {
-      return connection.config.controlMethods.has(message.method) && connection.extensions.control(message, connection);
+      return connection.extensions.control(message, slot);
     } catch (error) {
       connection.report(error);
       return true;
@@ -145,9 +161,10 @@ export class IncomingCalls {
     return undefined;
   }
 
-  /** Waits for what a handler, or its stream, promises; then gives that to `succeed`, or fails the call. */
+  /** Waits for the promise of a handler or of its stream. Then gives its value to `succeed`, or fails the call. */
   #await<T>(call: IncomingCall, result: PromiseLike<T>, succeed: (call: IncomingCall, value: T) => void): void {
-    call.frame = this.connection.keepFrame(call.frame);
+    call.frame ??= this.connection.transport.currentFrame;
+    call.frame?.keep();
     this.#count(call, 1);
     try {
       // An async function would make one more promise for each call.
@@ -165,7 +182,7 @@ export class IncomingCalls {
   #settle<T>(call: IncomingCall, finish: (call: IncomingCall, outcome: T) => void, outcome: T): void {
     if (!this.#leave(call)) return;
     this.#count(call, -1);
-    this.connection.dropFrame(call.frame);
+    call.frame?.drop();
     finish(call, outcome);
     if (this.onIdle !== undefined && this.running === 0) this.onIdle();
   }
@@ -205,7 +222,7 @@ export class IncomingCalls {
     for (const call of this.#byId.take(id)) if (!isExempt(dialect, call.method)) call.abort(cause);
   }
 
-  /** Aborts every call that runs: the connection is over. */
+  /** Aborts every call that runs: the connection has ended. */
   abortAll(reason: unknown): void {
     for (const call of this.#calls?.toArray() ?? []) call.abort({ reason });
   }
@@ -219,38 +236,35 @@ export class IncomingCalls {
     const fits = slot.fits(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;
-    return slot.put(reply, onSent && whenSent(connection, onSent, fits)) && fits;
+    if (fits) return slot.put(reply, onSent);
+    slot.put(reply);
+    onSent?.(false);
+    return false;
   }
 
   /**
-   * Answers a call to `method` with an error. Sends what an RpcError of this side says. Anything else may hold secrets, so
-   * it is reported here and answered with -32603.
+   * Returns the error that answers a call to `method`. It says what an RpcError of this side says. Anything else may hold
+   * secrets, so it is reported here and answered with -32603.
    */
-  refuse(id: Id, method: string, error: unknown, slot: Slot): void {
-    let text: string | undefined;
+  encodeFailure(id: Id, method: string, error: unknown): string {
     try {
-      if (error instanceof RpcError && !isReceived(error)) text = encodeError(id, error);
-      else this.reportFailure(method, error);
+      if (error instanceof RpcError && !isReceived(error)) return encodeError(id, error);
+      this.reportFailure(method, error);
     } catch (failure) {
       // The error itself cannot be examined or encoded: a hostile Proxy, cyclic data.
       this.reportFailure(method, failure);
     }
-    this.reply(id, text ?? encodeInternalError(id), slot);
+    return encodeInternalError(id);
   }
 
   /** Reports what a call to `method` failed with. For an RpcError that was received, reports an error that has it as its cause. */
   reportFailure(method: string, error: unknown): void {
-    const message = `a call that "${method}" made was answered with an error`;
+    const message = `a call by "${method}" failed`;
     const failure = isReceived(error) ? new Error(message, { cause: error }) : error;
     // The other side chooses the names of methods that are not served, so all of them are reported under one.
     const isServed = this.#handlerOf(method) !== undefined || this.connection.config.controlMethods.has(method);
     this.connection.report(failure, isServed ? method : "fallback or around");
   }
-}
-
-/** A reply goes nowhere if its connection has ended, although the peer may have another connection. */
-function whenSent(connection: Connection, onSent: (isWhole: boolean) => void, fits: boolean): () => void {
-  return () => onSent(fits && connection.ended === undefined);
 }
 
 const respond = (call: IncomingCall, result: unknown): void => call.respond(result);

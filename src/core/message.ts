@@ -1,5 +1,5 @@
 /**
- * JSON-RPC 2.0 messages: their types, and the one function that tells them apart by shape.
+ * JSON-RPC 2.0 messages: their types, and the function that classifies them by shape.
  */
 import * as ErrorCode from "./codes.js";
 import { ProtocolError, RpcError } from "./errors.js";
@@ -127,7 +127,7 @@ export function isForeign(value: unknown): value is object {
   return value.id === undefined || (value.result === undefined && value.error === undefined);
 }
 
-/** Whether `error` is one (section 5.1). */
+/** Whether `error` has the form of an error (section 5.1). */
 export function isErrorObject(error: unknown): error is ErrorObject {
   if (!isObject(error)) return false;
   const { code, message } = error as { code?: unknown; message?: unknown };
@@ -200,10 +200,10 @@ export function brokenResponse(raw: Unchecked): ProtocolError {
 /** Returns the rule that a response breaks. `error: null` beside a result counts as absent, as in JSON-RPC 1.0. */
 function brokenRule({ jsonrpc, id, result, error }: Unchecked): string | undefined {
   if (jsonrpc !== JSONRPC_VERSION) return '`jsonrpc` is not "2.0"';
-  if (!isId(id)) return "`id` is not one";
+  if (!isId(id)) return "`id` is invalid";
   if (error === undefined || error === null) {
-    return result === undefined ? "it has neither `result` nor `error`" : undefined;
+    return result === undefined ? "no `result` or `error`" : undefined;
   }
-  if (result !== undefined) return "it has both `result` and `error`";
-  return isErrorObject(error) ? undefined : "`error` needs an integer `code` and a string `message`";
+  if (result !== undefined) return "both `result` and `error`";
+  return isErrorObject(error) ? undefined : "`error` needs integer `code` and string `message`";
 }

@@ -38,7 +38,7 @@ export function checkKnown(what: string, given: object, known: object): void {
   }
 }
 
-/** Returns the check of a value that must follow a rule. `rule` is what errors say of it. */
+/** Returns the check of a value that must follow a rule. `rule` completes the error: "Expected .. to be ..". */
 export function must<T>(rule: string, isValid: (value: any) => boolean): Check<T> {
   return (value, name) => {
     if (isValid(value)) return value as T;

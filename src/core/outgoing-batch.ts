@@ -17,50 +17,50 @@ export class BatchCalls extends Set<OutgoingCall> implements SendHandle {
   }
 }
 
+/** Returns a batch that is being collected. Its functions throw, or reject, once it was sent. */
+export function outgoingBatch(outgoing: OutgoingCalls): OutgoingBatch {
+  const entries: { text: string; call: OutgoingCall | undefined }[] = [];
+  let isSent = false;
+  const checkUnsent = (): void => {
+    if (isSent) throw new Error("this batch was sent already");
+  };
+  const sink: Sink = {
+    add(text, call) {
+      // `around` delayed the message until the batch had left, so it follows alone.
+      if (isSent) return outgoing.deliver(text, call, undefined);
+      if (outgoing.ended !== undefined) return false;
+      entries.push({ text, call: call as OutgoingCall | undefined });
+      return true;
+    },
+  };
+  return {
+    async request(method, params, options) {
+      checkUnsent();
+      return outgoing.request(method, params, options, sink);
+    },
+    notify(method, params) {
+      checkUnsent();
+      return outgoing.notify(method, params, sink);
+    },
+    send() {
+      checkUnsent();
+      isSent = true;
+      const live = entries.filter(({ call }) => call === undefined || outgoing.get(call.id) !== undefined);
+      if (live.length === 0) return;
+      const calls = new BatchCalls(live.flatMap(({ call }) => call ?? []));
+      if (calls.size > 0) outgoing.openBatch(calls);
+      const text = `[${live.map((entry) => entry.text).join(",")}]`;
+      if (!outgoing.deliver(text, calls, undefined)) outgoing.failUnsent(text, calls);
+    },
+  };
+}
+
 /** A batch that is being collected. */
-export class OutgoingBatch implements Sink {
-  readonly #entries: { text: string; call: OutgoingCall | undefined }[] = [];
-  readonly #outgoing: OutgoingCalls;
-  #isSent = false;
-
-  constructor(outgoing: OutgoingCalls) {
-    this.#outgoing = outgoing;
-  }
-
+interface OutgoingBatch {
   /** Adds a request. */
-  async request(method: string, params: unknown, options?: CallOptions): Promise<unknown> {
-    this.#checkUnsent();
-    return this.#outgoing.request(method, params, options, this);
-  }
-
+  request(method: string, params: unknown, options?: CallOptions): Promise<unknown>;
   /** Adds a notification. */
-  notify(method: string, params: unknown): boolean {
-    this.#checkUnsent();
-    return this.#outgoing.notify(method, params, this);
-  }
-
+  notify(method: string, params: unknown): boolean;
   /** Sends what was collected and still waits, in one array. */
-  send(): void {
-    this.#checkUnsent();
-    this.#isSent = true;
-    const outgoing = this.#outgoing;
-    const live = this.#entries.filter(({ call }) => call === undefined || outgoing.get(call.id) !== undefined);
-    if (live.length === 0) return;
-    const calls = new BatchCalls(live.flatMap(({ call }) => call ?? []));
-    if (calls.size > 0) outgoing.openBatch(calls);
-    const text = `[${live.map((entry) => entry.text).join(",")}]`;
-    if (!outgoing.deliver(text, calls, undefined)) outgoing.failUnsent(calls, text);
-  }
-
-  /** Takes an encoded message. If `around` delayed it until the batch had left, it follows alone. */
-  add(text: string, call: SendHandle | undefined): boolean {
-    if (this.#isSent) return this.#outgoing.deliver(text, call, undefined);
-    if (this.#outgoing.ended !== undefined) return false;
-    this.#entries.push({ text, call: call as OutgoingCall | undefined });
-    return true;
-  }
-
-  #checkUnsent(): void {
-    if (this.#isSent) throw new Error("this batch was sent already");
-  }
+  send(): void;
 }

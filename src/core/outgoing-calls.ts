@@ -5,11 +5,11 @@
  */
 import { CallTable } from "./call-table.js";
 import { encodeNotification, encodeRequest, exceeds, utf8Bytes } from "./codec.js";
-import { waitOf, type CallRecord, type Wait } from "./config.js";
+import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
-import { ConnectionLostError, ProtocolError, receivedError, TimeoutError, TooLargeError } from "./errors.js";
+import { ConnectionLostError, ProtocolError, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
 import type { Linked } from "./list.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
@@ -17,7 +17,7 @@ import { observed } from "./promises.js";
 import type { SendHandle } from "./transport.js";
 import { SendQueue } from "./send-queue.js";
 
-/** One call that waits for its response. It is the send handle of its message. */
+/** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
   deadline = 0;
   before: Linked | undefined;
@@ -28,15 +28,12 @@ export class OutgoingCall implements Expiring, SendHandle {
   sent = false;
   /** The batch that the call left in. */
   batch: BatchCalls | undefined;
-  onAbort: (() => void) | undefined;
-  /** The deadline of `maxTotalTimeoutMs`. */
-  total: Expiring | undefined;
-  readonly calls: OutgoingCalls;
-  readonly id: number;
-  readonly method: string;
-  readonly wait: Wait;
-  readonly resolve: (result: unknown) => void;
-  readonly reject: (reason: unknown) => void;
+  declare readonly calls: OutgoingCalls;
+  declare readonly id: number;
+  declare readonly method: string;
+  declare readonly wait: Wait;
+  declare readonly resolve: (result: unknown) => void;
+  declare readonly reject: (reason: unknown) => void;
   /** Called when the call is settled, however. */
   onSettled: (() => void) | undefined;
 
@@ -56,7 +53,7 @@ export class OutgoingCall implements Expiring, SendHandle {
     this.reject = reject;
   }
 
-  /** Whether the message has not left, and can be kept from leaving. In a batch, it leaves with the others. */
+  /** Whether the message is queued, and can be cancelled. In a batch, it leaves with the others. */
   get isUnsent(): boolean {
     return !this.sent && this.batch === undefined;
   }
@@ -80,7 +77,7 @@ export class OutgoingCall implements Expiring, SendHandle {
   }
 }
 
-/** Takes messages that are not simply sent: a batch, or the way past the queue. */
+/** Takes messages in place of the connection: a batch, or the way past the queue. */
 export interface Sink {
   /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
   add(text: string, handle: SendHandle | undefined): boolean;
@@ -96,7 +93,7 @@ export class OutgoingCalls {
   /** The batches that wait for their reply. */
   #batches: Set<BatchCalls> | undefined;
   #lastId = 0;
-  /** Messages that wait until `release`. */
+  /** Messages that are queued until `release`. */
   #queue: SendQueue | undefined;
 
   /** `before`: the calls of the connection that this one follows. */
@@ -106,7 +103,7 @@ export class OutgoingCalls {
     if (before !== undefined) this.#lastId = before.#lastId;
   }
 
-  /** How many calls wait for their response. */
+  /** How many calls are pending. */
   get size(): number {
     return this.#table?.size ?? 0;
   }
@@ -134,67 +131,36 @@ export class OutgoingCalls {
   /** Sends what is queued, and queues no more. */
   release(): void {
     const connection = this.#connection;
-    // What is sent meanwhile is queued too, and leaves behind the rest.
+    // A message that is sent meanwhile is queued behind the others.
     for (const [handle, queued] of this.#queue ?? []) {
       this.#queue!.remove(handle);
       const { madeExtensions } = connection;
       const text = madeExtensions === undefined ? queued : madeExtensions.rewriteQueued(queued, handle);
-      if (text !== undefined && !connection.send(text, handle)) this.failUnsent(handle, text);
+      if (text !== undefined && !connection.send(text, handle)) this.failUnsent(text, handle);
     }
     this.#queue = undefined;
   }
 
-  /** Calls a method, and promises its result. With `sink`, the call leaves through it. Never throws. */
-  request(method: string, params: unknown, options?: CallOptions, sink?: Sink): Promise<unknown> {
-    // Ids are integers from 1: some implementations take an id of 0 for none.
-    const id = ++this.#lastId;
-    if (this.#connection.config.around !== undefined) return this.#requestAround(id, method, params, options, sink);
-    return this.#call(id, method, params, options, sink);
-  }
-
-  #requestAround(
-    id: number,
-    method: string,
-    params: unknown,
-    options: CallOptions | undefined,
-    sink: Sink | undefined,
-  ): Promise<unknown> {
-    const record = this.#record(method, params, id);
-    let unused: number | undefined = id;
-    const next = (): Promise<unknown> => {
-      // A second `next()` is another call: under one id, only one of them could settle.
-      const own = unused ?? ++this.#lastId;
-      unused = undefined;
-      return observed(this.#call(own, method, record.params, options, sink));
-    };
-    return new Promise((resolve) => resolve(this.#connection.config.around!(record, next)));
-  }
-
-  /** Calls a control method of an extension, past `around` and the queue. */
-  control(method: string, params: object, options: CallOptions): Promise<unknown> {
-    return this.#call(++this.#lastId, method, params, options, this.bypass);
-  }
-
-  #call(
-    id: number,
-    method: string,
-    params: unknown,
-    options: CallOptions | undefined,
-    sink: Sink | undefined,
-  ): Promise<unknown> {
+  /**
+   * Calls a method, and promises its result. With `sink`, the call leaves through it. With `id`, which must be a new one, the
+   * call bypasses `around`. Never throws.
+   */
+  request(method: string, params: unknown, options?: CallOptions, sink?: Sink, id?: number): Promise<unknown> {
+    const connection = this.#connection;
+    const { around, wait: defaults } = connection.config;
+    if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
     return new Promise((resolve, reject) => {
-      const connection = this.#connection;
-      const { wait: defaults } = connection.config;
       const wait = options === undefined ? defaults : waitOf(options, defaults.timeoutMs);
       if (wait.signal?.aborted) throw wait.signal.reason;
-      const call = new OutgoingCall(this, id, method, wait, resolve, reject);
+      // Ids are integers from 1: some implementations take an id of 0 for none.
+      const call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve, reject);
       let text: string;
       try {
         const given = wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
         text =
           connection.madeExtensions?.isOffering === true
             ? connection.madeExtensions.encode(call, given)
-            : encodeRequest(id, method, given as object);
+            : encodeRequest(call.id, method, given as object);
         if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
       } catch (error) {
         call.onSettled?.();
@@ -205,49 +171,74 @@ export class OutgoingCalls {
       setDeadline(call, wait.timeoutMs);
       if (wait.signal !== undefined || wait.maxTotalTimeoutMs !== Infinity) this.#watch(call);
       connection.counts.requestsSent++;
-      if (!this.deliver(text, call, sink)) this.failUnsent(call, text);
+      if (!this.deliver(text, call, sink)) this.failUnsent(text, call);
     });
+  }
+
+  #requestAround(
+    around: AnyAround,
+    method: string,
+    params: unknown,
+    options: CallOptions | undefined,
+    sink: Sink | undefined,
+  ): Promise<unknown> {
+    let unused: number | undefined = ++this.#lastId;
+    const record = this.#record(method, params, unused);
+    const next = (): Promise<unknown> => {
+      // A second `next()` is another call: under one id, only one of them could settle.
+      const id = unused ?? ++this.#lastId;
+      unused = undefined;
+      return observed(this.request(method, record.params, options, sink, id));
+    };
+    return new Promise((resolve) => resolve(around(record, next)));
+  }
+
+  /** Calls a control method of an extension, past `around` and the queue. */
+  control(method: string, params: object, options: CallOptions): Promise<unknown> {
+    return this.request(method, params, options, this.bypass, ++this.#lastId);
   }
 
   /** Watches the signal and the total timeout of a call. */
   #watch(call: OutgoingCall): void {
     const { maxTotalTimeoutMs, signal } = call.wait;
     if (maxTotalTimeoutMs !== Infinity) {
-      call.total = { deadline: 0, expire: () => call.timeOut(maxTotalTimeoutMs) };
-      setDeadline(call.total, maxTotalTimeoutMs);
+      const total = { deadline: 0, expire: () => call.timeOut(maxTotalTimeoutMs) };
+      setDeadline(total, maxTotalTimeoutMs);
+      call.whenSettled(() => clearDeadline(total));
     }
     if (signal === undefined) return;
-    call.onAbort = () => this.giveUp(call, signal.reason);
-    signal.addEventListener("abort", call.onAbort);
+    const abort = (): void => this.giveUp(call, signal.reason);
+    signal.addEventListener("abort", abort);
+    call.whenSettled(() => signal.removeEventListener("abort", abort));
   }
 
   /** Notifies. Returns whether the message was taken. Throws a `TypeError` for a message that cannot be encoded. */
   notify(method: string, params: unknown, sink?: Sink): boolean {
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
-    this.#connection.counts.notificationsSent++;
-    if (this.#connection.config.around === undefined) return this.#deliverNotification(method, text, sink);
-    return this.#notifyAround(method, params, sink);
+    const { counts, config } = this.#connection;
+    counts.notificationsSent++;
+    if (config.around === undefined) return this.#deliverNotification(text, sink);
+    return this.#notifyAround(config.around, method, params, sink);
   }
 
-  #notifyAround(method: string, params: unknown, sink: Sink | undefined): boolean {
+  #notifyAround(around: AnyAround, method: string, params: unknown, sink: Sink | undefined): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
-      isTaken = this.#deliverNotification(method, encodeNotification(method, record.params as object), sink);
+      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink);
     };
-    const next = (): Promise<void> => observed(deliver());
-    new Promise((resolve) => resolve(this.#connection.config.around!(record, next))).catch((error: unknown) =>
+    new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error),
     );
     return isTaken;
   }
 
-  #deliverNotification(method: string, text: string, sink: Sink | undefined): boolean {
-    if (this.deliver(text, undefined, sink)) return true;
-    this.reportTooLarge(text, method);
-    return false;
+  #deliverNotification(text: string, sink: Sink | undefined): boolean {
+    const isTaken = this.deliver(text, undefined, sink);
+    if (!isTaken) this.failUnsent(text);
+    return isTaken;
   }
 
   #record(method: string, params: unknown, id: Id | undefined): CallRecord {
@@ -266,41 +257,28 @@ export class OutgoingCalls {
     return true;
   }
 
-  /** Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. */
-  failUnsent(handle: SendHandle, text: string): void {
-    const calls = callsOf(handle);
-    if (calls.length === 0) return this.reportTooLarge(text);
-    const bytes = this.#excessOf(text);
-    const cause = this.#refusal;
+  /**
+   * Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. That is not
+   * thrown: the other side chooses that length, and must not make a loop over many peers fail.
+   */
+  failUnsent(text: string, handle?: SendHandle): void {
+    const connection = this.#connection;
+    const { maxMessageBytes = Infinity } = connection.transport;
+    const bytes = this.ended === undefined && exceeds(text, maxMessageBytes) ? utf8Bytes(text) : undefined;
+    const calls = handle === undefined ? [] : callsOf(handle);
+    if (calls.length === 0) {
+      if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxMessageBytes));
+      return;
+    }
+    const isQueueing = connection.isSuspended || this.isHeld;
+    const cause = this.ended ?? new Error(isQueueing ? "the queue is full" : "the connection is closing");
     for (const { id, method } of calls) {
       const error =
         bytes === undefined
           ? new ConnectionLostError(method, "not-sent", cause)
-          : new TooLargeError(method, bytes, this.#connection.maxSentBytes);
+          : new TooLargeError(method, bytes, maxMessageBytes);
       this.fail(id, error);
     }
-  }
-
-  /** Why the connection did not take a message that is not too long. */
-  get #refusal(): Error {
-    if (this.ended !== undefined) return this.ended;
-    const isWaiting = this.#connection.isSuspended || this.isHeld;
-    return new Error(isWaiting ? "too much waits for a connection already" : "the connection is closing");
-  }
-
-  /**
-   * Reports a message without a caller that was not taken, if it is longer than the other side takes. It is not thrown: the
-   * other side chooses that length, and must not make a loop over many peers fail.
-   */
-  reportTooLarge(text: string, method?: string): void {
-    const bytes = this.#excessOf(text);
-    if (bytes === undefined) return;
-    this.#connection.report(new TooLargeError(method ?? methodOf(text), bytes, this.#connection.maxSentBytes));
-  }
-
-  /** Returns the size in bytes of a text that is longer than the other side takes; `undefined` for any other. */
-  #excessOf(text: string): number | undefined {
-    return this.ended === undefined && exceeds(text, this.#connection.maxSentBytes) ? utf8Bytes(text) : undefined;
   }
 
   /** Returns the call of that id, while it waits. */
@@ -314,32 +292,43 @@ export class OutgoingCalls {
     (this.#batches ??= new Set()).add(calls);
   }
 
-  /** Settles the call that a response names. Returns `undefined` if none waits: the response is late, repeated or unasked. */
-  answer(kind: Kind, response: Unchecked): OutgoingCall | undefined {
+  /** Settles the call that a response names. Returns its batch. A response is never answered: two peers would loop. */
+  settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
     const call = this.#take(response.id);
-    if (call === undefined) return undefined;
-    if (kind === "broken") call.reject(brokenResponse(response));
+    if (call === undefined) this.#receiveUnmatched(kind, response);
+    else if (kind === "broken") call.reject(brokenResponse(response));
     else if (response.result !== undefined) call.resolve(response.result);
     else call.reject(errorOf(call, response as ErrorMessage));
-    return call;
+    return call?.batch;
+  }
+
+  /**
+   * Counts a response that names no pending call: it is late, repeated or unsolicited. Some servers answer notifications too,
+   * so it is no reason to close.
+   *
+   * An error with id null means that the other side could not read a message (section 5). Unless the error may answer an error
+   * with id null that this side sent, it rejects the batch that waits, if only one does: a batch that is refused whole is
+   * answered by one error with id null, and all ids that this side sends can be read.
+   */
+  #receiveUnmatched(kind: Kind, response: Unchecked): void {
+    const connection = this.#connection;
+    connection.counts.unmatched++;
+    if (kind !== "response" || response.id !== null || response.result !== undefined) return;
+    if (connection.namelessErrors > 0) connection.namelessErrors--;
+    else if (this.openBatches === 1) {
+      const [batch] = this.#batches!;
+      for (const call of batch!) this.fail(call.id, errorOf(call, response as ErrorMessage));
+      return;
+    }
+    const { code, message, data } = (response as ErrorMessage).error;
+    connection.reportIfHeard(() => new RpcError(code, message, data));
   }
 
   /** Rejects the calls that the reply to their batch left out: they will not be answered (section 6). */
   endBatch(batch: BatchCalls, reply: unknown): void {
     for (const call of batch) {
-      this.fail(call.id, new ProtocolError(`the batch's reply holds no answer to "${call.method}"`, reply));
+      this.fail(call.id, new ProtocolError(`the batch's reply has no response to "${call.method}"`, reply));
     }
-  }
-
-  /**
-   * Rejects the batch that waits, if only one does: a batch that is refused whole is answered by one error with id null. All
-   * ids that this side sends can be read, so such an error is about a batch (section 5).
-   */
-  refuseBatch(response: ErrorMessage): boolean {
-    if (this.openBatches !== 1) return false;
-    const [batch] = this.#batches!;
-    for (const call of batch!) this.fail(call.id, errorOf(call, response));
-    return true;
   }
 
   /** Rejects one call, if it still waits. */
@@ -355,7 +344,7 @@ export class OutgoingCalls {
     else this.#connection.extensions.cancel(call, reason);
   }
 
-  /** Keeps a queued message from leaving, here or in the transport. */
+  /** Cancels a queued message, here or in the transport. */
   #cancel(call: OutgoingCall): void {
     const handle = call.batch ?? call;
     this.#queue?.remove(handle);
@@ -368,7 +357,7 @@ export class OutgoingCalls {
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
-  /** Rejects every call, and all later ones: the connection is over, or cannot be called. */
+  /** Rejects every call, and all later ones: the connection has ended, or the other side cannot be called. */
   end(cause: Error): void {
     this.ended ??= cause;
     for (const call of this.#table?.toArray() ?? []) {
@@ -378,13 +367,11 @@ export class OutgoingCalls {
     }
   }
 
-  /** The only way out of the table. The other side chooses the id. */
+  /** Removes a pending call from the table; calls leave it only here. The other side chooses the id, so it may be any value. */
   #take(id: unknown): OutgoingCall | undefined {
     const call = this.#table?.take(id);
     if (call === undefined) return undefined;
     clearDeadline(call);
-    if (call.total !== undefined) clearDeadline(call.total);
-    if (call.onAbort !== undefined) call.wait.signal!.removeEventListener("abort", call.onAbort);
     const { batch } = call;
     if (batch?.delete(call) && batch.size === 0) this.#batches!.delete(batch);
     call.onSettled?.();

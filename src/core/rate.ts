@@ -1,41 +1,34 @@
 /** Counting events over time. */
 
-/** A token bucket: lets through `perSecond` events a second, and as many at once after a quiet second. */
-export class Rate {
-  readonly #perSecond: number;
-  #left: number;
-  #filledAt = performance.now();
-
-  constructor(perSecond: number) {
-    this.#perSecond = perSecond;
-    this.#left = perSecond;
-  }
-
-  /** Takes one event. Returns false if it is one too many. */
-  take(): boolean {
+/**
+ * Returns a function that takes one event, and returns false if it is one too many. A token bucket: lets through `perSecond`
+ * events a second, and as many at once after a quiet second.
+ */
+export function rateLimit(perSecond: number): () => boolean {
+  let left = perSecond;
+  let filledAt = performance.now();
+  return () => {
     const now = performance.now();
-    this.#left = Math.min(this.#perSecond, this.#left + ((now - this.#filledAt) / 1000) * this.#perSecond);
-    this.#filledAt = now;
-    if (this.#left < 1) return false;
-    this.#left--;
+    left = Math.min(perSecond, left + ((now - filledAt) / 1000) * perSecond);
+    filledAt = now;
+    if (left < 1) return false;
+    left--;
     return true;
-  }
+  };
 }
 
 const MINUTE_MS = 60_000;
 
-/** Counts events within a minute, counted from the first. */
-export class MinuteCount {
-  #count = 0;
-  #since = 0;
-
-  /** Adds one event. Returns how many there were within the minute. */
-  add(): number {
+/** Returns a function that adds one event, and returns how many there were within the minute that began with the first. */
+export function minuteCount(): () => number {
+  let count = 0;
+  let since = 0;
+  return () => {
     const now = performance.now();
-    if (this.#count === 0 || now - this.#since > MINUTE_MS) {
-      this.#since = now;
-      this.#count = 0;
+    if (count === 0 || now - since > MINUTE_MS) {
+      since = now;
+      count = 0;
     }
-    return ++this.#count;
-  }
+    return ++count;
+  };
 }

@@ -64,9 +64,6 @@ function refusal(issue: PlainIssue | undefined): string {
 /** Issues carry more than their message and path (zod's hold the input): none of that leaves the process. */
 function plain({ message, path }: SchemaIssue): PlainIssue {
   if (path === undefined) return { message };
-  return { message, path: path.map((part) => pathKey(typeof part === "object" ? part.key : part)) };
-}
-
-function pathKey(key: PropertyKey): string | number {
-  return typeof key === "symbol" ? String(key) : key;
+  const keys = path.map((part) => (typeof part === "object" ? part.key : part));
+  return { message, path: keys.map((key) => (typeof key === "symbol" ? String(key) : key)) };
 }

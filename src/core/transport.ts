@@ -29,9 +29,9 @@ export interface Receiver {
   /** Messages flow again. Nothing was lost and nothing came twice since `suspended` or `lost`. */
   resumed?(): void;
   /**
-   * The connection is lost, with its pending calls and the responses that it owes. Another one follows on `next`, by default on
-   * the same transport, and is suspended: the receiver that goes on starts it inside this call. If a receiver does not have this
-   * function, `closed` is called instead.
+   * The connection is lost, with its pending calls and the responses that it owes. A new connection follows on `next`, by default
+   * on the same transport, and is suspended: its receiver starts it inside this call. If a receiver does not have this function,
+   * `closed` is called instead.
    */
   lost?(error: Error, next?: Transport): void;
 }
@@ -39,15 +39,26 @@ export interface Receiver {
 /** What a small value takes in memory besides its text, in UTF-16 code units. Without it, many of them would count for nothing. */
 export const VALUE_COST = 32;
 
-/** A frame that has come, as far as something of it may stay in use when it is processed. */
+/** A received frame, of which parts may stay in use after it is processed. */
 export class Frame {
-  /** In UTF-16 code units. */
-  readonly length: number;
-  /** How many users it has. While it has one, the receiver keeps `length`. */
-  users = 0;
+  readonly #length: number;
+  readonly #counter: Pick<Required<Transport>, "keeps">;
+  #users = 0;
 
-  constructor(length: number) {
-    this.length = length;
+  /** `counter`: counts `length`, in UTF-16 code units, while the frame has users. */
+  constructor(length: number, counter: Pick<Required<Transport>, "keeps">) {
+    this.#length = length;
+    this.#counter = counter;
+  }
+
+  /** Adds one user. */
+  keep(): void {
+    if (this.#users++ === 0) this.#counter.keeps(this.#length);
+  }
+
+  /** Removes one user. */
+  drop(): void {
+    if (--this.#users === 0) this.#counter.keeps(-this.#length);
   }
 }
 
@@ -108,7 +119,7 @@ export interface Transport {
    */
   close(code?: number, reason?: string, retryMs?: number): void;
   /**
-   * The other side reads too slowly. A transport that goes on after a loss ends its session with 1013, and returns true. If it
+   * The other side reads too slowly. A transport that continues after a loss ends its session with 1013, and returns true. If it
    * returns false or does not have this function, the connection closes with 1013.
    */
   endSession?(reason: string): boolean;

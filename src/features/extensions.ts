@@ -100,7 +100,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
       const handle: CancelHandle = { sent: false, isOptional: !isDue };
       // If the call is in a batch that is still queued, the cancel is queued behind it.
       const sink = call.sent ? outgoing.bypass : undefined;
-      if (!outgoing.deliver(text, handle, sink)) outgoing.reportTooLarge(text);
+      if (!outgoing.deliver(text, handle, sink)) outgoing.failUnsent(text);
     } catch (error) {
       this.connection.report(error);
     }

@@ -76,7 +76,7 @@ export class Progress implements ProgressReports {
     return (value) => {
       if (!call.isAwaited) return;
       const text = encodeNotification(dialect.method, dialect.params(token, value));
-      if (!connection.send(text)) connection.outgoing.reportTooLarge(text);
+      if (!connection.send(text)) connection.outgoing.failUnsent(text);
     };
   }
 

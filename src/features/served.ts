@@ -95,7 +95,8 @@ export function serveStream(
   const method = call?.method ?? NEXT;
   const isNode = isNodeStream(source);
   /** The frame that the call came in: a generator keeps the params. */
-  const frame = call && connection.keepFrame(call.frame);
+  const frame = call && (call.frame ?? transport.currentFrame);
+  frame?.keep();
   let iterator: Cursor | undefined;
   /** Queued values, as JSON. */
   let queued: string[] = [];
@@ -236,7 +237,7 @@ export function serveStream(
   function leave(): boolean {
     if (!streams.delete(token)) return false;
     transport.keeps?.(-STREAM_COST);
-    connection.dropFrame(frame);
+    frame?.drop();
     return true;
   }
 
@@ -273,7 +274,7 @@ export function serveStream(
         const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
         if (!incoming.reply(id, text, slot)) stream.stop(new Error(NOT_SENT));
       } catch (error) {
-        incoming.refuse(id, method, error, slot);
+        incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
       }
     },
 

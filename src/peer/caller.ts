@@ -40,14 +40,11 @@ export function remoteOf(call: (method: string, params?: unknown, options?: Call
 
 /** Takes calls and notifications, untyped. */
 interface Calls {
-  request(method: string, params?: unknown, options?: CallOptions): Promise<any>;
-  notify(method: string, params?: unknown): boolean;
+  readonly request: (method: string, params?: unknown, options?: CallOptions) => Promise<any>;
+  readonly notify: (method: string, params?: unknown) => boolean;
 }
 
-/** Makes a caller of them. */
-export function callerOf<R extends Contract<R>>(calls: Calls): Caller<R> {
-  const request = (method: string, params?: unknown, options?: CallOptions): Promise<any> =>
-    calls.request(method, params, options);
-  const notify = (method: string, params?: unknown): boolean => calls.notify(method, params);
-  return { remote: remoteOf(request), request, notify };
+/** Returns a caller with the members of `calls`. */
+export function callerOf<R extends Contract<R>, C extends Calls>(calls: C): Caller<R> & C {
+  return { remote: remoteOf(calls.request), ...calls } as Caller<R> & C;
 }

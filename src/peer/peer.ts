@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
-import { Connection } from "../core/connection.js";
+import { Connection, type Replace } from "../core/connection.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -22,7 +22,7 @@ import type { PeerLimits } from "../core/limits.js";
 import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
-import { OutgoingBatch } from "../core/outgoing-batch.js";
+import { outgoingBatch } from "../core/outgoing-batch.js";
 import type { Config } from "../core/config.js";
 import { anyFunction } from "../core/options.js";
 import { defaultHooks, type Hooks } from "../core/hooks.js";
@@ -95,7 +95,7 @@ export interface Call {
 }
 
 /**
- * Wraps calls in both directions: logging, permission, tracing. `next` goes on and promises the result; what `around`
+ * Wraps calls in both directions: logging, permission, tracing. `next` continues and promises the result. What `around`
  * returns or throws is the outcome. Not called for messages of a topic or `server.peers`, which are encoded once for many peers.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
@@ -155,6 +155,7 @@ export interface Batch<R extends Contract<R>> extends Caller<R> {
 export type AnyPeer = Peer<any, any, any>;
 
 let readConnection: (peer: AnyPeer) => Connection;
+let replaceConnection: Replace;
 
 /** Returns the connection that a peer stands on at present. For the server. */
 export function connectionOf(peer: AnyPeer): Connection {
@@ -266,14 +267,10 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> | undefined, checked?: Checked) {
     super();
-    if (typeof transport?.start !== "function") throw expected("transport", "a Transport, with `start`", transport);
+    if (typeof transport?.start !== "function") throw expected("transport", "a Transport", transport);
     const { config, hooks } = checked ?? { config: configOf(options), hooks: defaultHooks() };
-    this.#connection = new Connection(this, transport, config, hooks, Peer.#replace);
+    this.#connection = new Connection(this, transport, config, hooks, replaceConnection);
     if (checked === undefined) this.#connection.start();
-  }
-
-  static #replace(this: void, peer: EventEmitter<any>, next: Connection): void {
-    (peer as Peer).#connection = next;
   }
 
   /** A random name for this peer. Made when first read, never sent. */
@@ -344,8 +341,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
   batch(): Batch<R> {
-    const batch = new OutgoingBatch(this.#connection.outgoing);
-    return { ...callerOf<R>(batch), send: () => batch.send() };
+    return callerOf(outgoingBatch(this.#connection.outgoing));
   }
 
   /**
@@ -365,7 +361,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    */
   async close(code = 1000, reason = ""): Promise<void> {
     if (code !== 1000 && !(Number.isInteger(code) && code >= 3000 && code <= 4999)) {
-      throw expected("code", "1000 or a whole number from 3000 to 4999", code);
+      throw expected("code", "1000 or from 3000 to 4999", code);
     }
     if (typeof reason !== "string") throw expected("reason", "a string", reason);
     this.#connection.close(code, reason);
@@ -384,6 +380,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
 
   static {
     readConnection = (peer) => peer.#connection;
+    replaceConnection = (peer, next) => {
+      (peer as AnyPeer).#connection = next;
+    };
     refuseUnknownEvents(Peer.prototype, EVENTS);
   }
 }

@@ -20,7 +20,10 @@ class ServerExtensions extends StandardExtensions {
     let kept: Frame[] | undefined = [];
     const keep = (reply: unknown): unknown => {
       const frame = this.#frames.get(reply as object);
-      if (frame !== undefined && kept !== undefined) kept.push(connection.keepFrame(frame)!);
+      if (frame !== undefined && kept !== undefined) {
+        frame.keep();
+        kept.push(frame);
+      }
       return reply;
     };
     return super.read({
@@ -28,11 +31,11 @@ class ServerExtensions extends StandardExtensions {
       open: async (signal) => keep(await source.open(signal)),
       // The values of the last reply are being read, and all values before them were read.
       requestMore: async (_connection, token) => {
-        for (const frame of kept?.splice(0, kept.length - 1) ?? []) connection.dropFrame(frame);
+        for (const frame of kept?.splice(0, kept.length - 1) ?? []) frame.drop();
         return keep(await requestMore(connection, token));
       },
       onEnd() {
-        for (const frame of kept ?? []) connection.dropFrame(frame);
+        for (const frame of kept ?? []) frame.drop();
         kept = undefined;
       },
     });

@@ -216,7 +216,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
     fits: (text) => !exceeds(text, connection.maxReplyBytes),
     put(text, onSent) {
       reply(text);
-      onSent?.();
+      onSent?.(connection.ended === undefined);
       return true;
     },
     leaveOut: () => reply(undefined),

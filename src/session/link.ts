@@ -185,7 +185,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** A client counts nothing: it has one session. */
   get currentFrame(): Frame | undefined {
     if (this.#role === "client" || this.#owner === undefined) return undefined;
-    return (this.#frame ??= new Frame(this.#frameLength));
+    return (this.#frame ??= new Frame(this.#frameLength, this));
   }
 
   /** The length of what this end holds for the other: the log, the queued ordinary messages, and what the receiver keeps. */

@@ -3,12 +3,13 @@ import { Socket as NetSocket } from "node:net";
 import type { Duplex } from "node:stream";
 import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
+import { shareTimer } from "../core/shared-timer.js";
 import type { EncodedFrame, Traffic } from "../core/transport.js";
 import { frameText, type Socket } from "../link/socket.js";
 import { atEndOfTick } from "../link/tick.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
-import { Rate } from "../core/rate.js";
+import { rateLimit } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
 import { decodeFrame, Inbox } from "./inbox.js";
 import { ReadBudget, type Pausable } from "./read-budget.js";
@@ -16,6 +17,9 @@ import { ReadMarks } from "./read-marks.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
 export { CLOSE_TIMEOUT_MS } from "./inbox.js";
+
+// A server has many thousand deadlines, and a timer for each would be expensive.
+shareTimer();
 
 /**
  * Number of WebSocket pings and pongs that one connection may send in a second, or at once after a quiet second. A heartbeat sends
@@ -89,7 +93,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** Length of the newest frame. */
   #frameBytes = 0;
   /** Created with the first control frame. */
-  #controlFrames: Rate | undefined;
+  #takeControlFrame: (() => boolean) | undefined;
   /** True if too many control frames came. Nothing more is read. */
   #isFlooded = false;
   #heartbeat: Heartbeat | undefined;
@@ -169,7 +173,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   /** Counts a ping or a pong. If there are too many, closes the socket and stops reading. */
   controlled(): void {
     this.#recordReceipt();
-    if (this.#isFlooded || (this.#controlFrames ??= new Rate(CONTROL_FRAMES_PER_SECOND)).take()) return;
+    if (this.#isFlooded || (this.#takeControlFrame ??= rateLimit(CONTROL_FRAMES_PER_SECOND))()) return;
     const reason = `more than ${CONTROL_FRAMES_PER_SECOND} pings and pongs in a second`;
     this.#error ??= Object.assign(new Error(reason), { code: FLOODED });
     this.close(1008, reason);

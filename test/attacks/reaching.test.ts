@@ -606,7 +606,7 @@ const LIMITS: Record<string, () => void> = {
       raw.socket.destroy();
       expect(await raw.peer.closed).toMatchObject({
         code: 1013,
-        reason: `more than ${KEPT} bytes have waited for 10 s to be read`,
+        reason: `more than ${KEPT} bytes unread for 10 s`,
       });
     });
 

@@ -79,7 +79,7 @@ describe.each([
       expect(told).toEqual(["lost", "resume"]);
       expect(heard).toEqual([]);
     } else {
-      expect((refused.cause as Error).message).toBe("too much waits for a connection already");
+      expect((refused.cause as Error).message).toBe("the queue is full");
       expect(told).toEqual(["resume"]);
       expect(heard).toHaveLength(fit);
     }

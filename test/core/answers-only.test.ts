@@ -27,7 +27,7 @@ function mutePeer(methods: Record<string, (params: any, context: any) => unknown
   connection.incoming.onIdle = () => idle.push(inspect(peer).running);
   const slot = {
     fits: () => true,
-    put: (text: string, onSent?: () => void) => (replies.push(JSON.parse(text)), onSent?.(), true),
+    put: (text: string, onSent?: (isWhole: boolean) => void) => (replies.push(JSON.parse(text)), onSent?.(true), true),
     leaveOut: () => void replies.push(undefined),
   };
   const feed = (message: unknown): void =>

@@ -48,7 +48,7 @@ describe("peer.batch()", () => {
     expect(await present).toBe(1);
     const error = await rejection(missing);
     expect(error).toBeInstanceOf(ProtocolError);
-    expect(error).toMatchObject({ message: 'the batch\'s reply holds no answer to "missing"', raw: reply });
+    expect(error).toMatchObject({ message: 'the batch\'s reply has no response to "missing"', raw: reply });
     expectEmpty(peer);
   });
 

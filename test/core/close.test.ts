@@ -81,7 +81,7 @@ describe("close()", () => {
       const raw = rawPeer();
       const error = await rejection(raw.peer.close(code as number));
       expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toMatch(/^Expected `code` to be 1000 or a whole number from 3000 to 4999, got /);
+      expect(error.message).toMatch(/^Expected `code` to be 1000 or from 3000 to 4999, got /);
       expect(raw.peer.state).toBe("open");
       expect(raw.closes).toEqual([]);
     },

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type * as deadlines from "../../src/core/deadlines.js";
-import { clearDeadline, countDeadlines, setDeadline, type Expiring } from "../../src/core/deadlines.js";
+import type { Expiring } from "../../src/core/deadlines.js";
 import { useFakeClock } from "../support/clock.js";
 
 useFakeClock();
@@ -10,52 +10,82 @@ function named(name: string, expired: string[]): Expiring {
   return { deadline: 0, expire: () => void expired.push(name) };
 }
 
-it("expires once, at the later time, when it is set again, and affects no other deadline", () => {
-  const expired: string[] = [];
-  const [a, b, c] = [named("a", expired), named("b", expired), named("c", expired)];
-  for (const entry of [a, b, c]) setDeadline(entry, 1000);
-  vi.advanceTimersByTime(500);
-  setDeadline(b, 1000);
-  expect(countDeadlines().waiting).toBe(3);
-  vi.advanceTimersByTime(600);
-  expect(expired).toEqual(["a", "c"]);
-  vi.advanceTimersByTime(600);
-  expect(expired).toEqual(["a", "c", "b"]);
-  expect(countDeadlines().waiting).toBe(0);
+let own: typeof deadlines;
+
+/** Loads the deadlines anew: with a timer each, or with one timer for all. */
+async function load(isShared: boolean): Promise<void> {
+  vi.resetModules();
+  own = await import("../../src/core/deadlines.js");
+  if (isShared) (await import("../../src/core/shared-timer.js")).shareTimer();
+}
+
+describe.each([
+  ["with a timer of its own", false],
+  ["with the shared timer", true],
+])("a deadline %s", (_name, isShared) => {
+  beforeEach(() => load(isShared));
+
+  it("expires once, at the later time, when it is set again, and affects no other deadline", () => {
+    const expired: string[] = [];
+    const [a, b, c] = [named("a", expired), named("b", expired), named("c", expired)];
+    for (const entry of [a, b, c]) own.setDeadline(entry, 1000);
+    vi.advanceTimersByTime(500);
+    own.setDeadline(b, 1000);
+    expect(own.countDeadlines()).toEqual({ waiting: 3, armed: true });
+    vi.advanceTimersByTime(600);
+    expect(expired).toEqual(["a", "c"]);
+    vi.advanceTimersByTime(600);
+    expect(expired).toEqual(["a", "c", "b"]);
+    expect(own.countDeadlines()).toEqual({ waiting: 0, armed: false });
+  });
+
+  it("never expires after it was set to `Infinity`", () => {
+    const expired: string[] = [];
+    const a = named("a", expired);
+    own.setDeadline(a, 1000);
+    own.setDeadline(a, Infinity);
+    expect(own.countDeadlines().waiting).toBe(0);
+    own.clearDeadline(a);
+    vi.advanceTimersByTime(5000);
+    expect(expired).toEqual([]);
+  });
+
+  it("elapses in full if it is longer than the maximum of setTimeout", () => {
+    const expired: string[] = [];
+    own.setDeadline(named("a", expired), own.LONGEST_DELAY_MS + 1000);
+    vi.advanceTimersByTime(own.LONGEST_DELAY_MS + 999);
+    expect(expired).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(expired).toEqual(["a"]);
+  });
+
+  it("yields one tick to messages already received when its timer fires late, and then expires", () => {
+    const expired: string[] = [];
+    const [a, b] = [named("a", expired), named("b", expired)];
+    for (const entry of [a, b]) own.setDeadline(entry, 1000);
+    const { now } = performance;
+    vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 60);
+    vi.advanceTimersByTime(1000);
+    expect(expired).toEqual([]);
+    own.clearDeadline(a);
+    vi.advanceTimersByTime(1);
+    expect(expired).toEqual(["b"]);
+    vi.restoreAllMocks();
+  });
 });
 
-it("never expires after it was set to `Infinity`, in any queue", () => {
-  const expired: string[] = [];
-  const a = named("a", expired);
-  setDeadline(a, 1000);
-  setDeadline(a, Infinity);
-  expect(countDeadlines().waiting).toBe(0);
-  clearDeadline(a);
-  vi.advanceTimersByTime(5000);
-  expect(expired).toEqual([]);
-});
+describe("deadlines with timers of their own", () => {
+  beforeEach(() => load(false));
+  afterEach(() => void vi.unstubAllGlobals());
 
-describe("in workerd, where a timer fires only for the request that set it,", () => {
-  let own: typeof deadlines;
-  /** The delays of the pending timers, and the timers that were cleared. */
-  let delays: unknown[];
-
-  beforeEach(async () => {
-    vi.stubGlobal("navigator", { userAgent: "Cloudflare-Workers" });
-    vi.resetModules();
-    own = await import("../../src/core/deadlines.js");
-    delays = [];
+  it("set one timer each, when the deadline is set", () => {
+    const expired: string[] = [];
+    const delays: unknown[] = [];
     const { setTimeout } = globalThis;
     vi.stubGlobal("setTimeout", (task: () => void, ms: number) => {
       delays.push(ms);
       return setTimeout(task, ms);
     });
-  });
-
-  afterEach(() => void vi.unstubAllGlobals());
-
-  it("each deadline has a timer of its own, set when the deadline is", () => {
-    const expired: string[] = [];
     own.setDeadline(named("a", expired), 1000);
     own.setDeadline(named("b", expired), 1000);
     own.setDeadline(named("c", expired), 3000);
@@ -69,7 +99,7 @@ describe("in workerd, where a timer fires only for the request that set it,", ()
     expect(own.countDeadlines().waiting).toBe(0);
   });
 
-  it("a deadline that is cleared, set again or set to `Infinity` leaves no timer and expires once at most", () => {
+  it("leave no timer when they are cleared, set again or set to `Infinity`, and expire once at most", () => {
     const expired: string[] = [];
     const [a, b, c] = [named("a", expired), named("b", expired), named("c", expired)];
     for (const entry of [a, b, c]) own.setDeadline(entry, 1000);
@@ -85,7 +115,7 @@ describe("in workerd, where a timer fires only for the request that set it,", ()
     expect(own.countDeadlines().waiting).toBe(0);
   });
 
-  it("a timer that another request cannot clear does nothing when it fires", () => {
+  it("do not expire by a timer that another request cannot clear, as in workerd", () => {
     const expired: string[] = [];
     const [a, b] = [named("a", expired), named("b", expired)];
     own.setDeadline(a, 1000);
@@ -99,26 +129,25 @@ describe("in workerd, where a timer fires only for the request that set it,", ()
     expect(expired).toEqual(["b"]);
   });
 
-  it("a delay longer than the maximum of setTimeout elapses in full", () => {
-    const expired: string[] = [];
-    own.setDeadline(named("a", expired), own.LONGEST_DELAY_MS + 1000);
-    vi.advanceTimersByTime(own.LONGEST_DELAY_MS + 999);
-    expect(expired).toEqual([]);
-    vi.advanceTimersByTime(1);
-    expect(expired).toEqual(["a"]);
-  });
-
-  it("a timer that fires late yields one tick to messages already received, and then expires", () => {
-    const expired: string[] = [];
-    const [a, b] = [named("a", expired), named("b", expired)];
-    for (const entry of [a, b]) own.setDeadline(entry, 1000);
-    const { now } = performance;
-    vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 60);
+  it("keep them in workerd, where a timer fires only for the request that set it", async () => {
+    vi.stubGlobal("navigator", { userAgent: "Cloudflare-Workers" });
+    await load(true);
+    for (const name of ["a", "b"]) own.setDeadline(named(name, []), 1000);
+    expect(vi.getTimerCount()).toBe(2);
     vi.advanceTimersByTime(1000);
-    expect(expired).toEqual([]);
-    own.clearDeadline(a);
-    vi.advanceTimersByTime(1);
-    expect(expired).toEqual(["b"]);
-    vi.restoreAllMocks();
   });
+});
+
+it("a deadline that is set before the timer is shared keeps its own, and can be cleared", async () => {
+  await load(false);
+  const expired: string[] = [];
+  const [a, b, c] = [named("a", expired), named("b", expired), named("c", expired)];
+  for (const entry of [a, b]) own.setDeadline(entry, 1000);
+  (await import("../../src/core/shared-timer.js")).shareTimer();
+  own.clearDeadline(a);
+  own.setDeadline(c, 1000);
+  expect(own.countDeadlines()).toEqual({ waiting: 2, armed: true });
+  vi.advanceTimersByTime(1000);
+  expect(expired).toEqual(["b", "c"]);
+  expect(own.countDeadlines()).toEqual({ waiting: 0, armed: false });
 });

@@ -1,10 +1,13 @@
 /** Objects that a plain call and an idle peer must not allocate. */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Connection } from "../../src/core/connection.js";
+import { shareTimer } from "../../src/core/shared-timer.js";
 import { RpcError } from "../../src/index.js";
 import { connectedPair } from "../support/pair.js";
 import { notification, rawPeer, request } from "../support/raw.js";
 import { turn } from "../support/turns.js";
+
+shareTimer();
 
 afterEach(() => {
   vi.restoreAllMocks();

@@ -84,7 +84,7 @@ describe("peer.handle", () => {
   it("throws for a second handler of the same name, and never removes a newer handler", async () => {
     await using pair = connectedPair();
     const undo = pair.a.handle("m", () => 1);
-    expect(() => pair.a.handle("m", () => 2)).toThrow("`m` is handled already; undo that first");
+    expect(() => pair.a.handle("m", () => 2)).toThrow("`m` has a handler already");
     undo();
     pair.a.handle("m", () => 3);
     undo();

@@ -113,7 +113,7 @@ describe("a transport", () => {
   it.each([undefined, null, 5, {}, { send() {} }])(
     "that is invalid (%j) is refused with an error that names `transport`",
     (transport) => {
-      expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport, with `start`");
+      expect(() => new Peer(transport as never, {})).toThrow("Expected `transport` to be a Transport");
     },
   );
 });

@@ -110,7 +110,7 @@ describe("a message queued until the connection is opened", () => {
     expect([1, 2, 3].map(() => peer.notify("n"))).toEqual([true, false, false]);
     expect(await error).toMatchObject({
       outcome: "not-sent",
-      cause: { message: "too much waits for a connection already" },
+      cause: { message: "the queue is full" },
     });
     expect(inspect(peer).pending).toBe(4);
     expect(peer.state).toBe("open");

@@ -16,14 +16,13 @@ const MOST = 200;
 
 /** The error for a message that is too long. */
 function tooLong(method: string, bytes: number): object {
-  const option = "`limits.maxMessageBytes` of the other side";
   return {
     name: "TooLargeError",
     code: "TOO_LARGE",
     method,
     bytes,
     maxMessageBytes: MOST,
-    message: `Expected the message with "${method}" to have at most ${MOST} bytes (${option}), got ${bytes}`,
+    message: `The message with "${method}" has ${bytes} bytes; the other side accepts ${MOST}`,
   };
 }
 

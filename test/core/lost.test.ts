@@ -17,7 +17,7 @@ describe("losing the connection", () => {
     for (const [i, reason] of (await Promise.all(calls)).entries()) {
       expect(reason).toBeInstanceOf(ConnectionLostError);
       expect(reason).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", cause: error });
-      expect(reason.message).toBe(`the connection was lost before "${"abc"[i]}" was answered; it may have run`);
+      expect(reason.message).toBe(`"${"abc"[i]}" may have run: the connection was lost`);
     }
     expectEmpty(peer);
   });
@@ -50,7 +50,7 @@ describe("a request on a closed peer", () => {
     const error = await rejection(raw.peer.request("m"));
     expect(error).toBeInstanceOf(ConnectionLostError);
     expect(error).toMatchObject({ outcome: "not-sent", cause: { message: cause } });
-    expect(error.message).toBe('"m" was not sent: there is no connection');
+    expect(error.message).toBe('"m" was not sent: no connection');
     expect(raw.sent).toEqual([]);
     expectEmpty(raw.peer);
   });

@@ -59,7 +59,7 @@ describe("malformed messages", () => {
     raw.feed({ jsonrpc: "2.0", id: 1 });
     expect(await rejection(call)).toMatchObject({
       code: "PROTOCOL",
-      message: "malformed response: it has neither `result` nor `error`",
+      message: "malformed response: no `result` or `error`",
     });
     expect(inspect(raw.peer).malformed).toBe(0);
   });

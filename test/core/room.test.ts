@@ -119,7 +119,7 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
     await pass(9_999);
     expect(one.closes).toEqual([]);
     await pass(1);
-    expect(one.closes).toEqual([`1013 more than ${LIMIT} bytes have waited for 10 s to be read`]);
+    expect(one.closes).toEqual([`1013 more than ${LIMIT} bytes unread for 10 s`]);
     expect(await one.peer.closed).toMatchObject({ code: 1013 });
   });
 

@@ -179,7 +179,7 @@ describe("a loss", () => {
     take();
     transport.feed(request(1, "of"));
     expect(take()).toEqual([result(1, "this one")]);
-    expect(() => peer.handle("of", () => "another")).toThrow("is handled already");
+    expect(() => peer.handle("of", () => "another")).toThrow("has a handler already");
     undo();
     transport.feed(request(2, "of"));
     expect(take()).toEqual([result(2, "all")]);

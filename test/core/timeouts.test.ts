@@ -1,12 +1,14 @@
 import { describe, expect, it, vi } from "vitest";
 import { TimeoutError } from "../../src/index.js";
-import { countDeadlines, LINGER_MS } from "../../src/core/deadlines.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
+import { LINGER_MS, shareTimer } from "../../src/core/shared-timer.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rawPeer, result } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
+shareTimer();
 
 /** Blocks the process for this time, so that no timer can fire. */
 function stall(ms: number): void {

@@ -1,9 +1,11 @@
-/** The number of timers in a process: one for all calls, none for idle peers. */
+/** The number of timers in a Node process: one for all calls, none for idle peers. */
 import { expect, it, vi } from "vitest";
+import { shareTimer } from "../../src/core/shared-timer.js";
 import { pair } from "../../src/index.js";
 import { useFakeClock } from "../support/clock.js";
 
 useFakeClock();
+shareTimer();
 
 it("is one for a thousand pending calls", async () => {
   const [a, b] = pair({ methods: { never: () => new Promise(() => {}) } }, {});

@@ -44,7 +44,7 @@ describe("serve with options", () => {
     ["timeoutMs", 0, "a positive number", "`0` (number)"],
     ["fallback", 5, "a function", "`5` (number)"],
     ["around", {}, "a function", "an object"],
-    ["methods", [], "a plain object, not an instance of a class", "an array"],
+    ["methods", [], "a plain object", "an array"],
     ["limits", 5, "an object", "`5` (number)"],
     ["limits", null, "an object", "`null` (null)"],
   ])("refuses a bad %s (case %#), and names it, the rule and the value", async (name, value, rule, shown) => {

@@ -1,6 +1,6 @@
 /** A clock that advances only by the test, for `setTimeout` and `performance.now`. */
 import { afterEach, beforeEach, expect, vi } from "vitest";
-import { LINGER_MS } from "../../src/core/deadlines.js";
+import { LINGER_MS } from "../../src/core/shared-timer.js";
 import { turn } from "./turns.js";
 
 /** Fakes the clock for every test of the file, and asserts after each that no timer is left. */

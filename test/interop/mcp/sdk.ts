@@ -8,7 +8,7 @@ import { JSONRPCMessageSchema, LATEST_PROTOCOL_VERSION, type JSONRPCMessage } fr
 import { expect, vi } from "vitest";
 import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import { connect, mcp, serve, type AnyMethods, type Dialect, type Peer, type Server } from "../../../src/node.js";
-import { LINGER_MS } from "../../../src/core/deadlines.js";
+import { LINGER_MS } from "../../../src/core/shared-timer.js";
 import type { AnyOptions } from "../../support/pair.js";
 import { expectEmpty } from "../../support/pair.js";
 import { TappedWebSocket } from "../support/tapped.js";
