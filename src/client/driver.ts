@@ -184,8 +184,6 @@ export class ClientDriver implements LinkOwner {
     this.#down();
   }
 
-  dropped(): void {}
-
   succeed({ code, retryMs }: CloseInfo): Transport | undefined {
     const { reconnects, onOpen } = this.#plan;
     const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
@@ -203,16 +201,10 @@ export class ClientDriver implements LinkOwner {
     before.handOver(this.link, reason, this.#isAgreed, this.#opened.hello);
   }
 
-  confirmed(): void {}
-  heldChanged(): void {}
-  acceptsBroadcast(): boolean {
-    return true;
-  }
-
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
     this.#isFresh = true;
-    return new PackedLink("client", limits, reconnects !== false, this, lost);
+    return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
   /** The socket is lost. */

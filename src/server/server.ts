@@ -15,8 +15,9 @@ import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
 import type { PeerLimits } from "../core/limits.js";
 import { HELLO, RESUME_OFFER, type Bye } from "../session/frames.js";
-import { PackedLink, PROTOCOL } from "../session/link.js";
+import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
+import { ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import { configFrom } from "../peer/config.js";
@@ -372,9 +373,9 @@ export class Server<
 }
 
 /** Returns the link of a client on a server without sessions. */
-function linkWithoutSession(socket: WsSocket, limits: PeerLimits): PackedLink {
+function linkWithoutSession(socket: WsSocket, limits: PeerLimits): ServerLink {
   socket.send(HELLO);
-  const link = new PackedLink("server", endpointLimits(limits), false, undefined);
+  const link = new ServerLink(endpointLimits(limits), undefined);
   link.accept(socket, undefined);
   return link;
 }
