@@ -199,7 +199,7 @@ function drivenPeer<C extends Contract<C>, S extends Contract<S>>(
   const driver = new ClientDriver(plan, admitted);
   driver.open();
   const peer = createPeer<C, S>(driver.link, config, defaultHooks());
-  void driver.run(peer);
+  driver.run(peer);
   return peer;
 }
 

@@ -16,6 +16,8 @@ export abstract class Inbox {
   #handler: SocketHandler | undefined;
   /** Frames and the end that came before `start`. Undefined once they are delivered. */
   #held: (string | CloseInfo)[] | undefined = [];
+  /** Called with the first of `#held`. */
+  #onFirst: ((first: string | CloseInfo) => void) | undefined;
   #hasEnded = false;
   /** The close that was sent because a frame was too long. Once set, no frame is delivered. */
   #refusal: CloseInfo | undefined;
@@ -37,11 +39,18 @@ export abstract class Inbox {
     else queueMicrotask(() => this.#release());
   }
 
+  /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is held for `start`. */
+  first(listener: (first: string | CloseInfo) => void): void {
+    const first = this.#held?.[0];
+    if (first === undefined) this.#onFirst = listener;
+    else listener(first);
+  }
+
   /** Takes a frame. `bytes` is its length in UTF-8, if known. */
   frame(text: string, bytes?: number): void {
     if (this.#hasEnded || this.#refusal !== undefined) return;
     if (this.#held === undefined) this.#deliver(text, bytes);
-    else this.#held.push(text);
+    else this.#hold(text);
   }
 
   /** Reports the end of the socket. Later calls do nothing. */
@@ -50,7 +59,13 @@ export abstract class Inbox {
     this.#finish();
     const end = endOf(info, this.#refusal);
     if (this.#held === undefined) this.#handler!.closed(end);
-    else this.#held.push(end);
+    else this.#hold(end);
+  }
+
+  #hold(item: string | CloseInfo): void {
+    this.#held!.push(item);
+    this.#onFirst?.(item);
+    this.#onFirst = undefined;
   }
 
   /** Closes the socket, and reports nothing more. */
