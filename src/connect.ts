@@ -3,7 +3,7 @@ import { dial, openStandard, webSocketUrl, type Admitted, type Open } from "./cl
 import { Normal } from "./close-codes.js";
 import { Backoff } from "./client/backoff.js";
 import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
-import { onWake } from "./client/watch.js";
+import { watchPage } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "./link/heartbeat.js";
@@ -165,7 +165,7 @@ function wakeOrWait(ms: number, signal: AbortSignal | undefined): Promise<void> 
       resolve();
     };
     const timer = setTimeout(ended, ms);
-    const ignoreWake = onWake(ended);
+    const ignoreWake = watchPage(ended);
     const ignoreAbort = onAbort(signal, ended);
   });
 }

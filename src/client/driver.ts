@@ -15,7 +15,7 @@ import { MAX_RETRY_MS } from "../session/frames.js";
 import { PackedLink, PROTOCOL, type LinkOwner } from "../session/link.js";
 import { Backoff } from "./backoff.js";
 import type { Admitted } from "./open.js";
-import { onLeave, onWake, Watch } from "./watch.js";
+import { Watch, watchPage } from "./watch.js";
 
 /** Says how to begin again: what the other side must hear before anything else. */
 export type OnOpen = (server: Caller<any>) => unknown;
@@ -71,6 +71,7 @@ export class ClientDriver implements LinkOwner, Expiring {
   #hadSession = false;
   /** Ends the delay before an attempt. */
   #skipDelay: (() => void) | undefined;
+  #ignorePage: (() => void) | undefined;
   /** The server has asked the client to reconnect at a random moment within this time. */
   #retryMs: number | undefined;
 
@@ -91,21 +92,12 @@ export class ClientDriver implements LinkOwner, Expiring {
   /** Keeps the client connected until `peer`, which has the link, is closed. */
   run(peer: AnyPeer): void {
     this.#peer = peer;
-    const ignoreWake = onWake(() => {
+    const wake = (): void => {
       this.#watch?.doubt();
       this.#skipDelay?.();
-    });
-    // Otherwise the server would keep the session, and other users would see a peer whose page is gone.
-    const ignoreLeave = onLeave(() => endPeer(peer, CloseCode.GoingAway, "the page is left"));
-    void peer.closed.then(() => {
-      ignoreWake();
-      ignoreLeave();
-      this.#isOver = true;
-      this.#watch?.stop();
-      clearDeadline(this);
-      this.#attempt?.abort();
-      this.#skipDelay?.();
-    });
+    };
+    // Otherwise the server would keep the session of a page that is gone, and other users would see its peer.
+    this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
   }
 
   /** Backs off and connects, until there is a socket, the server refuses this client, or the peer is closed. */
@@ -179,6 +171,15 @@ export class ClientDriver implements LinkOwner, Expiring {
 
   suspended(): void {
     this.#down();
+  }
+
+  over(): void {
+    this.#isOver = true;
+    this.#ignorePage?.();
+    this.#watch?.stop();
+    clearDeadline(this);
+    this.#attempt?.abort();
+    this.#skipDelay?.();
   }
 
   succeed({ code, retryMs }: CloseInfo): Transport | undefined {

@@ -101,10 +101,10 @@ function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> 
   return new Promise((resolve, reject) => {
     const wait = { deadline: 0, expire: () => resolve(undefined) };
     if (!isKnown) setDeadline(wait, FIRST_FRAME_WAIT_MS);
+    const refuse = (reason: string, details?: object): void =>
+      reject(new ConnectError(publicUrl(url), reason, details));
     socket.first((first) => {
       clearDeadline(wait);
-      const refuse = (reason: string, details?: object): void =>
-        reject(new ConnectError(publicUrl(url), reason, details));
       if (typeof first !== "string") {
         return isKnown ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
       }

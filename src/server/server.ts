@@ -336,8 +336,11 @@ export class Server<
 
   /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
   #offersResume(request: IncomingMessage): boolean {
+    if (this.#sessions === undefined) return false;
+    // Most clients do not offer it. Then nothing is split.
+    if (request.headers["sec-websocket-protocol"]?.includes(RESUME_OFFER) !== true) return false;
     const offered = offeredBy(request);
-    return this.#sessions !== undefined && offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;
+    return offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;
   }
 
   /** Returns the config of the first dialect that a client offers, even if `reciproc.v1` is chosen over that subprotocol. */

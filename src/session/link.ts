@@ -40,6 +40,8 @@ export interface LinkOwner {
   dropped?(): void;
   /** The connection is over. Returns the link on which the peer goes on, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
+  /** The connection is over, and no other follows. Called before the receiver is. */
+  over?(): void;
   /** The other side does not have the session. On a client, the owner calls `handOver`. */
   discarded(reason: string): void;
 }
@@ -111,7 +113,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     // The socket of an ended connection closes already, or the other side is about to close it.
     if (isTold || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
     this.leave(reason);
-    this.#receiver!.closed({ code, reason });
+    this.#report({ code, reason });
   }
 
   /** The other side reads too slowly: ends the session. Returns false if there is none. */
@@ -224,7 +226,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   #lost(told: CloseInfo): void {
     const { endpoint } = this;
-    if (this.#isOver) return this.#receiver!.closed(told);
+    if (this.#isOver) return this.#report(told);
     endpoint.detach(told);
     const { state } = endpoint;
     // Only for 1009 the code that came back counts.
@@ -257,7 +259,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** The tick ends, or the socket is about to close for what the other side did. */
   flush(): void {
     this.endpoint.flush();
-    if (this.endpoint.isWireFull) this.#watchDrain();
+    this.settleOutput();
   }
 
   /** What the endpoint has left for the end of the tick, or for a socket that is full. */
@@ -331,13 +333,18 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#isOver) return;
     this.#drop();
     const receiver = this.#receiver!;
-    const next = receiver.lost === undefined ? undefined : this.owner?.succeed?.(end);
+    const next = receiver.lost && this.owner?.succeed?.(end);
     if (next !== undefined) this.#suspend();
     // A listener of `suspend` may have closed the peer.
     if (this.#isOver) return;
     this.#isOver = true;
-    if (next === undefined) receiver.closed(end);
+    if (next === undefined) this.#report(end);
     else receiver.lost!(lossOf(end), next);
+  }
+
+  #report(end: CloseInfo): void {
+    this.owner?.over?.();
+    this.#receiver!.closed(end);
   }
 }
 
