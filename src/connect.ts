@@ -105,7 +105,6 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
 ): Promise<Peer<C, S>> {
   const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
   const { reconnects, isPatient } = options.reconnect;
-  const plan = { onOpen, reconnects, heartbeat, openTimeoutMs };
   const config = configFrom(options, onOpen !== undefined);
   const target = webSocketUrl(url);
   const { maxMessageBytes } = config.limits;
@@ -113,15 +112,21 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   const connectTo: ClientPlan["connect"] = (isResumable, isKnown, abortedBy) => {
     const own = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
     const offer = subprotocol === undefined ? own : [...own, subprotocol];
-    const timeoutMs = openTimeoutMs;
-    return dial({ url: target, offer, timeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
+    return dial({ url: target, offer, timeoutMs: openTimeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
   };
   const admitted = await openFirst(connectTo, isPatient, signal);
   const mayReconnect = reconnects ?? onOpen !== undefined;
   const peer =
     mayReconnect || admitted.protocol === PROTOCOL
-      ? drivenPeer<C, S>(admitted, config, { ...plan, connect: connectTo, limits: endpointLimits(config.limits) })
-      : plainPeer<C, S>(admitted, config, plan.heartbeat);
+      ? drivenPeer<C, S>(admitted, config, {
+          limits: endpointLimits(config.limits),
+          onOpen,
+          reconnects,
+          heartbeat,
+          openTimeoutMs,
+          connect: connectTo,
+        })
+      : plainPeer<C, S>(admitted, config, heartbeat);
   // Listeners that the application adds right after `await connect()` must miss nothing.
   nextTurn(() => startPeer(peer));
   if (onOpen !== undefined) await greetFirst(peer, onOpen, signal);

@@ -145,11 +145,11 @@ export class ClientDriver implements LinkOwner, Expiring {
     this.#isDown = false;
     this.#opened = opened;
     setDeadline(this, this.#plan.openTimeoutMs);
-    this.link.attach(opened.socket, this.#isAgreed, opened.hello, isAwaited);
+    this.link.attach(opened.socket, this.#isAgreed(), opened.hello, isAwaited);
   }
 
   /** Whether the server speaks `reciproc.v1`. One that has sent a hello before does not only if its first frame is none. */
-  get #isAgreed(): boolean {
+  #isAgreed(): boolean {
     const { protocol, hello } = this.#opened;
     return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
   }
@@ -195,7 +195,7 @@ export class ClientDriver implements LinkOwner, Expiring {
   discarded(reason: string): void {
     const before = this.link;
     this.link = this.#makeLink(before);
-    before.handOver(this.link, reason, this.#isAgreed, this.#opened.hello);
+    before.handOver(this.link, reason, this.#isAgreed(), this.#opened.hello);
   }
 
   #makeLink(lost?: PackedLink): PackedLink {

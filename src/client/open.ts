@@ -99,18 +99,28 @@ export async function dial(attempt: Attempt): Promise<Admitted> {
  */
 function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const wait = { deadline: 0, expire: () => resolve(undefined) };
+    let isLate = false;
+    const expire = (): void => {
+      isLate = true;
+      resolve(undefined);
+    };
+    const wait = { deadline: 0, expire };
     if (!isKnown) setDeadline(wait, FIRST_FRAME_WAIT_MS);
     const refuse = (reason: string, details?: object): void =>
       reject(new ConnectError(publicUrl(url), reason, details));
     socket.first((first) => {
       clearDeadline(wait);
+      if (isLate) return;
       if (typeof first !== "string") {
         return isKnown ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
       }
       const bye = readBye(first);
-      if (bye === undefined) return resolve(helloOf(first));
-      refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server said ${first}`) });
+      if (bye !== undefined)
+        return refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server said ${first}`) });
+      const hello = helloOf(first);
+      // The link gets its content with the socket. Any other frame stays for the link.
+      if (hello !== undefined) socket.skipFirst();
+      resolve(hello);
     });
   });
 }

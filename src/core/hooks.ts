@@ -16,20 +16,21 @@ export interface Hooks {
   ended(peer: unknown): void;
   /** Called when the transport of a peer has ended, after `ended`. */
   closed(peer: unknown, info: CloseInfo): void;
-  /** The methods whose failure was reported as a warning. */
-  readonly warned: Set<string>;
+  /** The methods whose failure was reported as a warning. Made with the first. */
+  warned: Set<string> | undefined;
 }
 
-const DEFAULT_HOOKS: Omit<Hooks, "warned"> = {
+const DEFAULT_HOOKS: Hooks = {
   server: undefined,
   Context: CallContext,
   error: () => false,
   hasErrorListener: () => false,
   ended() {},
   closed() {},
+  warned: undefined,
 };
 
 /** Returns the hooks of a peer without a server. */
 export function defaultHooks(): Hooks {
-  return { ...DEFAULT_HOOKS, warned: new Set() };
+  return { ...DEFAULT_HOOKS };
 }

@@ -116,7 +116,7 @@ export class Server<
       hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#removePeer(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
-      warned: new Set(),
+      warned: undefined,
     };
     this.#config = configFrom(checked.peer);
     for (const dialect of checked.dialects) {

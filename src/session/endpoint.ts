@@ -459,7 +459,7 @@ export class Endpoint {
     else if (isInSession) {
       const reason = isFlowing
         ? `more than ${most} bytes wait to be read`
-        : "more than half of `maxUnsentBytes` waits to be sent, beside what waited when the socket was lost";
+        : "more than half of `maxUnsentBytes` was queued since the socket was lost";
       this.end(CloseCode.TryAgainLater, reason);
     }
     return isTaken;
