@@ -116,9 +116,8 @@ export class Endpoint {
   }
 
   /**
-   * Client: takes a socket. `isAgreed`: whether the server has agreed to `reciproc.v1`. `hello`: what the server's first frame
-   * says, `undefined` if it is no hello or is still to come. `isAwaited`: whether the server waits for the client's first frame,
-   * as it does where the client offered to resume.
+   * Client: takes a socket. `isAgreed`: whether the server agreed to `reciproc.v1`. `hello`: the content of its first frame,
+   * `undefined` if that is no hello or has not come. `isAwaited`: whether the client offered to resume, and must speak first.
    */
   attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
     // Rule 2: the link has left the old socket, so nothing of it is received behind the count in `resume`.
@@ -152,7 +151,7 @@ export class Endpoint {
     // Rule 6: some closes are final. Rule 9: any other suspends also a session that the client has not confirmed yet.
     if (session === undefined || CloseCode.endsSession(end.code)) return this.#forget(end);
     if (kind === "suspended") return;
-    // What is in the buffer has left for its senders. It gets its numbers, and is replayed.
+    // What is in the buffer has left for its senders, so it is replayed.
     this.#flushMessages();
     this.#dropOutput();
     // A burst that was under way ends no session. Queued since then counts, also if an attempt to resume fails.
