@@ -3,7 +3,7 @@ import { dial, openStandard, webSocketUrl, type Admitted, type Open } from "./cl
 import { Normal } from "./close-codes.js";
 import { Backoff } from "./client/backoff.js";
 import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
-import { onWake } from "./client/watch.js";
+import { watchPage } from "./client/watch.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
@@ -112,8 +112,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   const connectTo: ClientPlan["connect"] = (isResumable, isKnown, abortedBy) => {
     const own = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
     const offer = subprotocol === undefined ? own : [...own, subprotocol];
-    const timeoutMs = openTimeoutMs;
-    return dial({ url: target, offer, timeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
+    return dial({ url: target, offer, timeoutMs: openTimeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
   };
   const admitted = await openFirst(connectTo, isPatient, signal);
   let driver: ClientDriver | undefined;
@@ -124,7 +123,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   } else if (heartbeat !== undefined) admitted.socket.watch?.(heartbeat);
   // Without a driver, the peer ends with its socket.
   const peer = createPeer<C, S>(driver?.link ?? plain(admitted.socket), config, defaultHooks());
-  void driver?.run(peer);
+  driver?.run(peer);
   // Listeners that the application adds right after `await connect()` must miss nothing.
   nextTurn(() => startPeer(peer));
   if (onOpen !== undefined) await greetFirst(peer, onOpen, signal);
@@ -168,7 +167,7 @@ function wakeOrWait(ms: number, signal: AbortSignal | undefined): Promise<void> 
       resolve();
     };
     const timer = setTimeout(ended, ms);
-    const ignoreWake = onWake(ended);
+    const ignoreWake = watchPage(ended);
     const ignoreAbort = onAbort(signal, ended);
   });
 }

@@ -4,7 +4,7 @@ import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, type ConnectOptions } from "./connect.js";
-import { justOpened, publicUrl, type Opened, type Opening } from "./client/open.js";
+import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { any, checkOptions } from "./core/options.js";
@@ -73,19 +73,9 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
   const socket = new WsSocket(webSocket, maxMessageBytes);
   /** Whether it failed for what was offered. The answer itself is not kept: it would be for as long as the connection. */
   let offerMayBeWhy = false;
-  const opened = new Promise<Opened>((resolve, reject) => {
+  const opened = new Promise<string>((resolve, reject) => {
     webSocket.once("upgrade", (response) => (offerMayBeWhy = blamesOffer(response)));
-    webSocket.once("open", () =>
-      resolve(
-        justOpened(
-          socket,
-          webSocket.protocol,
-          url,
-          (listen) => webSocket.once("message", (data: Buffer) => listen(data.toString())),
-          (listen) => webSocket.once("close", listen),
-        ),
-      ),
-    );
+    webSocket.once("open", () => resolve(webSocket.protocol));
     webSocket.once("unexpected-response", (_request, refusal: IncomingMessage) => {
       offerMayBeWhy = blamesOffer(refusal);
       reject(refused(url, refusal));
@@ -96,7 +86,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     });
   });
-  return { opened, offerMayBeWhy: () => offerMayBeWhy, abandon: () => webSocket.terminate() };
+  return { socket, opened, offerMayBeWhy: () => offerMayBeWhy, abandon: () => webSocket.terminate() };
 }
 
 /** A 101 without the protocol, which `ws` takes for a failure; or a status by which servers say that they know no such thing. */

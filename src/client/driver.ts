@@ -15,7 +15,7 @@ import { MAX_RETRY_MS } from "../session/frames.js";
 import { PackedLink, PROTOCOL, type LinkOwner } from "../session/link.js";
 import { Backoff } from "./backoff.js";
 import type { Admitted } from "./open.js";
-import { onLeave, onWake, Watch } from "./watch.js";
+import { Watch, watchPage } from "./watch.js";
 
 /** Says how to begin again: what the other side must hear before anything else. */
 export type OnOpen = (server: Caller<any>) => unknown;
@@ -47,45 +47,41 @@ export async function greet(peer: AnyPeer, onOpen: OnOpen, opening = openingOf(p
   opening.release();
 }
 
-/** Brings one client its sockets. */
-export class ClientDriver implements LinkOwner {
+/** Brings one client its sockets. Its deadline limits the wait for messages on a new socket, and the delay while there is none. */
+export class ClientDriver implements LinkOwner, Expiring {
+  declare deadline: number;
   /** The link of the present connection. Its successor takes its place when the connection is lost. */
-  link: PackedLink;
+  declare link: PackedLink;
   readonly #plan: ClientPlan;
+  readonly #watch: Watch | undefined;
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
-  /** The newest socket, and what the server's first frame says. */
+  /** The newest socket, and the content of its hello. */
   #opened: Admitted;
   /** Ends the connection attempt that is under way. Made for each attempt: a client that is not lost has none. */
   #attempt: AbortController | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
-  /** Whether another socket is needed. */
+  /** Whether another socket is needed. Then `#reconnect` runs. */
   #isDown = false;
-  /** Whether the connection is the one that `connect` has opened. */
-  #isFirst = true;
-  /** Whether no messages have flowed on `link` yet. */
-  #isFresh = true;
+  /** Whether `link` follows a lost one, and no messages have flowed on it yet. */
+  #isSuccessor = false;
   /** Whether the server has ever sent a hello, and one that offers a session. */
   #wasGreeted = false;
   #hadSession = false;
-  /** Ends what the loop waits for, and the delay of `#backOff` alone. */
-  #proceed: (() => void) | undefined;
+  /** Ends the delay before an attempt. */
   #skipDelay: (() => void) | undefined;
+  #ignorePage: (() => void) | undefined;
   /** The server has asked the client to reconnect at a random moment within this time. */
   #retryMs: number | undefined;
-  /** Gives up a socket on which no messages begin to flow. */
-  readonly #patience: Expiring = {
-    deadline: 0,
-    expire: () => this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`),
-  };
-  #watch: Watch | undefined;
 
   /** Nothing happens before `open`. `first`: the socket that `connect` has opened. */
   constructor(plan: ClientPlan, first: Admitted) {
+    this.deadline = 0;
     this.#plan = plan;
     this.#opened = first;
     this.link = this.#makeLink();
+    if (plan.heartbeat !== undefined) this.#watch = new Watch(this, plan.heartbeat);
   }
 
   /** Attaches the first socket, which is started with the link. */
@@ -94,29 +90,34 @@ export class ClientDriver implements LinkOwner {
   }
 
   /** Keeps the client connected until `peer`, which has the link, is closed. */
-  async run(peer: AnyPeer): Promise<void> {
+  run(peer: AnyPeer): void {
     this.#peer = peer;
-    const { heartbeat } = this.#plan;
-    if (heartbeat !== undefined) this.#watch = new Watch(this, heartbeat);
-    if (!this.#isDown) this.#watch?.start();
-    const ignoreWake = onWake(() => this.#woke());
-    // Otherwise the server would keep the session, and other users would see a peer whose page is gone.
-    const ignoreLeave = onLeave(() => endPeer(peer, CloseCode.GoingAway, "the page is left"));
-    void peer.closed.then(() => {
-      ignoreWake();
-      ignoreLeave();
-      this.#stop();
-    });
-    while (!this.#isOver) {
-      await this.#untilDown();
-      if (!this.#isOver) await this.#backOff();
-      if (!this.#isOver) await this.#connect();
-    }
+    const wake = (): void => {
+      this.#watch?.doubt();
+      this.#skipDelay?.();
+    };
+    // Otherwise the server would keep the session of a page that is gone, and other users would see its peer.
+    this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
   }
 
-  /** Resolves when there is no socket, or the peer is closed. */
-  async #untilDown(): Promise<void> {
-    if (!this.#isDown && !this.#isOver) await new Promise<void>((resolve) => (this.#proceed = resolve));
+  /** Backs off and connects, until there is a socket, the server refuses this client, or the peer is closed. */
+  async #reconnect(): Promise<void> {
+    for (;;) {
+      await this.#backOff();
+      if (this.#isOver) return;
+      try {
+        const isResumable = this.link.endpoint.state.session !== undefined;
+        this.#attempt = new AbortController();
+        const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#attempt.signal);
+        this.#attempt = undefined;
+        if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
+        else this.#attach(opened, isResumable);
+        return;
+      } catch (error) {
+        if (this.#isOver) return;
+        if (isFinal(error)) return this.#giveUp(error as Error);
+      }
+    }
   }
 
   /** Resolves when it is time to connect again: at once if the page wakes up, or the peer is closed. */
@@ -126,41 +127,29 @@ export class ClientDriver implements LinkOwner {
     this.#retryMs = undefined;
     const ms = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
     await new Promise<void>((resolve) => {
-      const proceed = (): void => {
-        clearDeadline(delay);
-        this.#skipDelay = undefined;
-        resolve();
-      };
-      const delay: Expiring = { deadline: 0, expire: proceed };
-      this.#skipDelay = this.#proceed = proceed;
-      setDeadline(delay, Math.round(ms / STEP_MS) * STEP_MS);
+      this.#skipDelay = resolve;
+      setDeadline(this, Math.round(ms / STEP_MS) * STEP_MS);
     });
+    clearDeadline(this);
+    this.#skipDelay = undefined;
   }
 
-  /** Tries once to connect. Gives up for good if the server refuses this client. */
-  async #connect(): Promise<void> {
-    try {
-      const isResumable = this.link.endpoint.state.session !== undefined;
-      this.#attempt = new AbortController();
-      const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#attempt.signal);
-      if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
-      else this.#attach(opened, isResumable);
-    } catch (error) {
-      if (!this.#isOver && isFinal(error)) this.#giveUp(error as Error);
-    }
-    this.#attempt = undefined;
+  /** The delay is over, or no messages began to flow on the new socket. */
+  expire(): void {
+    if (this.#isDown) this.#skipDelay?.();
+    else this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
   }
 
   /** `isAwaited`: as of `Endpoint.attach`. */
   #attach(opened: Admitted, isAwaited: boolean): void {
     this.#isDown = false;
     this.#opened = opened;
-    setDeadline(this.#patience, this.#plan.openTimeoutMs);
-    this.link.attach(opened.socket, this.#isAgreed, opened.hello, isAwaited);
+    setDeadline(this, this.#plan.openTimeoutMs);
+    this.link.attach(opened.socket, this.#isAgreed(), opened.hello, isAwaited);
   }
 
   /** Whether the server speaks `reciproc.v1`. One that has sent a hello before does not only if its first frame is none. */
-  get #isAgreed(): boolean {
+  #isAgreed(): boolean {
     const { protocol, hello } = this.#opened;
     return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
   }
@@ -168,15 +157,15 @@ export class ClientDriver implements LinkOwner {
   // What the link reports.
 
   flows(): void {
-    clearDeadline(this.#patience);
+    clearDeadline(this);
     const { state, isToReciproc } = this.link.endpoint;
     this.#wasGreeted ||= isToReciproc;
     this.#hadSession ||= state.session !== undefined;
     this.#backoff.opened();
     this.#watch?.start();
     const { onOpen } = this.#plan;
-    const isAgain = this.#isFresh && !this.#isFirst;
-    this.#isFresh = false;
+    const isAgain = this.#isSuccessor;
+    this.#isSuccessor = false;
     if (isAgain && onOpen !== undefined) void this.#greetAgain(onOpen);
   }
 
@@ -184,7 +173,14 @@ export class ClientDriver implements LinkOwner {
     this.#down();
   }
 
-  dropped(): void {}
+  over(): void {
+    this.#isOver = true;
+    this.#ignorePage?.();
+    this.#watch?.stop();
+    clearDeadline(this);
+    this.#attempt?.abort();
+    this.#skipDelay?.();
+  }
 
   succeed({ code, retryMs }: CloseInfo): Transport | undefined {
     const { reconnects, onOpen } = this.#plan;
@@ -198,30 +194,23 @@ export class ClientDriver implements LinkOwner {
 
   discarded(reason: string): void {
     const before = this.link;
-    this.#isFirst = false;
     this.link = this.#makeLink(before);
-    before.handOver(this.link, reason, this.#isAgreed, this.#opened.hello);
-  }
-
-  confirmed(): void {}
-  heldChanged(): void {}
-  acceptsBroadcast(): boolean {
-    return true;
+    before.handOver(this.link, reason, this.#isAgreed(), this.#opened.hello);
   }
 
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
-    this.#isFresh = true;
-    return new PackedLink("client", limits, reconnects !== false, this, lost);
+    this.#isSuccessor = lost !== undefined;
+    return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
-  /** The socket is lost. */
+  /** There is no socket. */
   #down(): void {
+    if (this.#isDown) return;
     this.#isDown = true;
-    this.#isFirst = false;
     this.#watch?.stop();
-    clearDeadline(this.#patience);
-    if (this.#skipDelay === undefined) this.#proceed?.();
+    clearDeadline(this);
+    void this.#reconnect();
   }
 
   #giveUp(error: Error): void {
@@ -241,18 +230,5 @@ export class ClientDriver implements LinkOwner {
       tell(this.#peer, "error", [error]);
       link.endpoint.restart("`onOpen` failed");
     }
-  }
-
-  #woke(): void {
-    this.#watch?.doubt();
-    this.#skipDelay?.();
-  }
-
-  #stop(): void {
-    this.#isOver = true;
-    this.#watch?.stop();
-    clearDeadline(this.#patience);
-    this.#attempt?.abort();
-    this.#proceed?.();
   }
 }

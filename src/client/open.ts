@@ -2,35 +2,26 @@
 import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
-import { observed } from "../core/promises.js";
 import type { Socket } from "../link/socket.js";
 import { helloOf, readBye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
-import { textOf } from "../sockets/inbox.js";
+import type { Inbox } from "../sockets/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
 
-/** A connection that has opened. */
-export interface Opened {
-  readonly socket: Socket;
-  /** The subprotocol that was agreed; empty for none. */
-  readonly protocol: string;
-  /**
-   * The first frame that comes, where `reciproc.v1` was agreed; its socket keeps that as well. Rejects with a `ConnectError`
-   * when none does before the end.
-   */
-  readonly firstFrame: Promise<string> | undefined;
-}
-
 /** A connection whose server has accepted the client. */
-export interface Admitted extends Opened {
-  /** What the server's first frame says, if it is a hello; `undefined` if it is none, or did not come in time. */
+export interface Admitted {
+  readonly socket: Socket;
+  /** The agreed subprotocol; empty for none. */
+  readonly protocol: string;
+  /** The content of the server's first frame, if that is a hello; `undefined` if it is none, or did not come in time. */
   readonly hello?: unknown;
 }
 
 /** A connection under way. */
 export interface Opening {
-  /** Resolves when it is open, rejects with a `ConnectError`. */
-  readonly opened: Promise<Opened>;
+  readonly socket: Socket & Inbox;
+  /** Resolves with the agreed subprotocol when the socket is open; empty for none. Rejects with a `ConnectError`. */
+  readonly opened: Promise<string>;
   /** Whether it failed for what may be the subprotocol alone: some servers refuse any, or do not answer the offer. */
   readonly offerMayBeWhy: () => boolean;
   /** Gives up. */
@@ -66,85 +57,72 @@ export interface Attempt {
  * also when the signal aborts.
  */
 export async function dial(attempt: Attempt): Promise<Admitted> {
-  const { url, offer, timeoutMs, isKnown, signal } = attempt;
+  const { url, offer, timeoutMs, isKnown, signal, open, maxMessageBytes } = attempt;
   let opening: Opening | undefined;
   let isAbandoned = false;
-  let reject!: (error: ConnectError) => void;
-  const abandoned = observed(new Promise<never>((_resolve, rejectAll) => (reject = rejectAll)));
+  let fail!: (error: unknown) => void;
   const abandon = (reason: string): void => {
     isAbandoned = true;
-    reject(new ConnectError(publicUrl(url), reason));
+    fail(new ConnectError(publicUrl(url), reason));
     opening?.abandon();
   };
-  const begin = (protocols: readonly string[]): Promise<Opened> =>
-    (opening = attempt.open(url, [...protocols], attempt.maxMessageBytes)).opened;
-  const connect = async (): Promise<Admitted> => {
-    try {
-      return await admit(url, await begin(offer), isKnown, abandoned);
-    } catch (error) {
-      // One that opened and was then refused is still open here. For any other this does nothing.
-      opening?.abandon();
-      if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
-      return await begin([]);
-    }
+  const connect = async (protocols: readonly string[]): Promise<Admitted> => {
+    opening = open(url, [...protocols], maxMessageBytes);
+    const { socket, opened } = opening;
+    const protocol = await opened;
+    return { socket, protocol, hello: protocol === PROTOCOL ? await readHello(socket, url, isKnown) : undefined };
+  };
+  const connectAgain = (error: unknown): Promise<Admitted> => {
+    // A socket that opened and was then refused is still open. For any other this does nothing.
+    opening?.abandon();
+    if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
+    return connect([]);
   };
   const onAbort = (): void => abandon("aborted");
   const deadline = { deadline: 0, expire: () => abandon(`not open within ${timeoutMs} ms`) };
   setDeadline(deadline, timeoutMs);
   signal?.addEventListener("abort", onAbort);
   try {
-    return await Promise.race([connect(), abandoned]);
+    return await new Promise<Admitted>((resolve, reject) => {
+      fail = reject;
+      connect(offer).catch(connectAgain).then(resolve, reject);
+    });
   } finally {
     clearDeadline(deadline);
     signal?.removeEventListener("abort", onAbort);
   }
 }
 
-/** Waits for the frame that says whether the server accepts the client, if `reciproc.v1` was agreed. */
-async function admit(url: URL, opened: Opened, isKnown: boolean, abandoned: Promise<never>): Promise<Admitted> {
-  const { firstFrame } = opened;
-  const frame = firstFrame && (await (isKnown ? firstFrame : soon(firstFrame, abandoned)));
-  if (frame === undefined) return opened;
-  const bye = readBye(frame);
-  if (bye === undefined) return { ...opened, hello: helloOf(frame) };
-  const cause = new Error(`the server said ${frame}`);
-  throw new ConnectError(publicUrl(url), bye.reason, { status: toHttpStatus(bye.code), cause });
-}
-
-/** Resolves with the frame, or with `undefined` if it does not come soon or at all. */
-async function soon(frame: Promise<string>, abandoned: Promise<never>): Promise<string | undefined> {
-  const wait = { deadline: 0, expire: () => {} };
-  const late = new Promise<undefined>((resolve) => (wait.expire = () => resolve(undefined)));
-  setDeadline(wait, FIRST_FRAME_WAIT_MS);
-  try {
-    return await Promise.race([frame.catch(() => undefined), late, abandoned]);
-  } finally {
-    clearDeadline(wait);
-  }
-}
-
-/** What just opened, with the first frame that `onFrame` tells of where it has a meaning. */
-export function justOpened(
-  socket: Socket,
-  protocol: string,
-  url: URL,
-  onFrame: (listen: (frame: string) => void) => void,
-  onEnd: (listen: (code: number) => void) => void,
-): Opened {
-  if (protocol !== PROTOCOL) return { socket, protocol, firstFrame: undefined };
-  const firstFrame = new Promise<string>((resolve, reject) => {
-    let hasCome = false;
-    onFrame((frame) => {
-      hasCome = true;
-      resolve(frame);
-    });
-    onEnd((code) => {
-      if (!hasCome) reject(new ConnectError(publicUrl(url), `closed with ${code} before its first frame`));
+/**
+ * Resolves with the content of the server's hello, or with `undefined` if its first frame is none. Rejects if that is a bye. If
+ * the server is not known to send a hello, `undefined` also means that no frame came in time, or before the end.
+ */
+function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const expire = (): void => {
+      isLate = true;
+      resolve(undefined);
+    };
+    const wait = { deadline: 0, expire };
+    if (!isKnown) setDeadline(wait, FIRST_FRAME_WAIT_MS);
+    const refuse = (reason: string, details?: object): void =>
+      reject(new ConnectError(publicUrl(url), reason, details));
+    socket.first((first) => {
+      clearDeadline(wait);
+      if (isLate) return;
+      if (typeof first !== "string") {
+        return isKnown ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
+      }
+      const bye = readBye(first);
+      if (bye !== undefined)
+        return refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server said ${first}`) });
+      const hello = helloOf(first);
+      // The link gets its content with the socket. Any other frame stays for the link.
+      if (hello !== undefined) socket.skipFirst();
+      resolve(hello);
     });
   });
-  // Whoever gave up meanwhile does not ask for it.
-  void observed(firstFrame);
-  return { socket, protocol, firstFrame };
 }
 
 /** Accepts what a WebSocket does: ws, wss, http and https, in a page also relative to it. Throws a `TypeError` for anything else. */
@@ -152,7 +130,7 @@ export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
   const target = parseUrl(url, base);
   if (target === undefined) throw expected("url", "a ws: or wss: address", url);
-  // Setting a part parses all of it again.
+  // Assigning to a part parses the URL again.
   if (target.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
   if (target.hash !== "") target.hash = "";
   if (target.protocol !== "ws:" && target.protocol !== "wss:") {
@@ -192,18 +170,10 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const webSocket = new WebSocket(url.href, protocols);
   const socket = new StandardSocket(webSocket, maxMessageBytes);
   let wasOpen = false;
-  const opened = new Promise<Opened>((resolve, reject) => {
+  const opened = new Promise<string>((resolve, reject) => {
     webSocket.addEventListener("open", () => {
       wasOpen = true;
-      resolve(
-        justOpened(
-          socket,
-          webSocket.protocol,
-          url,
-          (listen) => webSocket.addEventListener("message", ({ data }) => listen(textOf(data)), { once: true }),
-          (listen) => webSocket.addEventListener("close", ({ code }) => listen(code)),
-        ),
-      );
+      resolve(webSocket.protocol);
     });
     // Node 20 and 22 fire no "close" after the "error" of a WebSocket that does not open. After "open" both come too late.
     const failed = ({ error, message, code }: FailureEvent): void => {
@@ -214,5 +184,5 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
     webSocket.addEventListener("error", failed);
     webSocket.addEventListener("close", failed);
   });
-  return { opened, offerMayBeWhy: () => !wasOpen, abandon: () => webSocket.close() };
+  return { socket, opened, offerMayBeWhy: () => !wasOpen, abandon: () => webSocket.close() };
 };

@@ -46,44 +46,38 @@ export class Watch implements Expiring {
 
   /** The doubt is over. */
   expire(): void {
-    // A pong of a WebSocket is no frame, and a clock may be coarse: either will do.
+    // A pong of a WebSocket is no frame, and a clock may be coarse, so either is enough.
     const { heard, heardAt } = this.#client.link;
     if (heard > this.#heardBefore || (heardAt ?? Infinity) > this.#doubtedAt) return;
     this.#client.link.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
   }
 }
 
+type Listener = (event: { persisted?: boolean }) => void;
+
 /** The part of a page that is listened to. */
-interface Events {
+interface EventSource {
   addEventListener?(type: string, listener: Listener): void;
   removeEventListener?(type: string, listener: Listener): void;
 }
 
-type Listener = (event: { persisted?: boolean }) => void;
-
-/** Calls `left` when the page is gone, and not only put aside. Answers the undo. */
-export function onLeave(left: () => void): () => void {
-  return listen(globalThis, "pagehide", ({ persisted }) => {
-    if (persisted !== true) left();
-  });
-}
-
-/** Calls `woke` when the network comes back, or the page is shown again. Answers the undo. In other runtimes nothing of the kind is told. */
-export function onWake(woke: () => void): () => void {
-  const page = globalThis as Events & { document?: Events & { visibilityState?: string } };
-  const shown = (): void => {
-    if (page.document?.visibilityState !== "hidden") woke();
-  };
-  const undo = [
-    listen(page, "online", woke),
-    listen(page, "pageshow", woke),
-    listen(page.document, "visibilitychange", shown),
+/**
+ * Calls `woke` when the network comes back, or the page is shown again, and `left` when the page is left for good. Returns a
+ * function that stops this. Does nothing in a runtime without such events.
+ */
+export function watchPage(woke: () => void, left?: () => void): () => void {
+  const page = globalThis as EventSource & { document?: EventSource & { visibilityState?: string } };
+  if (page.addEventListener === undefined) return () => {};
+  const { document } = page;
+  const listeners: [EventSource | undefined, string, Listener][] = [
+    [page, "online", woke],
+    [page, "pageshow", woke],
+    [document, "visibilitychange", () => document!.visibilityState !== "hidden" && woke()],
+    // A page that is only put aside may be shown again.
+    [page, "pagehide", ({ persisted }) => persisted === true || left?.()],
   ];
-  return () => undo.forEach((ignore) => ignore());
-}
-
-/** Listens, where there is such a thing. Answers the undo. */
-function listen(source: Events | undefined, type: string, listener: Listener): () => void {
-  source?.addEventListener?.(type, listener);
-  return () => source?.removeEventListener?.(type, listener);
+  for (const [source, type, listener] of listeners) source?.addEventListener?.(type, listener);
+  return () => {
+    for (const [source, type, listener] of listeners) source?.removeEventListener?.(type, listener);
+  };
 }

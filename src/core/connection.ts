@@ -312,7 +312,7 @@ export class Connection implements Receiver, Slot {
   report(error: unknown, method?: string): void {
     const isHeard = tell(this.peer, "error", [error]);
     if (!this.hooks.error?.(error, this.peer) && !isHeard && method !== undefined)
-      warnOnce(this.hooks.warned, method, error);
+      warnOnce((this.hooks.warned ??= new Set()), method, error);
   }
 
   /** Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a listener. */

@@ -6,8 +6,8 @@ import type { CloseInfo } from "./transport.js";
 export interface Hooks {
   /** The class of the `context` that handlers get. */
   readonly Context: typeof CallContext;
-  /** The methods whose failure was reported as a warning. */
-  readonly warned: Set<string>;
+  /** The methods whose failure was reported as a warning. Made with the first. */
+  warned?: Set<string>;
   /** The server whose peers these are. */
   readonly server?: unknown;
   /** Takes an error that a peer emits. Returns true if a listener of the server got it. */
@@ -22,5 +22,5 @@ export interface Hooks {
 
 /** Returns the hooks of a peer without a server. */
 export function defaultHooks(): Hooks {
-  return { Context: CallContext, warned: new Set() };
+  return { Context: CallContext };
 }

@@ -22,7 +22,7 @@ export function checkOptions<T extends OptionTable>(what: string, given: object 
   checkKnown(what, given, table);
   const prefix = what === "options" ? "" : `${what}.`;
   const checked: Record<string, unknown> = {};
-  for (const name of Object.keys(table)) {
+  for (const name in table) {
     checked[name] = table[name]!((given as Record<string, unknown>)[name], prefix + name);
   }
   return checked as Checked<T>;

@@ -1,7 +1,7 @@
 /** Finding out that the other side is gone, when no packet says so. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
-import { checkKnown, checkTimeout } from "../core/limits.js";
+import { checkOptions, optional, positive } from "../core/options.js";
 import type { Traffic } from "../core/transport.js";
 
 /** What can be asked whether it lives. */
@@ -32,13 +32,12 @@ export interface HeartbeatOptions {
   deadAfterMs?: number | undefined;
 }
 
+const HEARTBEAT_OPTIONS = { intervalMs: optional(positive, 25_000), deadAfterMs: optional(positive) };
+
 /** The times, unless `given` turns it off. Throws a `TypeError` that names the option, the rule and the value. */
 export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatTimes | undefined {
   if (given === false) return undefined;
-  checkKnown("heartbeat", given, { intervalMs: 0, deadAfterMs: 0 });
-  const { intervalMs = 25_000, deadAfterMs = intervalMs + 20_000 } = given;
-  checkTimeout("heartbeat.intervalMs", intervalMs);
-  checkTimeout("heartbeat.deadAfterMs", deadAfterMs);
+  const { intervalMs, deadAfterMs = intervalMs + 20_000 } = checkOptions("heartbeat", given, HEARTBEAT_OPTIONS);
   if (deadAfterMs > intervalMs && deadAfterMs !== Infinity) return { intervalMs, deadAfterMs };
   throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}, and finite`, deadAfterMs);
 }
@@ -54,7 +53,6 @@ export class Heartbeat implements Expiring {
   deadline = 0;
   readonly #pulse: Pulse;
   readonly #times: HeartbeatTimes;
-  #delayMs: number;
   #askedAt: number | undefined;
   #lookedAt = performance.now();
   #received: number | undefined;
@@ -67,8 +65,7 @@ export class Heartbeat implements Expiring {
     this.#times = times;
     this.#received = pulse.traffic?.received;
     // Few different delays: deadlines of equal length share a queue.
-    this.#delayMs = (times.intervalMs / LOOKS) * (1 + Math.floor(random * LOOKS));
-    setDeadline(this, this.#delayMs);
+    setDeadline(this, (times.intervalMs / LOOKS) * (1 + Math.floor(random * LOOKS)));
   }
 
   /** Looks no more. */
@@ -90,8 +87,7 @@ export class Heartbeat implements Expiring {
     } else if (now - this.#askedAt >= deadAfterMs - intervalMs) {
       return this.#pulse.giveUp(`nothing was heard for ${Math.round(now - heardAt)} ms`);
     }
-    this.#delayMs = intervalMs / LOOKS;
-    setDeadline(this, this.#delayMs);
+    setDeadline(this, intervalMs / LOOKS);
   }
 
   /**

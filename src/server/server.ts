@@ -15,8 +15,9 @@ import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
 import type { PeerLimits } from "../core/limits.js";
 import { HELLO, RESUME_OFFER, type Bye } from "../session/frames.js";
-import { PackedLink, PROTOCOL } from "../session/link.js";
+import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
+import { ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
@@ -117,7 +118,6 @@ export class Server<
       hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#removePeer(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
-      warned: new Set(),
     };
     this.#config = makeConfig(checked.peer, serverExtensions);
     this.#postConfig = { ...this.#config, extensions: postExtensions };
@@ -338,8 +338,11 @@ export class Server<
 
   /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
   #offersResume(request: IncomingMessage): boolean {
+    if (this.#sessions === undefined) return false;
+    // Most clients do not offer it. Then nothing is split.
+    if (request.headers["sec-websocket-protocol"]?.includes(RESUME_OFFER) !== true) return false;
     const offered = offeredBy(request);
-    return this.#sessions !== undefined && offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;
+    return offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;
   }
 
   /** Returns the config of the first dialect that a client offers, even if `reciproc.v1` is chosen over that subprotocol. */
@@ -375,9 +378,9 @@ export class Server<
 }
 
 /** Returns the link of a client on a server without sessions. */
-function linkWithoutSession(socket: WsSocket, limits: PeerLimits): PackedLink {
+function linkWithoutSession(socket: WsSocket, limits: PeerLimits): ServerLink {
   socket.send(HELLO);
-  const link = new PackedLink("server", endpointLimits(limits), false, undefined);
+  const link = new ServerLink(endpointLimits(limits), undefined);
   link.accept(socket, undefined);
   return link;
 }

@@ -3,7 +3,6 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { List, unlink, type Linked } from "../core/list.js";
 import { member } from "../core/message.js";
-import { type CloseInfo } from "../core/transport.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
 import { cutReason } from "../close-codes.js";
 import type { EndpointLimits } from "../session/endpoint.js";
@@ -18,9 +17,9 @@ import {
   type Bye,
   type ResumeFrame,
 } from "../session/frames.js";
-import { PackedLink, type LinkOwner } from "../session/link.js";
 import { Session } from "../session/session.js";
 import { longestFrame } from "../session/sizes.js";
+import { ServerLink, type ServerLinkOwner } from "./link.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "./tokens.js";
 
 /** How a server keeps sessions. */
@@ -92,7 +91,7 @@ export class Sessions {
    * Returns the link of a new client. `principal` names the user: only the same principal may resume the session. If it is
    * `undefined`, the token alone decides, and `maxSuspendedPerPrincipal` does not apply.
    */
-  link(socket: Socket, principal: string | undefined): PackedLink {
+  link(socket: Socket, principal: string | undefined): ServerLink {
     const token = this.tokens.makeToken();
     this.#greet(socket, token);
     return this.#begin(socket, principal, token).link;
@@ -108,7 +107,7 @@ export class Sessions {
     socket: Socket,
     principal: string | undefined,
     timeoutMs: number,
-    accept: (link: PackedLink) => void,
+    accept: (link: ServerLink) => void,
     claim: Claim = () => undefined,
   ): void {
     // The token is for a new session. A client that resumes one ignores it.
@@ -176,11 +175,11 @@ export class Sessions {
   /** Updates the count of what a suspended session holds. While all together hold too much, ends the session that holds most. */
   update(session: ServerSession): void {
     if (session.place === undefined) return;
-    const { heldLength, endpoint } = session.link;
+    const { heldLength, heldBroadcastLength } = session.link;
     this.#held += heldLength - session.held;
     session.held = heldLength;
-    this.#heldBroadcasts += endpoint.queuedBroadcastLength - session.heldBroadcasts;
-    session.heldBroadcasts = endpoint.queuedBroadcastLength;
+    this.#heldBroadcasts += heldBroadcastLength - session.heldBroadcasts;
+    session.heldBroadcasts = heldBroadcastLength;
     while (this.#held > this.options.maxHeldLength) {
       const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
       const largest = suspended.reduce((most, other) => (other.session.held > most.session.held ? other : most));
@@ -207,14 +206,14 @@ export class Sessions {
 }
 
 /** The session of one client. It certainly exists once the client has confirmed its token. */
-class ServerSession implements LinkOwner {
+class ServerSession implements ServerLinkOwner {
   /** Set while the session is suspended. */
   place: Place | undefined;
   /** The part of this session in the counts of all suspended sessions. */
   held = 0;
   heldBroadcasts = 0;
   readonly principal: string | undefined;
-  readonly link: PackedLink;
+  readonly link: ServerLink;
   readonly #sessions: Sessions;
   readonly tokens: TokenEntry<ServerSession>;
 
@@ -222,11 +221,9 @@ class ServerSession implements LinkOwner {
     this.principal = principal;
     this.#sessions = sessions;
     this.tokens = sessions.tokens.open(this, principal, token);
-    const { limits } = sessions.options;
-    this.link = new PackedLink("server", limits, true, this);
-    const session = new Session(limits);
-    session.ttlMs = sessions.options.ttlMs;
-    this.link.accept(socket, session);
+    const { limits, ttlMs } = sessions.options;
+    this.link = new ServerLink(limits, this);
+    this.link.accept(socket, new Session(limits, ttlMs));
   }
 
   confirmed(): void {
@@ -250,13 +247,9 @@ class ServerSession implements LinkOwner {
     this.#sessions.tokens.drop(this.tokens);
   }
 
-  flows(): void {}
-
   discarded(): void {
     this.dropped();
   }
-
-  succeed(_end: CloseInfo): undefined {}
 
   /** Ends the session with 1013, because a bound of the server is exceeded. */
   end(reason: string): void {
@@ -284,7 +277,7 @@ class Arrival implements SocketHandler, Expiring {
   readonly #socket: Socket;
   readonly #principal: string | undefined;
   readonly #claim: Claim;
-  readonly #begin: () => PackedLink;
+  readonly #begin: () => ServerLink;
   #isRefused = false;
 
   /** `begin` starts a new session on the socket, and returns its started link. */
@@ -294,7 +287,7 @@ class Arrival implements SocketHandler, Expiring {
     principal: string | undefined,
     timeoutMs: number,
     claim: Claim,
-    begin: () => PackedLink,
+    begin: () => ServerLink,
   ) {
     this.#sessions = sessions;
     this.#socket = socket;

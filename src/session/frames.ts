@@ -46,29 +46,21 @@ export interface Bye {
   readonly retryMs?: number | undefined;
 }
 
-type Checks<T> = { [K in keyof T]-?: (value: unknown) => boolean };
+type Check = (value: unknown) => boolean;
+type Checks<T> = { [K in keyof T]-?: Check };
 
 const LONGEST_TOKEN = 256;
 const LIMITS: Checks<SessionLimits> = { maxMessageBytes: isPositive, logFrames: isPositive, logLength: isPositive };
-const SESSION: Checks<SessionFrame> = {
-  token: isToken,
-  ttlMs: isPositive,
-  limits: (value) => limitsOf(value) !== undefined,
-};
-const RESUME: Checks<ResumeFrame> = {
-  token: isToken,
-  received: isCount,
-  attempt: isPositive,
-  limits: (value) => limitsOf(value) !== undefined,
-};
+const SESSION: Checks<SessionFrame> = { token: isToken, ttlMs: isPositive, limits: isLimits };
+const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive, limits: isLimits };
 const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
 const BYE: Checks<Bye> = {
-  code: (value) => isPositive(value) && value >= 1000 && value <= 4999,
+  code: (value) => isCount(value) && value >= 1000 && value <= 4999,
   reason: (value) => typeof value === "string",
   retryMs: (value) => value === undefined || isCount(value),
 };
 
-/** Each answers `undefined` when a member is missing or out of range. */
+/** Each returns `undefined` if a member is missing or out of range. */
 export const limitsOf = (value: unknown): SessionLimits | undefined => read(value, LIMITS);
 export const sessionOf = (value: unknown): SessionFrame | undefined => read(value, SESSION);
 export const resumeOf = (value: unknown): ResumeFrame | undefined => read(value, RESUME);
@@ -125,6 +117,10 @@ export function isCount(value: unknown): value is number {
 
 function isPositive(value: unknown): value is number {
   return isCount(value) && value > 0;
+}
+
+function isLimits(value: unknown): boolean {
+  return limitsOf(value) !== undefined;
 }
 
 function isToken(value: unknown): boolean {

@@ -29,8 +29,8 @@ export interface Wire {
 export interface EndpointHooks {
   /** Takes a frame of a side that sends no packs: one message or one batch. */
   receiveText(text: string): void;
-  /** Takes the messages of a pack, and the length of its frame. */
-  receivePack(messages: unknown[], length: number): void;
+  /** Takes the messages of a pack. */
+  receivePack(messages: unknown[]): void;
   /** Messages flow, for the first time or again. */
   flows(): void;
   /** The endpoint has ended the connection. `isRemote`: the other side did, and closes the socket. */
@@ -38,17 +38,17 @@ export interface EndpointHooks {
   /** The other side does not have the session, and the socket goes on without it. On a client, a new one can begin there. */
   discarded(reason: string): void;
   /** Server: the client has the newest token (rule 4). */
-  confirmed(): void;
-  /** Server: returns true if a broadcast of that length may be queued for this suspended session. */
-  acceptsBroadcast(length: number): boolean;
+  confirmed?(): void;
 }
 
 /** The states of `docs/PROTOCOL.md`. `session` is there in the states that have one. */
 export type State =
   /** Client: there is no socket yet. Messages are queued. */
   | { readonly kind: "connecting"; readonly session: undefined }
-  /** The first frame of the other side decides. A server that keeps sessions has offered one. */
-  | { readonly kind: "opening"; readonly session: Session | undefined }
+  /** Client: the server's first frame decides. */
+  | { readonly kind: "opening"; readonly session: undefined }
+  /** Server: its hello is sent, and the client's may come. A server that keeps sessions has offered one. */
+  | { readonly kind: "greeting"; readonly session: Session | undefined }
   /** The other side does not speak `reciproc.v1`. */
   | { readonly kind: "plain"; readonly session: undefined }
   /** Both sides speak it, and there is no session. */

@@ -1,4 +1,5 @@
 /** The incoming half of every socket: keeps frames until a handler is attached, reports the end once, and nothing after it. */
+import { Abnormal, MessageTooBig } from "../close-codes.js";
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { endOf, type CloseInfo } from "../core/transport.js";
@@ -8,7 +9,9 @@ import type { SocketBudget, SocketHandler } from "../link/socket.js";
 export const CLOSE_TIMEOUT_MS = 5_000;
 
 /** The incoming half of every socket. */
-export abstract class Inbox {
+export abstract class Inbox implements Expiring {
+  /** When the close that this side has started must be complete. */
+  declare deadline: number;
   /** Maximum length of an incoming frame, in bytes of UTF-8. */
   maxFrameBytes: number;
   /** As `Socket.budget`. */
@@ -16,13 +19,14 @@ export abstract class Inbox {
   #handler: SocketHandler | undefined;
   /** Frames and the end that came before `start`. Undefined once they are delivered. */
   #held: (string | CloseInfo)[] | undefined = [];
+  /** Called with the first of `#held`. */
+  #onFirst: ((first: string | CloseInfo) => void) | undefined;
   #hasEnded = false;
   /** The close that was sent because a frame was too long. Once set, no frame is delivered. */
   #refusal: CloseInfo | undefined;
-  /** The deadline of the close that this side has started. */
-  #closing: Expiring | undefined;
 
   constructor(maxFrameBytes: number) {
+    this.deadline = 0;
     this.maxFrameBytes = maxFrameBytes;
   }
 
@@ -37,11 +41,23 @@ export abstract class Inbox {
     else queueMicrotask(() => this.#release());
   }
 
+  /** Calls `listener` with the first frame that comes before `start`, or with the end. The frame is held for `start`. */
+  first(listener: (first: string | CloseInfo) => void): void {
+    const first = this.#held?.[0];
+    if (first === undefined) this.#onFirst = listener;
+    else listener(first);
+  }
+
+  /** Discards the frame that `first` has reported. */
+  skipFirst(): void {
+    this.#held!.shift();
+  }
+
   /** Takes a frame. `bytes` is its length in UTF-8, if known. */
   frame(text: string, bytes?: number): void {
     if (this.#hasEnded || this.#refusal !== undefined) return;
     if (this.#held === undefined) this.#deliver(text, bytes);
-    else this.#held.push(text);
+    else this.#hold(text);
   }
 
   /** Reports the end of the socket. Later calls do nothing. */
@@ -50,7 +66,13 @@ export abstract class Inbox {
     this.#finish();
     const end = endOf(info, this.#refusal);
     if (this.#held === undefined) this.#handler!.closed(end);
-    else this.#held.push(end);
+    else this.#hold(end);
+  }
+
+  #hold(item: string | CloseInfo): void {
+    this.#held!.push(item);
+    this.#onFirst?.(item);
+    this.#onFirst = undefined;
   }
 
   /** Closes the socket, and reports nothing more. */
@@ -66,7 +88,7 @@ export abstract class Inbox {
 
   #finish(): void {
     this.#hasEnded = true;
-    if (this.#closing !== undefined) clearDeadline(this.#closing);
+    clearDeadline(this);
   }
 
   /**
@@ -74,9 +96,12 @@ export abstract class Inbox {
    * the end after 20 s or more, or never.
    */
   protected limitClose(): void {
-    if (this.#hasEnded || this.#closing !== undefined) return;
-    this.#closing = { deadline: 0, expire: () => this.end({ code: 1006, reason: "" }) };
-    setDeadline(this.#closing, CLOSE_TIMEOUT_MS);
+    if (!this.#hasEnded && this.deadline === 0) setDeadline(this, CLOSE_TIMEOUT_MS);
+  }
+
+  /** The close did not complete in time. */
+  expire(): void {
+    this.end({ code: Abnormal, reason: "" });
   }
 
   /**
@@ -87,8 +112,8 @@ export abstract class Inbox {
     const isTooLong = bytes === undefined ? exceeds(text, this.maxFrameBytes) : bytes > this.maxFrameBytes;
     if (!isTooLong) return this.#handler!.frame(text);
     // From now on, only the end is delivered.
-    this.#refusal = { code: 1009, reason: "message is too large" };
-    this.close(1009, this.#refusal.reason);
+    this.#refusal = { code: MessageTooBig, reason: "message is too large" };
+    this.close(MessageTooBig, this.#refusal.reason);
   }
 
   /** Delivers the held items from `from` on, in as many ticks as the budget needs. Items that come meanwhile are appended. */

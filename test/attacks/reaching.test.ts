@@ -640,7 +640,7 @@ const LIMITS: Record<string, () => void> = {
       open.resolve();
       expect(await peer.closed).toMatchObject({
         code: 1013,
-        reason: "more than half of `maxUnsentBytes` waits to be sent, beside what waited when the socket was lost",
+        reason: "more than half of `maxUnsentBytes` was queued since the socket was lost",
       });
       expect(world.server.stats().suspendedBytes).toBe(0);
     });

@@ -23,7 +23,7 @@ it("closes the connection that it was to open, and begins on another", async () 
   const admit = (isResumable: boolean): Admitted => {
     const { client } = rig.open(isResumable);
     const hello = helloOf(client.inFlight[0] as string);
-    return { socket: client, protocol: PROTOCOL, firstFrame: undefined, hello };
+    return { socket: client, protocol: PROTOCOL, hello };
   };
   const driver = new ClientDriver(
     {
@@ -45,7 +45,7 @@ it("closes the connection that it was to open, and begins on another", async () 
   const told: unknown[] = [];
   for (const name of ["suspend", "lost", "resume"] as const) peer.on(name, () => told.push(name));
   peer.on("error", (error: unknown) => told.push(error));
-  void driver.run(peer);
+  driver.run(peer);
   openingOf(peer).release();
   await rig.settle();
 

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { SendQueue } from "../../src/core/send-queue.js";
 import { connect, RpcError, serve } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
+import { ServerLink } from "../../src/server/link.js";
 import { TokenRegistry } from "../../src/server/tokens.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import { PackedLink } from "../../src/session/link.js";
@@ -99,9 +100,9 @@ const BROKEN: Record<string, () => void> = {
       return found.next === hashOf(resume.token) ? "unknown" : found;
     }),
   "5: replay begins behind what was received": () =>
-    replace(Session, "rewind", (self, rewind, received) => rewind(Math.max(self.log.acked, received - 1))),
+    replace(Session, "rewind", (self, rewind, received) => rewind(Math.max(self.acked, received - 1))),
   "5: replay leaves nothing out": () =>
-    replace(Session, "rewind", (self, rewind, received) => rewind(Math.min(self.log.last, received + 1))),
+    replace(Session, "rewind", (self, rewind, received) => rewind(Math.min(self.last, received + 1))),
   "6: other closes do not end a session": () =>
     replace(Endpoint, "detach", (_self, detach, end) => detach({ ...end, code: 1008 })),
   "6: what the other side does not take is not logged": () => replaceGetter(Session, "maxMessageBytes", Infinity),
@@ -113,7 +114,7 @@ const BROKEN: Record<string, () => void> = {
       return cost;
     }),
   "8: the server's session ends in time": () =>
-    replace(PackedLink, "accept", (_self, accept, socket, session) => {
+    replace(ServerLink, "accept", (_self, accept, socket, session) => {
       if (session !== undefined) session.ttlMs = 10 * 60_000;
       accept(socket, session);
     }),
@@ -130,15 +131,15 @@ const BROKEN: Record<string, () => void> = {
   },
   "9: a session that its client has not confirmed outlives its socket": () =>
     replace(Endpoint, "detach", (self, detach, end) =>
-      detach(self.state.kind === "opening" ? { ...end, code: 1008 } : end),
+      detach(self.state.kind === "greeting" ? { ...end, code: 1008 } : end),
     ),
   "10: another principal does not resume": () =>
     replace(TokenRegistry, "find", (_self, find, resume) => find(resume, CLIENT_NAME)),
-  "a broadcast ends no session": () => replace(PackedLink, "send", (_self, send, text, handle) => send(text, handle)),
+  "a broadcast ends no session": () => replace(ServerLink, "send", (_self, send, text, handle) => send(text, handle)),
   "broadcasts take no room from other messages": () => replaceGetter(SendQueue, "broadcastLength", 0),
   "a broadcast that is dropped is counted": () =>
     replace(
-      PackedLink,
+      ServerLink,
       "send",
       (_self, send, text, handle, message) => send(text, handle, message) || message !== undefined,
     ),

@@ -3,7 +3,7 @@
  * nothing of the source: the oracle must notice each of them.
  */
 import { endsSession } from "../../src/close-codes.js";
-import type { EncodedMessage, SendHandle } from "../../src/core/transport.js";
+import type { SendHandle } from "../../src/core/transport.js";
 import { frameText } from "../../src/link/socket.js";
 import type { ResumeFrame } from "../../src/session/frames.js";
 import { Endpoint, type EndpointLimits, type Wire } from "../../src/session/endpoint.js";
@@ -33,7 +33,7 @@ function withEndpoint(
     ...PARTS,
     makeEndpoint: (of, limits, hooks) => {
       const Class = side === "both" || side === of ? Faulty : Endpoint;
-      return new Class(of, change === undefined ? limits : change(limits), true, hooks);
+      return new Class(change === undefined ? limits : change(limits), true, hooks);
     },
   };
 }
@@ -117,8 +117,8 @@ function sending(
   send: (endpoint: Endpoint, next: () => boolean, text: string, ticket?: SendHandle) => boolean,
 ): Parts {
   class Faulty extends Endpoint {
-    override send(text: string, ticket?: SendHandle, message?: EncodedMessage): boolean {
-      return send(this, () => super.send(text, ticket, message), text, ticket);
+    override send(text: string, ticket?: SendHandle): boolean {
+      return send(this, () => super.send(text, ticket), text, ticket);
     }
   }
   return withEndpoint(side, Faulty);
@@ -277,12 +277,12 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
   ],
   [
     "5: queued messages overtake what is replayed",
-    { ...PARTS, makeEndpoint: (side, limits, hooks) => new Overtaking(side, limits, true, hooks) },
+    { ...PARTS, makeEndpoint: (_side, limits, hooks) => new Overtaking(limits, true, hooks) },
   ],
   [
     "5: a late ack counts",
     withReads("both", (frame, { state }) =>
-      frame.startsWith('{"ack"') && state.session !== undefined && isLate(frame, state.session.log.acked)
+      frame.startsWith('{"ack"') && state.session !== undefined && isLate(frame, state.session.acked)
         ? ["[1,"]
         : [frame],
     ),
@@ -436,7 +436,7 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
       "server",
       class extends Endpoint {
         override detach(end: { code: number; reason: string }): void {
-          super.detach(this.state.kind === "opening" && end.code !== 4000 ? { ...end, code: 1002 } : end);
+          super.detach(this.state.kind === "greeting" && end.code !== 4000 ? { ...end, code: 1002 } : end);
         }
       },
     ),
@@ -486,8 +486,8 @@ function isPossible(frame: string, next: number): boolean {
 class Overtaking extends Endpoint {
   readonly #held: string[] = [];
 
-  override send(text: string, ticket?: SendHandle, message?: EncodedMessage): boolean {
-    if (this.state.kind !== "suspended") return super.send(text, ticket, message);
+  override send(text: string, ticket?: SendHandle): boolean {
+    if (this.state.kind !== "suspended") return super.send(text, ticket);
     this.#held.unshift(text);
     if (ticket !== undefined) ticket.sent = false;
     return true;

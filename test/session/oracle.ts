@@ -284,8 +284,7 @@ export class ServerEnd extends End {
     super(world, "server", pair);
     pair.server = this;
     this.tokens = world.registry.open(this, line.principal, line.token);
-    const session = new Session(world.limits);
-    session.ttlMs = TTL_MS;
+    const session = new Session(world.limits, TTL_MS);
     line.end = this;
     this.line = line;
     this.endpoint.accept(line.server, session);
@@ -337,7 +336,7 @@ export interface Parts {
 export const PARTS: Parts = {
   ClientEnd,
   ServerEnd,
-  makeEndpoint: (side, of, hooks) => new Endpoint(side, of, true, hooks),
+  makeEndpoint: (_side, of, hooks) => new Endpoint(of, true, hooks),
   makeRegistry: (options) => new TokenRegistry(options),
   readsOldLines: false,
   acceptsFirst: (frame, line) =>
@@ -583,11 +582,11 @@ export class World {
   /** An ack that a later one has overtaken. */
   ackLate(side: Side): void {
     const end = this.end(side);
-    const { log } = end?.session ?? {};
-    if (end?.endpoint.state.kind !== "live" || log === undefined || log.acked === 0) return;
-    const { acked } = log;
+    const session = end?.session;
+    if (end?.endpoint.state.kind !== "live" || session === undefined || session.acked === 0) return;
+    const { acked } = session;
     this.inject(side, JSON.stringify({ ack: acked - 1 }));
-    this.check(!end.hasEnded && log.acked === acked, "a late ack is not ignored");
+    this.check(!end.hasEnded && session.acked === acked, "a late ack is not ignored");
   }
 
   /** The other side ends the connection. */
@@ -605,8 +604,8 @@ export class World {
     this.reconnectToHello();
     const { client } = this;
     if (client.endpoint.state.kind !== "resuming") return;
-    const { next, log } = client.session!;
-    const counts = [next + 99, log.acked - 1].filter((count) => count >= 0);
+    const { next, acked } = client.session!;
+    const counts = [next + 99, acked - 1].filter((count) => count >= 0);
     const lies = [
       '[{"label":"before"}]',
       ...counts.map((received) => JSON.stringify({ resumed: { token: "x", received } })),
@@ -673,8 +672,8 @@ export class World {
     const token = this.newestToken;
     const { server } = this;
     if (token === undefined || server?.session === undefined || server.tokens.confirmed === undefined) return;
-    const { next, log } = server.session;
-    const counts = [next + 99, log.acked - 1].filter((count) => count >= 0);
+    const { next, acked } = server.session;
+    const counts = [next + 99, acked - 1].filter((count) => count >= 0);
     const received = counts[which % counts.length]!;
     server.pair.reason ??= "lied to";
     const wire = this.intrude("alice", [resumeFrame(token, received)]);
@@ -828,9 +827,9 @@ export class World {
       const mostQueued = queueLength + burstLength + maxMessageBytes;
       this.check(endpoint.queuedLength <= mostQueued, `${endpoint.queuedLength} is queued, and ${mostQueued} may be`);
       if (session === undefined) continue;
-      const { log } = session;
-      this.check(log.last - log.acked <= this.limits.logFrames, `${log.last - log.acked} frames are logged`);
-      this.check(log.length <= this.limits.logLength + PACK_LENGTH, `${log.length} is logged`);
+      const { acked, last, logLength } = session;
+      this.check(last - acked <= this.limits.logFrames, `${last - acked} frames are logged`);
+      this.check(logLength <= this.limits.logLength + PACK_LENGTH, `${logLength} is logged`);
     }
     // The confirmed token and the newest one of each session that can go on.
     const entries = this.servers.filter(({ isOver }) => !isOver).map(({ tokens }) => tokens);
@@ -892,13 +891,10 @@ export class World {
       [here, there],
       [there, here],
     ] as const) {
-      this.check(to.received === from.log.last, `${to.received} frames are counted of ${from.log.last}`);
-      this.check(from.next === from.log.last + 1, "what is logged was not written");
-      this.check(
-        from.log.last - from.log.acked < Math.max(1, this.limits.logFrames / 4),
-        "an ack is due for the frames",
-      );
-      this.check(from.log.length < this.limits.logLength / 4, "an ack is due for the length");
+      this.check(to.received === from.last, `${to.received} frames are counted of ${from.last}`);
+      this.check(from.next === from.last + 1, "what is logged was not written");
+      this.check(from.last - from.acked < Math.max(1, this.limits.logFrames / 4), "an ack is due for the frames");
+      this.check(from.logLength < this.limits.logLength / 4, "an ack is due for the length");
     }
   }
 }

@@ -99,21 +99,21 @@ function keyOf(world: World, { sent, losses, hasExpired }: Path): string {
   const number = (end: End | undefined): number =>
     end === undefined ? -1 : end === client ? 0 : servers.indexOf(end as never) + 1;
   const endKey = (end: End): unknown => {
-    const { state, heldLength, queuedLength } = end.endpoint;
+    const { state, queuedLength } = end.endpoint;
     const { session } = state;
     return [
       state.kind,
       session && [
         session.received,
         session.next,
-        session.log.acked,
-        session.log.last,
+        session.acked,
+        session.last,
         session.token,
         session.attempt,
         session.owes,
         session.theirs !== undefined,
       ],
-      heldLength,
+      session?.logLength,
       queuedLength,
       end.line === undefined ? -1 : lines.indexOf(end.line),
       number(end.pair.client),

@@ -6,14 +6,15 @@ import type { Socket } from "../../src/link/socket.js";
 import type { EndpointLimits } from "../../src/session/endpoint.js";
 import { HELLO, helloOf } from "../../src/session/frames.js";
 import { PackedLink, type LinkOwner } from "../../src/session/link.js";
+import { ServerLink } from "../../src/server/link.js";
 
 /** The limits of a peer that sets none. */
 export const PEER_LIMITS = endpointLimits(peerLimits(undefined));
 
 /** Returns a server's link that keeps no session. Its hello is sent. */
-export function serverLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
+export function serverLink(socket: Socket, limits = PEER_LIMITS): ServerLink {
   socket.send(HELLO);
-  const link = new PackedLink("server", limits, false, undefined);
+  const link = new ServerLink(limits, undefined);
   link.accept(socket, undefined);
   socket.maxFrameBytes = longestFrame(limits.maxMessageBytes);
   return link;
@@ -21,7 +22,7 @@ export function serverLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
 
 /** Returns a client's link without a session that has not received the server's hello. */
 export function clientLink(socket: Socket, limits = PEER_LIMITS): PackedLink {
-  const link = new PackedLink("client", limits, false, undefined);
+  const link = new PackedLink(limits, false, undefined);
   link.attach(socket, true, undefined, false);
   return link;
 }
@@ -70,7 +71,7 @@ export class TestClient implements LinkOwner {
   dial(socket: Socket): void {
     const frame = (text: string): void => {
       this.attach(socket, helloOf(text) ?? "plain");
-      if (this.link.hasSocket) this.link.frame(text);
+      if (this.link.socket !== undefined) this.link.frame(text);
     };
     socket.start({ frame, closed() {} });
   }
@@ -95,17 +96,15 @@ export class TestClient implements LinkOwner {
     before.handOver(this.link, reason, this.#isAgreed, this.#hello);
   }
 
-  dropped(): void {}
-  confirmed(): void {}
-  heldChanged(): void {}
-  acceptsBroadcast(): boolean {
-    return true;
-  }
-
   #makeLink(lost?: PackedLink): PackedLink {
     this.#isFresh = true;
-    return new PackedLink("client", this.#limits, true, this, lost);
+    return new PackedLink(this.#limits, true, this, lost);
   }
+}
+
+/** Returns the length of what a client logs and queues. */
+export function heldBy({ endpoint }: PackedLink): number {
+  return (endpoint.state.session?.logLength ?? 0) + endpoint.queuedLength;
 }
 
 /** Sends a message that is encoded for many peers. */

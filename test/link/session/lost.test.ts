@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { Peer, type AnyPeer } from "../../../src/index.js";
 import type { Transport } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
+import { heldBy } from "../../support/links.js";
 import { notification, request } from "../../support/raw.js";
 import { rejection } from "../../support/turns.js";
 import { controls, message, numbers, packs, Rig, Told } from "./rig.js";
@@ -103,7 +104,7 @@ describe("a receiver whose connection is lost", () => {
     Object.assign(rig.told, { suspended: () => taken.push(link.send(message("of the old"))) });
     rig.cut({ code: 1008, reason: "" });
     expect(taken).toEqual([false]);
-    expect([link.heldLength, rig.client.link.heldLength]).toEqual([0, 0]);
+    expect([heldBy(link), heldBy(rig.client.link)]).toEqual([0, 0]);
     rig.client.link.send(message("of the new"));
     rig.reconnect();
     await rig.settle();

@@ -1,9 +1,8 @@
 /** How a session begins: the server's hello offers it, and the client's hello accepts it. */
 import { describe, expect, it } from "vitest";
-import { EncodedMessage } from "../../../src/core/transport.js";
 import { plain } from "../../../src/link/plain.js";
 import { useFakeClock } from "../../support/clock.js";
-import { clientLink, sendEncoded, serverLink, TestClient } from "../../support/links.js";
+import { clientLink, serverLink, TestClient } from "../../support/links.js";
 import { controls, KEPT, LIMITS, message, numbers, packs, Rig, Told, ToldLost, WIRE_LIMITS } from "./rig.js";
 import { microtasks, Wire } from "./wire.js";
 
@@ -404,12 +403,6 @@ describe("the hello of a client", () => {
     expect(wire.client.sent).toEqual([]);
     client.link.send(message(1));
     await microtasks();
-    expect(wire.client.sent).toEqual([TAKEN, "[" + message(1) + "]"]);
-  });
-
-  it("leaves in front of a message that is encoded for many peers", () => {
-    const { wire, client } = clientBeforeHello();
-    sendEncoded(client.link, new EncodedMessage(message(1)));
     expect(wire.client.sent).toEqual([TAKEN, "[" + message(1) + "]"]);
   });
 

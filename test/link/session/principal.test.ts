@@ -199,9 +199,9 @@ describe("the limits of suspended sessions", () => {
       sendEncoded(rig.server.link, new EncodedMessage(message(i, 50)));
       // Bytes that the peer holds, such as values that a stream has read ahead.
       rig.server.link.keeps(1000 * i);
-      expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.endpoint.queuedBroadcastLength);
+      expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.heldBroadcastLength);
       rig.server.link.keeps(-300 * i);
-      expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.endpoint.queuedBroadcastLength);
+      expect(rig.sessions.held).toBe(rig.server.link.heldLength + rig.server.link.heldBroadcastLength);
       expect(rig.sessions.held).toBeGreaterThanOrEqual(700 * i + 200 * i);
       rig.reconnect();
       await rig.settle();

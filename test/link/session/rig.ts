@@ -2,7 +2,7 @@
 import { vi } from "vitest";
 import { countDeadlines } from "../../../src/core/deadlines.js";
 import type { EndpointLimits } from "../../../src/session/endpoint.js";
-import type { PackedLink } from "../../../src/session/link.js";
+import type { ServerLink } from "../../../src/server/link.js";
 import { Sessions, type SessionsOptions } from "../../../src/server/sessions.js";
 import { TestClient } from "../../support/links.js";
 import type { CloseInfo, Receiver, Transport } from "../../../src/core/transport.js";
@@ -44,7 +44,7 @@ export class ToldLost extends Told {
 
 /** One link of the server, and its receiver. */
 export interface ServerSide {
-  readonly link: PackedLink;
+  readonly link: ServerLink;
   readonly told: Told;
 }
 
@@ -151,7 +151,7 @@ export class Rig {
   #open(returns: boolean, principal: string | undefined): Wire {
     const wire = new Wire();
     this.wires.push(wire);
-    const welcome = (link: PackedLink): void => {
+    const welcome = (link: ServerLink): void => {
       const told = new Told();
       this.servers.push({ link, told });
       link.start(told);

@@ -1,0 +1,109 @@
+/** The server's link: what a server does with the connection of one client that a client does not. */
+import { BroadcastHandle, QUEUED_COST } from "../core/send-queue.js";
+import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
+import type { Socket } from "../link/socket.js";
+import type { EndpointHooks, EndpointLimits } from "../session/endpoint.js";
+import type { ResumeFrame } from "../session/frames.js";
+import { PackedLink, type LinkOwner } from "../session/link.js";
+import type { Session } from "../session/session.js";
+
+/** What keeps the session of a server's link. */
+export interface ServerLinkOwner extends LinkOwner {
+  /** The client has the newest token. */
+  confirmed(): void;
+  /** What a suspended session holds may have changed. */
+  heldChanged(): void;
+  /** Returns true if a broadcast of that length may be queued for this suspended session. */
+  acceptsBroadcast(length: number): boolean;
+}
+
+/** A server's end of a connection that speaks `reciproc.v1`. Without an owner, it has no session. */
+export class ServerLink extends PackedLink implements EndpointHooks {
+  declare readonly owner: ServerLinkOwner | undefined;
+  /** What the receiver keeps for the other side. */
+  #kept = 0;
+  #frameLength = 0;
+  /** The frame that is received at present, once something of it stays in use. */
+  #frame: Frame | undefined;
+
+  constructor(limits: EndpointLimits, owner: ServerLinkOwner | undefined) {
+    super(limits, owner !== undefined, owner);
+  }
+
+  /** Takes the first socket. As `Endpoint.accept`. */
+  accept(socket: Socket, session: Session | undefined): void {
+    this.take(socket);
+    this.endpoint.accept(socket, session);
+  }
+
+  /** Goes on over another socket. As `Endpoint.resume`. */
+  resume(socket: Socket, resume: ResumeFrame, makeToken: () => string): void {
+    // Rule 2: the old socket is left before the count of received frames is read.
+    this.leave("a newer socket took over");
+    this.take(socket);
+    this.endpoint.resume(socket, resume, makeToken());
+    this.settleOutput();
+    socket.start(this);
+  }
+
+  override send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
+    const isTaken = message === undefined ? this.endpoint.send(text, handle) : this.#broadcast(message);
+    this.collected();
+    this.#heldChanged();
+    return isTaken;
+  }
+
+  /** Sends a message that goes to many peers. Returns false if it is dropped. A broadcast ends no session. */
+  #broadcast(message: EncodedMessage): boolean {
+    const { endpoint, owner } = this;
+    if (endpoint.sendEncoded(message)) return true;
+    const { text } = message;
+    if (endpoint.canSend) return endpoint.send(text);
+    // Queued only while little is queued, so that ordinary messages keep all their room.
+    if (endpoint.queuedLength + text.length > endpoint.limits.queueLength / 2) return false;
+    if (!endpoint.isFlowing && owner?.acceptsBroadcast(text.length + QUEUED_COST) !== true) return false;
+    return endpoint.send(text, new BroadcastHandle());
+  }
+
+  override cancel(handle: SendHandle): boolean {
+    const wasQueued = super.cancel(handle);
+    if (wasQueued) this.#heldChanged();
+    return wasQueued;
+  }
+
+  override frame(text: string): void {
+    this.#frame = undefined;
+    this.#frameLength = text.length;
+    super.frame(text);
+  }
+
+  keeps(by: number): void {
+    this.#kept += by;
+    this.#heldChanged();
+  }
+
+  /** The frame whose messages are received at present. It counts towards what the session holds. */
+  get currentFrame(): Frame | undefined {
+    if (this.owner === undefined) return undefined;
+    return (this.#frame ??= new Frame(this.#frameLength, this));
+  }
+
+  /** The length of what this end holds for the other: the log, the queued ordinary messages, and what the receiver keeps. */
+  get heldLength(): number {
+    const { state, ordinaryLength } = this.endpoint;
+    return (state.session?.logLength ?? 0) + ordinaryLength + this.#kept;
+  }
+
+  /** The length of the queued broadcasts. */
+  get heldBroadcastLength(): number {
+    return this.endpoint.queuedLength - this.endpoint.ordinaryLength;
+  }
+
+  #heldChanged(): void {
+    if (this.endpoint.state.kind === "suspended") this.owner?.heldChanged();
+  }
+
+  confirmed(): void {
+    this.owner?.confirmed();
+  }
+}
