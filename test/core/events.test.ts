@@ -289,15 +289,6 @@ function rejected(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-describe("an error with id null", () => {
-  it("is emitted as `error` when it refuses no known message", () => {
-    const raw = rawPeer();
-    raw.feed({ jsonrpc: "2.0", id: null, error: { code: -32700, message: "Parse error", data: 0 } });
-    expect(raw.errors).toEqual([expect.objectContaining({ name: "RpcError", code: -32700, data: 0 })]);
-    expect(raw.sent).toEqual([]);
-  });
-});
-
 describe("peer.id and peer.data", () => {
   it("differ for each peer, and the id never changes", async () => {
     await using joined = connectedPair();

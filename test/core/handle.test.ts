@@ -1,20 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { connectedPair } from "../support/pair.js";
-import { notification, rawPeer, request, result } from "../support/raw.js";
+import { notification, rawPeer } from "../support/raw.js";
 import { rejection } from "../support/turns.js";
 
 const NOT_FOUND = { code: -32601, message: "Method not found", data: undefined };
 
 describe("methods", () => {
-  it("are found by their own names only", async () => {
-    await using pair = connectedPair({ methods: { own: () => 1 } });
-    const inherited = ["constructor", "__proto__", "toString", "hasOwnProperty", "valueOf"];
-    for (const method of [...inherited, "OWN", "own ", "", "rpc.own"]) {
-      expect(await rejection(pair.b.request(method))).toMatchObject(NOT_FOUND);
-    }
-    expect(await pair.b.request("own")).toBe(1);
-  });
-
   it("are called without `this`", async () => {
     await using pair = connectedPair({
       methods: {
@@ -40,17 +31,6 @@ describe("methods", () => {
     methods["b"] = () => 3;
     expect(await pair.b.request("a")).toBe(1);
     expect(await rejection(pair.b.request("b"))).toMatchObject(NOT_FOUND);
-  });
-
-  it.each([
-    ["undefined", undefined],
-    ["a function", () => 1],
-    ["a symbol", Symbol("s")],
-    ["NaN", NaN],
-  ])("that return %s are answered with null", async (_name, value) => {
-    const raw = rawPeer({ methods: { m: () => value } });
-    raw.feed(request(1, "m"));
-    expect(raw.messages()).toEqual([result(1, null)]);
   });
 });
 

@@ -50,8 +50,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed(result(2, null));
     await Promise.all([call, other]);
     expect(told).toEqual(["one", "two", "done"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks for nothing when the next server is not a reciproc peer", async () => {
@@ -62,8 +60,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     expect(take()).toEqual([request(1, "work", { a: 1 }), request(2, "work", [1]), request(3, "work")]);
     for (const id of [1, 2, 3]) transport.feed(result(id, id));
     expect(await Promise.all(calls)).toEqual([1, 2, 3]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it.each([true, false])("asks by the configured dialect, for any next server (%s)", async (isReciproc) => {
@@ -74,8 +70,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     expect(take()).toEqual([request(1, "work", { workDoneToken: 1 })]);
     transport.feed(result(1, null));
     await call;
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks by its own token, if its params hold one", async () => {
@@ -92,8 +86,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     for (const id of [1, 2]) transport.feed(result(id, null));
     await Promise.all([own, second]);
     expect(reports).toEqual(["of the second", "of the first"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks in a batch as well, beside members without onProgress", async () => {
@@ -115,8 +107,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed([result(1, "done"), result(2, [1])]);
     expect(await Promise.all(calls)).toEqual(["done", [1]]);
     expect(reports).toEqual(["half"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("rejects as not sent if its params have no place for the token", async () => {
@@ -139,8 +129,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed([result(3, [3])]);
     expect(await stays).toEqual([3]);
     expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, progress: 0 });
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks as well when `onOpen` comes first", async () => {
@@ -158,8 +146,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed(result(1, null));
     await call;
     expect(reports).toEqual(["half"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("leaves no state when it is aborted, or the connection is lost again, before it is sent", async () => {
@@ -174,8 +160,6 @@ describe("a call with onProgress that is made between two sessions", () => {
     expect(await lost).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
     resume(ends, true);
     expect(take()).toEqual([]);
-    await peer.close();
-    expectEmpty(peer);
   });
 });
 
@@ -197,8 +181,6 @@ describe("a call of a batch that is aborted between two sessions", () => {
     expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], ...cancels]);
     transport.feed([result(2, 2)]);
     expect(await stays).toBe(2);
-    await peer.close();
-    expectEmpty(peer);
   });
 });
 

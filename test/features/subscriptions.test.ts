@@ -52,7 +52,6 @@ describe("a push", () => {
     await pass(0);
     expect(sent(raw)).toEqual([push(1, 1), push(1, 2), push(1, 3)]);
     expect(subscriptions.size).toBe(1);
-    await raw.peer.close();
   });
 
   it("is held until the reply of an async handler, for any time", async () => {
@@ -74,7 +73,6 @@ describe("a push", () => {
     await pass(0);
     const pushes = ["at once", "from elsewhere", "before the answer", "in the turn of the reply"];
     expect(sent(raw)).toEqual(pushes.map((text) => push(1, text)));
-    await raw.peer.close();
   });
 
   it("is held until the reply to the whole batch of its call", async () => {
@@ -89,7 +87,6 @@ describe("a push", () => {
     expect(sent(raw)).toEqual([[result(1, 1), result(2, null)]]);
     await pass(0);
     expect(sent(raw)).toEqual([push(1, "first")]);
-    await raw.peer.close();
   });
 
   it("is held while an `around` delays the reply", async () => {
@@ -109,7 +106,6 @@ describe("a push", () => {
     answer.resolve();
     await pass(0);
     expect(sent(raw)).toEqual([result(1, 1), push(1, "first")]);
-    await raw.peer.close();
   });
 
   it("is sent at once after the reply", async () => {
@@ -121,7 +117,6 @@ describe("a push", () => {
     expect(opened[0]!.notify({ number: 1 })).toBe(true);
     expect(opened[0]!.notify(undefined)).toBe(true);
     expect(sent(raw)).toEqual([push(1, { number: 1 }), push(1, null)]);
-    await raw.peer.close();
   });
 
   it("is encoded when it is made, even if it is held", async () => {
@@ -134,7 +129,6 @@ describe("a push", () => {
     raw.feed(request(1, "subscribe"));
     await pass(0);
     expect(sent(raw)).toEqual([result(1, 1), push(1, { number: 1 })]);
-    await raw.peer.close();
   });
 
   it("that cannot be encoded throws in its caller, held or not", async () => {
@@ -153,7 +147,6 @@ describe("a push", () => {
     attempt(opened[0]!);
     expect(thrown).toEqual([expect.any(TypeError), expect.any(TypeError)]);
     expect(sent(raw)).toEqual([result(1, 1)]);
-    await raw.peer.close();
   });
 
   it("that an `around` makes while held ones are sent is sent after them", async () => {
@@ -168,7 +161,6 @@ describe("a push", () => {
     raw.feed(request(1, "subscribe"));
     await pass(0);
     expect(sent(raw).slice(1)).toEqual([push(1, 1), push(1, 2), push(1, 11), push(1, 12)]);
-    await raw.peer.close();
   });
 
   it("is refused beyond `maxHeld` until the reply was sent", async () => {
@@ -180,7 +172,6 @@ describe("a push", () => {
     taken.push(...[4, 5, 6].map(opened[0]!.notify));
     expect(taken).toEqual([true, true, false, true, true, true]);
     expect(sent(raw)).toEqual([result(1, 1), ...[1, 2, 4, 5, 6].map((value) => push(1, value))]);
-    await raw.peer.close();
   });
 
   it("reaches each of many subscriptions of a peer by its own id, and no other peer", async () => {
@@ -192,7 +183,6 @@ describe("a push", () => {
     for (const { id, notify } of opened) notify(`late ${id}`);
     expect(sent(one).slice(2)).toEqual([push(1, "early 1"), push(2, "early 2"), push(1, "late 1"), push(2, "late 2")]);
     expect(sent(other).slice(1)).toEqual([push(3, "early 3"), push(3, "late 3")]);
-    await Promise.all([one.peer.close(), other.peer.close()]);
   });
 
   it("follows its reply between two reciproc peers too", async () => {
@@ -239,7 +229,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     expect(sent(raw)).toEqual(["a", "b", "c"].map((text) => push(1, text)));
     opened[0]!.notify("d");
     expect(sent(raw)).toEqual([push(1, "d")]);
-    await raw.peer.close();
   });
 
   it("is sent once, after a second, if the transport does not report that the reply was read", async () => {
@@ -251,7 +240,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     expect(sent(raw)).toEqual(["a", "b"].map((text) => push(1, text)));
     marks[0]!.read();
     expect(sent(raw)).toEqual([]);
-    await raw.peer.close();
   });
 
   it("beyond `maxHeld` sends the held ones if the reply was sent", async () => {
@@ -260,7 +248,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     await turn();
     expect(opened[0]!.notify("c")).toBe(true);
     expect(sent(raw)).toEqual([result(1, 1), ...["a", "b", "c"].map((text) => push(1, text))]);
-    await raw.peer.close();
   });
 
   it("is never sent if the subscription is closed before", async () => {
@@ -271,7 +258,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     marks[0]!.read();
     await pass(1000);
     expect(sent(raw)).toEqual([result(1, 1)]);
-    await raw.peer.close();
   });
 });
 
@@ -293,7 +279,6 @@ describe("a subscription", () => {
     expect(subscription.notify(1)).toBe(false);
     expect(sent(raw)).toEqual([result("a", true), result("b", false)]);
     expect(subscriptions.size).toBe(0);
-    await raw.peer.close();
   });
 
   it("is not ended by another peer, another id or an id of another type", async () => {
@@ -307,7 +292,6 @@ describe("a subscription", () => {
     expect([...sent(other), ...sent(raw)]).toEqual(Array.from({ length: 7 }, () => result(1, false)));
     expect(subscription.signal.aborted).toBe(false);
     expect(subscriptions.size).toBe(1);
-    await Promise.all([raw.peer.close(), other.peer.close()]);
   });
 
   it("is ended by this side once, and nothing is sent for it", async () => {
@@ -316,7 +300,6 @@ describe("a subscription", () => {
     expect(subscription.signal.aborted).toBe(true);
     expect(subscriptions.size).toBe(0);
     expect(sent(raw)).toEqual([]);
-    await raw.peer.close();
   });
 
   it.each<[moment: string, pushed: number[]]>([
@@ -337,7 +320,6 @@ describe("a subscription", () => {
     await pass(0);
     const pushes = sent(raw).filter((message) => "method" in (message as object));
     expect(pushes).toEqual(pushed.map((value) => push(1, value)));
-    await raw.peer.close();
   });
 
   it.each(["close", "cut"] as const)("ends with the connection, and then refuses pushes (%s)", async (how) => {
@@ -371,7 +353,6 @@ describe("a subscription", () => {
     raw.peer.emit("lost", new Error("expired"));
     expect(subscription.signal.aborted).toBe(true);
     expect(subscriptions.size).toBe(0);
-    await raw.peer.close();
   });
 
   it.each(["alone", "in a batch"])(
@@ -380,7 +361,7 @@ describe("a subscription", () => {
       const opens = gate<void>();
       const subscriptions = new Subscriptions({ method: "push" });
       const opened: Subscription[] = [];
-      const { peer, transport, take } = restless({
+      const { transport, take } = restless({
         methods: {
           async subscribe(_params, context) {
             await opens.promise;
@@ -400,7 +381,6 @@ describe("a subscription", () => {
       expect(opened[0]!.signal.aborted).toBe(true);
       expect(subscriptions.size).toBe(0);
       expect(take()).toEqual([]);
-      await peer.close();
     },
   );
 
@@ -421,7 +401,6 @@ describe("a subscription", () => {
     expect(subscriptions.size).toBe(0);
     const code = name === "the reply is too large" ? -32008 : 7;
     expect(sent(raw).flat()).toMatchObject([{ error: { code } }, { error: { code } }]);
-    await raw.peer.close();
   });
 
   it("is ended from the start when a notification opens it, or the peer is closed", async () => {
@@ -456,7 +435,6 @@ describe("a subscription", () => {
     expect(opened[0]!.signal.aborted).toBe(true);
     expect(subscriptions.size).toBe(0);
     expect(sent(raw)).toEqual([]);
-    await raw.peer.close();
   });
 
   it.each([false, true])("serves a client of JSON-RPC 1.0 as well (in a batch: %s)", async (isBatch) => {
@@ -468,7 +446,6 @@ describe("a subscription", () => {
     expect(sent(raw)).toEqual([isBatch ? [reply] : reply]);
     await pass(0);
     expect(sent(raw)).toEqual([push(1, "first")]);
-    await raw.peer.close();
   });
 
   it("can be one of several that a single call opens", async () => {
@@ -493,7 +470,6 @@ describe("a subscription", () => {
     expect(sent(raw)).toEqual([result("a", [1, 2])]);
     await pass(0);
     expect(sent(raw)).toEqual([push(1, 0), push(2, 1)]);
-    await raw.peer.close();
   });
 });
 
@@ -513,7 +489,6 @@ describe("maxPerPeer", () => {
       result("f", 4),
     ]);
     expect(sent(other)).toEqual([result("d", 3)]);
-    await Promise.all([one.peer.close(), other.peer.close()]);
   });
 
   it("is 1,024 by default", async () => {
@@ -549,7 +524,6 @@ describe("an invalid subscription", () => {
     const message = "Expected `context` to be the context that a handler is given, got";
     expect(() => open({ peer: raw.peer })).toThrow(new TypeError(`${message} an object`));
     expect(() => open(undefined)).toThrow(new TypeError(`${message} \`undefined\` (undefined)`));
-    await raw.peer.close();
   });
 
   it.each([
@@ -565,7 +539,6 @@ describe("an invalid subscription", () => {
     expect(raw.messages()[1]).toEqual(failure(2, -32603, "Internal error"));
     expect(raw.errors).toMatchObject([{ message: expect.stringContaining("Expected `nextId()` to be an id") }]);
     expect(subscriptions.size).toBe(1);
-    await raw.peer.close();
   });
 
   it("is an Error for an answered call", async () => {
@@ -575,7 +548,6 @@ describe("an invalid subscription", () => {
     raw.feed(request(1, "subscribe"));
     expect(() => subscriptions.open(kept)).toThrow(new Error('"subscribe" is answered already'));
     expect(subscriptions.size).toBe(0);
-    await raw.peer.close();
   });
 });
 
