@@ -39,19 +39,6 @@ describe("a handler's iterable", () => {
     expectEmpty(raw.peer);
   });
 
-  it("that is complete at once is sent in one reply, without a token", async () => {
-    const raw = tailing(counted(3));
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { values: [1, 2, 3] })]);
-    expect(await answersTo(raw, next(2, 1))).toEqual([failure(2, ...NO_SUCH_STREAM)]);
-    expectEmpty(raw.peer);
-  });
-
-  it("that is empty is {}", async () => {
-    const raw = tailing(counted(0));
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, {})]);
-    expectEmpty(raw.peer);
-  });
-
   it("continues after the values of the first reply, and ends with the last value", async () => {
     const source = new Fed().give("a", "b");
     const raw = tailing(source);
@@ -164,43 +151,13 @@ describe("a handler's iterable", () => {
 });
 
 describe("$/enumerator/next", () => {
-  it.each<[string, unknown]>([
-    ["an unknown token", { token: 2 }],
-    ["the token as a string", { token: "1" }],
-    ["a token that is null", { token: null }],
-    ["a token that is an object", { token: {} }],
-    ["no token", {}],
-    ["no params", undefined],
-    ["no place", []],
-    ["an inherited token", JSON.parse('{"__proto__":{"token":1}}')],
-  ])("with %s is -32001", async (_name, params) => {
-    const raw = tailing(new Fed().give(1));
-    await feed(raw, request(1, "tail"));
-    const answers = await answersTo(raw, request(2, "$/enumerator/next", params));
-    expect(answers).toEqual([failure(2, ...NO_SUCH_STREAM)]);
-    expect(raw.errors).toEqual([]);
-  });
-
-  it("may name the token by position", async () => {
-    const raw = tailing(new Fed().give(1).give(2));
-    await feed(raw, request(1, "tail"));
-    expect(await answersTo(raw, request(2, "$/enumerator/next", [1]))).toEqual([]);
-    expect(await answersTo(raw, notification("$/enumerator/abort", [1]))).toEqual([more(2, [], true)]);
-    expectEmpty(raw.peer);
-  });
-
-  it("is refused while another is pending on its token, or if the token was not sent yet, without effect on either stream", async () => {
+  it("is refused before its token was sent, without effect on the stream", async () => {
     const source = new Fed();
     const raw = tailing(source);
-    const refused = [-32600, "One `next` of a stream at a time"] as const;
     expect(await answersTo(raw, request(1, "tail"), next(2, 1))).toEqual([failure(2, ...NO_SUCH_STREAM)]);
     source.give("a");
     await turn();
     expect(raw.messages()[1]).toEqual(result(1, { token: 1, values: ["a"] }));
-    expect(await answersTo(raw, next(3, 1), next(4, 1))).toEqual([failure(4, ...refused)]);
-    source.give("b");
-    await turn();
-    expect(raw.messages().at(-1)).toEqual(more(3, ["b"]));
   });
 
   it("can be pending on several tokens at once", async () => {

@@ -138,18 +138,6 @@ describe("a source that fails", () => {
     expectEmpty(raw.peer);
   });
 
-  it.each<[string, unknown, readonly [number, string], number]>([
-    ["with an RpcError", new RpcError(7, "no"), [7, "no"], 0],
-    ["with anything else", new Error("secret"), [-32603, "Internal error"], 1],
-  ])("midway is reported after the values before it, %s, and frees the token", async (_name, thrown, error, errors) => {
-    const raw = tailing(new Fed().give(1, 2).fail(thrown));
-    expect(await answersTo(raw, request(1, "tail"))).toEqual([result(1, { token: 1, values: [1, 2] })]);
-    expect(await answersTo(raw, next(2, 1))).toEqual([failure(2, ...error)]);
-    expect(await answersTo(raw, next(3, 1))).toEqual([failure(3, ...NO_SUCH_STREAM)]);
-    expect(raw.errors).toHaveLength(errors);
-    expectEmpty(raw.peer);
-  });
-
   it.each<[string, unknown]>([
     ["cannot be iterated", { [Symbol.asyncIterator]: 5 }],
     ["has no iterator", { [Symbol.asyncIterator]: () => undefined }],
@@ -295,12 +283,6 @@ describe("a call that is cancelled", () => {
     await turn();
     expect(raw.sent).toEqual([]);
     expectEmpty(raw.peer);
-  });
-
-  it("in a batch is answered in its place", async () => {
-    const raw = tailing(new Fed(), { methods: { now: () => "at once" } });
-    await feed(raw, [request(1, "tail"), request(2, "now")], cancel(1));
-    expect(raw.messages()).toEqual([[failure(1, -32800, "Request cancelled"), result(2, "at once")]]);
   });
 });
 
