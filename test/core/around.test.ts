@@ -259,16 +259,4 @@ describe("around, in batches", () => {
     expect(await Promise.all(calls)).toEqual(["Q", "S"]);
     expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0 });
   });
-
-  it("keeps the order of the replies when members of an incoming batch are delayed", async () => {
-    const open = gate();
-    const around: Around = async (call, next) => (call.method === "slow" && (await open.promise), next());
-    const raw = rawPeer({ methods: { slow: () => "S", quick: () => "Q" }, around });
-    raw.feed([request(1, "slow"), request(2, "quick")]);
-    await turn();
-    expect(raw.sent).toEqual([]);
-    open.resolve();
-    await turn();
-    expect(raw.messages()).toEqual([[result(1, "S"), result(2, "Q")]]);
-  });
 });

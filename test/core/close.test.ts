@@ -6,14 +6,6 @@ import { rawPeer } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
 describe("close()", () => {
-  it("closes with 1000 and no reason by default", async () => {
-    const raw = rawPeer();
-    expect(raw.peer.state).toBe("open");
-    await raw.peer.close();
-    expect(raw.closes).toEqual([[1000, ""]]);
-    expect(raw.peer.state).toBe("closed");
-  });
-
   it("reports code and reason on both sides", async () => {
     await using joined = connectedPair();
     await joined.a.close(4321, "mine");

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Context } from "../../src/index.js";
 import { connectedPair, expectEmpty } from "../support/pair.js";
-import { notification, rawPeer, request, result } from "../support/raw.js";
+import { notification, rawPeer, request } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 
 describe("context", () => {
@@ -19,12 +19,6 @@ describe("context", () => {
     pair.b.notify(method);
     await turn();
     expect(seen).toEqual([pair.a, "m", 1, false, undefined, pair.a, "m", undefined, false, undefined]);
-  });
-
-  it.each([0, "", null, 1.5, "1", -1])("has the id %j exactly as received", (id) => {
-    const raw = rawPeer({ methods: { m: (_params, context) => ({ id: context.id }) } });
-    raw.feed(request(id, "m"));
-    expect(raw.messages()).toEqual([result(id, { id })]);
   });
 });
 

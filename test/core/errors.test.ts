@@ -75,13 +75,6 @@ describe("a handler whose own call was answered with an error", () => {
     expect(pair.takeErrors()).toMatchObject([{ cause: { code: 1, message: "upstream", method: "m" } }]);
   });
 
-  it("forwards the error with a new RpcError of its code, message and data", async () => {
-    await using pair = nested((peer) =>
-      peer.request("denied").catch(({ code, message, data }) => Promise.reject(new RpcError(code, message, data))),
-    );
-    expect(await rejection(pair.b.request("outer"))).toMatchObject({ code: 403, message: "no", data: { why: 1 } });
-  });
-
   it("sends an RpcError of its own, whatever `method` or `cause` it has", async () => {
     await using pair = nested((peer) =>
       peer

@@ -3,31 +3,7 @@ import { Peer, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { connectedPair } from "../support/pair.js";
 import { rawPeer } from "../support/raw.js";
-import { gate, rejection, turn } from "../support/turns.js";
-
-const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
-
-describe("notifications", () => {
-  it("run up to the in-flight limit, apart from requests, and are dropped beyond it with an `error` event", async () => {
-    const hold = gate();
-    let started = 0;
-    const { peer, feed, sent, errors } = rawPeer({
-      limits: { maxInFlight: 2 },
-      methods: { wait: () => (started++, hold.promise), quick: () => void started++ },
-    });
-    for (let i = 0; i < 5; i++) feed(notification("wait"));
-    expect(started).toBe(2);
-    expect(errors.splice(0)).toMatchObject([{ code: -32009 }, { code: -32009 }, { code: -32009 }]);
-    feed('{"jsonrpc":"2.0","id":1,"method":"wait"}');
-    expect(started).toBe(3);
-    hold.resolve();
-    await turn();
-    feed(notification("quick"));
-    expect(started).toBe(4);
-    expect(sent).toEqual(['{"jsonrpc":"2.0","id":1,"result":null}']);
-    expect(inspect(peer).running).toBe(0);
-  });
-});
+import { rejection, turn } from "../support/turns.js";
 
 describe("a hostile promise", () => {
   it("that calls back twice and then throws causes one answer and counts as one call", async () => {

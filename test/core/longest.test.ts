@@ -91,15 +91,6 @@ describe("a call longer than the limit of the other side, on a closed connection
   });
 });
 
-describe("a stream whose call is longer than the limit of the other side", () => {
-  it("rejects with the same error", async () => {
-    const { peer, take } = limited();
-    const read = peer.stream("tail", filled(request(1, "tail"), 300))[Symbol.asyncIterator]();
-    expect(await rejection(read.next())).toMatchObject(tooLong("tail", 300));
-    expect(take()).toEqual([]);
-  });
-});
-
 describe("a notification longer than the limit of the other side", () => {
   it("is dropped and reported as an error", async () => {
     const { peer, take, errors } = limited();
@@ -146,13 +137,6 @@ describe("a notification longer than the limit of the other side", () => {
     expect(sendTo(peer, long, "close")).toBe(false);
     expect(take()).toEqual([]);
     expect(peer.state).toBe("open");
-  });
-
-  it("is not reported as an error when the connection is closed", async () => {
-    const { peer, errors } = limited();
-    await peer.close();
-    expect(peer.notify("n")).toBe(false);
-    expect(errors).toEqual([]);
   });
 });
 

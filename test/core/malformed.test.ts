@@ -36,27 +36,6 @@ describe("malformed messages", () => {
 describe("a message with an id and without method, result and error", () => {
   const REFUSED = failure(null, -32600, "Invalid Request");
 
-  it("is refused when the call of its id is settled", async () => {
-    const raw = rawPeer();
-    const call = raw.peer.request("m");
-    raw.feed(result(1, "done"));
-    expect(await call).toBe("done");
-    raw.sent.length = 0;
-    raw.feed({ jsonrpc: "2.0", id: 1 });
-    expect(raw.messages()).toEqual([REFUSED]);
-  });
-
-  it("rejects the pending call of its id, alone and in a batch", async () => {
-    const raw = rawPeer();
-    const calls = [rejection(raw.peer.request("m")), rejection(raw.peer.request("m"))];
-    raw.sent.length = 0;
-    raw.feed({ jsonrpc: "2.0", id: 1 });
-    raw.feed([{ jsonrpc: "2.0", id: 2 }]);
-    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ code: "PROTOCOL" });
-    expect(raw.sent).toEqual([]);
-    expect(inspect(raw.peer)).toMatchObject({ malformed: 0, unmatched: 0 });
-  });
-
   it("rejects the pending call of a batch, and the calls that the same array leaves out", async () => {
     const raw = rawPeer();
     const batch = raw.peer.batch();
@@ -73,14 +52,6 @@ describe("a message with an id and without method, result and error", () => {
     expect(raw.messages()).toEqual([[REFUSED, result(1, 1)]]);
     raw.feed([{ jsonrpc: "2.0", id: 7 }, { jsonrpc: "2.0", id: 8 }, request(1, "m")]);
     expect(raw.messages()[1]).toMatchObject({ id: null, error: { code: -32010 } });
-  });
-
-  it("is refused with an error that the other side never answers", () => {
-    const [raw, other] = [rawPeer(), rawPeer()];
-    raw.feed({ jsonrpc: "2.0", id: 5 });
-    other.feed(raw.sent[0]);
-    expect(other.sent).toEqual([]);
-    expect(other.errors).toEqual([expect.objectContaining({ code: -32600 })]);
   });
 
   it("closes the connection with 1008 when too many come", () => {

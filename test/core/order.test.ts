@@ -35,20 +35,6 @@ describe("handlers", () => {
     expect(started).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
-  it("run concurrently, and are answered in the order they finish", async () => {
-    const { gates, methods } = gated();
-    await using pair = connectedPair({ methods });
-    const outcomes = new Outcomes();
-    for (const name of ["one", "two", "three"]) outcomes.watch(name, pair.b.request("wait", [name]));
-    await turn();
-    expect([...gates.keys()]).toEqual(["one", "two", "three"]);
-    for (const name of ["three", "one", "two"]) {
-      gates.get(name)!.resolve(name);
-      await turn();
-    }
-    expect(outcomes.names).toEqual(["three", "one", "two"]);
-  });
-
   it("send no answer after the peer closed", async () => {
     const { gates, methods } = gated();
     const raw = rawPeer({ methods });

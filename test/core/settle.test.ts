@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ConnectionLostError, RpcError, TimeoutError } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
-import { connectedPair, expectEmpty } from "../support/pair.js";
+import { expectEmpty } from "../support/pair.js";
 import { failure, rawPeer, result, type RawPeer } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
@@ -86,15 +86,5 @@ describe("a call", () => {
     expect(raw.messages().map(({ id }) => id)).toEqual([1, 2, 3]);
     raw.feed(result(3, 3));
     expect(await Promise.all(calls)).toEqual([1, 2, 3]);
-  });
-});
-
-describe("many calls", () => {
-  it("run in both directions at once", async () => {
-    await using pair = connectedPair({ methods: { left: ([n]) => n * 2 } }, { methods: { right: ([n]) => n + 1 } });
-    const { a, b } = pair;
-    expect(await Promise.all([a.request("right", [1]), b.request("left", [4]), a.request("right", [2])])).toEqual([
-      2, 8, 3,
-    ]);
   });
 });

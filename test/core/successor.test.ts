@@ -1,7 +1,6 @@
 /** The calls, handlers and streams of a lost connection end, and its peer continues on a new connection. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TimeoutError, type Context } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
@@ -112,18 +111,6 @@ describe("a loss", () => {
     expect(told).toEqual([GONE, 0]);
     await turn();
     expect(outcomes.names).toEqual(["call"]);
-  });
-
-  it("leaves no timeout, and no listener on a signal", async () => {
-    const { peer, transport } = restless();
-    const { signal } = new AbortController();
-    const options = { timeoutMs: 1000, maxTotalTimeoutMs: 5000, signal };
-    const lost = rejection(peer.request("m", [], options));
-    transport.suspend();
-    transport.lose(GONE);
-    expect(countDeadlines().waiting).toBe(0);
-    signal.dispatchEvent(new Event("abort"));
-    expect(await lost).toBeInstanceOf(ConnectionLostError);
   });
 
   it("does not reset ids, so that a late answer settles no call of the next connection", async () => {
@@ -399,17 +386,5 @@ describe("a peer that is closed inside", () => {
     expect(await call).toBeInstanceOf(ConnectionLostError);
     expect(await rejection(peer.request("m"))).toMatchObject({ outcome: "not-sent" });
     expectEmpty(peer);
-  });
-
-  it("resolves `closed` once if it was read before the loss", async () => {
-    const { peer, transport } = restless();
-    const outcomes = new Outcomes().watch("closed", peer.closed);
-    transport.suspend();
-    transport.lose(GONE);
-    await turn();
-    expect(outcomes.list).toEqual([]);
-    transport.end({ code: 1006, reason: "" });
-    await turn();
-    expect(outcomes.list).toEqual([{ name: "closed", value: { code: 1006, reason: "" } }]);
   });
 });

@@ -66,23 +66,6 @@ describe.each([
     await both.b.close();
     await fromB;
   });
-
-  it("goes through a peer in the middle that passes its signal on", async () => {
-    const waiting = new Waiting();
-    await using end = await join(waiting.options);
-    const relay: AnyOptions = { methods: { relay: (params, { signal }) => end.b.request("wait", params, { signal }) } };
-    await using start = await join(relay);
-    const controller = new AbortController();
-    const call = start.b.request("relay", [], { signal: controller.signal });
-    await until(() => waiting.started.length === 1);
-    controller.abort("x");
-    expect(await rejection(call)).toBe("x");
-    await until(() => waiting.aborted === 1);
-    for (const both of [start, end]) {
-      await both.settled();
-      expectIdle(both);
-    }
-  });
 });
 
 describe("in one pack", () => {

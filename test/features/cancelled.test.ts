@@ -158,24 +158,6 @@ describe("a cancel", () => {
     expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
   });
 
-  it("works while the peer is at its limit, and frees a place", async () => {
-    const raw = waiting({ limits: { maxInFlight: 2 } });
-    for (const id of [1, 2, 3]) raw.feed(request(id, "wait"));
-    for (let i = 0; i < 3; i++) raw.feed(notification("wait"));
-    raw.feed(cancel(1));
-    await turn();
-    raw.feed(request(4, "now"));
-    expect(raw.messages()).toEqual([
-      failure(3, -32009, "Server is busy"),
-      failure(1, ...CANCELLED),
-      result(4, "at once"),
-    ]);
-    // One notification exceeded the limit, no cancel did.
-    expect(raw.errors).toEqual([expect.objectContaining({ code: -32009 })]);
-    await raw.peer.close();
-    await turn();
-  });
-
   it("is applied while a schema checks the params, and the handler starts with an aborted signal", async () => {
     const checked = gate();
     const schema = { "~standard": { validate: async (value: unknown) => (await checked.promise, { value }) } };

@@ -56,18 +56,6 @@ describe.each(everyWay)("progress %s", (_name, join) => {
     expect(seen).toEqual(numbers.map((i) => [i, i]));
     expectIdle(both);
   });
-
-  it("is passed on by a peer in the middle", async () => {
-    await using end = await join(serving);
-    await using start = await join({
-      methods: {
-        relay: ({ values }, { progress }: Context) => end.b.request("build", { values }, { onProgress: progress }),
-      },
-    });
-    const seen: unknown[] = [];
-    seen.push(await start.b.request("relay", { values: [1, 2] }, { onProgress: (value) => seen.push(value) }));
-    expect(seen).toEqual([1, 2, "built"]);
-  });
 });
 
 /** Makes a call that asks a reciproc peer for reports. */

@@ -2,8 +2,8 @@
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context, type Dialect } from "../../src/index.js";
 import type { AnyOptions } from "../support/pair.js";
-import { gate, turn } from "../support/turns.js";
-import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, readAll, until, type Join } from "./joined.js";
+import { turn } from "../support/turns.js";
+import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, readAll, type Join } from "./joined.js";
 import { counted, Fed } from "./sources.js";
 
 expectNoDeadlines();
@@ -113,47 +113,6 @@ describe.each(ways)("a stream %s", (_name, join) => {
       expect(sources.length).toBeGreaterThan(70);
     },
   );
-
-  it("in params ends with its call, and rejects its reader instead of finishing", async () => {
-    const open = gate<unknown>();
-    const failed = gate<unknown>();
-    await using both = await join({
-      methods: {
-        take: ({ of }, { peer }: Context) => {
-          readAll(peer.iterate(of)).then(open.reject, failed.resolve);
-          return open.promise;
-        },
-      },
-    });
-    const source = new Fed().give(1);
-    const call = both.b.request("take", { of: both.b.offer(source) });
-    await until(() => source.asked === 2);
-    open.resolve("answered");
-    expect(await call).toBe("answered");
-    expect(await failed.promise).toMatchObject({ code: -32001 });
-    await until(() => source.returned === 1);
-    await both.settled();
-    expectIdle(both);
-  });
-
-  it("passes through a peer in the middle with backpressure", async () => {
-    const source = counted();
-    await using end = await join({ methods: { forever: () => source } });
-    await using start = await join({
-      methods: { relay: (params, { signal }: Context) => end.b.stream("forever", params, { signal }) },
-    });
-    const stream = start.b.stream("relay")[Symbol.asyncIterator]();
-    for (let i = 1; i <= 3; i++) expect(await stream.next()).toEqual({ done: false, value: i });
-    await Promise.all([end.settled(), start.settled()]);
-    // Each of the two buffers at most its read-ahead, and a reader two replies.
-    expect(source.asked).toBeLessThanOrEqual(6000);
-    await stream.return!();
-    await until(() => source.returned === 1);
-    for (const both of [start, end]) {
-      await both.settled();
-      expectIdle(both);
-    }
-  });
 
   it("bounds the values taken from its source while no value is read", async () => {
     const source = counted();

@@ -2,7 +2,6 @@
 import { connect as connectTcp } from "node:net";
 import { once } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
-import { WebSocket } from "ws";
 import { expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect, type AnyPeer } from "../../src/peer/peer.js";
@@ -115,32 +114,6 @@ function startCalls(peer: AnyPeer): Promise<unknown[]> {
   return Promise.allSettled(calls);
 }
 
-it("answers mutated frames over ws, text and binary, in the same way", { timeout: 60_000 }, async () => {
-  const mutator = new Mutator(randomOf(seed + 1));
-  const peers: AnyPeer[] = [];
-  for (let client = 0; client < 10; client++) {
-    const wire = await wires["over ws"]!({ methods, limits });
-    peers.push(wire.peer);
-    const frames: string[] = [];
-    for (let i = 0; i < 500; i++) {
-      const frame = mutator.frame();
-      const binary = mutator.below(4) === 0;
-      // A lone surrogate becomes a replacement character on the wire, and a binary BOM is not part of the text.
-      const arrives = new TextDecoder("utf-8", { ignoreBOM: !binary }).decode(Buffer.from(frame));
-      frames.push(arrives);
-      wire.send(binary ? Buffer.from(frame) : frame);
-    }
-    wire.send('{"jsonrpc":"2.0","method":"sentinel","id":"the last"}');
-    const got: string[] = [];
-    while (!got.at(-1)?.includes('"the last"')) got.push(await wire.receive());
-    await isQuiet(wire.peer);
-    expectOwed(frames, [...got.slice(0, -1), ...wire.drain()]);
-    await wire.end();
-  }
-  for (const peer of peers) expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0 });
-  await expectNothingLeft();
-});
-
 const UPGRADE = [
   "GET / HTTP/1.1",
   "Host: 127.0.0.1",
@@ -218,14 +191,3 @@ function badFrame(mutator: Mutator): Buffer {
     length < 126 ? [firstByte, masked | length] : [firstByte, masked | 126, (length >> 8) & 255, length & 255];
   return Buffer.concat([Buffer.from(header), Buffer.alloc(masked === 0 ? 0 : 4), payload]);
 }
-
-it("closes the connection for a frame whose length exceeds the limit", async () => {
-  const server = await serve({ port: 0, methods, limits });
-  const client = new WebSocket(server.url);
-  await once(client, "open");
-  const ended = once(client, "close");
-  client.send(" ".repeat(2 ** 20 + 1));
-  expect(await ended).toMatchObject({ 0: 1009 });
-  await server.close();
-  await expectNothingLeft();
-});
