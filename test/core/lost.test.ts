@@ -3,7 +3,7 @@ import { ConnectionLostError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
-import { rawPeer, result, type RawBehaviour } from "../support/raw.js";
+import { rawPeer, type RawBehaviour } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
@@ -92,16 +92,6 @@ describe("a transport that refuses a message", () => {
     expect(errors).toEqual([new Error("broken transport")]);
     expect(peer.state).toBe("open");
     expect(inspect(peer).pending).toBe(0);
-  });
-
-  it("does not stop the next message", async () => {
-    let down = true;
-    const { peer, feed } = rawPeer({}, { onSend: () => !down });
-    expect(await rejection(peer.request("m"))).toMatchObject({ outcome: "not-sent" });
-    down = false;
-    const call = peer.request("m");
-    feed(result(2, "up"));
-    expect(await call).toBe("up");
   });
 
   it("drops only the reply if it refuses a reply", async () => {

@@ -33,6 +33,17 @@ function served(
   };
 }
 
+/** Returns a peer whose `subscribe` was called, with what it serves. */
+function subscribing(
+  prepare?: Parameters<typeof served>[0],
+  { maxHeld, ...options }: AnyOptions & { maxHeld?: number } = {},
+): ReturnType<typeof served> & { raw: RawPeer } {
+  const all = served(prepare, maxHeld === undefined ? undefined : { maxHeld });
+  const raw = rawPeer({ methods: all.methods, ...options });
+  raw.feed(request(1, "subscribe"));
+  return { ...all, raw };
+}
+
 const push = (subscription: unknown, value: unknown): object => notification("push", { subscription, result: value });
 
 /** Returns the messages sent since the last call. */
@@ -56,13 +67,11 @@ describe("a push", () => {
 
   it("is held until the reply of an async handler, for any time", async () => {
     const answer = gate();
-    const { methods, opened } = served(async (subscription) => {
+    const { raw, opened } = subscribing(async (subscription) => {
       subscription.notify("at once");
       await answer.promise;
       subscription.notify("before the answer");
     });
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
     await pass(1000);
     opened[0]!.notify("from elsewhere");
     expect(sent(raw)).toEqual([]);
@@ -109,9 +118,7 @@ describe("a push", () => {
   });
 
   it("is sent at once after the reply", async () => {
-    const { methods, opened } = served();
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened } = subscribing();
     await pass(0);
     sent(raw);
     expect(opened[0]!.notify({ number: 1 })).toBe(true);
@@ -121,12 +128,10 @@ describe("a push", () => {
 
   it("is encoded when it is made, even if it is held", async () => {
     const head = { number: 1 };
-    const { methods } = served(({ notify }) => {
+    const { raw } = subscribing(({ notify }) => {
       notify(head);
       head.number = 2;
     });
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
     await pass(0);
     expect(sent(raw)).toEqual([result(1, 1), push(1, { number: 1 })]);
   });
@@ -140,9 +145,7 @@ describe("a push", () => {
         thrown.push(error);
       }
     };
-    const { methods, opened } = served(attempt);
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened } = subscribing(attempt);
     await pass(0);
     attempt(opened[0]!);
     expect(thrown).toEqual([expect.any(TypeError), expect.any(TypeError)]);
@@ -165,9 +168,7 @@ describe("a push", () => {
 
   it("is refused beyond `maxHeld` until the reply was sent", async () => {
     const taken: boolean[] = [];
-    const { methods, opened } = served(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened } = subscribing(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
     await pass(0);
     taken.push(...[4, 5, 6].map(opened[0]!.notify));
     expect(taken).toEqual([true, true, false, true, true, true]);
@@ -389,12 +390,13 @@ describe("a subscription", () => {
     ["an `around` throws", { around: (_call, next) => next().then(() => Promise.reject(new RpcError(7, "no"))) }],
     ["the reply is too large", { limits: { maxReplyBytes: 30 } }],
   ])("ends when its call is answered with an error, which does not contain its id (%s)", async (name, options) => {
-    const { methods, opened, subscriptions } = served(({ notify }) => {
-      notify(1);
-      if (name === "the handler throws") throw new RpcError(7, "no");
-    });
-    const raw = rawPeer({ methods, ...options });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened, subscriptions } = subscribing(
+      ({ notify }) => {
+        notify(1);
+        if (name === "the handler throws") throw new RpcError(7, "no");
+      },
+      { ...options },
+    );
     raw.feed([request(2, "subscribe")]);
     await pass(0);
     expect(opened.map(({ signal }) => signal.aborted)).toEqual([true, true]);
@@ -426,9 +428,9 @@ describe("a subscription", () => {
 
   it("ends when its call was cancelled and the dialect answers nothing", async () => {
     const answer = gate();
-    const { methods, opened, subscriptions } = served(async ({ notify }) => (notify(1), answer.promise));
-    const raw = rawPeer({ methods, dialect: mcp });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened, subscriptions } = subscribing(async ({ notify }) => (notify(1), answer.promise), {
+      dialect: mcp,
+    });
     raw.feed(notification("notifications/cancelled", { requestId: 1 }));
     answer.resolve();
     await pass(0);
