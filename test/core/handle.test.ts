@@ -35,15 +35,6 @@ describe("methods", () => {
 });
 
 describe("peer.handle", () => {
-  it("serves one more method until the returned function removes it", async () => {
-    await using pair = connectedPair();
-    const undo = pair.a.handle("late", (params: any) => params[0] + 1);
-    expect(await pair.b.request("late", [1])).toBe(2);
-    undo();
-    undo();
-    expect(await rejection(pair.b.request("late", [1]))).toMatchObject(NOT_FOUND);
-  });
-
   it("overrides `methods` until it is removed", async () => {
     await using pair = connectedPair({ methods: { m: () => "first" } });
     const undo = pair.a.handle("m", () => "over");

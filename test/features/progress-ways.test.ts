@@ -43,19 +43,6 @@ describe.each(everyWay)("progress %s", (_name, join) => {
     expect(seen).toEqual([...values, "built"]);
     expectIdle(both);
   });
-
-  it("reaches each of many calls, and no other call", async () => {
-    await using both = await join(serving, serving);
-    const run = async (side: "a" | "b", i: number): Promise<unknown> => {
-      const seen: unknown[] = [];
-      await both[side].request("build", { values: [i, i] }, { onProgress: (value) => seen.push(value) });
-      return seen;
-    };
-    const numbers = Array.from({ length: 40 }, (_, i) => i);
-    const seen = await Promise.all(numbers.map((i) => run(i % 2 ? "a" : "b", i)));
-    expect(seen).toEqual(numbers.map((i) => [i, i]));
-    expectIdle(both);
-  });
 });
 
 /** Makes a call that asks a reciproc peer for reports. */

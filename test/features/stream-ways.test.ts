@@ -2,7 +2,6 @@
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context, type Dialect } from "../../src/index.js";
 import type { AnyOptions } from "../support/pair.js";
-import { turn } from "../support/turns.js";
 import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, readAll, type Join } from "./joined.js";
 import { counted, Fed } from "./sources.js";
 
@@ -28,12 +27,6 @@ describe.each(ways)("a stream %s", (_name, join) => {
   const serving: AnyOptions = {
     methods: {
       count: ([n]) => counted(n),
-      async *slowly([n]) {
-        for (const i of numbers(n)) {
-          await turn();
-          yield i;
-        }
-      },
       sized: ([n, length]) => counted(n, (i) => `${i}`.padEnd(length, "x")),
       nested: ([n], { peer }: Context) => ({ even: peer.offer(counted(n, (i) => 2 * i)), odd: [peer.offer(counted(n, (i) => 2 * i - 1))] }),
       async sum({ of }, { peer }: Context) {
@@ -65,13 +58,6 @@ describe.each(ways)("a stream %s", (_name, join) => {
     const values = await readAll(both.b.stream("sized", [n, length]));
     expect(values).toEqual(numbers(n).map((i) => `${i}`.padEnd(length, "x")));
     await both.settled();
-    expectIdle(both);
-  });
-
-  it("is kept apart from many others at the same time", async () => {
-    await using both = await join(serving, serving);
-    const all = numbers(60).map((i) => readAll((i % 2 ? both.a : both.b).stream("slowly", [i])));
-    expect(await Promise.all(all)).toEqual(numbers(60).map(numbers));
     expectIdle(both);
   });
 

@@ -451,27 +451,14 @@ describe("a subscription", () => {
   });
 
   it("can be one of several that a single call opens", async () => {
-    const pushes = new Subscriptions({
-      method: "push",
-      nextId: (
-        (id) => () =>
-          ++id
-      )(0),
+    const { methods, subscriptions } = served(({ notify }, context) => {
+      notify("first");
+      subscriptions.open(context).notify("second");
     });
-    const raw = rawPeer({
-      methods: {
-        subscribe: ([count], context) =>
-          Array.from({ length: count }, (_, i) => {
-            const { id, notify } = pushes.open(context);
-            notify(i);
-            return id;
-          }),
-      },
-    });
-    raw.feed(request("a", "subscribe", [2]));
-    expect(sent(raw)).toEqual([result("a", [1, 2])]);
+    const raw = rawPeer({ methods });
+    raw.feed(request("a", "subscribe"));
     await pass(0);
-    expect(sent(raw)).toEqual([push(1, 0), push(2, 1)]);
+    expect(sent(raw)).toEqual([result("a", 1), push(1, "first"), push(2, "second")]);
   });
 });
 

@@ -9,7 +9,7 @@ import { connect, serve, type Server } from "../../src/node.js";
 import { wires } from "../conformance/wires.js";
 import { Mutator, randomOf } from "./mutate.js";
 import { canonical, owedTo, waysToWait } from "./reference.js";
-import { seed, useDisasters, useSeed } from "./run.js";
+import { untilQuiet, seed, useDisasters, useSeed } from "./run.js";
 import { methods, served } from "./served.js";
 
 const MAX_BATCH_ENTRIES = 16;
@@ -63,13 +63,6 @@ function leftOver(replies: string[], sets: Set<string>[]): string | undefined {
   return unowed ?? (sets.some((set, at) => takers[at] === undefined && !set.has("")) ? "nothing" : undefined);
 }
 
-/** Resolves one tick after the last handler has ended, so that its answer has arrived. */
-async function isQuiet(peer: AnyPeer): Promise<void> {
-  do await turn();
-  while (inspect(peer).running > 0);
-  await turn();
-}
-
 /** Returns true if the peer makes a call of that id, which is pending for some time. */
 function isMade(id: number): boolean {
   return id >= 1 && id <= 5;
@@ -93,7 +86,7 @@ it(
       const calls = startCalls(wire.peer);
       const frames = Array.from({ length: CHUNK }, () => mutator.frame());
       for (const frame of frames) wire.send(frame);
-      await isQuiet(wire.peer);
+      await untilQuiet(wire.peer);
       expectOwed(
         frames,
         wire.drain().filter((text) => !isCall(text)),
