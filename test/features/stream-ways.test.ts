@@ -2,7 +2,8 @@
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context, type Dialect } from "../../src/index.js";
 import type { AnyOptions } from "../support/pair.js";
-import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, readAll, type Join } from "./joined.js";
+import { rejection, turn } from "../support/turns.js";
+import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, readAll, until, type Join } from "./joined.js";
 import { counted, Fed } from "./sources.js";
 
 expectNoDeadlines();
@@ -99,6 +100,18 @@ describe.each(ways)("a stream %s", (_name, join) => {
       expect(sources.length).toBeGreaterThan(70);
     },
   );
+
+  it.each(["a", "b"] as const)("ends on both sides when %s closes", async (side) => {
+    const source = new Fed().give(1);
+    await using both = await join({ methods: { tail: () => source } });
+    const stream = both.b.stream("tail")[Symbol.asyncIterator]();
+    await stream.next();
+    const waiting = rejection(stream.next());
+    await turn();
+    await both[side].close();
+    expect(await waiting).toMatchObject({ code: "CONNECTION_LOST" });
+    await until(() => source.returned === 1);
+  });
 
   it("bounds the values taken from its source while no value is read", async () => {
     const source = counted();
