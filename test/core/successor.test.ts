@@ -1,6 +1,7 @@
 /** The calls, handlers and streams of a lost connection end, and its peer continues on a new connection. */
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, TimeoutError, type Context } from "../../src/index.js";
+import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
@@ -111,6 +112,15 @@ describe("a loss", () => {
     expect(told).toEqual([GONE, 0]);
     await turn();
     expect(outcomes.names).toEqual(["call"]);
+  });
+
+  it("leaves no timeout", async () => {
+    const { peer, transport } = restless();
+    const lost = rejection(peer.request("m", [], { timeoutMs: 1000, maxTotalTimeoutMs: 5000 }));
+    transport.suspend();
+    transport.lose(GONE);
+    expect(countDeadlines().waiting).toBe(0);
+    expect(await lost).toBeInstanceOf(ConnectionLostError);
   });
 
   it("does not reset ids, so that a late answer settles no call of the next connection", async () => {
