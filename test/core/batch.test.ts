@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { ConnectionLostError, ProtocolError, RpcError, TimeoutError } from "../../src/index.js";
-import { countDeadlines } from "../../src/core/deadlines.js";
+import { RpcError, TimeoutError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
-import { connectedPair, expectEmpty, type AnyOptions } from "../support/pair.js";
+import { expectEmpty, type AnyOptions } from "../support/pair.js";
 import { failure, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { restless } from "../support/restless.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
@@ -22,46 +21,6 @@ describe("peer.batch()", () => {
     expect(messages()).toEqual([
       [request(1, "a", [1]), { jsonrpc: "2.0", method: "b", params: { x: 1 } }, request(2, "c")],
     ]);
-    void peer.close();
-  });
-
-  it("matches answers by id, whatever their order", async () => {
-    const { peer, feed } = rawPeer();
-    const batch = peer.batch();
-    const calls = ["a", "b", "c"].map((method) => batch.request(method));
-    batch.send();
-    feed([result(2, "B"), failure(3, 7, "C"), result(1, "A")]);
-    const [a, b] = await Promise.all(calls.slice(0, 2));
-    expect([a, b]).toEqual(["A", "B"]);
-    expect(await rejection(calls[2]!)).toMatchObject({ code: 7, message: "C" });
-    expectEmpty(peer);
-  });
-
-  it("rejects with ProtocolError the calls that the reply leaves out", async () => {
-    const { peer, feed } = rawPeer();
-    const batch = peer.batch();
-    const present = batch.request("present");
-    const missing = batch.request("missing");
-    batch.send();
-    const reply = [result(1, 1)];
-    feed(reply);
-    expect(await present).toBe(1);
-    const error = await rejection(missing);
-    expect(error).toBeInstanceOf(ProtocolError);
-    expect(error).toMatchObject({ message: 'the batch\'s reply has no response to "missing"', raw: reply });
-    expectEmpty(peer);
-  });
-
-  it("accepts answers that a server sends one by one instead of in an array", async () => {
-    const { peer, feed } = rawPeer();
-    const batch = peer.batch();
-    const calls = [batch.request("a"), batch.request("b")];
-    batch.send();
-    feed(result(2, "B"));
-    expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 1 });
-    feed(result(1, "A"));
-    expect(await Promise.all(calls)).toEqual(["A", "B"]);
-    expectEmpty(peer);
   });
 
   it("leaves the calls of another batch alone when one is answered", async () => {
@@ -79,20 +38,15 @@ describe("peer.batch()", () => {
     expect(await first).toBe("A");
   });
 
-  it("is refused whole by one error with id null while no other batch is pending", async () => {
-    const { peer, feed, errors } = rawPeer();
+  it("is refused whole by one error with id null, which rejects no single call", async () => {
+    const { peer, feed } = rawPeer();
     const batch = peer.batch();
     const calls = [batch.request("a"), batch.request("b")];
     const alone = peer.request("alone");
     batch.send();
     feed(failure(null, -32010, "Batch is too large", { maxBatchEntries: 1 }));
-    for (const call of calls) {
-      const error = await rejection(call);
-      expect(error).toBeInstanceOf(RpcError);
-      expect(error).toMatchObject({ code: -32010, data: { maxBatchEntries: 1 } });
-    }
+    for (const call of calls) expect(await rejection(call)).toMatchObject({ code: -32010 });
     expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 0 });
-    expect(errors).toEqual([]);
     // The single call got its id before the batch was answered.
     feed(result(3, "still here"));
     expect(await alone).toBe("still here");
@@ -113,20 +67,6 @@ describe("peer.batch()", () => {
     expect(await Promise.all(calls)).toEqual([1, 2]);
   });
 
-  it("leaves out a call that was aborted before send()", async () => {
-    const { peer, feed, messages } = rawPeer();
-    const controller = new AbortController();
-    const batch = peer.batch();
-    const kept = batch.request("kept");
-    const aborted = batch.request("aborted", [], { signal: controller.signal });
-    controller.abort("never mind");
-    batch.send();
-    expect(messages()).toEqual([[request(1, "kept")]]);
-    expect(await rejection(aborted)).toBe("never mind");
-    feed([result(1, 1)]);
-    expect(await kept).toBe(1);
-  });
-
   it("leaves out a call that timed out before send()", async () => {
     const { peer, sent } = rawPeer();
     const batch = peer.batch();
@@ -135,15 +75,6 @@ describe("peer.batch()", () => {
     batch.send();
     expect(outcomes.list).toEqual([{ name: "call", reason: expect.any(TimeoutError) }]);
     expect(sent).toEqual([]);
-  });
-
-  it("lets the calls of a batch that is never sent time out", async () => {
-    const { peer } = rawPeer();
-    const batch = peer.batch();
-    const outcomes = new Outcomes().watch("call", batch.request("m"));
-    await pass(60_000);
-    expect(outcomes.list).toEqual([{ name: "call", reason: expect.any(TimeoutError) }]);
-    expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
   });
 
   it("rejects unsent calls as not sent and sent calls as unknown when the connection ends", async () => {
@@ -166,20 +97,14 @@ describe("peer.batch()", () => {
     const batch = peer.batch();
     const calls = [batch.request("a"), batch.request("b")];
     batch.send();
-    for (const call of calls) {
-      const error = await rejection(call);
-      expect(error).toBeInstanceOf(ConnectionLostError);
-      expect(error.outcome).toBe("not-sent");
-    }
+    for (const call of calls) expect(await rejection(call)).toMatchObject({ outcome: "not-sent" });
     expectEmpty(peer);
   });
 
   it("settles by an answer that arrives inside send()", async () => {
     const raw = rawPeer(
       {},
-      {
-        onSend: (text, self) => self.feed(JSON.parse(text).map(({ id }: { id: number }) => result(id, id))),
-      },
+      { onSend: (text, { feed }) => feed(JSON.parse(text).map(({ id }: any) => result(id, id))) },
     );
     const batch = raw.peer.batch();
     const calls = [batch.request("a"), batch.request("b")];
@@ -239,21 +164,6 @@ describe("peer.batch()", () => {
     await turn();
     expect(outcomes.list[1]).toEqual({ name: "long", value: "fine" });
     expectEmpty(peer);
-  });
-
-  it("works over a real connection in both directions at once", async () => {
-    await using pair = connectedPair(
-      { methods: { twice: ([n]) => n * 2, fail: () => Promise.reject(new RpcError(3, "no")) } },
-      { methods: { hello: async ({ name }) => `hi ${name}` } },
-    );
-    const toA = pair.b.batch();
-    const toB = pair.a.batch();
-    const calls = [toA.remote.twice([4]), toB.remote.hello({ name: "a" }), toA.request("twice", [5])];
-    const failing = rejection(toA.remote.fail());
-    toA.send();
-    toB.send();
-    expect(await Promise.all(calls)).toEqual([8, "hi a", 10]);
-    expect(await failing).toMatchObject({ code: 3, message: "no" });
   });
 });
 
@@ -355,6 +265,5 @@ describe("an error with id null, while one batch is pending,", () => {
     batch.send();
     transport.feed(NAMELESS);
     expect(await call).toMatchObject({ code: -32600 });
-    await peer.close();
   });
 });

@@ -40,6 +40,16 @@ it("holds the same calls as a Map, for any order of removal and any number of ca
   );
 });
 
+it("holds calls again after many calls were answered", () => {
+  const table = new CallTable<Call>();
+  for (let id = 1; id <= 2000; id++) table.add(call(id));
+  for (let id = 1; id <= 2000; id++) expect(table.take(id)?.id).toBe(id);
+  expect(table.toArray()).toEqual([]);
+  table.add(call(2001));
+  expect(table.get(2001)?.id).toBe(2001);
+  expect(table.get(1)).toBeUndefined();
+});
+
 it.each(["1", "__proto__", 1.5, -1, 17, NaN, Infinity, 2 ** 32 + 1, null, undefined, true, [1]])(
   "has no call for an id that is %j",
   (id) => {

@@ -1,9 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Context } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
 import { connectedPair, expectEmpty } from "../support/pair.js";
-import { notification, rawPeer, request, result } from "../support/raw.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { notification, rawPeer, request } from "../support/raw.js";
+import { gate, turn } from "../support/turns.js";
 
 describe("context", () => {
   it("has peer, method and id, and can be destructured", async () => {
@@ -21,57 +20,9 @@ describe("context", () => {
     await turn();
     expect(seen).toEqual([pair.a, "m", 1, false, undefined, pair.a, "m", undefined, false, undefined]);
   });
-
-  it.each([0, "", null, 1.5, "1", -1])("has the id %j exactly as received", (id) => {
-    const raw = rawPeer({ methods: { m: (_params, context) => ({ id: context.id }) } });
-    raw.feed(request(id, "m"));
-    expect(raw.messages()).toEqual([result(id, { id })]);
-  });
-
-  it("lets a handler call the other side during a call", async () => {
-    await using pair = connectedPair(
-      { methods: { outer: async ([n], { peer }) => ((await peer.request("inner", [n])) as number) + 1 } },
-      { methods: { inner: ([n]) => n * 10 } },
-    );
-    expect(await pair.b.request("outer", [4])).toBe(41);
-  });
-
-  it("has a progress that does nothing on a plain link when no reports were requested", async () => {
-    const raw = rawPeer({
-      methods: {
-        m: (_params, { progress }) => {
-          for (const report of [1, undefined, 5n, { deep: 1 }]) progress(report);
-          return "done";
-        },
-      },
-    });
-    raw.feed(request(1, "m"));
-    expect(raw.messages()).toEqual([result(1, "done")]);
-  });
 });
 
 describe("context.signal", () => {
-  it("is created on first read, and is the same object each time", () => {
-    const made = globalThis.AbortController;
-    let count = 0;
-    globalThis.AbortController = class extends made {
-      constructor() {
-        super();
-        count++;
-      }
-    };
-    try {
-      let context: Context | undefined;
-      const raw = rawPeer({ methods: { m: (_params, given) => void (context = given) } });
-      raw.feed(request(1, "m"));
-      expect(count).toBe(0);
-      expect(context!.signal).toBe(context!.signal);
-      expect(count).toBe(1);
-    } finally {
-      globalThis.AbortController = made;
-    }
-  });
-
   it.each<[string, (raw: ReturnType<typeof rawPeer>) => unknown, string]>([
     ["is closed here", (raw) => raw.peer.close(3001, "enough"), "closed on this side with 3001 (enough)"],
     ["is cut", (raw) => raw.cut({ code: 1006 }), "closed with 1006"],
@@ -123,33 +74,5 @@ describe("context.signal", () => {
     await turn();
     await raw.peer.close();
     expect(context!.signal.aborted).toBe(false);
-  });
-
-  it("passed to another call, aborts that call when the caller's connection ends", async () => {
-    await using backend = connectedPair({ methods: { never: (_params, { signal }) => untilAborted(signal) } });
-    const frontend = rawPeer({
-      methods: { relay: (_params, { signal }) => backend.b.request("never", undefined, { signal }) },
-    });
-    frontend.feed(request(1, "relay"));
-    await turn();
-    frontend.cut();
-    await turn();
-    expectEmpty(frontend.peer);
-    // The reason is not reported, because the caller has disconnected. The backend received the cancel.
-    expect(frontend.errors).toEqual([]);
-    expect(inspect(backend.a).running).toBe(0);
-  });
-});
-
-/** Rejects with the reason when `signal` aborts. */
-function untilAborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
-}
-
-describe("a synchronous handler", () => {
-  it("is not counted as running after it returned", async () => {
-    await using pair = connectedPair({ methods: { m: () => 1 } });
-    expect(await rejection(pair.b.request("none"))).toMatchObject({ code: -32601 });
-    expect(await pair.b.request("m")).toBe(1);
   });
 });

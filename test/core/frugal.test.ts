@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { Connection } from "../../src/core/connection.js";
 import { shareTimer } from "../../src/core/shared-timer.js";
 import { RpcError } from "../../src/index.js";
+import { countMade } from "../support/counting.js";
 import { connectedPair } from "../support/pair.js";
 import { notification, rawPeer, request } from "../support/raw.js";
 import { turn } from "../support/turns.js";
@@ -14,34 +15,22 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** Counts the instances made of a class of this runtime. */
-function countMade(name: "AbortController"): { count: number } {
-  const made = { count: 0 };
-  const Original = globalThis[name];
-  vi.stubGlobal(
-    name,
-    class extends Original {
-      constructor() {
-        super();
-        made.count++;
-      }
-    },
-  );
-  return made;
-}
-
 describe("a plain call", () => {
-  it("makes no AbortController, unless its handler reads `signal`", async () => {
+  it("makes no AbortController, unless its handler reads `signal`, and then one", async () => {
     const controllers = countMade("AbortController");
     await using both = connectedPair({
-      methods: { plain: () => 1, slow: async () => turn(), signalled: (_params, { signal }) => signal.aborted },
+      methods: {
+        plain: () => 1,
+        slow: async () => turn(),
+        signalled: (_params, context) => context.signal === context.signal,
+      },
     });
     await both.b.request("plain");
     await both.b.request("slow");
     both.b.notify("plain");
     await both.b.request("plain", {}, { timeoutMs: 1000 });
     expect(controllers.count).toBe(0);
-    await both.b.request("signalled");
+    expect(await both.b.request("signalled")).toBe(true);
     expect(controllers.count).toBe(1);
   });
 

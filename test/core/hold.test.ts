@@ -72,7 +72,6 @@ describe("a message queued until the connection is opened", () => {
     };
     opening.release();
     expect(take().map(({ method }) => method)).toEqual(["first", "second", "third", "in between"]);
-    await peer.close();
   });
 
   it("does not count against the bound after it was sent", async () => {
@@ -85,11 +84,10 @@ describe("a message queued until the connection is opened", () => {
     };
     opening.release();
     expect(take().map(({ method }) => method)).toEqual(["first", "second", "third"]);
-    await peer.close();
   });
 
   it("is never an answer, a cancel or a stream of the other side", async () => {
-    const { peer, transport, take, opening } = held(
+    const { transport, take, opening } = held(
       { methods: { add: ([a, b]: number[]) => a! + b!, tail: async function* () {} } },
       { isReciproc: true },
     );
@@ -99,7 +97,6 @@ describe("a message queued until the connection is opened", () => {
     controller.abort("enough");
     expect(await opens).toBe("enough");
     expect(take()).toEqual([result(1, 3), request(1, "slow", []), notification("$/cancelRequest", { id: 1 })]);
-    await peer.close();
   });
 
   it("rejects as not sent, or is dropped if a notification, beyond half of `maxUnsentBytes`", async () => {
@@ -118,7 +115,6 @@ describe("a message queued until the connection is opened", () => {
     expect(take().map(({ id }) => id)).toEqual([1, 2, 3, 4, undefined]);
     expect(peer.notify("n")).toBe(true);
     for (const call of calls) call.catch(() => {});
-    await peer.close();
   });
 
   it("is cancelled as not sent when it times out", async () => {
@@ -132,8 +128,6 @@ describe("a message queued until the connection is opened", () => {
     expect(await total).toMatchObject({ outcome: "not-sent", timeoutMs: 200 });
     opening.release();
     expect(take()).toEqual([]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("frees its part of the bound when it is cancelled", async () => {
@@ -145,7 +139,6 @@ describe("a message queued until the connection is opened", () => {
     expect(await long).toBe("enough");
     expect(peer.notify("n", ["y".repeat(100)])).toBe(true);
     opening.release();
-    await peer.close();
   });
 
   it("is cancelled when it is aborted, also during the flush of earlier messages", async () => {
@@ -161,40 +154,25 @@ describe("a message queued until the connection is opened", () => {
     opening.release();
     expect(await Promise.all(calls)).toEqual([1, 2, 3]);
     expect(take()).toEqual([notification("before")]);
-    await peer.close();
   });
 
-  it("is followed by the cancel of an aborted call if it is a batch and the peer understands cancels", async () => {
-    const { peer, transport, take, opening } = held({}, { isReciproc: true });
+  it.each<[string, boolean, object[], object]>([
+    ["followed by the cancel if the peer understands cancels", true, [notification("$/cancelRequest", { id: 1 })], {}],
+    ["which may then run", false, [], { outcome: "unknown" }],
+  ])("is sent whole if it is a batch with an aborted call, %s", async (_how, isReciproc, cancels, error) => {
+    const { peer, transport, take, opening } = held({}, { isReciproc });
     const batch = peer.batch();
     const gone = rejection(batch.request("gone", [], { timeoutMs: 100 }));
     const stays = batch.request("stays");
     batch.send();
     await pass(100);
     expect(await gone).toBeInstanceOf(TimeoutError);
+    expect(await gone).toMatchObject(error);
     expect(take()).toEqual([]);
     opening.release();
-    expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], notification("$/cancelRequest", { id: 1 })]);
-    transport.feed([result(2, "here")]);
+    expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], ...cancels]);
+    transport.feed([result(1, 1), result(2, "here")]);
     expect(await stays).toBe("here");
-    await peer.close();
-    expectEmpty(peer);
-  });
-
-  it("is sent whole if it is a batch with an aborted call, which may then run", async () => {
-    const ends = held();
-    const { peer, take, opening } = ends;
-    const batch = peer.batch();
-    const gone = rejection(batch.request("gone", [], { timeoutMs: 100 }));
-    const stays = batch.request("stays");
-    batch.send();
-    await pass(100);
-    expect(await gone).toMatchObject({ outcome: "unknown" });
-    opening.release();
-    expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")]]);
-    ends.transport.feed([result(1, 1), result(2, 2)]);
-    expect(await stays).toBe(2);
-    await peer.close();
     expectEmpty(peer);
   });
 
@@ -239,7 +217,6 @@ describe("a message queued until the connection is opened", () => {
     expect(inspect(peer)).toMatchObject({ pending: 1, openBatches: 0 });
     transport.feed(result(3, "ok"));
     expect(await short).toBe("ok");
-    await peer.close();
   });
 });
 
@@ -266,7 +243,6 @@ describe("a connection that is opened again", () => {
     expect(events.slice(2)).toEqual(["resume (open)"]);
     transport.feed(result(2, 2));
     expect(await after).toBe(2);
-    await peer.close();
   });
 
   it("is resumed when both it and its transport are opened, in either order", async () => {
@@ -284,7 +260,6 @@ describe("a connection that is opened again", () => {
     transport.resume();
     expect(take()).toEqual([notification("initialize"), notification("n")]);
     expect(events.slice(2)).toEqual(["resume (open)"]);
-    await peer.close();
   });
 
   it("is suspended once, even if its transport is suspended again during the opening", async () => {
@@ -303,16 +278,14 @@ describe("a connection that is opened again", () => {
     transport.resume();
     expect(take().map(({ method }) => method)).toEqual(["one", "two", "three"]);
     expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
-    await peer.close();
   });
 
   it("is suspended also when the socket is lost during its first opening", async () => {
-    const { peer, transport, opening, events } = held();
+    const { transport, opening, events } = held();
     transport.suspend();
     transport.resume();
     expect(events).toEqual(["suspend (suspended)"]);
     opening.release();
     expect(events.slice(1)).toEqual(["resume (open)"]);
-    await peer.close();
   });
 });

@@ -96,13 +96,6 @@ describe("the sources", () => {
     expect(names(OF_ALL)).toEqual([]);
   });
 
-  it("have no import cycle at run time", () => {
-    const cyclic = files.filter((file) =>
-      importsOf.get(file)!.some(({ name, typeOnly }) => !typeOnly && isFile(name) && reach(name).has(file)),
-    );
-    expect(cyclic).toEqual([]);
-  });
-
   it("of core, features, link, session, peer and client import neither Node nor ws, not even their types", () => {
     const breaches = files
       .filter((file) => EVERYWHERE.has(folderOf(file)))

@@ -6,28 +6,7 @@ import { rejection } from "../support/turns.js";
 
 useFakeClock();
 
-const PARSE_ERROR = failure(null, -32700, "Parse error");
-
 describe("malformed messages", () => {
-  it("are answered, and the connection stays", () => {
-    const raw = rawPeer({ methods: { m: () => 1 } });
-    for (const text of ["", " ", "{", "nonsense", "{}{}"]) raw.feed(text);
-    expect(raw.messages()).toEqual(Array(5).fill(PARSE_ERROR));
-    raw.feed(request(1, "m"));
-    expect(raw.messages()[5]).toEqual(result(1, 1));
-    expect(raw.peer.state).toBe("open");
-  });
-
-  it("close the connection with 1008 when one too many comes within a minute, and nothing after it is read", () => {
-    const raw = rawPeer({ methods: { m: () => 1 }, limits: { maxMalformedPerMinute: 3 } });
-    for (let i = 0; i < 3; i++) raw.feed("{");
-    expect(raw.peer.state).toBe("open");
-    raw.feed("{");
-    raw.feed(request(1, "m"));
-    expect(raw.closes).toEqual([[1008, "more than 3 malformed messages in a minute"]]);
-    expect(raw.messages()).toEqual(Array(3).fill(PARSE_ERROR));
-  });
-
   it("are counted from zero after a minute", async () => {
     await pass(60_001);
     const raw = rawPeer({ limits: { maxMalformedPerMinute: 2 } });
@@ -52,82 +31,10 @@ describe("malformed messages", () => {
     expect(raw.closes.map(([code]) => code)).toEqual([1008]);
     expect(raw.sent).toHaveLength(2);
   });
-
-  it("do not include a malformed answer to a pending call, which rejects the call", async () => {
-    const raw = rawPeer({ limits: { maxMalformedPerMinute: 1 } });
-    const call = raw.peer.request("m");
-    raw.feed({ jsonrpc: "2.0", id: 1 });
-    expect(await rejection(call)).toMatchObject({
-      code: "PROTOCOL",
-      message: "malformed response: no `result` or `error`",
-    });
-    expect(inspect(raw.peer).malformed).toBe(0);
-  });
-
-  it("never close the connection when the limit is Infinity", () => {
-    const raw = rawPeer({ limits: { maxMalformedPerMinute: Infinity } });
-    for (let i = 0; i < 1000; i++) raw.feed("{");
-    expect(raw.peer.state).toBe("open");
-  });
-});
-
-describe("answers without a pending call", () => {
-  it("are counted and never answered, valid or malformed, with any id", () => {
-    const raw = rawPeer();
-    for (const id of [1, "1", 0, "", -1, 1.5]) raw.feed(result(id, 1));
-    raw.feed(failure(7, 1, "no"));
-    for (const broken of [
-      { id: 9, result: 1 },
-      { jsonrpc: "2.0", result: 1 },
-      { jsonrpc: "2.0", id: 9, error: null },
-    ])
-      raw.feed(broken);
-    raw.feed([result(8, 1)]);
-    expect(inspect(raw.peer)).toMatchObject({ unmatched: 11, malformed: 0 });
-    expect(raw.sent).toEqual([]);
-  });
 });
 
 describe("a message with an id and without method, result and error", () => {
   const REFUSED = failure(null, -32600, "Invalid Request");
-
-  it.each<[string, object]>([
-    ["a number", { jsonrpc: "2.0", id: 2 }],
-    ["a string", { jsonrpc: "2.0", id: "a" }],
-    ["the id of a call, as a string", { jsonrpc: "2.0", id: "1" }],
-    ["no id that can be used", { jsonrpc: "2.0", id: {} }],
-    ["no version", { id: 2 }],
-    ["a misspelt method", { jsonrpc: "2.0", id: 2, metod: "add" }],
-  ])("is refused with id null when no call has its id: %s", (_what, message) => {
-    const raw = rawPeer();
-    raw.peer.request("m").catch(() => {});
-    raw.sent.length = 0;
-    raw.feed(message);
-    expect(raw.messages()).toEqual([REFUSED]);
-    expect(inspect(raw.peer)).toMatchObject({ malformed: 1, unmatched: 0, pending: 1 });
-    raw.cut();
-  });
-
-  it("is refused when the call of its id is settled", async () => {
-    const raw = rawPeer();
-    const call = raw.peer.request("m");
-    raw.feed(result(1, "done"));
-    expect(await call).toBe("done");
-    raw.sent.length = 0;
-    raw.feed({ jsonrpc: "2.0", id: 1 });
-    expect(raw.messages()).toEqual([REFUSED]);
-  });
-
-  it("rejects the pending call of its id, alone and in a batch", async () => {
-    const raw = rawPeer();
-    const calls = [rejection(raw.peer.request("m")), rejection(raw.peer.request("m"))];
-    raw.sent.length = 0;
-    raw.feed({ jsonrpc: "2.0", id: 1 });
-    raw.feed([{ jsonrpc: "2.0", id: 2 }]);
-    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ code: "PROTOCOL" });
-    expect(raw.sent).toEqual([]);
-    expect(inspect(raw.peer)).toMatchObject({ malformed: 0, unmatched: 0 });
-  });
 
   it("rejects the pending call of a batch, and the calls that the same array leaves out", async () => {
     const raw = rawPeer();
@@ -145,22 +52,6 @@ describe("a message with an id and without method, result and error", () => {
     expect(raw.messages()).toEqual([[REFUSED, result(1, 1)]]);
     raw.feed([{ jsonrpc: "2.0", id: 7 }, { jsonrpc: "2.0", id: 8 }, request(1, "m")]);
     expect(raw.messages()[1]).toMatchObject({ id: null, error: { code: -32010 } });
-  });
-
-  it("is not answered under id null, which would start an endless exchange of refusals", () => {
-    const raw = rawPeer();
-    raw.feed({ jsonrpc: "2.0", id: null });
-    raw.feed([{ jsonrpc: "2.0", id: null }]);
-    expect(raw.sent).toEqual([]);
-    expect(inspect(raw.peer)).toMatchObject({ malformed: 0, unmatched: 2 });
-  });
-
-  it("is refused with an error that the other side never answers", () => {
-    const [raw, other] = [rawPeer(), rawPeer()];
-    raw.feed({ jsonrpc: "2.0", id: 5 });
-    other.feed(raw.sent[0]);
-    expect(other.sent).toEqual([]);
-    expect(other.errors).toEqual([expect.objectContaining({ code: -32600 })]);
   });
 
   it("closes the connection with 1008 when too many come", () => {

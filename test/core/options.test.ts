@@ -15,48 +15,54 @@ class Service {
   }
 }
 
+const PLAIN = "` to be a plain object";
+const FUNCTION = "` to be a function";
+const POSITIVE = "` to be a positive number";
+
 describe("a peer's options", () => {
+  it.each<[options: object, rule: string, shown: string]>([
+    [{ methods: null }, `methods${PLAIN}`, "`null` (null)"],
+    [{ methods: [] }, `methods${PLAIN}`, "an array"],
+    [{ methods: new Service() }, `methods${PLAIN}`, "an object"],
+    [{ methods: new Map() }, `methods${PLAIN}`, "an object"],
+    [{ methods: () => 1 }, `methods${PLAIN}`, "a function"],
+    [{ methods: { add: 5 } }, `methods.add${FUNCTION}`, "`5` (number)"],
+    [{ methods: { add: null } }, `methods.add${FUNCTION}`, "`null` (null)"],
+    [{ schemas: new Service() }, `schemas${PLAIN}`, "an object"],
+    [{ schemas: null }, `schemas${PLAIN}`, "`null` (null)"],
+    [{ schemas: { add: {} } }, "schemas.add` to be a Standard Schema", "an object"],
+    [{ schemas: { add: { "~standard": {} } } }, "schemas.add` to be a Standard Schema", "an object"],
+    [{ timeoutMs: 0 }, `timeoutMs${POSITIVE}`, "`0` (number)"],
+    [{ timeoutMs: -1 }, `timeoutMs${POSITIVE}`, "`-1` (number)"],
+    [{ timeoutMs: NaN }, `timeoutMs${POSITIVE}`, "`NaN` (number)"],
+    [{ timeoutMs: "5" }, `timeoutMs${POSITIVE}`, "`5` (string)"],
+    [{ timeoutMs: null }, `timeoutMs${POSITIVE}`, "`null` (null)"],
+    [{ fallback: {} }, `fallback${FUNCTION}`, "an object"],
+    [{ fallback: null }, `fallback${FUNCTION}`, "`null` (null)"],
+    [{ fallback: false }, `fallback${FUNCTION}`, "`false` (boolean)"],
+    [{ around: "log" }, `around${FUNCTION}`, "`log` (string)"],
+    [{ around: 0 }, `around${FUNCTION}`, "`0` (number)"],
+    [{ onForeignMessage: 5 }, `onForeignMessage${FUNCTION}`, "`5` (number)"],
+    [{ limits: 5 }, "limits` to be an object", "`5` (number)"],
+    [{ limits: null }, "limits` to be an object", "`null` (null)"],
+  ])("refuse %j, with the name, the rule and the value", (options, rule, shown) => {
+    expect(() => make(options)).toThrow(new TypeError(`Expected \`${rule}, got ${shown}`));
+    expect(() => pair(options as never, {})).toThrow(TypeError);
+  });
+
   it.each<[string, object, string]>([
-    ["methods", { methods: null }, "Expected `methods` to be a plain object, got `null` (null)"],
-    ["methods", { methods: [] }, "Expected `methods` to be a plain object, got an array"],
-    ["methods", { methods: new Service() }, "Expected `methods` to be a plain object, got an object"],
-    ["methods", { methods: new Map() }, "Expected `methods` to be a plain object, got an object"],
-    ["methods", { methods: () => 1 }, "Expected `methods` to be a plain object, got a function"],
-    ["one method", { methods: { add: 5 } }, "Expected `methods.add` to be a function, got `5` (number)"],
-    ["one method", { methods: { add: null } }, "Expected `methods.add` to be a function, got `null` (null)"],
-    ["schemas", { schemas: new Service() }, "Expected `schemas` to be a plain object, got an object"],
-    ["schemas", { schemas: null }, "Expected `schemas` to be a plain object, got `null` (null)"],
-    ["one schema", { schemas: { add: {} } }, "Expected `schemas.add` to be a Standard Schema, got an object"],
     [
-      "one schema",
-      { schemas: { add: { "~standard": {} } } },
-      "Expected `schemas.add` to be a Standard Schema, got an object",
-    ],
-    ["timeoutMs", { timeoutMs: 0 }, "Expected `timeoutMs` to be a positive number, got `0` (number)"],
-    ["timeoutMs", { timeoutMs: -1 }, "Expected `timeoutMs` to be a positive number, got `-1` (number)"],
-    ["timeoutMs", { timeoutMs: NaN }, "Expected `timeoutMs` to be a positive number, got `NaN` (number)"],
-    ["timeoutMs", { timeoutMs: "5" }, "Expected `timeoutMs` to be a positive number, got `5` (string)"],
-    ["timeoutMs", { timeoutMs: null }, "Expected `timeoutMs` to be a positive number, got `null` (null)"],
-    ["fallback", { fallback: {} }, "Expected `fallback` to be a function, got an object"],
-    ["fallback", { fallback: null }, "Expected `fallback` to be a function, got `null` (null)"],
-    ["fallback", { fallback: false }, "Expected `fallback` to be a function, got `false` (boolean)"],
-    ["around", { around: "log" }, "Expected `around` to be a function, got `log` (string)"],
-    ["around", { around: 0 }, "Expected `around` to be a function, got `0` (number)"],
-    ["limits", { limits: 5 }, "Expected `limits` to be an object, got `5` (number)"],
-    ["limits", { limits: null }, "Expected `limits` to be an object, got `null` (null)"],
-    [
-      "an unknown option",
+      "option",
       { metods: {} },
       "Unknown name `metods` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage",
     ],
     [
-      "an unknown limit",
+      "limit",
       { limits: { maxInflight: 1 } },
       "Unknown name `maxInflight` in `limits`; known are maxMessageBytes, maxReplyBytes, maxBatchEntries, maxInFlight, maxStreams, maxUnsentBytes, maxMessagesPerSecond, maxMalformedPerMinute",
     ],
-  ])("refuse an invalid %s (case %#), with its name, the rule and the value", (_name, options, message) => {
+  ])("refuse an unknown %s, and name those that exist", (_what, options, message) => {
     expect(() => make(options)).toThrow(new TypeError(message));
-    expect(() => pair(options as never, {})).toThrow(TypeError);
   });
 
   it.each([null, 5, "x"])("may not be %s", (options) => {
@@ -64,15 +70,8 @@ describe("a peer's options", () => {
   });
 
   it("may each be omitted or undefined", () => {
-    const options = {
-      methods: undefined,
-      schemas: undefined,
-      timeoutMs: undefined,
-      fallback: undefined,
-      around: undefined,
-      limits: undefined,
-    };
-    expect(() => make(options)).not.toThrow();
+    const names = ["methods", "schemas", "timeoutMs", "fallback", "around", "limits"];
+    expect(() => make(Object.fromEntries(names.map((name) => [name, undefined])))).not.toThrow();
     expect(() => make({})).not.toThrow();
   });
 

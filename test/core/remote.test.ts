@@ -40,12 +40,6 @@ describe("peer.remote", () => {
     expect(sent).toEqual([]);
   });
 
-  it("calls `then` and the others by request()", async () => {
-    await using pair = connectedPair({ methods: { then: () => 1, toJSON: () => 2 } });
-    expect(await pair.b.request("then")).toBe(1);
-    expect(await pair.b.request("toJSON")).toBe(2);
-  });
-
   it("reaches methods named like members of Object", async () => {
     await using pair = connectedPair({ methods: { constructor: () => "mine", hasOwnProperty: () => "too" } });
     const { remote } = pair.b;

@@ -3,6 +3,7 @@ import { Peer, type AnyPeer, type Receiver, type Transport } from "../../src/ind
 import { EncodedMessage } from "../../src/core/transport.js";
 import { sendTo } from "../../src/server/groups.js";
 import { pass, useFakeClock } from "../support/clock.js";
+import { closeAtEnd } from "../support/pair.js";
 import { notification, request } from "../support/raw.js";
 import { rejection } from "../support/turns.js";
 
@@ -17,7 +18,7 @@ const LONG = "x".repeat(100);
 interface Reader {
   readonly peer: AnyPeer;
   readonly closes: string[];
-  unsentBytes: number;
+  readonly transport: { unsentBytes: number };
   /** Delivers a message to the peer. */
   feed(message: unknown): void;
   /** Reports that the session lost its socket, or has a new one. */
@@ -29,14 +30,11 @@ interface Reader {
 function reader(endSession?: (reason: string) => boolean): Reader {
   let receiver!: Receiver;
   const closes: string[] = [];
-  let unsentBytes = 0;
-  const transport: Transport = {
-    get unsentBytes() {
-      return unsentBytes;
-    },
+  const transport: Transport & { unsentBytes: number } = {
+    unsentBytes: 0,
     start: (given) => void (receiver = given),
     send: (text) => {
-      unsentBytes += Buffer.byteLength(text);
+      transport.unsentBytes += Buffer.byteLength(text);
       return true;
     },
     close: (code = 1000, reason = "") => {
@@ -45,19 +43,13 @@ function reader(endSession?: (reason: string) => boolean): Reader {
     },
     ...(endSession !== undefined && { endSession }),
   };
-  const peer = new Peer(transport, {
-    limits: { maxUnsentBytes: LIMIT, maxReplyBytes: LIMIT },
-    methods: { long: () => LONG },
-  });
+  const limits = { maxUnsentBytes: LIMIT, maxReplyBytes: LIMIT };
+  const peer = new Peer(transport, { limits, methods: { long: () => LONG } });
+  closeAtEnd(peer, () => void peer.close());
   return {
     peer,
+    transport,
     closes,
-    get unsentBytes() {
-      return unsentBytes;
-    },
-    set unsentBytes(bytes) {
-      unsentBytes = bytes;
-    },
     feed: (message) => receiver.dispatch(message),
     suspend: () => receiver.suspended!(),
     resume: () => receiver.resumed!(),
@@ -72,7 +64,7 @@ function broadcastTo(one: Reader, text = LONG): boolean {
 /** A reader with more queued bytes than the maximum. */
 function stuffed(): AnyPeer {
   const one = reader();
-  one.unsentBytes = BURST + 1;
+  one.transport.unsentBytes = BURST + 1;
   return one.peer;
 }
 
@@ -91,13 +83,12 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
   it("keeps the connection open if the reader receives it within 10 s", async () => {
     const one = reader();
     for (let id = 0; id < 40; id++) one.feed(request(id, "long"));
-    expect(one.unsentBytes).toBeGreaterThan(4 * LIMIT);
+    expect(one.transport.unsentBytes).toBeGreaterThan(4 * LIMIT);
     await pass(9_999);
     one.feed(request(40, "long"));
-    one.unsentBytes = LIMIT;
+    one.transport.unsentBytes = LIMIT;
     await pass(60_000);
     expect(one.peer.state).toBe("open");
-    await one.peer.close();
   });
 
   it("may be followed by another one", async () => {
@@ -105,17 +96,16 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
     for (let burst = 0; burst < 20; burst++) {
       for (let id = 0; id < 40; id++) one.feed(request(id, "long"));
       await pass(5_000);
-      one.unsentBytes = 0;
+      one.transport.unsentBytes = 0;
       await pass(5_000);
     }
     expect(one.peer.state).toBe("open");
-    await one.peer.close();
   });
 
   it("closes with 1013 a connection with more than the limit queued for 10 s without a break", async () => {
     const one = reader();
     for (let id = 0; id < 40; id++) one.feed(request(id, "long"));
-    one.unsentBytes = LIMIT + 1;
+    one.transport.unsentBytes = LIMIT + 1;
     await pass(9_999);
     expect(one.closes).toEqual([]);
     await pass(1);
@@ -127,14 +117,14 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
     const one = reader();
     for (let id = 0; id < 1_000; id++) one.feed(request(id, "long"));
     expect(one.closes).toEqual([`1013 more than ${BURST} bytes wait to be read`]);
-    expect(one.unsentBytes).toBeGreaterThan(BURST);
-    expect(one.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
+    expect(one.transport.unsentBytes).toBeGreaterThan(BURST);
+    expect(one.transport.unsentBytes).toBeLessThan(BURST + 2 * LONG.length);
   });
 
   it("is checked again after the session has a new socket, even if nothing more is sent", async () => {
     const one = reader();
     one.suspend();
-    one.unsentBytes = LIMIT + 1;
+    one.transport.unsentBytes = LIMIT + 1;
     await pass(60_000);
     expect(one.closes).toEqual([]);
     one.resume();
@@ -145,11 +135,10 @@ describe("a burst of replies beyond `maxUnsentBytes`", () => {
   it("ends only the session in a transport that continues after a loss", async () => {
     const reasons: string[] = [];
     const one = reader((reason) => reasons.push(reason) > 0);
-    one.unsentBytes = BURST + 1;
+    one.transport.unsentBytes = BURST + 1;
     one.peer.notify("n");
     expect(reasons).toEqual([`more than ${BURST} bytes wait to be read`]);
     expect(one.peer.state).toBe("open");
-    await one.peer.close();
   });
 
   it("leaves no timer when the connection ends meanwhile", async () => {
@@ -164,13 +153,13 @@ describe("a broadcast", () => {
   it.each(["x", "é", "€"])("of %j that is queued does not count against ordinary messages", async (character) => {
     const one = reader();
     while (broadcastTo(one, character.repeat(100)));
-    const broadcasts = one.unsentBytes;
+    const broadcasts = one.transport.unsentBytes;
     expect(broadcasts).toBeGreaterThan(LIMIT / 2);
     const ordinary = JSON.stringify(notification("n", [""])).length;
     one.peer.notify("n", ["x".repeat(LIMIT - ordinary)]);
-    expect(one.unsentBytes).toBe(broadcasts + LIMIT);
+    expect(one.transport.unsentBytes).toBe(broadcasts + LIMIT);
     one.peer.notify("n");
-    one.unsentBytes -= JSON.stringify(notification("n")).length;
+    one.transport.unsentBytes -= JSON.stringify(notification("n")).length;
     await pass(60_000);
     expect(one.closes).toEqual([]);
     one.peer.notify("n", ["x".repeat(LIMIT)]);
@@ -184,10 +173,10 @@ describe("a broadcast", () => {
     const one = reader();
     for (let i = 0; i < 1_000; i++) {
       broadcastTo(one);
-      one.unsentBytes = 50;
+      one.transport.unsentBytes = 50;
     }
     broadcastTo(one);
-    one.unsentBytes = LIMIT + 500;
+    one.transport.unsentBytes = LIMIT + 500;
     one.peer.notify("n");
     await pass(10_000);
     expect(one.closes).toHaveLength(1);
@@ -198,14 +187,13 @@ describe("a broadcast", () => {
     one.suspend();
     for (let i = 0; i < 3; i++) {
       broadcastTo(one);
-      one.unsentBytes = 0;
+      one.transport.unsentBytes = 0;
     }
-    one.unsentBytes = LIMIT + 300;
+    one.transport.unsentBytes = LIMIT + 300;
     one.resume();
     one.peer.notify("n");
     await pass(60_000);
     expect(one.closes).toEqual([]);
-    await one.peer.close();
   });
 
   it("queued without a socket does not raise the limit after it was sent, even after several losses", async () => {
@@ -213,10 +201,10 @@ describe("a broadcast", () => {
     for (let i = 0; i < 100; i++) {
       one.suspend();
       broadcastTo(one);
-      one.unsentBytes = 0;
+      one.transport.unsentBytes = 0;
       one.resume();
     }
-    one.unsentBytes = LIMIT + 500;
+    one.transport.unsentBytes = LIMIT + 500;
     one.peer.notify("n");
     await pass(10_000);
     expect(one.closes).toHaveLength(1);
@@ -224,14 +212,12 @@ describe("a broadcast", () => {
 
   it("is dropped and counted from half of the limit on, and does not close the connection", async () => {
     const one = reader();
-    const message = new EncodedMessage(JSON.stringify(notification("n", [LONG])));
-    for (let i = 0; i < 100; i++) sendTo(one.peer, message, "drop");
+    for (let i = 0; i < 100; i++) broadcastTo(one);
     const { dropped, notificationsSent } = one.peer.stats();
     expect(dropped + notificationsSent).toBe(100);
-    expect(one.unsentBytes).toBeGreaterThan(LIMIT / 2);
-    expect(one.unsentBytes).toBeLessThan(LIMIT / 2 + 2 * LONG.length);
+    expect(one.transport.unsentBytes).toBeGreaterThan(LIMIT / 2);
+    expect(one.transport.unsentBytes).toBeLessThan(LIMIT / 2 + 2 * LONG.length);
     await pass(60_000);
     expect(one.peer.state).toBe("open");
-    await one.peer.close();
   });
 });

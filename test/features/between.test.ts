@@ -10,19 +10,23 @@ import { rejection } from "../support/turns.js";
 
 useFakeClock();
 
-/** Returns a peer between `lost` and `resume`, whose last server was a reciproc peer. */
-function between(options: AnyOptions = {}, more: RestlessOptions = {}): Restless {
+/**
+ * Returns a peer between `lost` and `resume`, whose last server was a reciproc peer. `resume` continues on a connection to a
+ * reciproc peer or to another JSON-RPC peer.
+ */
+function between(
+  options: AnyOptions = {},
+  more: RestlessOptions = {},
+): Restless & { resume: (isReciproc: boolean) => void } {
   const ends = restless(options, { isReciproc: true, ...more });
   ends.transport.suspend();
   ends.transport.isReciproc = false;
   ends.transport.lose(new Error("the session is over"));
-  return ends;
-}
-
-/** Resumes, on a connection to a reciproc peer or to another JSON-RPC peer. */
-function resume({ transport }: Restless, isReciproc: boolean): void {
-  transport.isReciproc = isReciproc;
-  transport.resume();
+  const resume = (isReciproc: boolean): void => {
+    ends.transport.isReciproc = isReciproc;
+    ends.transport.resume();
+  };
+  return { ...ends, resume };
 }
 
 const onProgress = (): void => {};
@@ -30,8 +34,7 @@ const report = (token: unknown, value: unknown): object => notification("$/progr
 
 describe("a call with onProgress that is made between two sessions", () => {
   it("asks for reports when it is sent, and receives them in order and before its result", async () => {
-    const ends = between();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between();
     const told: unknown[] = [];
     const params = { a: [1, { b: null }], text: "é\u2028" };
     const call = peer.request("work", params, { onProgress: (value) => told.push(value) });
@@ -40,7 +43,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     params.text = "changed";
     const other = peer.request("other", [1]);
     expect(take()).toEqual([]);
-    resume(ends, true);
+    resume(true);
     expect(take()).toEqual([
       request(1, "work", { a: [1, { b: null }], text: "é\u2028", workDoneToken: 1 }),
       request(2, "other", [1]),
@@ -50,55 +53,43 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed(result(2, null));
     await Promise.all([call, other]);
     expect(told).toEqual(["one", "two", "done"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks for nothing when the next server is not a reciproc peer", async () => {
-    const ends = between();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between();
     const calls = [{ a: 1 }, [1], undefined].map((params) => peer.request("work", params, { onProgress: () => {} }));
-    resume(ends, false);
+    resume(false);
     expect(take()).toEqual([request(1, "work", { a: 1 }), request(2, "work", [1]), request(3, "work")]);
     for (const id of [1, 2, 3]) transport.feed(result(id, id));
     expect(await Promise.all(calls)).toEqual([1, 2, 3]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it.each([true, false])("asks by the configured dialect, for any next server (%s)", async (isReciproc) => {
-    const ends = between({ dialect: lsp });
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between({ dialect: lsp });
     const call = peer.request("work", {}, { onProgress: () => {} });
-    resume(ends, isReciproc);
+    resume(isReciproc);
     expect(take()).toEqual([request(1, "work", { workDoneToken: 1 })]);
     transport.feed(result(1, null));
     await call;
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks by its own token, if its params hold one", async () => {
-    const ends = between();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between();
     const reports: unknown[] = [];
     const note = (value: unknown): void => void reports.push(value);
     const own = peer.request("work", { workDoneToken: 2 }, { onProgress: note });
     const second = peer.request("work", {}, { onProgress: note });
-    resume(ends, true);
+    resume(true);
     expect(take()).toEqual([request(1, "work", { workDoneToken: 2 }), request(2, "work", { workDoneToken: "2'" })]);
     transport.feed(report("2'", "of the second"));
     transport.feed(report(2, "of the first"));
     for (const id of [1, 2]) transport.feed(result(id, null));
     await Promise.all([own, second]);
     expect(reports).toEqual(["of the second", "of the first"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks in a batch as well, beside members without onProgress", async () => {
-    const ends = between();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between();
     const reports: unknown[] = [];
     const batch = peer.batch();
     const calls = [
@@ -107,7 +98,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     ];
     batch.notify("note", { text: "n" });
     batch.send();
-    resume(ends, true);
+    resume(true);
     expect(take()).toEqual([
       [request(1, "work", { a: 1, workDoneToken: 1 }), request(2, "echo", [1]), notification("note", { text: "n" })],
     ]);
@@ -115,13 +106,10 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed([result(1, "done"), result(2, [1])]);
     expect(await Promise.all(calls)).toEqual(["done", [1]]);
     expect(reports).toEqual(["half"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("rejects as not sent if its params have no place for the token", async () => {
-    const ends = between();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between();
     const alone = rejection(peer.request("work", [1], { onProgress }));
     const batch = peer.batch();
     const member = rejection(batch.request("work", [2], { onProgress }));
@@ -130,7 +118,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     const sole = peer.batch();
     const only = rejection(sole.request("work", [4], { onProgress }));
     sole.send();
-    resume(ends, true);
+    resume(true);
     for (const error of await Promise.all([alone, member, only])) {
       expect(error).toBeInstanceOf(TypeError);
       expect(error.message).toContain("an object or absent where `onProgress` is given");
@@ -139,16 +127,13 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed([result(3, [3])]);
     expect(await stays).toEqual([3]);
     expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, progress: 0 });
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("asks as well when `onOpen` comes first", async () => {
-    const ends = between({}, { opensFirst: true });
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between({}, { opensFirst: true });
     const reports: unknown[] = [];
     const call = peer.request("work", {}, { onProgress: (value) => reports.push(value) });
-    resume(ends, true);
+    resume(true);
     const opening = openingOf(peer);
     opening.caller.notify("initialized");
     expect(take()).toEqual([notification("initialized")]);
@@ -158,13 +143,10 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed(result(1, null));
     await call;
     expect(reports).toEqual(["half"]);
-    await peer.close();
-    expectEmpty(peer);
   });
 
   it("leaves no state when it is aborted, or the connection is lost again, before it is sent", async () => {
-    const ends = between();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between();
     const controller = new AbortController();
     const given = rejection(peer.request("work", {}, { onProgress, signal: controller.signal }));
     controller.abort("enough");
@@ -172,10 +154,8 @@ describe("a call with onProgress that is made between two sessions", () => {
     const lost = rejection(peer.request("work", {}, { onProgress }));
     transport.lose(new Error("lost again"));
     expect(await lost).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
-    resume(ends, true);
+    resume(true);
     expect(take()).toEqual([]);
-    await peer.close();
-    expectEmpty(peer);
   });
 });
 
@@ -184,8 +164,7 @@ describe("a call of a batch that is aborted between two sessions", () => {
     ["to a reciproc peer, behind the batch", true, [notification("$/cancelRequest", { id: 1 })]],
     ["to no other", false, []],
   ])("is cancelled %s", async (_name, isReciproc, cancels) => {
-    const ends = between();
-    const { peer, transport, take } = ends;
+    const { peer, transport, take, resume } = between();
     const controller = new AbortController();
     const batch = peer.batch();
     const gone = rejection(batch.request("gone", [], { signal: controller.signal }));
@@ -193,22 +172,19 @@ describe("a call of a batch that is aborted between two sessions", () => {
     batch.send();
     controller.abort("enough");
     expect(await gone).toBe("enough");
-    resume(ends, isReciproc);
+    resume(isReciproc);
     expect(take()).toEqual([[request(1, "gone", []), request(2, "stays")], ...cancels]);
     transport.feed([result(2, 2)]);
     expect(await stays).toBe(2);
-    await peer.close();
-    expectEmpty(peer);
   });
 });
 
 describe("a stream that is offered between two sessions", () => {
   it("has a token that names no stream of the previous session", async () => {
     vi.spyOn(Math, "random").mockReturnValue(0.5);
-    const ends = between();
-    const { peer, take } = ends;
+    const { peer, take, resume } = between();
     const call = rejection(peer.request("take", { of: peer.offer([1]) }));
-    resume(ends, true);
+    resume(true);
     vi.restoreAllMocks();
     expect(take()).toEqual([request(1, "take", { of: { token: 2 ** 31 + 1 } })]);
     await peer.close();
@@ -219,13 +195,12 @@ describe("a stream that is offered between two sessions", () => {
 
 describe("a message queued between two sessions", () => {
   it("is sent in order and before `resume`, and before messages that a `resume` listener sends", async () => {
-    const ends = between();
-    const { peer, take, events } = ends;
+    const { peer, take, events, resume } = between();
     peer.on("resume", () => peer.notify("resumed"));
     peer.notify("first");
     const call = rejection(peer.request("second"));
     peer.notify("third");
-    resume(ends, true);
+    resume(true);
     expect(take().map(({ method }) => method)).toEqual(["first", "second", "third", "resumed"]);
     expect(events).toEqual(["suspend (suspended)", "lost (suspended)", "resume (open)"]);
     await peer.close();

@@ -1,9 +1,10 @@
 /** A received cancel takes one lookup, and allocates an error only when the handler reads it. */
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { lsp, mcp } from "../../src/index.js";
+import { lsp } from "../../src/index.js";
 import { List } from "../../src/core/list.js";
 import { inspect } from "../../src/peer/peer.js";
-import { failure, notification, request, result } from "../support/raw.js";
+import { countMade } from "../support/counting.js";
+import { failure, request, result } from "../support/raw.js";
 import { turn } from "../support/turns.js";
 import { cancel, CANCELLED, waiting } from "./waiting.js";
 
@@ -12,25 +13,9 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** Counts the DOMExceptions made. */
-function countErrors(): { count: number } {
-  const made = { count: 0 };
-  const Original = DOMException;
-  vi.stubGlobal(
-    "DOMException",
-    class extends Original {
-      constructor(message?: string, name?: string) {
-        super(message, name);
-        made.count++;
-      }
-    },
-  );
-  return made;
-}
-
 describe("a cancel", () => {
   it("of a call that does not exist copies no list of the running calls and makes no error", () => {
-    const errors = countErrors();
+    const errors = countMade("DOMException");
     const raw = waiting();
     for (let i = 0; i < 100; i++) raw.feed(request(i, "stay"));
     const copies = vi.spyOn(List.prototype, "toArray");
@@ -43,7 +28,7 @@ describe("a cancel", () => {
   });
 
   it("creates its error when a handler first reads `signal`, and one for all calls of that id", () => {
-    const errors = countErrors();
+    const errors = countMade("DOMException");
     const raw = waiting();
     for (const method of ["stay", "stay", "stay"]) raw.feed(request("same", method));
     raw.feed(cancel("same"));
@@ -109,16 +94,5 @@ describe("a cancel", () => {
     raw.open.resolve("done");
     await turn();
     expect(raw.messages()).toEqual([result(2, null), result(1, "done"), result(2, "done")]);
-  });
-
-  it("of an exempt call never aborts it", () => {
-    const raw = waiting({
-      dialect: mcp,
-      methods: { initialize: (_params, context) => (raw.contexts.push(context), raw.open.promise) },
-    });
-    raw.feed(request(1, "initialize"));
-    for (let i = 0; i < 3; i++) raw.feed(notification("notifications/cancelled", { requestId: 1 }));
-    expect(raw.contexts[0]!.signal.aborted).toBe(false);
-    raw.open.resolve(null);
   });
 });

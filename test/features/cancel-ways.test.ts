@@ -1,19 +1,10 @@
 /** Cancelling between two peers, in both directions, on every kind of link. */
 import { describe, expect, it } from "vitest";
 import { acp, mcp, type Context, type Dialect } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
 import type { AnyOptions } from "../support/pair.js";
 import { rejection } from "../support/turns.js";
-import {
-  asPlainPeers,
-  everyWay,
-  expectIdle,
-  expectNoDeadlines,
-  overPacks,
-  until,
-  type Join,
-  type Joined,
-} from "./joined.js";
+import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, overPacks, until, type Join } from "./joined.js";
+import { untilAborted } from "./waiting.js";
 
 expectNoDeadlines();
 
@@ -23,12 +14,10 @@ class Waiting {
   readonly options: AnyOptions;
 
   constructor(more: AnyOptions = {}) {
-    const wait = (_params: unknown, context: Context): Promise<never> => {
-      this.started.push(context);
-      return new Promise((_resolve, reject) =>
-        context.signal.addEventListener("abort", () => reject(context.signal.reason)),
-      );
-    };
+    const wait = (_params: unknown, context: Context): Promise<never> => (
+      this.started.push(context),
+      untilAborted(context)
+    );
     this.options = { ...more, methods: { wait, echo: (params) => params, ...more.methods } };
   }
 
@@ -77,87 +66,12 @@ describe.each([
     await both.b.close();
     await fromB;
   });
-
-  it("reaches a thousand handlers, and leaves no state", async () => {
-    const waiting = new Waiting();
-    await using both = await join(waiting.options);
-    const controllers = Array.from({ length: 1000 }, () => new AbortController());
-    const calls = controllers.map(({ signal }) =>
-      both.b.request("wait", [], { signal }).catch((error: unknown) => error),
-    );
-    await until(() => waiting.started.length === 1000);
-    for (const controller of controllers) controller.abort("all of them");
-    expect(new Set(await Promise.all(calls))).toEqual(new Set(["all of them"]));
-    await until(() => waiting.aborted === 1000);
-    await both.settled();
-    expectIdle(both);
-    expect(await both.b.request("echo", [1])).toEqual([1]);
-  });
-
-  it("goes through a peer in the middle that passes its signal on", async () => {
-    const waiting = new Waiting();
-    await using end = await join(waiting.options);
-    const relay: AnyOptions = { methods: { relay: (params, { signal }) => end.b.request("wait", params, { signal }) } };
-    await using start = await join(relay);
-    const controller = new AbortController();
-    const call = start.b.request("relay", [], { signal: controller.signal });
-    await until(() => waiting.started.length === 1);
-    controller.abort("x");
-    expect(await rejection(call)).toBe("x");
-    await until(() => waiting.aborted === 1);
-    for (const both of [start, end]) {
-      await both.settled();
-      expectIdle(both);
-    }
-  });
-
-  it("settles a batch of which some were cancelled", async () => {
-    const waiting = new Waiting();
-    await using both = await join(waiting.options);
-    const controller = new AbortController();
-    const batch = both.b.batch();
-    const calls = [
-      batch.request("wait", [], { signal: controller.signal }),
-      batch.request("echo", [1]),
-      batch.request("wait", [], { signal: controller.signal }),
-    ];
-    batch.send();
-    await until(() => waiting.started.length === 2);
-    controller.abort("x");
-    expect(await Promise.allSettled(calls)).toEqual([
-      { status: "rejected", reason: "x" },
-      { status: "fulfilled", value: [1] },
-      { status: "rejected", reason: "x" },
-    ]);
-    await both.settled();
-    expectIdle(both);
-  });
 });
-
-describe("between plain JSON-RPC peers without a dialect", () => {
-  it("an aborted call is rejected locally and keeps running remotely", async () => {
-    const waiting = new Waiting();
-    await using both = await asPlainPeers(waiting.options);
-    const controller = new AbortController();
-    const call = both.b.request("wait", [], { signal: controller.signal });
-    controller.abort("x");
-    expect(await rejection(call)).toBe("x");
-    await both.settled();
-    expect(both.sent.map(({ message }) => message.method)).toEqual(["wait"]);
-    expect(inspect(both.a).running).toBe(1);
-    expect(waiting.aborted).toBe(0);
-  });
-});
-
-async function packed(): Promise<{ both: Joined; waiting: Waiting }> {
-  const waiting = new Waiting();
-  return { both: await overPacks(waiting.options), waiting };
-}
 
 describe("in one pack", () => {
   it("a call and its cancel arrive in order", async () => {
-    const { both, waiting } = await packed();
-    await using _ = both;
+    const waiting = new Waiting();
+    await using both = await overPacks(waiting.options);
     const controller = new AbortController();
     const call = both.b.request("wait", [], { signal: controller.signal });
     controller.abort("x");

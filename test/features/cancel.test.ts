@@ -4,7 +4,7 @@ import { acp, lsp, mcp, TimeoutError, type Dialect } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
-import { notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 
 useFakeClock();
@@ -13,6 +13,10 @@ const cancelOf = (id: number): object => notification("$/cancelRequest", { id })
 
 /** Returns a peer whose other side is a reciproc peer, so that cancels are sent. */
 const reciprocPeer = (): RawPeer => rawPeer({}, { isReciproc: true });
+
+function raise(message: string): never {
+  throw new Error(message);
+}
 
 describe("a call that is aborted", () => {
   it("rejects at once with the signal's reason, and sends one cancel", async () => {
@@ -58,26 +62,17 @@ describe("a call that is aborted", () => {
     expectEmpty(peer);
   });
 
-  it("sends no cancel after the answer", async () => {
-    const { peer, feed, sent } = reciprocPeer();
-    const controller = new AbortController();
-    const call = peer.request("m", [], { signal: controller.signal });
-    feed(result(1, "done"));
-    controller.abort("too late");
-    expect(await call).toBe("done");
-    expect(sent).toHaveLength(1);
-  });
-
-  it("sends no cancel after an error, nor after the end of the connection", async () => {
+  it("sends no cancel after a result, an error, or the end of the connection", async () => {
     const { peer, feed, cut, sent } = reciprocPeer();
     const controller = new AbortController();
-    const { signal } = controller;
-    const calls = [peer.request("m", [], { signal }), peer.request("m", [], { signal })];
-    feed({ jsonrpc: "2.0", id: 1, error: { code: 5, message: "no" } });
+    const calls = ["a", "b", "c"].map((method) => peer.request(method, [], { signal: controller.signal }));
+    feed(result(1, "done"));
+    feed(failure(2, 5, "no"));
     cut();
     controller.abort("too late");
-    await Promise.allSettled(calls);
-    expect(sent).toHaveLength(2);
+    const [first] = await Promise.allSettled(calls);
+    expect(first).toMatchObject({ value: "done" });
+    expect(sent).toHaveLength(3);
   });
 
   it("cancels each of the calls that share the signal, under its own id", async () => {
@@ -86,13 +81,11 @@ describe("a call that is aborted", () => {
     const { signal } = controller;
     const outcomes = new Outcomes();
     for (const name of ["a", "b"]) outcomes.watch(name, peer.request(name, [], { signal }));
-    const other = peer.request("other");
+    peer.request("other").catch(() => {});
     controller.abort("x");
     expect(messages().slice(3)).toEqual([cancelOf(1), cancelOf(2)]);
     await turn();
     expect(outcomes.names).toEqual(["a", "b"]);
-    await peer.close();
-    await rejection(other);
   });
 
   it("sends no cancel when the transport refused it", async () => {
@@ -105,15 +98,7 @@ describe("a call that is aborted", () => {
   });
 
   it("rejects even if the cancel is refused or cannot be encoded", async () => {
-    const spoiled: Dialect = {
-      ...lsp,
-      cancel: {
-        ...lsp.cancel,
-        params: () => {
-          throw new Error("no params");
-        },
-      },
-    };
+    const spoiled: Dialect = { ...lsp, cancel: { ...lsp.cancel, params: () => raise("no params") } };
     const silent = rawPeer({ dialect: lsp }, { onSend: (text) => !text.includes("cancel") });
     const failing = rawPeer({ dialect: spoiled });
     for (const { peer } of [silent, failing]) {
@@ -150,15 +135,6 @@ describe("a call that times out", () => {
     await pass(1000);
     expect(messages()).toHaveLength(2);
   });
-
-  it("is cancelled after maxTotalTimeoutMs", async () => {
-    const { peer, messages } = reciprocPeer();
-    const call = peer.request("m", [], { timeoutMs: 1000, maxTotalTimeoutMs: 50 });
-    const outcomes = new Outcomes().watch("call", call);
-    await pass(50);
-    expect(outcomes.names).toEqual(["call"]);
-    expect(messages()[1]).toEqual(cancelOf(1));
-  });
 });
 
 describe("a call in a batch", () => {
@@ -167,28 +143,13 @@ describe("a call in a batch", () => {
     const controller = new AbortController();
     const batch = peer.batch();
     const dropped = batch.request("dropped", [], { signal: controller.signal });
-    const kept = batch.request("kept");
+    batch.request("kept").catch(() => {});
     batch.notify("told");
     await turn();
     controller.abort("x");
     batch.send();
     expect(await rejection(dropped)).toBe("x");
     expect(messages()).toEqual([[request(2, "kept"), notification("told")]]);
-    await peer.close();
-    await rejection(kept);
-  });
-
-  it("sends no frame when all of them were aborted", async () => {
-    const { peer, sent } = reciprocPeer();
-    const controller = new AbortController();
-    const batch = peer.batch();
-    const call = batch.request("m", [], { signal: controller.signal });
-    await turn();
-    controller.abort("x");
-    batch.send();
-    expect(await rejection(call)).toBe("x");
-    expect(sent).toEqual([]);
-    expectEmpty(peer);
   });
 
   it("that was sent is cancelled separately, and the rest of the batch still settles", async () => {
@@ -221,10 +182,6 @@ async function abortOne(raw: RawPeer, method = "m"): Promise<any[]> {
 }
 
 describe("a peer", () => {
-  it("on a plain link without a dialect sends no cancel", async () => {
-    expect(await abortOne(rawPeer())).toEqual([]);
-  });
-
   it("on a plain link without a dialect sends no cancel, even if it reads streams", async () => {
     const raw = rawPeer();
     const reading = raw.peer.stream("tail")[Symbol.asyncIterator]();

@@ -1,10 +1,10 @@
 /** Cancelling, from the handler's side: the calls that a cancel reaches, and the answers. */
 import { describe, expect, it } from "vitest";
-import { acp, lsp, RpcError } from "../../src/index.js";
+import { acp, lsp, mcp, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
-import { gate, turn } from "../support/turns.js";
+import { gate, turn, type Gate } from "../support/turns.js";
 import { cancel, CANCELLED, waiting } from "./waiting.js";
 
 useFakeClock();
@@ -22,28 +22,6 @@ describe("a handler whose caller cancels", () => {
     // The caller requested the stop, so it is not reported as a failure.
     expect(raw.errors).toEqual([]);
     expect(inspect(raw.peer).running).toBe(0);
-  });
-
-  it("finds its signal aborted when it first reads it after the cancel", async () => {
-    const raw = waiting();
-    raw.feed(request(1, "stay"));
-    raw.feed(cancel(1));
-    expect(raw.contexts[0]!.signal).toMatchObject({ aborted: true, reason: { name: "AbortError" } });
-    raw.open.resolve(null);
-    await turn();
-  });
-
-  it.each([
-    ["a result", "kept"],
-    ["null", null],
-    ["false", false],
-  ])("still has its call answered with %s", async (_name, value) => {
-    const raw = waiting();
-    raw.feed(request(1, "stay"));
-    raw.feed(cancel(1));
-    raw.open.resolve(value);
-    await turn();
-    expect(raw.messages()).toEqual([result(1, value)]);
   });
 
   it.each<[string, unknown, unknown[]]>([
@@ -131,37 +109,6 @@ describe("a handler whose caller cancels", () => {
 });
 
 describe("a cancel", () => {
-  it.each([0, -1, 1.5, "", "1", null])("reaches the call with the id %j and not one of another type", async (id) => {
-    const raw = waiting();
-    raw.feed(request(id, "wait"));
-    for (const other of [1, "0", 0.5, " ", 2, "null", id === null ? "" : null])
-      if (other !== id) raw.feed(cancel(other));
-    expect(raw.contexts[0]!.signal.aborted).toBe(false);
-    raw.feed(cancel(id));
-    await turn();
-    expect(raw.messages()).toEqual([failure(id, ...CANCELLED)]);
-  });
-
-  it('distinguishes `1` from `"1"` while both run', async () => {
-    const raw = waiting();
-    raw.feed(request(1, "wait"));
-    raw.feed(request("1", "wait"));
-    raw.feed(cancel("1"));
-    await turn();
-    expect(raw.messages()).toEqual([failure("1", ...CANCELLED)]);
-    raw.feed(cancel(1));
-    await turn();
-    expect(raw.messages()[1]).toEqual(failure(1, ...CANCELLED));
-  });
-
-  it("reaches each of the calls that run under one id", async () => {
-    const raw = waiting();
-    for (let i = 0; i < 3; i++) raw.feed(request(7, "wait"));
-    raw.feed(cancel(7));
-    await turn();
-    expect(raw.messages()).toEqual(Array.from({ length: 3 }, () => failure(7, ...CANCELLED)));
-  });
-
   it("reaches a call of the other side, and never one of this side under the same id", async () => {
     const raw = waiting();
     const own = raw.peer.request("ask");
@@ -180,66 +127,6 @@ describe("a cancel", () => {
     for (const id of [null, 0, "", undefined]) raw.feed(cancel(id));
     expect(raw.contexts[0]!.signal.aborted).toBe(false);
     raw.open.resolve(0);
-    await turn();
-  });
-
-  it("for an unknown id stores nothing, so that a later request of this id runs", async () => {
-    const raw = waiting();
-    for (let i = 0; i < 10_000; i++) raw.feed(cancel(i));
-    expect(inspect(raw.peer)).toMatchObject({ running: 0, pending: 0, streams: 0, progress: 0 });
-    raw.feed(request(5, "stay"));
-    expect(raw.contexts[0]!.signal.aborted).toBe(false);
-    raw.open.resolve("ran");
-    await turn();
-    expect(raw.messages()).toEqual([result(5, "ran")]);
-    expect(raw.errors).toEqual([]);
-  });
-
-  it("that comes before its request, or after its answer, does nothing", async () => {
-    const raw = waiting();
-    raw.feed([cancel(1), request(1, "now"), cancel(1)]);
-    raw.feed([cancel(2), request(2, "now"), cancel(2)]);
-    await turn();
-    expect(raw.messages()).toEqual([[result(1, "at once")], [result(2, "at once")]]);
-  });
-
-  it.each([
-    ["no params", undefined],
-    ["an empty object", {}],
-    ["another name", { requestId: 1 }],
-    ["an object", { id: {} }],
-    ["an array", { id: [1] }],
-    ["a boolean", { id: true }],
-    ["an id that was rounded", { id: 2 ** 53 }],
-    ["an empty array", []],
-    ["an array in it", [[1]]],
-    ["an inherited id", JSON.parse('{"__proto__":{"id":1}}')],
-  ])("with %s for its params is ignored", async (_name, params) => {
-    const raw = waiting();
-    raw.feed(request(1, "stay"));
-    raw.feed(notification("$/cancelRequest", params));
-    expect(raw.contexts[0]!.signal.aborted).toBe(false);
-    raw.open.resolve("ran");
-    await turn();
-    expect(raw.messages()).toEqual([result(1, "ran")]);
-    expect(raw.errors).toEqual([]);
-  });
-
-  it("by position is understood", async () => {
-    const raw = waiting();
-    raw.feed(request("a", "wait"));
-    raw.feed(notification("$/cancelRequest", ["a"]));
-    await turn();
-    expect(raw.messages()).toEqual([failure("a", ...CANCELLED)]);
-  });
-
-  it("that is sent as a request is an unknown method", async () => {
-    const raw = waiting();
-    raw.feed(request(1, "stay"));
-    raw.feed(request(2, "$/cancelRequest", { id: 1 }));
-    expect(raw.messages()).toEqual([failure(2, -32601, "Method not found")]);
-    expect(raw.contexts[0]!.signal.aborted).toBe(false);
-    raw.open.resolve(null);
     await turn();
   });
 
@@ -269,24 +156,6 @@ describe("a cancel", () => {
     raw.feed(notification("$/cancel_request", { requestId: 1 }));
     await turn();
     expect(raw.messages()).toEqual([failure(1, ...CANCELLED)]);
-  });
-
-  it("works while the peer is at its limit, and frees a place", async () => {
-    const raw = waiting({ limits: { maxInFlight: 2 } });
-    for (const id of [1, 2, 3]) raw.feed(request(id, "wait"));
-    for (let i = 0; i < 3; i++) raw.feed(notification("wait"));
-    raw.feed(cancel(1));
-    await turn();
-    raw.feed(request(4, "now"));
-    expect(raw.messages()).toEqual([
-      failure(3, -32009, "Server is busy"),
-      failure(1, ...CANCELLED),
-      result(4, "at once"),
-    ]);
-    // One notification exceeded the limit, no cancel did.
-    expect(raw.errors).toEqual([expect.objectContaining({ code: -32009 })]);
-    await raw.peer.close();
-    await turn();
   });
 
   it("is applied while a schema checks the params, and the handler starts with an aborted signal", async () => {
@@ -337,5 +206,41 @@ describe("a cancel", () => {
     raw.feed(request(9, "ask"));
     expect(seen).toEqual([true]);
     expect(raw.messages()[1]).toEqual(failure(9, ...CANCELLED));
+  });
+});
+
+const cancelled = (requestId: unknown): object => notification("notifications/cancelled", { requestId });
+
+describe("under mcp", () => {
+  it.each<[string, string, (open: Gate<unknown>) => void, number]>([
+    ["ends by its signal", "wait", () => {}, 0],
+    ["has a result", "stay", (open) => open.resolve("unwanted"), 0],
+    ["has a result that cannot be sent", "stay", (open) => open.resolve(5n), 1],
+    ["fails", "stay", (open) => open.reject(new Error("secret")), 1],
+    ["refuses", "stay", (open) => open.reject(new RpcError(1, "no")), 1],
+  ])("nothing is sent for a cancelled call whose handler %s", async (_name, method, end, errors) => {
+    const raw = waiting({ dialect: mcp });
+    raw.feed(request(1, method));
+    raw.feed(cancelled(1));
+    end(raw.open);
+    await turn();
+    expect(raw.contexts[0]!.signal.aborted).toBe(true);
+    expect(raw.sent).toEqual([]);
+    expect(raw.errors).toHaveLength(errors);
+    expect(inspect(raw.peer).running).toBe(0);
+  });
+
+  it("a cancel with the id null or positional params is ignored, and any reason is accepted", async () => {
+    const raw = waiting({ dialect: mcp });
+    raw.feed(request(null, "stay"));
+    raw.feed(cancelled(null));
+    raw.feed(notification("notifications/cancelled", [null]));
+    expect(raw.contexts[0]!.signal.aborted).toBe(false);
+    raw.feed(request("a", "stay"));
+    raw.feed(notification("notifications/cancelled", { requestId: "a", reason: { any: 1 } }));
+    expect(raw.contexts[1]!.signal.aborted).toBe(true);
+    raw.open.resolve("ran");
+    await turn();
+    expect(raw.messages()).toEqual([result(null, "ran")]);
   });
 });

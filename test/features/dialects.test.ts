@@ -5,6 +5,7 @@ import { failure, notification, rawPeer, request, result } from "../support/raw.
 import { stranger, upgrade } from "../support/network.js";
 import { rejection, turn } from "../support/turns.js";
 import { expectNoDeadlines, until } from "./joined.js";
+import { untilAborted } from "./waiting.js";
 
 expectNoDeadlines();
 
@@ -165,16 +166,15 @@ describe("params that are null", () => {
   });
 });
 
-describe("a server of several dialects", () => {
+/** Serves `wait`, which ends when it is aborted, and collects its contexts. */
+function waitingMethods(): { contexts: Context[]; methods: { wait: (params: unknown, context: Context) => unknown } } {
   const contexts: Context[] = [];
-  const methods = {
-    wait: (_params: unknown, context: Context) => {
-      contexts.push(context);
-      return new Promise((_resolve, reject) =>
-        context.signal.addEventListener("abort", () => reject(context.signal.reason)),
-      );
-    },
-  };
+  const wait = (_params: unknown, context: Context): Promise<never> => (contexts.push(context), untilAborted(context));
+  return { contexts, methods: { wait } };
+}
+
+describe("a server of several dialects", () => {
+  const { contexts, methods } = waitingMethods();
   const cancels = {
     lsp: notification("$/cancelRequest", { id: 1 }),
     mcp: notification("notifications/cancelled", { requestId: 1 }),
@@ -228,13 +228,8 @@ describe("connecting with a dialect", () => {
   });
 
   it.each(["plain", "packed"] as const)("cancels in that dialect, over a %s link", async (link) => {
-    const contexts: Context[] = [];
-    const wait = (_params: unknown, context: Context): Promise<never> =>
-      new Promise((_resolve, reject) => {
-        contexts.push(context);
-        context.signal.addEventListener("abort", () => reject(context.signal.reason));
-      });
-    await using server = await serve({ port: 0, methods: { wait }, dialect: [lsp, mcp] });
+    const { contexts, methods } = waitingMethods();
+    await using server = await serve({ port: 0, methods, dialect: [lsp, mcp] });
     const peer = await connect(server.url, { dialect: mcp, link });
     const controller = new AbortController();
     const call = peer.request("wait", undefined, { signal: controller.signal });

@@ -71,12 +71,6 @@ export const everyWay: [string, Join][] = [
   ["over ws", overWs],
 ];
 
-/** The ways that record the messages. */
-export const visibleWays: [string, Join][] = [
-  ["in memory", overMemory],
-  ["over packs", overPacks],
-];
-
 function joined(left: Transport, right: Transport, ofA: AnyOptions, ofB: AnyOptions): Joined {
   const sent: Sent[] = [];
   return watched(new Peer(spied(left, "a", sent), ofA), new Peer(spied(right, "b", sent), ofB), sent, async () => {});

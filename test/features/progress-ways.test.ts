@@ -1,12 +1,12 @@
 /** Progress between two peers, in both directions, on every kind of link, and `resetTimeoutOnProgress`. */
 import { describe, expect, it, vi } from "vitest";
-import { mcp, TimeoutError, type Context } from "../../src/index.js";
+import { TimeoutError, type Context } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { expectEmpty, type AnyOptions } from "../support/pair.js";
-import { notification, rawPeer, result } from "../support/raw.js";
+import { notification, rawPeer, result, type RawPeer } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
-import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, visibleWays } from "./joined.js";
+import { everyWay, expectIdle, expectNoDeadlines } from "./joined.js";
 
 /** Reports each of its values in a tick of its own, and then returns. */
 const serving: AnyOptions = {
@@ -43,77 +43,13 @@ describe.each(everyWay)("progress %s", (_name, join) => {
     expect(seen).toEqual([...values, "built"]);
     expectIdle(both);
   });
-
-  it("reaches each of many calls, and no other call", async () => {
-    await using both = await join(serving, serving);
-    const run = async (side: "a" | "b", i: number): Promise<unknown> => {
-      const seen: unknown[] = [];
-      await both[side].request("build", { values: [i, i] }, { onProgress: (value) => seen.push(value) });
-      return seen;
-    };
-    const numbers = Array.from({ length: 40 }, (_, i) => i);
-    const seen = await Promise.all(numbers.map((i) => run(i % 2 ? "a" : "b", i)));
-    expect(seen).toEqual(numbers.map((i) => [i, i]));
-    expectIdle(both);
-  });
-
-  it("reaches calls of a batch before the batch is answered", async () => {
-    await using both = await join(serving);
-    const batch = both.b.batch();
-    const seen: unknown[] = [];
-    const calls = [1, 2].map(async (i) => {
-      await batch.request("build", { values: [i] }, { onProgress: (value) => seen.push(value) });
-      seen.push(`answer ${i}`);
-    });
-    batch.send();
-    await Promise.all(calls);
-    expect(seen).toEqual([1, 2, "answer 1", "answer 2"]);
-    expectIdle(both);
-  });
-
-  it("is passed on by a peer in the middle", async () => {
-    await using end = await join(serving);
-    await using start = await join({
-      methods: {
-        relay: ({ values }, { progress }: Context) => end.b.request("build", { values }, { onProgress: progress }),
-      },
-    });
-    const seen: unknown[] = [];
-    seen.push(await start.b.request("relay", { values: [1, 2] }, { onProgress: (value) => seen.push(value) }));
-    expect(seen).toEqual([1, 2, "built"]);
-  });
 });
 
-describe.each(visibleWays)("a progress message %s", (_name, join) => {
-  it("is sent once for each report, between the call and its answer", async () => {
-    await using both = await join(serving);
-    await both.b.request("build", { values: ["x"] }, { onProgress: ignore });
-    expect(both.sent.map(({ from, message }) => [from, message.method ?? message.result])).toEqual([
-      ["b", "build"],
-      ["a", "$/progress"],
-      ["a", "built"],
-    ]);
-  });
-});
-
-describe("progress between plain JSON-RPC peers", () => {
-  it("that chose mcp is sent as mcp defines it", async () => {
-    await using both = await asPlainPeers({ ...serving, dialect: mcp }, { dialect: mcp });
-    const seen: unknown[] = [];
-    const values = [1, { progress: 2, total: 2 }];
-    await both.b.request("build", { values }, { onProgress: (value) => seen.push(value) });
-    expect(seen).toEqual([{ progress: 1 }, { progress: 2, total: 2 }]);
-  });
-
-  it("without a dialect is not requested", async () => {
-    await using both = await asPlainPeers(serving);
-    expect(await both.b.request("build", { values: [1] }, { onProgress: () => expect.fail() })).toBe("built");
-    expect(both.from("b", "build")[0].params).toEqual({ values: [1] });
-    expect(both.sent).toHaveLength(2);
-  });
-});
-
-const ignore = (): void => {};
+/** Makes a call that asks a reciproc peer for reports. */
+function calling(options: object): { raw: RawPeer; call: Promise<unknown> } {
+  const raw = rawPeer({}, { isReciproc: true });
+  return { raw, call: raw.peer.request("m", {}, { ...options, onProgress: () => {} }) };
+}
 
 describe("resetTimeoutOnProgress", () => {
   useFakeClock();
@@ -121,8 +57,7 @@ describe("resetTimeoutOnProgress", () => {
   const report = notification("$/progress", { token: 1, value: null });
 
   it("restarts the timeout with each report, to the millisecond", async () => {
-    const raw = rawPeer({}, { isReciproc: true });
-    const call = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress: true, onProgress: ignore });
+    const { raw, call } = calling({ timeoutMs: 100, resetTimeoutOnProgress: true });
     const outcomes = new Outcomes().watch("call", call);
     for (let i = 0; i < 5; i++) {
       await pass(99);
@@ -137,8 +72,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it.each([undefined, false])("is off when it is %s", async (resetTimeoutOnProgress) => {
-    const raw = rawPeer({}, { isReciproc: true });
-    const call = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress, onProgress: ignore });
+    const { raw, call } = calling({ timeoutMs: 100, resetTimeoutOnProgress });
     const outcomes = new Outcomes().watch("call", call);
     await pass(99);
     raw.feed(report);
@@ -147,14 +81,9 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it("does nothing without a report, for reports of another call, or if the timeout is Infinity", async () => {
-    const raw = rawPeer({}, { isReciproc: true });
-    const first = raw.peer.request("m", {}, { timeoutMs: 100, resetTimeoutOnProgress: true, onProgress: ignore });
-    const endless = raw.peer.request(
-      "m",
-      {},
-      { timeoutMs: Infinity, resetTimeoutOnProgress: true, onProgress: ignore },
-    );
-    const outcomes = new Outcomes().watch("first", first).watch("endless", endless);
+    const { raw, call } = calling({ timeoutMs: 100, resetTimeoutOnProgress: true });
+    const options = { timeoutMs: Infinity, resetTimeoutOnProgress: true, onProgress: () => {} };
+    const outcomes = new Outcomes().watch("first", call).watch("endless", raw.peer.request("m", {}, options));
     await pass(50);
     raw.feed(notification("$/progress", { token: 2, value: 1 }));
     await pass(50);
@@ -167,12 +96,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it("is limited by maxTotalTimeoutMs, to the millisecond", async () => {
-    const raw = rawPeer({}, { isReciproc: true });
-    const call = raw.peer.request(
-      "m",
-      {},
-      { timeoutMs: 100, maxTotalTimeoutMs: 250, resetTimeoutOnProgress: true, onProgress: ignore },
-    );
+    const { raw, call } = calling({ timeoutMs: 100, maxTotalTimeoutMs: 250, resetTimeoutOnProgress: true });
     const outcomes = new Outcomes().watch("call", call);
     for (const ms of [90, 90]) {
       await pass(ms);
@@ -189,8 +113,7 @@ describe("resetTimeoutOnProgress", () => {
   });
 
   it("sets no total timeout by default", async () => {
-    const raw = rawPeer({}, { isReciproc: true });
-    const call = raw.peer.request("m", {}, { timeoutMs: 10, resetTimeoutOnProgress: true, onProgress: ignore });
+    const { raw, call } = calling({ timeoutMs: 10, resetTimeoutOnProgress: true });
     for (let i = 0; i < 1000; i++) {
       await vi.advanceTimersByTimeAsync(9);
       raw.feed(report);
@@ -198,24 +121,6 @@ describe("resetTimeoutOnProgress", () => {
     raw.feed(result(1, "at last"));
     expect(await call).toBe("at last");
     expectEmpty(raw.peer);
-  });
-
-  it("does not affect the timeouts of calls without reports", async () => {
-    const raw = rawPeer({}, { isReciproc: true });
-    const outcomes = new Outcomes();
-    for (const [name, resetTimeoutOnProgress] of [
-      ["resets", true],
-      ["waits", false],
-    ] as const) {
-      const options = { timeoutMs: 100, resetTimeoutOnProgress, onProgress: ignore };
-      outcomes.watch(name, raw.peer.request("m", {}, options));
-    }
-    await pass(60);
-    raw.feed(report);
-    await pass(40);
-    expect(outcomes.names).toEqual(["waits"]);
-    await pass(60);
-    expect(outcomes.names).toEqual(["waits", "resets"]);
   });
 
   it("counts maxTotalTimeoutMs from the start, when timeoutMs is shorter and as long", async () => {

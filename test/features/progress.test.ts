@@ -61,22 +61,6 @@ describe("asking for reports", () => {
     expectEmpty(raw.peer);
   });
 
-  it("is not done on a plain link without a dialect", async () => {
-    const raw = rawPeer();
-    const reports: unknown[] = [];
-    const calls = [{ a: 1 }, [1], undefined].map((params) =>
-      raw.peer.request("m", params, { onProgress: (value) => reports.push(value) }),
-    );
-    expect(raw.messages()).toEqual([request(1, "m", { a: 1 }), request(2, "m", [1]), request(3, "m")]);
-    for (const id of [1, 2, 3]) {
-      // The report was not requested.
-      raw.feed(report(id, "uncalled for"));
-      raw.feed(result(id, null));
-    }
-    await Promise.all(calls);
-    expect(reports).toEqual([]);
-  });
-
   it("by a token in the user's own params works on a plain link too, where nothing is added", async () => {
     const raw = rawPeer();
     const reports: unknown[] = [];

@@ -8,41 +8,28 @@ import { failure, rawPeer, result, type RawPeer } from "../support/raw.js";
 import { restless, type Restless } from "../support/restless.js";
 import { rejection, turn } from "../support/turns.js";
 import { readAll } from "./joined.js";
-import { reading } from "./reading.js";
+import { beginReading, reading, readingFrom } from "./reading.js";
 import { abort, feed, more, next } from "./tailing.js";
 
 useFakeClock();
 
 describe("a stream that fails", () => {
   it("with an error for its call rejects with that", async () => {
-    const raw = rawPeer();
-    const { end } = reading(raw);
-    await turn();
-    await feed(raw, failure(1, 404, "no such file", { file: "log" }));
-    expect(end).toEqual([expect.any(RpcError)]);
+    const { raw, end } = await readingFrom(failure(1, 404, "no such file", { file: "log" }));
+    expect(end[0]).toBeInstanceOf(RpcError);
     expect(end[0]).toMatchObject({ code: 404, message: "no such file", data: { file: "log" }, method: "tail" });
     expect(raw.sent).toHaveLength(1);
   });
 
-  it("with an error midway rejects after the values before it, and no abort is sent: the error freed the token", async () => {
-    const raw = rawPeer();
-    const { values, end } = reading(raw);
-    await turn();
-    // Both values have arrived before the first one is read.
-    raw.feed(result(1, { token: "t", values: [1, 2] }));
-    await turn();
-    await feed(raw, failure(2, -32603, "Internal error"));
+  it("with an error midway rejects after the values before it, and sends no abort, because the error freed the token", async () => {
+    const { raw, values, end } = await readingFrom(result(1, { token: "t", values: [1, 2] }), failure(2, 5, "no more"));
     expect(values).toEqual([1, 2]);
-    expect(end).toEqual([expect.objectContaining({ code: -32603 })]);
+    expect(end).toEqual([expect.objectContaining({ code: 5, method: "tail" })]);
     expect(raw.sent).toHaveLength(2);
   });
 
   it("because the other side refused a busy request for more values is aborted", async () => {
-    const raw = rawPeer();
-    const { end } = reading(raw);
-    await turn();
-    await feed(raw, result(1, { token: "t" }));
-    await feed(raw, failure(2, -32009, "Too many messages"));
+    const { raw, end } = await readingFrom(result(1, { token: "t" }), failure(2, -32009, "Too many messages"));
     expect(end).toEqual([expect.objectContaining({ code: -32009 })]);
     expect(raw.messages()[2]).toEqual(abort("t"));
   });
@@ -55,10 +42,7 @@ describe("a stream that fails", () => {
     ["an object whose values are none", { values: "abc" }],
     ["an object whose values are null", { values: null }],
   ])("because its first reply is %s rejects with a ProtocolError", async (_name, stream) => {
-    const raw = rawPeer();
-    const { end } = reading(raw);
-    await turn();
-    await feed(raw, result(1, stream));
+    const { raw, end } = await readingFrom(result(1, stream));
     expect(end).toEqual([expect.any(ProtocolError)]);
     expect(end[0]).toMatchObject({ raw: stream });
     expect(raw.sent).toHaveLength(1);
@@ -66,10 +50,7 @@ describe("a stream that fails", () => {
   });
 
   it("because its first reply has invalid values beside a token aborts that token", async () => {
-    const raw = rawPeer();
-    const { end } = reading(raw);
-    await turn();
-    await feed(raw, result(1, { token: "t", values: {} }));
+    const { raw, end } = await readingFrom(result(1, { token: "t", values: {} }));
     expect(end).toEqual([expect.any(ProtocolError)]);
     expect(raw.messages().slice(1)).toEqual([abort("t")]);
   });
@@ -84,11 +65,7 @@ describe("a stream that fails", () => {
     ["an object that says so by something else", { values: [1], finished: 1 }],
     ["an object with no values that says there are more", { values: [], finished: false }],
   ])("because more of it is %s rejects with a ProtocolError, and is aborted", async (_name, reply) => {
-    const raw = rawPeer();
-    const { values, end } = reading(raw);
-    await turn();
-    await feed(raw, result(1, { token: "t", values: [0] }));
-    await feed(raw, result(2, reply));
+    const { raw, values, end } = await readingFrom(result(1, { token: "t", values: [0] }), result(2, reply));
     expect(values).toEqual([0]);
     expect(end).toEqual([expect.any(ProtocolError)]);
     expect(end[0]).toMatchObject({ raw: reply });
@@ -97,11 +74,7 @@ describe("a stream that fails", () => {
   });
 
   it("because an answer is not a response is aborted", async () => {
-    const raw = rawPeer();
-    const { end } = reading(raw);
-    await turn();
-    await feed(raw, result(1, { token: "t" }));
-    await feed(raw, { jsonrpc: "2.0", id: 2 });
+    const { raw, end } = await readingFrom(result(1, { token: "t" }), { jsonrpc: "2.0", id: 2 });
     expect(end).toEqual([expect.any(ProtocolError)]);
     expect(raw.messages()[2]).toEqual(abort("t"));
   });
@@ -110,12 +83,7 @@ describe("a stream that fails", () => {
     ["the other side closes", (raw) => raw.cut()],
     ["this side closes", (raw) => void raw.peer.close()],
   ])("because %s rejects after the received values", async (_name, end) => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const first = stream.next();
-    await turn();
-    await feed(raw, result(1, { token: "t", values: [1, 2] }));
-    await first;
+    const { raw, stream } = await beginReading({ token: "t", values: [1, 2] });
     end(raw);
     await turn();
     expect(await stream.next()).toEqual({ done: false, value: 2 });
@@ -133,21 +101,8 @@ describe("a stream that fails", () => {
     expect(end).toEqual([expect.objectContaining({ code: "CONNECTION_LOST", outcome: "not-sent" })]);
   });
 
-  it("midway with an error names the call that opened it", async () => {
-    const raw = rawPeer();
-    const { end } = reading(raw);
-    await turn();
-    await feed(raw, result(1, { token: "t", values: [1] }), failure(2, 5, "no more"));
-    expect(end).toEqual([expect.objectContaining({ code: 5, method: "tail" })]);
-  });
-
   it("causes no unhandled rejection when no further value is requested", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const first = stream.next();
-    await turn();
-    await feed(raw, result(1, { token: "t", values: [1] }));
-    await first;
+    const { raw } = await beginReading({ token: "t", values: [1] });
     // The reply requested ahead fails while no next() is pending.
     await feed(raw, failure(2, 1, "no"));
     expect(inspect(raw.peer).pending).toBe(0);
@@ -196,21 +151,12 @@ describe("a stream whose connection is lost after its call was answered", () => 
   ];
 
   it.each(ways)("rejects as unknown, even if the request for more was never sent: %s", async (_name, method, open) => {
-    const { peer, transport, read, values } = await interrupted(open);
+    const { transport, read, values } = await interrupted(open);
     transport.lose(GONE);
     const error = await rejection(read);
     expect(error).toBeInstanceOf(ConnectionLostError);
     expect(error).toMatchObject({ outcome: "unknown", method, cause: GONE });
     expect(values).toEqual([1, 2]);
-    await peer.close();
-    expectEmpty(peer);
-  });
-
-  it.each(ways)("rejects as unknown when its peer closes while suspended: %s", async (_name, method, open) => {
-    const { peer, read } = await interrupted(open);
-    await peer.close();
-    expect(await rejection(read)).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method });
-    expectEmpty(peer);
   });
 
   it("rejects as unknown when the next values are requested after the loss", async () => {
@@ -233,8 +179,6 @@ describe("a stream whose connection is lost after its call was answered", () => 
     await turn();
     transport.lose(GONE);
     expect(await read).toMatchObject({ outcome: "not-sent", method: "tail" });
-    await peer.close();
-    expectEmpty(peer);
   });
 });
 

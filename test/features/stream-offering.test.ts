@@ -1,5 +1,4 @@
 /** Offering a stream inside params or a result: its place, its lifetime and its end. The other side is the test. */
-import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { type AnyPeer, type Context } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -34,8 +33,6 @@ describe("a stream that is offered", () => {
     ["an array", () => [1, 2]],
     ["a Set", () => new Set([1, 2])],
     ["a generator", () => (function* () { yield 1; yield 2; })()],
-    ["an async generator", () => (async function* () { yield 1; yield 2; })()],
-    ["a Node stream", () => Readable.from([1, 2])],
     ["promises", () => [Promise.resolve(1), Promise.resolve(2)]],
   ])("may be made of %s", async (_name, make) => {
     const raw = rawPeer();

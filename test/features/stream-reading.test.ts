@@ -2,11 +2,12 @@
 import { describe, expect, it } from "vitest";
 import { TimeoutError } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
+import { countedSignal } from "../support/counting.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { Outcomes, rejection, turn } from "../support/turns.js";
 import { readAll } from "./joined.js";
-import { reading } from "./reading.js";
+import { beginReading, reading } from "./reading.js";
 import { abort, feed, more, next } from "./tailing.js";
 
 useFakeClock();
@@ -106,39 +107,25 @@ describe("reading a stream", () => {
 });
 
 describe("a reader that stops", () => {
-  it("sends an abort when it breaks its loop, and ignores a late reply", async () => {
+  it.each<[string, object, object[]]>([
+    ["an abort", { token: "t", values: [1, 2, 3] }, [next(2, "t"), abort("t")]],
+    ["no abort at the last value", { values: [1, 2] }, []],
+  ])("sends %s when it breaks its loop, and ignores a late reply", async (_what, opening, sent) => {
     const raw = rawPeer();
     const read = async (): Promise<void> => {
       for await (const value of raw.peer.stream("tail")) if (value === 2) break;
     };
     const done = read();
     await turn();
-    await feed(raw, result(1, { token: "t", values: [1, 2, 3] }));
+    await feed(raw, result(1, opening));
     await done;
-    expect(raw.messages().slice(1)).toEqual([next(2, "t"), abort("t")]);
     await feed(raw, more(2, [4], true));
-    expect(raw.sent).toHaveLength(3);
+    expect(raw.messages().slice(1)).toEqual(sent);
     expectEmpty(raw.peer);
   });
 
-  it("sends no abort when it breaks its loop at the last value", async () => {
-    const raw = rawPeer();
-    const read = async (): Promise<void> => {
-      for await (const value of raw.peer.stream("tail")) if (value === 2) break;
-    };
-    const done = read();
-    await turn();
-    await feed(raw, result(1, { values: [1, 2] }));
-    await done;
-    expect(raw.sent).toHaveLength(1);
-  });
-
   it("settles a pending next() at once when it returns", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const first = stream.next();
-    await turn();
-    await feed(raw, result(1, { token: 7 }));
+    const { raw, stream, first } = await beginReading({ token: 7 });
     expect(await stream.return!("bye")).toEqual({ done: true, value: "bye" });
     expect(await first).toEqual({ done: true, value: undefined });
     expect(raw.messages().slice(1)).toEqual([next(2, 7), abort(7)]);
@@ -147,10 +134,7 @@ describe("a reader that stops", () => {
   });
 
   it("cancels the call when it returns before the first reply, with or without a dialect", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const first = stream.next();
-    await turn();
+    const { raw, stream, first } = await beginReading();
     await stream.return!();
     expect(await first).toEqual({ done: true, value: undefined });
     expect(raw.messages()[1]).toEqual(notification("$/cancelRequest", { id: 1 }));
@@ -160,10 +144,7 @@ describe("a reader that stops", () => {
   });
 
   it("aborts the stream of the first reply when it stops before reading that reply", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    const first = stream.next();
-    await turn();
+    const { raw, stream, first } = await beginReading();
     // The call is settled, and its result has not been read yet.
     raw.feed(result(1, { token: "t", values: [1] }));
     void stream.return!();
@@ -174,10 +155,7 @@ describe("a reader that stops", () => {
   });
 
   it("sends no abort when it stops at that moment and the stream is complete", async () => {
-    const raw = rawPeer();
-    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
-    void stream.next();
-    await turn();
+    const { raw, stream } = await beginReading();
     raw.feed(result(1, { values: [1] }));
     void stream.return!();
     await turn();
@@ -208,13 +186,8 @@ describe("a reader's signal", () => {
   });
 
   it("aborts the producer at once after the first reply, even with unread values", async () => {
-    const raw = rawPeer();
     const controller = new AbortController();
-    const stream = raw.peer.stream("tail", [], { signal: controller.signal })[Symbol.asyncIterator]();
-    const first = stream.next();
-    await turn();
-    await feed(raw, result(1, { token: "t", values: [1, 2] }));
-    await first;
+    const { raw, stream } = await beginReading({ token: "t", values: [1, 2] }, { signal: controller.signal });
     controller.abort("x");
     expect(raw.messages().slice(1)).toEqual([next(2, "t"), abort("t")]);
     expect(await rejection(stream.next())).toBe("x");
@@ -224,20 +197,15 @@ describe("a reader's signal", () => {
 
   it("does nothing after the end, and has no listeners left", async () => {
     const raw = rawPeer();
-    const controller = new AbortController();
-    const { signal } = controller;
-    let listeners = 0;
-    const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
-    signal.addEventListener = (...args: Parameters<typeof add>) => (listeners++, add(...args));
-    signal.removeEventListener = (...args: Parameters<typeof remove>) => (listeners--, remove(...args));
-    const { end } = reading(raw, [], { signal });
+    const { controller, listeners } = countedSignal();
+    const { end } = reading(raw, [], { signal: controller.signal });
     await turn();
-    expect(listeners).toBe(1);
+    expect(listeners()).toBe(1);
     await feed(raw, result(1, { token: "t" }));
-    expect(listeners).toBe(1);
+    expect(listeners()).toBe(1);
     await feed(raw, more(2, [], true));
     expect(end).toEqual(["end"]);
-    expect(listeners).toBe(0);
+    expect(listeners()).toBe(0);
     controller.abort("late");
     await turn();
     expect(raw.sent).toHaveLength(2);

@@ -1,10 +1,8 @@
 /** Streams between two peers, in both directions, on every kind of link. */
-import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { acp, lsp, mcp, type Context, type Dialect } from "../../src/index.js";
-import { inspect } from "../../src/peer/peer.js";
 import type { AnyOptions } from "../support/pair.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { rejection, turn } from "../support/turns.js";
 import { asPlainPeers, everyWay, expectIdle, expectNoDeadlines, readAll, until, type Join } from "./joined.js";
 import { counted, Fed } from "./sources.js";
 
@@ -26,36 +24,12 @@ const ways: [string, Join][] = [
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i + 1);
 
-/** Counts the runs of the finally of `forever`. */
-class Cleanups {
-  count = 0;
-
-  async *forever(value: unknown): AsyncGenerator {
-    try {
-      for (;;) yield await Promise.resolve(value);
-    } finally {
-      this.count++;
-    }
-  }
-}
-
 describe.each(ways)("a stream %s", (_name, join) => {
   const serving: AnyOptions = {
     methods: {
       count: ([n]) => counted(n),
-      async *slowly([n]) {
-        for (const i of numbers(n)) {
-          await turn();
-          yield i;
-        }
-      },
-      readable: ([n]) => Readable.from(numbers(n)),
       sized: ([n, length]) => counted(n, (i) => `${i}`.padEnd(length, "x")),
       nested: ([n], { peer }: Context) => ({ even: peer.offer(counted(n, (i) => 2 * i)), odd: [peer.offer(counted(n, (i) => 2 * i - 1))] }),
-      async *fails([n]) {
-        yield* numbers(n);
-        throw new Error("secret");
-      },
       async sum({ of }, { peer }: Context) {
         let total = 0;
         for await (const value of peer.iterate<number>(of)) total += value;
@@ -76,13 +50,6 @@ describe.each(ways)("a stream %s", (_name, join) => {
     },
   );
 
-  it.each(["slowly", "readable"])("that comes %s is read completely", async (method) => {
-    await using both = await join(serving);
-    expect(await readAll(both.b.stream(method, [50]))).toEqual(numbers(50));
-    await both.settled();
-    expectIdle(both);
-  });
-
   it.each([
     [5, 100_000],
     [3, 1_000_000],
@@ -92,13 +59,6 @@ describe.each(ways)("a stream %s", (_name, join) => {
     const values = await readAll(both.b.stream("sized", [n, length]));
     expect(values).toEqual(numbers(n).map((i) => `${i}`.padEnd(length, "x")));
     await both.settled();
-    expectIdle(both);
-  });
-
-  it("is kept apart from many others at the same time", async () => {
-    await using both = await join(serving, serving);
-    const all = numbers(60).map((i) => readAll((i % 2 ? both.a : both.b).stream("slowly", [i])));
-    expect(await Promise.all(all)).toEqual(numbers(60).map(numbers));
     expectIdle(both);
   });
 
@@ -118,68 +78,6 @@ describe.each(ways)("a stream %s", (_name, join) => {
     expect(await both.b.request("sum", { of: both.b.offer([]) })).toBe(0);
     await both.settled();
     expectIdle(both);
-  });
-
-  it("may be opened and offered in a batch", async () => {
-    await using both = await join(serving);
-    const batch = both.b.batch();
-    const calls = [batch.request("sum", { of: both.b.offer([1, 2]) }), batch.request("count", [1200])];
-    batch.send();
-    const [sum, stream] = await Promise.all(calls);
-    expect(sum).toBe(3);
-    expect(await readAll(both.b.iterate(stream as never))).toEqual(numbers(1200));
-    await both.settled();
-    expectIdle(both);
-  });
-
-  it("that fails midway is read up to the failure, and then rejects without details of the error", async () => {
-    await using both = await join(serving);
-    const values: unknown[] = [];
-    const error = await rejection(
-      (async () => {
-        for await (const value of both.b.stream("fails", [1100])) values.push(value);
-      })(),
-    );
-    expect(values).toEqual(numbers(1100));
-    expect(error).toMatchObject({ code: -32603, message: "Internal error" });
-    expect(both.takeErrors()).toEqual([new Error("secret")]);
-    expectIdle(both);
-  });
-
-  it("ends at its source when its reader breaks its loop", async () => {
-    const source = new Cleanups();
-    await using both = await join({ methods: { forever: () => source.forever(1) } });
-    for await (const value of both.b.stream("forever")) if (value === 1) break;
-    await until(() => source.count === 1);
-    await both.settled();
-    expectIdle(both);
-  });
-
-  it("ends at its source when its reader's signal aborts, before and after its first reply", async () => {
-    const sources: Fed[] = [];
-    const contexts: Context[] = [];
-    await using both = await join({
-      methods: {
-        tail: ([...first], context) => {
-          contexts.push(context);
-          sources.push(new Fed().give(...first));
-          return sources.at(-1);
-        },
-      },
-    });
-    for (const first of [[], ["a"]]) {
-      const controller = new AbortController();
-      const stream = both.b.stream("tail", first, { signal: controller.signal })[Symbol.asyncIterator]();
-      const read = stream.next();
-      await until(() => sources.length === first.length + 1);
-      if (first.length > 0) await read;
-      controller.abort("x");
-      expect(await rejection(first.length > 0 ? stream.next() : read)).toBe("x");
-      await until(() => sources.at(-1)!.returned === 1);
-      expect(contexts.at(-1)!.signal.aborted).toBe(true);
-      await both.settled();
-      expectIdle(both);
-    }
   });
 
   it.each(["its signal", "return()"])(
@@ -215,47 +113,6 @@ describe.each(ways)("a stream %s", (_name, join) => {
     await until(() => source.returned === 1);
   });
 
-  it("in params ends with its call, and rejects its reader instead of finishing", async () => {
-    const open = gate<unknown>();
-    const failed = gate<unknown>();
-    await using both = await join({
-      methods: {
-        take: ({ of }, { peer }: Context) => {
-          readAll(peer.iterate(of)).then(open.reject, failed.resolve);
-          return open.promise;
-        },
-      },
-    });
-    const source = new Fed().give(1);
-    const call = both.b.request("take", { of: both.b.offer(source) });
-    await until(() => source.asked === 2);
-    open.resolve("answered");
-    expect(await call).toBe("answered");
-    expect(await failed.promise).toMatchObject({ code: -32001 });
-    await until(() => source.returned === 1);
-    await both.settled();
-    expectIdle(both);
-  });
-
-  it("passes through a peer in the middle with backpressure", async () => {
-    const source = counted();
-    await using end = await join({ methods: { forever: () => source } });
-    await using start = await join({
-      methods: { relay: (params, { signal }: Context) => end.b.stream("forever", params, { signal }) },
-    });
-    const stream = start.b.stream("relay")[Symbol.asyncIterator]();
-    for (let i = 1; i <= 3; i++) expect(await stream.next()).toEqual({ done: false, value: i });
-    await Promise.all([end.settled(), start.settled()]);
-    // Each of the two buffers at most its read-ahead, and a reader two replies.
-    expect(source.asked).toBeLessThanOrEqual(6000);
-    await stream.return!();
-    await until(() => source.returned === 1);
-    for (const both of [start, end]) {
-      await both.settled();
-      expectIdle(both);
-    }
-  });
-
   it("bounds the values taken from its source while no value is read", async () => {
     const source = counted();
     await using both = await join({ methods: { forever: () => source } });
@@ -285,28 +142,5 @@ describe.each(ways)("a stream %s", (_name, join) => {
     await stream.return!();
     await both.settled();
     expectIdle(both);
-  });
-});
-
-describe("opening streams by the thousand", () => {
-  it("and ending them in every way leaves no state", async () => {
-    const contexts: Context[] = [];
-    await using both = await asPlainPeers({
-      methods: { tail: (_params, context) => (contexts.push(context), counted(1500)) },
-    });
-    const open = async (i: number): Promise<void> => {
-      const controller = new AbortController();
-      const stream = both.b.stream("tail", [], { signal: controller.signal })[Symbol.asyncIterator]();
-      if (i % 4 === 0) controller.abort();
-      await stream.next().catch(() => {});
-      if (i % 4 === 1) await stream.return!();
-      if (i % 4 === 2) controller.abort();
-      if (i % 4 === 3) while (!(await stream.next()).done);
-    };
-    for (let i = 0; i < 1000; i += 100) await Promise.all(Array.from({ length: 100 }, (_, j) => open(i + j)));
-    await both.settled();
-    expectIdle(both);
-    const { malformed } = inspect(both.a);
-    expect(malformed).toBe(0);
   });
 });

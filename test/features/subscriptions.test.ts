@@ -33,6 +33,17 @@ function served(
   };
 }
 
+/** Returns a peer whose `subscribe` was called, with what it serves. */
+function subscribing(
+  prepare?: Parameters<typeof served>[0],
+  { maxHeld, ...options }: AnyOptions & { maxHeld?: number } = {},
+): ReturnType<typeof served> & { raw: RawPeer } {
+  const all = served(prepare, maxHeld === undefined ? undefined : { maxHeld });
+  const raw = rawPeer({ methods: all.methods, ...options });
+  raw.feed(request(1, "subscribe"));
+  return { ...all, raw };
+}
+
 const push = (subscription: unknown, value: unknown): object => notification("push", { subscription, result: value });
 
 /** Returns the messages sent since the last call. */
@@ -52,18 +63,15 @@ describe("a push", () => {
     await pass(0);
     expect(sent(raw)).toEqual([push(1, 1), push(1, 2), push(1, 3)]);
     expect(subscriptions.size).toBe(1);
-    await raw.peer.close();
   });
 
   it("is held until the reply of an async handler, for any time", async () => {
     const answer = gate();
-    const { methods, opened } = served(async (subscription) => {
+    const { raw, opened } = subscribing(async (subscription) => {
       subscription.notify("at once");
       await answer.promise;
       subscription.notify("before the answer");
     });
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
     await pass(1000);
     opened[0]!.notify("from elsewhere");
     expect(sent(raw)).toEqual([]);
@@ -74,7 +82,6 @@ describe("a push", () => {
     await pass(0);
     const pushes = ["at once", "from elsewhere", "before the answer", "in the turn of the reply"];
     expect(sent(raw)).toEqual(pushes.map((text) => push(1, text)));
-    await raw.peer.close();
   });
 
   it("is held until the reply to the whole batch of its call", async () => {
@@ -89,7 +96,6 @@ describe("a push", () => {
     expect(sent(raw)).toEqual([[result(1, 1), result(2, null)]]);
     await pass(0);
     expect(sent(raw)).toEqual([push(1, "first")]);
-    await raw.peer.close();
   });
 
   it("is held while an `around` delays the reply", async () => {
@@ -109,32 +115,25 @@ describe("a push", () => {
     answer.resolve();
     await pass(0);
     expect(sent(raw)).toEqual([result(1, 1), push(1, "first")]);
-    await raw.peer.close();
   });
 
   it("is sent at once after the reply", async () => {
-    const { methods, opened } = served();
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened } = subscribing();
     await pass(0);
     sent(raw);
     expect(opened[0]!.notify({ number: 1 })).toBe(true);
     expect(opened[0]!.notify(undefined)).toBe(true);
     expect(sent(raw)).toEqual([push(1, { number: 1 }), push(1, null)]);
-    await raw.peer.close();
   });
 
   it("is encoded when it is made, even if it is held", async () => {
     const head = { number: 1 };
-    const { methods } = served(({ notify }) => {
+    const { raw } = subscribing(({ notify }) => {
       notify(head);
       head.number = 2;
     });
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
     await pass(0);
     expect(sent(raw)).toEqual([result(1, 1), push(1, { number: 1 })]);
-    await raw.peer.close();
   });
 
   it("that cannot be encoded throws in its caller, held or not", async () => {
@@ -146,14 +145,11 @@ describe("a push", () => {
         thrown.push(error);
       }
     };
-    const { methods, opened } = served(attempt);
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened } = subscribing(attempt);
     await pass(0);
     attempt(opened[0]!);
     expect(thrown).toEqual([expect.any(TypeError), expect.any(TypeError)]);
     expect(sent(raw)).toEqual([result(1, 1)]);
-    await raw.peer.close();
   });
 
   it("that an `around` makes while held ones are sent is sent after them", async () => {
@@ -168,19 +164,15 @@ describe("a push", () => {
     raw.feed(request(1, "subscribe"));
     await pass(0);
     expect(sent(raw).slice(1)).toEqual([push(1, 1), push(1, 2), push(1, 11), push(1, 12)]);
-    await raw.peer.close();
   });
 
   it("is refused beyond `maxHeld` until the reply was sent", async () => {
     const taken: boolean[] = [];
-    const { methods, opened } = served(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
-    const raw = rawPeer({ methods });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened } = subscribing(({ notify }) => taken.push(...[1, 2, 3].map(notify)), { maxHeld: 2 });
     await pass(0);
     taken.push(...[4, 5, 6].map(opened[0]!.notify));
     expect(taken).toEqual([true, true, false, true, true, true]);
     expect(sent(raw)).toEqual([result(1, 1), ...[1, 2, 4, 5, 6].map((value) => push(1, value))]);
-    await raw.peer.close();
   });
 
   it("reaches each of many subscriptions of a peer by its own id, and no other peer", async () => {
@@ -192,7 +184,6 @@ describe("a push", () => {
     for (const { id, notify } of opened) notify(`late ${id}`);
     expect(sent(one).slice(2)).toEqual([push(1, "early 1"), push(2, "early 2"), push(1, "late 1"), push(2, "late 2")]);
     expect(sent(other).slice(1)).toEqual([push(3, "early 3"), push(3, "late 3")]);
-    await Promise.all([one.peer.close(), other.peer.close()]);
   });
 
   it("follows its reply between two reciproc peers too", async () => {
@@ -239,7 +230,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     expect(sent(raw)).toEqual(["a", "b", "c"].map((text) => push(1, text)));
     opened[0]!.notify("d");
     expect(sent(raw)).toEqual([push(1, "d")]);
-    await raw.peer.close();
   });
 
   it("is sent once, after a second, if the transport does not report that the reply was read", async () => {
@@ -251,7 +241,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     expect(sent(raw)).toEqual(["a", "b"].map((text) => push(1, text)));
     marks[0]!.read();
     expect(sent(raw)).toEqual([]);
-    await raw.peer.close();
   });
 
   it("beyond `maxHeld` sends the held ones if the reply was sent", async () => {
@@ -260,7 +249,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     await turn();
     expect(opened[0]!.notify("c")).toBe(true);
     expect(sent(raw)).toEqual([result(1, 1), ...["a", "b", "c"].map((text) => push(1, text))]);
-    await raw.peer.close();
   });
 
   it("is never sent if the subscription is closed before", async () => {
@@ -271,7 +259,6 @@ describe("on a transport that reports what the other side has read, a push", () 
     marks[0]!.read();
     await pass(1000);
     expect(sent(raw)).toEqual([result(1, 1)]);
-    await raw.peer.close();
   });
 });
 
@@ -293,7 +280,6 @@ describe("a subscription", () => {
     expect(subscription.notify(1)).toBe(false);
     expect(sent(raw)).toEqual([result("a", true), result("b", false)]);
     expect(subscriptions.size).toBe(0);
-    await raw.peer.close();
   });
 
   it("is not ended by another peer, another id or an id of another type", async () => {
@@ -307,7 +293,6 @@ describe("a subscription", () => {
     expect([...sent(other), ...sent(raw)]).toEqual(Array.from({ length: 7 }, () => result(1, false)));
     expect(subscription.signal.aborted).toBe(false);
     expect(subscriptions.size).toBe(1);
-    await Promise.all([raw.peer.close(), other.peer.close()]);
   });
 
   it("is ended by this side once, and nothing is sent for it", async () => {
@@ -316,7 +301,6 @@ describe("a subscription", () => {
     expect(subscription.signal.aborted).toBe(true);
     expect(subscriptions.size).toBe(0);
     expect(sent(raw)).toEqual([]);
-    await raw.peer.close();
   });
 
   it.each<[moment: string, pushed: number[]]>([
@@ -337,7 +321,6 @@ describe("a subscription", () => {
     await pass(0);
     const pushes = sent(raw).filter((message) => "method" in (message as object));
     expect(pushes).toEqual(pushed.map((value) => push(1, value)));
-    await raw.peer.close();
   });
 
   it.each(["close", "cut"] as const)("ends with the connection, and then refuses pushes (%s)", async (how) => {
@@ -371,7 +354,6 @@ describe("a subscription", () => {
     raw.peer.emit("lost", new Error("expired"));
     expect(subscription.signal.aborted).toBe(true);
     expect(subscriptions.size).toBe(0);
-    await raw.peer.close();
   });
 
   it.each(["alone", "in a batch"])(
@@ -380,7 +362,7 @@ describe("a subscription", () => {
       const opens = gate<void>();
       const subscriptions = new Subscriptions({ method: "push" });
       const opened: Subscription[] = [];
-      const { peer, transport, take } = restless({
+      const { transport, take } = restless({
         methods: {
           async subscribe(_params, context) {
             await opens.promise;
@@ -400,7 +382,6 @@ describe("a subscription", () => {
       expect(opened[0]!.signal.aborted).toBe(true);
       expect(subscriptions.size).toBe(0);
       expect(take()).toEqual([]);
-      await peer.close();
     },
   );
 
@@ -409,19 +390,19 @@ describe("a subscription", () => {
     ["an `around` throws", { around: (_call, next) => next().then(() => Promise.reject(new RpcError(7, "no"))) }],
     ["the reply is too large", { limits: { maxReplyBytes: 30 } }],
   ])("ends when its call is answered with an error, which does not contain its id (%s)", async (name, options) => {
-    const { methods, opened, subscriptions } = served(({ notify }) => {
-      notify(1);
-      if (name === "the handler throws") throw new RpcError(7, "no");
-    });
-    const raw = rawPeer({ methods, ...options });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened, subscriptions } = subscribing(
+      ({ notify }) => {
+        notify(1);
+        if (name === "the handler throws") throw new RpcError(7, "no");
+      },
+      { ...options },
+    );
     raw.feed([request(2, "subscribe")]);
     await pass(0);
     expect(opened.map(({ signal }) => signal.aborted)).toEqual([true, true]);
     expect(subscriptions.size).toBe(0);
     const code = name === "the reply is too large" ? -32008 : 7;
     expect(sent(raw).flat()).toMatchObject([{ error: { code } }, { error: { code } }]);
-    await raw.peer.close();
   });
 
   it("is ended from the start when a notification opens it, or the peer is closed", async () => {
@@ -447,16 +428,15 @@ describe("a subscription", () => {
 
   it("ends when its call was cancelled and the dialect answers nothing", async () => {
     const answer = gate();
-    const { methods, opened, subscriptions } = served(async ({ notify }) => (notify(1), answer.promise));
-    const raw = rawPeer({ methods, dialect: mcp });
-    raw.feed(request(1, "subscribe"));
+    const { raw, opened, subscriptions } = subscribing(async ({ notify }) => (notify(1), answer.promise), {
+      dialect: mcp,
+    });
     raw.feed(notification("notifications/cancelled", { requestId: 1 }));
     answer.resolve();
     await pass(0);
     expect(opened[0]!.signal.aborted).toBe(true);
     expect(subscriptions.size).toBe(0);
     expect(sent(raw)).toEqual([]);
-    await raw.peer.close();
   });
 
   it.each([false, true])("serves a client of JSON-RPC 1.0 as well (in a batch: %s)", async (isBatch) => {
@@ -468,32 +448,17 @@ describe("a subscription", () => {
     expect(sent(raw)).toEqual([isBatch ? [reply] : reply]);
     await pass(0);
     expect(sent(raw)).toEqual([push(1, "first")]);
-    await raw.peer.close();
   });
 
   it("can be one of several that a single call opens", async () => {
-    const pushes = new Subscriptions({
-      method: "push",
-      nextId: (
-        (id) => () =>
-          ++id
-      )(0),
+    const { methods, subscriptions } = served(({ notify }, context) => {
+      notify("first");
+      subscriptions.open(context).notify("second");
     });
-    const raw = rawPeer({
-      methods: {
-        subscribe: ([count], context) =>
-          Array.from({ length: count }, (_, i) => {
-            const { id, notify } = pushes.open(context);
-            notify(i);
-            return id;
-          }),
-      },
-    });
-    raw.feed(request("a", "subscribe", [2]));
-    expect(sent(raw)).toEqual([result("a", [1, 2])]);
+    const raw = rawPeer({ methods });
+    raw.feed(request("a", "subscribe"));
     await pass(0);
-    expect(sent(raw)).toEqual([push(1, 0), push(2, 1)]);
-    await raw.peer.close();
+    expect(sent(raw)).toEqual([result("a", 1), push(1, "first"), push(2, "second")]);
   });
 });
 
@@ -513,7 +478,6 @@ describe("maxPerPeer", () => {
       result("f", 4),
     ]);
     expect(sent(other)).toEqual([result("d", 3)]);
-    await Promise.all([one.peer.close(), other.peer.close()]);
   });
 
   it("is 1,024 by default", async () => {
@@ -549,7 +513,6 @@ describe("an invalid subscription", () => {
     const message = "Expected `context` to be the context that a handler is given, got";
     expect(() => open({ peer: raw.peer })).toThrow(new TypeError(`${message} an object`));
     expect(() => open(undefined)).toThrow(new TypeError(`${message} \`undefined\` (undefined)`));
-    await raw.peer.close();
   });
 
   it.each([
@@ -565,7 +528,6 @@ describe("an invalid subscription", () => {
     expect(raw.messages()[1]).toEqual(failure(2, -32603, "Internal error"));
     expect(raw.errors).toMatchObject([{ message: expect.stringContaining("Expected `nextId()` to be an id") }]);
     expect(subscriptions.size).toBe(1);
-    await raw.peer.close();
   });
 
   it("is an Error for an answered call", async () => {
@@ -575,7 +537,6 @@ describe("an invalid subscription", () => {
     raw.feed(request(1, "subscribe"));
     expect(() => subscriptions.open(kept)).toThrow(new Error('"subscribe" is answered already'));
     expect(subscriptions.size).toBe(0);
-    await raw.peer.close();
   });
 });
 

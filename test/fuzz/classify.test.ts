@@ -3,9 +3,7 @@ import { describe, expect, it } from "vitest";
 import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/core/codec.js";
 import type { ProtocolError } from "../../src/core/errors.js";
 import { classify, parseMessage, type Id, type StructuredParams } from "../../src/core/message.js";
-import { wires } from "../conformance/wires.js";
-import { canonical, isUsableId, owedTo, referenceKind } from "./reference.js";
-import { methods, served } from "./served.js";
+import { isUsableId, referenceKind } from "./reference.js";
 
 const RUNS = { numRuns: 5_000 };
 
@@ -78,26 +76,13 @@ function orThrown(read: () => unknown): unknown {
 describe("parseMessage", { timeout: 60_000 }, () => {
   it("reads any text as its message, or throws the error to answer it with", () => {
     fc.assert(
-      fc.property(fc.oneof(anything.map(toText), fc.string(), fc.json()), (text) => {
+      fc.property(fc.oneof(anything.map(toText), batch.map(toText), fc.string(), fc.json()), (text) => {
         expectReadText(
           orThrown(() => parseMessage(text)),
           orThrown(() => JSON.parse(text)),
         );
       }),
       RUNS,
-    );
-  });
-
-  it("reads a batch member by member", () => {
-    fc.assert(
-      fc.property(batch, (members) => {
-        const text = toText(members);
-        expectReadBatch(
-          orThrown(() => parseMessage(text)),
-          JSON.parse(text) as unknown[],
-        );
-      }),
-      { numRuns: 2_000 },
     );
   });
 });
@@ -156,31 +141,6 @@ describe("an encoded message", { timeout: 60_000 }, () => {
       ),
       RUNS,
     );
-  });
-});
-
-describe("a serving peer", { timeout: 60_000 }, () => {
-  it("replies to any JSON array by the rules of batches", async () => {
-    const maxBatchEntries = 6;
-    const limits = { maxBatchEntries, maxMalformedPerMinute: Infinity };
-    const wire = await wires["in memory"]!({ methods, limits });
-    const sentinel = '{"jsonrpc":"2.0","method":"sentinel","id":"sentinel"}';
-    await fc.assert(
-      fc.asyncProperty(batch, async (members) => {
-        const text = toText(members);
-        wire.send(text);
-        wire.send(sentinel);
-        // The last request takes as long as the slowest method, so the answers to the array precede its answer.
-        const frames = [await wire.receive()];
-        while (!frames.at(-1)!.includes('"sentinel"')) frames.push(await wire.receive());
-        const owed = owedTo(text, served, maxBatchEntries);
-        const got = frames.slice(0, -1).map((frame) => canonical(JSON.parse(frame)));
-        expect(got).toEqual(owed === undefined ? [] : [canonical(owed)]);
-        expect(wire.drain()).toEqual([]);
-      }),
-      { numRuns: 3_000, interruptAfterTimeLimit: 10_000, markInterruptAsFailure: true },
-    );
-    await wire.end();
   });
 });
 

@@ -10,7 +10,7 @@ import { inspect } from "../../src/peer/peer.js";
 import { wires, type WireOptions } from "../conformance/wires.js";
 import { gate, type Gate } from "../support/turns.js";
 import { Mutator, randomOf } from "./mutate.js";
-import { seed, useDisasters, useSeed } from "./run.js";
+import { untilQuiet, seed, useDisasters, useSeed } from "./run.js";
 import { isAnswer, isUsableId, referenceKind, waysToWait } from "./reference.js";
 
 const MAX_BATCH_ENTRIES = 16;
@@ -195,13 +195,6 @@ const SIGNS = [
   '/progress"',
 ];
 
-/** Resolves when no handler runs and no more messages are sent. */
-async function isQuiet(peer: AnyPeer): Promise<void> {
-  do await turn();
-  while (inspect(peer).running > 0);
-  for (let i = 0; i < 8; i++) await turn();
-}
-
 const dialects: [string, Dialect | undefined][] = [
   ["no dialect", undefined],
   ["lsp", lsp],
@@ -234,13 +227,13 @@ describe.each(dialects)("a busy peer of %s", (_name, dialect) => {
       const got: string[] = [];
       while (!got.some((text) => text.includes('"the last"'))) got.push(await wire.receive());
       open.resolve();
-      await isQuiet(wire.peer);
+      await untilQuiet(wire.peer);
       got.push(...wire.drain());
       expectOwed([...frames, last], got, dialect);
       for (const sign of SIGNS) if (got.some((text) => text.includes(sign))) reached.add(sign);
       await wire.end();
       await settled;
-      await isQuiet(wire.peer);
+      await untilQuiet(wire.peer);
       expect(inspect(wire.peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
       expect(openSources).toBe(0);
       // Errors of the other side reject calls. Only errors without a call are emitted.

@@ -42,3 +42,20 @@ export function expectEmpty(peer: AnyPeer): void {
   expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
   expect(countDeadlines()).toEqual({ waiting: 0, armed: false });
 }
+
+/** The peers made in the running test, each with the function that ends its connection. */
+const made = new Map<AnyPeer, () => void>();
+
+/** Registers a peer for `closeMade`. `end` closes the peer, also if its transport does not report its own end. */
+export function closeAtEnd(peer: AnyPeer, end: () => void): void {
+  made.set(peer, end);
+}
+
+/** Closes all peers made since the last call, and asserts that their tables are empty. `useFakeClock` calls it after each test. */
+export async function closeMade(): Promise<void> {
+  const peers = [...made];
+  made.clear();
+  for (const [, end] of peers) end();
+  await turn();
+  for (const [peer] of peers) expectEmpty(peer);
+}

@@ -1,7 +1,7 @@
 /** A peer whose other side is the test, which records each text and feeds messages synchronously. */
 import type { AnyPeer, CloseInfo, Receiver, Transport } from "../../src/index.js";
 import { Peer } from "../../src/index.js";
-import type { AnyOptions } from "./pair.js";
+import { closeAtEnd, type AnyOptions } from "./pair.js";
 
 /** The test's end of the connection. */
 export interface RawPeer {
@@ -70,6 +70,10 @@ export function rawPeer(
       receiver.closed({ code: 1006, reason: "", ...info });
     },
   };
+  closeAtEnd(peer, () => {
+    void peer.close();
+    raw.cut();
+  });
   return raw;
 }
 

@@ -5,7 +5,7 @@ import { defaultHooks } from "../../src/core/hooks.js";
 import type { SendHandle } from "../../src/core/transport.js";
 import { configOf } from "../../src/peer/config.js";
 import { createPeer, startPeer } from "../../src/peer/peer.js";
-import type { AnyOptions } from "./pair.js";
+import { closeAtEnd, type AnyOptions } from "./pair.js";
 
 /** A transport that queues messages while it is suspended, as a link with a session does. */
 export class RestlessTransport implements Transport {
@@ -123,6 +123,7 @@ export function restless(
   const transport = new RestlessTransport(isReciproc);
   const peer: AnyPeer = createPeer(transport, configOf(options, opensFirst), defaultHooks());
   startPeer(peer);
+  closeAtEnd(peer, () => void peer.close());
   const events: string[] = [];
   const errors: unknown[] = [];
   for (const name of ["suspend", "lost", "resume", "close"] as const) {
