@@ -140,9 +140,30 @@ function hanging() {
   return { seen, methods: { hang } };
 }
 
+/** Returns a method that subscribes three times at most. */
+function subscribable() {
+  const kind = new Subscriptions({ method: "said", limits: { maxPerPeer: 3 } });
+  return { methods: { subscribe: (_params: unknown, context: ServerContext) => kind.open(context).id } };
+}
+
+function long(): string {
+  return "x".repeat(60_000);
+}
+
+/** Sends 50 calls, and awaits as many replies. */
+function callFifty(client: ByHand, replies: number): Promise<unknown> {
+  client.say(calls("m", 50));
+  return collect(client, replies);
+}
+
 /** Yields numbers without end. */
 async function* endless(): AsyncGenerator<number> {
   for (let i = 0; ; i++) yield i;
+}
+
+/** Five streams in one result. */
+function offerFive(_params: unknown, { peer }: ServerContext): unknown {
+  return Array.from({ length: 5 }, () => peer.offer(endless()));
 }
 
 const LIMITS: Record<string, () => void> = {
@@ -264,11 +285,12 @@ const LIMITS: Record<string, () => void> = {
 
   maxMalformedPerMinute() {
     const limits = { maxMalformedPerMinute: 5 };
+    const malformed = Array.from({ length: 6 }, () => ({}));
     const CLOSED = { code: 1008, reason: "more than 5 malformed messages in a minute" };
 
     it.each<[string, (url: string) => Promise<unknown>]>([
-      ["frames", (url) => sendFrames(url, Array<object>(6).fill({}))],
-      ["the entries of a batch", (url) => sendFrames(url, [Array<object>(6).fill({})])],
+      ["frames", (url) => sendFrames(url, malformed)],
+      ["the entries of a batch", (url) => sendFrames(url, [malformed])],
       ["the messages of a pack", (url) => sendPack(url, [{}, {}, {}, [], [{}, {}]])],
     ])("is reached by %s", async (_what, send) => {
       await using on = await target({ limits });
@@ -310,9 +332,7 @@ const LIMITS: Record<string, () => void> = {
     });
 
     it("holds for many streams in one result", async () => {
-      const five = (_params: unknown, { peer }: ServerContext): unknown =>
-        Array.from({ length: 5 }, () => peer.offer(endless()));
-      await using on = await target({ limits, methods: { five } });
+      await using on = await target({ limits, methods: { five: offerFive } });
       expect(codesOf(await (await sendFrames(on.url, calls("five", 1)))())).toEqual({ "-32009": 1 });
       expect(on.peers[0]!.stats().streams).toBeLessThanOrEqual(2);
     });
@@ -360,14 +380,10 @@ const LIMITS: Record<string, () => void> = {
     it("is not refilled over a resumed session", async () => {
       let ran = 0;
       const beganAt = performance.now();
-      const callAll = (client: ByHand, replies: number): Promise<unknown> => {
-        client.say(calls("m", 50));
-        return collect(client, replies);
-      };
       await acrossResume(
         await serving({ limits, methods: { m: () => ++ran } }),
-        (client) => callAll(client, 50),
-        (client) => callAll(client, 100),
+        (client) => callFifty(client, 50),
+        (client) => callFifty(client, 100),
       );
       expectBounded(ran, beganAt);
     });
@@ -401,7 +417,6 @@ const LIMITS: Record<string, () => void> = {
     const limits = { maxUnsentBytes: KEPT, maxReplyBytes: KEPT };
     /** The queue limit. */
     const BURST = 8 * KEPT;
-    const long = (): string => "x".repeat(60_000);
 
     it.each([
       ["calls one by one", (n: number) => request(n, "long")],
@@ -497,17 +512,12 @@ const LIMITS: Record<string, () => void> = {
   },
 
   maxPerPeer() {
-    const make = () => {
-      const kind = new Subscriptions({ method: "said", limits: { maxPerPeer: 3 } });
-      return { methods: { subscribe: (_params: unknown, context: ServerContext) => kind.open(context).id } };
-    };
-
     it.each(OVER_WEBSOCKETS)("is reached by calls %s", async (_way, send) => {
-      await using on = await target(make());
+      await using on = await target(subscribable());
       expect(codesOf(await (await send(on.url, calls("subscribe", 5)))())).toEqual({ result: 3, "-32006": 2 });
     });
 
-    isNotResetByResuming(make, "subscribe", 3, -32006);
+    isNotResetByResuming(subscribable, "subscribe", 3, -32006);
   },
 };
 

@@ -48,20 +48,9 @@ describe("serve on an existing HTTP server", () => {
   it("matches its path exactly, with any query", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, path: "/rpc" });
-    const statuses: Record<string, number> = {};
-    for (const path of ["/rpc", "/rpc?a=1", "/rpc?", "/rpc/", "/rpc/x", "/rpcx", "/", "/RPC"]) {
-      statuses[path] = (await upgrade(http.url + path)).status;
-    }
-    expect(statuses).toEqual({
-      "/rpc": 101,
-      "/rpc?a=1": 101,
-      "/rpc?": 101,
-      "/rpc/": 404,
-      "/rpc/x": 404,
-      "/rpcx": 404,
-      "/": 404,
-      "/RPC": 404,
-    });
+    for (const path of ["/rpc", "/rpc?a=1", "/rpc?"]) expect((await upgrade(http.url + path)).status).toBe(101);
+    for (const path of ["/rpc/", "/rpc/x", "/rpcx", "/", "/RPC"])
+      expect([path, (await upgrade(http.url + path)).status]).toEqual([path, 404]);
     await server.close();
   });
 
@@ -80,13 +69,14 @@ describe("serve on an existing HTTP server", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("shares the server with another serve on another path", async () => {
+  it("shares the server with another serve on another path, and a third path is refused", async () => {
     await using http = await bareHttp();
     await using one = await serve({ server: http.server, path: "/one", methods: { where: () => 1 } });
     await using two = await serve({ server: http.server, path: "/two", methods: { where: () => 2 } });
     await using toOne = await connect(one.url);
     await using toTwo = await connect(two.url);
     expect(await Promise.all([toOne.request("where"), toTwo.request("where")])).toEqual([1, 2]);
+    expect((await upgrade(`${http.url}/three`)).status).toBe(404);
   });
 
   it("detaches from the server on close(), without closing it", async () => {

@@ -69,12 +69,6 @@ describe("connect of the standard entry", () => {
     expect(String(error)).not.toContain("s3cret");
   });
 
-  it("rejects with ConnectError if the server refuses", async () => {
-    stubGlobal(WebSocket);
-    await using server = await serve({ port: 0, authenticate: () => null });
-    expect(await rejection(connect(server.url))).toBeInstanceOf(ConnectError);
-  });
-
   it("gives up after openTimeoutMs", async () => {
     stubGlobal(WebSocket);
     await using silent = await listening(createServer((socket) => void socket.on("error", () => {}).resume()));

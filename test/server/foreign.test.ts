@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { stranger } from "../support/network.js";
+import { post } from "../support/post.js";
 import { notification } from "../support/raw.js";
 import { gate } from "../support/turns.js";
 import { ByHand } from "./by-hand.js";
@@ -52,11 +53,7 @@ describe("onForeignMessage", () => {
   it("gets the body of a POST at a server, which responds with 204", async () => {
     const seen = gate<unknown>();
     await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
-    const response = await fetch(server.url.replace("ws:", "http:"), {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: '{"event":"hello"}',
-    });
+    const response = await post(server.url, { event: "hello" });
     expect(response.status).toBe(204);
     expect(await seen.promise).toEqual({ event: "hello" });
   });

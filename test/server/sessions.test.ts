@@ -4,11 +4,8 @@ import { describe, expect, it } from "vitest";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
-import { ByHand, LIMITS, nextPeer, serving, suspended, told, type Serving } from "./by-hand.js";
+import { begun, ByHand, drop, nextPeer, REFUSED, RESUMED, serving, suspended, told, type Serving } from "./by-hand.js";
 import { stringsIn } from "./reachable.js";
-
-const REFUSED = { resumed: { refused: "unknown-session" } };
-const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
 
 /**
  * Resolves when the server knows that the client has its token. The first response follows the token, and the second
@@ -58,23 +55,6 @@ describe("a client that resumes its session", () => {
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1, suspended: 0 });
   });
 
-  it("gets the results of its earlier calls from the handlers that kept running", async () => {
-    const open = gate<string>();
-    const begun = gate();
-    let runs = 0;
-    const { url, cut } = await serving({ methods: { slow: () => (runs++, begun.resolve(), open.promise) } });
-    await using client = await connect(url);
-    await settled(client);
-    const call = client.request("slow");
-    await begun.promise;
-    const back = told(client, "resume");
-    cut();
-    await back;
-    open.resolve("done");
-    expect(await call).toBe("done");
-    expect(runs).toBe(1);
-  });
-
   it("gets the messages of its topics and the broadcasts of the meantime, in order", async () => {
     const world = await serving();
     const { server, url } = world;
@@ -91,16 +71,14 @@ describe("a client that resumes its session", () => {
   });
 
   it("replaces its old socket, which is closed even if the server considers it alive", async () => {
-    const { server, url } = await serving();
-    const coming = nextPeer(server);
-    const { byHand: old, token } = await ByHand.begin(url);
-    const peer = await coming;
-    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
+    const world = await serving();
+    const { byHand: old, token, peer } = await begun(world);
+    const { byHand, told: answer } = await ByHand.resume(world.url, token, 1);
     expect(answer).toEqual(RESUMED);
     expect(await old.closed).toMatchObject({ code: 4000 });
     peer.notify("here", {});
     expect(await byHand.next()).toEqual(pack("here", {}));
-    expect([...server.peers]).toEqual([peer]);
+    expect([...world.server.peers]).toEqual([peer]);
   });
 
   it("resumes at a server whose longest message is shorter than its `resume`", async () => {
@@ -133,12 +111,6 @@ describe("a socket whose client offers to resume", () => {
     const mute = await ByHand.open(url, { returns: true });
     expect(await mute.closed).toEqual({ code: 4000, reason: "neither `resume` nor a hello came in time" });
     expect(server.stats()).toMatchObject({ opened: 0, peers: 0 });
-  });
-
-  it("counts as a connection", async () => {
-    const { url } = await serving({ limits: { maxConnections: 1 } });
-    await ByHand.open(url, { returns: true });
-    expect((await upgrade(url)).status).toBe(503);
   });
 });
 
@@ -232,44 +204,6 @@ describe("authenticate", () => {
 });
 
 describe("a token", () => {
-  it("resumes once: after the next token is confirmed, it resumes nothing", async () => {
-    const world = await serving();
-    const { peer, token } = await suspended(world);
-    const { byHand, told: answer } = await ByHand.resume(world.url, token, 1);
-    byHand.say({ ack: 0 });
-    byHand.say({ ping: 1 });
-    await byHand.next();
-    expect((await ByHand.resume(world.url, token, 9)).told).toEqual(REFUSED);
-    expect(peer.state).toBe("open");
-    // The thief has closed nothing: the session's own socket is still open.
-    byHand.say({ ping: 2 });
-    expect(await byHand.next()).toEqual({ pong: 2 });
-    byHand.cut();
-    const { token: next } = (answer as { resumed: { token: string } }).resumed;
-    expect((await ByHand.resume(world.url, next, 2)).told).toEqual(RESUMED);
-  });
-
-  it("closes only its socket if it arrives with an old attempt number", async () => {
-    const world = await serving();
-    const { peer, token } = await suspended(world);
-    const { byHand } = await ByHand.resume(world.url, token, 2);
-    for (const attempt of [1, 2]) {
-      const late = await ByHand.open(world.url, { returns: true });
-      late.say({ resume: { token, received: 0, attempt, limits: LIMITS } });
-      expect(await late.closed).toMatchObject({ code: 4000 });
-    }
-    expect(peer.state).toBe("open");
-    byHand.say({ ping: 1 });
-    expect(await byHand.next()).toEqual({ pong: 1 });
-  });
-
-  it("resumes nothing after its session has ended", async () => {
-    const world = await serving();
-    const { peer, token } = await suspended(world);
-    await peer.close();
-    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
-  });
-
   it("is stored only as a hash", async () => {
     const world = await serving();
     const { token } = await suspended(world);
@@ -288,9 +222,7 @@ describe("a token", () => {
 describe("session", () => {
   it("sets how long a peer stays suspended: then it has ended, and the client begins a new session", async () => {
     const world = await serving({ session: { ttlMs: 50 } });
-    const coming = nextPeer(world.server);
-    const { byHand, token } = await ByHand.begin(world.url);
-    const peer = await coming;
+    const { byHand, token, peer } = await begun(world);
     const call = rejection(peer.request("never"));
     byHand.cut();
     expect(await peer.closed).toEqual({ code: 1006, reason: "the session was not resumed within 50 ms" });
@@ -311,10 +243,10 @@ describe("session", () => {
     }
   });
 
-  it("is off if it is false: a peer ends with its socket", async () => {
+  it.each([false, true])("is off if it is false: a peer ends with its socket, offer to resume %s", async (returns) => {
     const { server, url } = await serving({ session: false });
     const coming = nextPeer(server);
-    const byHand = await ByHand.open(url);
+    const byHand = await ByHand.open(url, { returns });
     expect(await byHand.next()).toEqual({ hello: {} });
     byHand.say({ hello: { session: true, limits: { maxMessageBytes: 1, logFrames: 1, logLength: 1 } } });
     byHand.say({ ping: 1 });
@@ -322,14 +254,6 @@ describe("session", () => {
     byHand.cut();
     expect((await (await coming).closed).code).toBe(1006);
     expect(server.stats().suspended).toBe(0);
-  });
-
-  it("makes a new peer for a client that offers to resume at a server without sessions", async () => {
-    const { server, url } = await serving({ session: false });
-    const coming = nextPeer(server);
-    const byHand = await ByHand.open(url, { returns: true });
-    expect(await byHand.next()).toEqual({ hello: {} });
-    expect((await coming).state).toBe("open");
   });
 
   it("cannot be any other value, with any link", async () => {
@@ -358,22 +282,6 @@ describe("the limits of suspended sessions", () => {
     expect((await first.peer.closed).code).toBe(1013);
     expect([other, second, third].map(({ peer }) => peer.state)).toEqual(["suspended", "suspended", "suspended"]);
     expect(world.server.stats()).toMatchObject({ suspended: 3, closed: { 1013: 1 } });
-  });
-
-  it("allows maxSuspendedBytes for all sessions together, and ends the largest beyond that", async () => {
-    const world = await serving({ limits: { maxSuspendedBytes: 10_000 } });
-    const small = await suspended(world);
-    const large = await suspended(world);
-    small.peer.notify("n", ["x".repeat(3_000)]);
-    large.peer.notify("n", ["x".repeat(6_000)]);
-    expect(world.server.stats().suspendedBytes).toBeGreaterThan(9_000);
-    small.peer.notify("n", ["x".repeat(2_000)]);
-    expect((await large.peer.closed).code).toBe(1013);
-    expect(small.peer.state).toBe("suspended");
-    const { suspended: left, suspendedBytes } = world.server.stats();
-    expect(left).toBe(1);
-    expect(suspendedBytes).toBeGreaterThan(5_000);
-    expect(suspendedBytes).toBeLessThan(10_000);
   });
 
   it("allows half of maxUnsentBytes for each session, and rejects calls correctly when more ends it", async () => {
@@ -452,25 +360,22 @@ describe("the limits of suspended sessions", () => {
 describe("server.close()", () => {
   it("ends suspended peers and sockets that have not sent `resume`, at once", async () => {
     const aborted = gate<unknown>();
-    const begun = gate();
+    const started = gate();
     const world = await serving({
       methods: {
         slow: (_params, { signal }) =>
           new Promise<void>((resolve) => {
             signal.addEventListener("abort", () => (aborted.resolve(signal.reason), resolve()));
-            begun.resolve();
+            started.resolve();
           }),
       },
     });
     const { server, url } = world;
-    const coming = nextPeer(server);
-    const { byHand, token } = await ByHand.begin(url);
-    const peer = await coming;
+    const session = await begun(world);
+    const { byHand, token, peer } = session;
     byHand.say([{ jsonrpc: "2.0", id: 1, method: "slow" }]);
-    await begun.promise;
-    const gone = told(peer, "suspend");
-    byHand.cut();
-    await gone;
+    await started.promise;
+    await drop(session);
     const call = rejection(peer.request("never"));
     const undecided = await ByHand.open(url, { returns: true });
     const before = performance.now();

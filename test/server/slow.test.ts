@@ -5,6 +5,7 @@ import { PEER_LIMITS } from "../../src/core/limits.js";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { sendUpgrade } from "../support/network.js";
 import { gate, rejection, turn } from "../support/turns.js";
+import { nextPeer } from "./by-hand.js";
 
 const CAP = 512 * 1024;
 const LIMITS = { maxUnsentBytes: CAP, maxReplyBytes: CAP };
@@ -16,7 +17,7 @@ const MESSAGE_BYTES = LONG.length + 100;
 
 /** Connects a client that never reads. Returns the server's peer for it. */
 async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: WebSocket }> {
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+  const arrived = nextPeer(server);
   const webSocket = new WebSocket(server.url);
   webSocket.on("error", () => {});
   await once(webSocket, "open");
@@ -44,21 +45,6 @@ describe("a peer that never reads", () => {
     webSocket.terminate();
     expect(await peer.closed).toMatchObject({ code: 1013, reason: `more than ${BURST} bytes wait to be read` });
     expect(server.stats().closed).toEqual({ 1013: 1 });
-  });
-
-  it("cannot make responses queue without limit either", async () => {
-    await using server = await serve({ port: 0, limits: LIMITS, methods: { long: () => LONG } });
-    const { peer, webSocket } = await slowReader(server);
-    let most = 0;
-    for (let id = 1; peer.state === "open"; id++) {
-      webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "long" }));
-      most = Math.max(most, peer.stats().unsentBytes);
-      await turn();
-    }
-    expect(most).toBeGreaterThan(BURST / 2);
-    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
-    webSocket.terminate();
-    await peer.closed;
   });
 
   it("loses broadcasts, counted, and stays, while a peer that reads loses none", async () => {
@@ -97,7 +83,7 @@ describe("a peer that never reads", () => {
 
   it("gets no pongs while 64 KiB are queued for it", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
-    const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+    const arrived = nextPeer(server);
     const socket = await sendUpgrade(server.url);
     const peer = await arrived;
     socket.pause();
@@ -129,7 +115,7 @@ describe("a broadcast", () => {
 describe("a peer that does not answer pings", () => {
   it("is cut, and its close gives the reason", async () => {
     await using server = await serve({ port: 0, heartbeat: { intervalMs: 50, deadAfterMs: 100 } });
-    const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+    const arrived = nextPeer(server);
     const socket = await sendUpgrade(server.url);
     const peer = await arrived;
     const { code, error } = await peer.closed;
@@ -206,7 +192,7 @@ describe("a peer that reads", () => {
           short: () => 1,
         },
       });
-      const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+      const arrived = nextPeer(server);
       const client = await connect(server.url, { link });
       const peer = await arrived;
       const notices: string[] = [];

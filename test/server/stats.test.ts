@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { connect, Peer, serve, type ServerStats } from "../../src/node.js";
+import { connect, Peer, type ServerStats } from "../../src/node.js";
 import { stranger, upgrade } from "../support/network.js";
+import { post } from "../support/post.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
 
@@ -15,10 +16,6 @@ function countsOf(stats: ServerStats): Map<string, number> {
     else if (!GAUGES.includes(name)) counts.set(name, value);
   }
   return counts;
-}
-
-function post(url: string, body: string, type = "application/json"): Promise<Response> {
-  return fetch(url.replace("ws:", "http:"), { method: "POST", headers: { "Content-Type": type }, body });
 }
 
 const EMPTY: ServerStats = {
@@ -48,11 +45,6 @@ const EMPTY: ServerStats = {
 };
 
 describe("server.stats()", () => {
-  it("is all zeros at first", async () => {
-    await using server = await serve({ port: 0 });
-    expect(server.stats()).toEqual(EMPTY);
-  });
-
   it("sums open peers, ended peers and POSTs", async () => {
     const { server, url } = await serving({
       methods: { one: () => 1, ask: (_p, { peer }) => peer.request("confirm") },
@@ -125,7 +117,7 @@ describe("server.stats()", () => {
     await upgrade(url);
     await upgrade(url);
     await upgrade(url, { Origin: "https://example.org" });
-    await post(url, "{}", "text/plain");
+    await post(url, "{}", { "Content-Type": "text/plain" });
     await fetch(url.replace("ws:", "http:"), { method: "PUT", body: "{}" });
     await post(url, `"${"x".repeat(1_000)}"`);
     await using client = await connect(url, { headers: { cookie: "1" } });
@@ -242,7 +234,7 @@ describe("server.stats()", () => {
     expect(asked).toHaveBeenCalledTimes(2);
   });
 
-  it("returns a snapshot that does not change afterwards", async () => {
+  it("is all zeros at first, and a snapshot that does not change afterwards", async () => {
     const { server, url } = await serving();
     const stats = server.stats();
     await upgrade(url, { Origin: "https://example.org" });
