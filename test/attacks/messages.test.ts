@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
+import { z } from "zod";
 import { acp, lsp, mcp, RpcError, type ServerContext } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
 import { stranger } from "../support/network.js";
@@ -57,14 +58,16 @@ describe("a flood that closes its connection", () => {
   );
 });
 
+async function* count(): AsyncGenerator<string> {
+  for (;;) yield "x".repeat(100);
+}
+
+function hang(_params: unknown, { signal }: ServerContext): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+}
+
 describe("a flood that leaves its connection open", () => {
   const cancel = (members: string): string => message(`"method":"$/cancelRequest"${members}`);
-  const count = async function* (): AsyncGenerator<string> {
-    for (;;) yield "x".repeat(100);
-  };
-  const hang = (_params: unknown, { signal }: ServerContext): Promise<void> =>
-    new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
-
   /** What arrives, what is counted at least 300 times, and the error codes of the responses. */
   const FLOODS: [what: string, texts: string[], counted: "unmatched" | "notificationsReceived", answers: string[]][] = [
     [
@@ -273,6 +276,15 @@ describe("a value of 200,000 nested arrays", () => {
     await vi.waitFor(() => expect(client.received.at(-1)).toContain("-32001"));
     expect(on.errors).toEqual([]);
   });
+});
+
+it("answers a call with 500,000 errors in its params by one -32602 that names the first hundred", async () => {
+  await using on = await target({ methods: { m: () => 1 }, schemas: { m: z.array(z.string()) } });
+  using client = await stranger(on.url);
+  client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"m","params":[${"1,".repeat(499_999)}1]}`);
+  const { error } = (await client.next()) as { error: { code: number; data: { issues: { path: number[] }[] } } };
+  expect(error.code).toBe(-32602);
+  expect(error.data.issues.map(({ path }) => path[0])).toEqual(Array.from({ length: 100 }, (_, i) => i));
 });
 
 describe("a progress token", () => {

@@ -1,7 +1,6 @@
 /**
  * Reaches each limit of the table in docs/API.md in the cheapest way for an attacker, and by every other path: in a
- * batch, in a pack, by HTTP POST, over a resumed session. `limits.test.ts` shows the cost of the default limits under
- * attack.
+ * batch, in a pack, by HTTP POST, over a resumed session.
  */
 import { readFile } from "node:fs/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";

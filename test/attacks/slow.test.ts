@@ -153,18 +153,6 @@ describe("a client that calls and never reads", () => {
     expect(inspect(raw.peer)).toMatchObject({ running: 0, streams: 0 });
   });
 
-  it("gets only the first values of a stream if it reads only those: the reader sets the pace", async () => {
-    await using on = await target({ methods });
-    using raw = await rawSocket(on);
-    raw.socket.pause();
-    await raw.write(frame(TEXT, JSON.stringify(request(1, "stream"))));
-    let turns = 0;
-    const most = await mostUnsent(raw.peer, () => ++turns > 200);
-    expect(most).toBeLessThanOrEqual(2 * MESSAGE_BYTES);
-    expect(raw.peer.stats().bytesSent).toBeLessThan(4 * MESSAGE_BYTES);
-    expect(inspect(raw.peer)).toMatchObject({ streams: 1 });
-  });
-
   it("delays no other client, and leaves nothing at its end", async () => {
     await using attack = await attacker();
     await using on = await target({ methods });

@@ -192,10 +192,10 @@ describe("limits.maxConnections", () => {
     await using http = await bareHttp();
     await using server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods: { one: () => 1 } });
     let isReachable = true;
-    http.server.on("upgrade", (request, socket, head: Buffer) => {
-      const returns = request.headers["sec-websocket-protocol"]?.includes("reciproc.resume") === true;
+    http.server.on("upgrade", (asking, socket, head: Buffer) => {
+      const returns = asking.headers["sec-websocket-protocol"]?.includes("reciproc.resume") === true;
       if (returns && !isReachable) socket.destroy();
-      else server.handleUpgrade(request, socket, head);
+      else server.handleUpgrade(asking, socket, head);
     });
     const connected = new Promise<Socket>((resolve) => void http.server.once("connection", resolve));
     const coming = nextPeer(server);

@@ -15,8 +15,9 @@ describe("authenticate", () => {
   ])("gets the request, and peer.data is %s", async (_what, options, data) => {
     await using server = await serve({ port: 0, ...options });
     const coming = new Promise<AnyPeer>((resolve) => server.on("peer", resolve));
-    await using _client = await connect(server.url, { headers: { cookie: "alice" } });
+    await using client = await connect(server.url, { headers: { cookie: "alice" } });
     expect((await coming).data).toBe(data);
+    expect(client.state).toBe("open");
   });
 
   it.each<[string, () => unknown, number]>([

@@ -8,7 +8,6 @@ import { stranger } from "../support/network.js";
 import { post } from "../support/post.js";
 import { notification } from "../support/raw.js";
 import { gate } from "../support/turns.js";
-import { ByHand } from "./by-hand.js";
 
 describe("onForeignMessage", () => {
   it("gets messages of another protocol from a server", async () => {
@@ -39,15 +38,6 @@ describe("onForeignMessage", () => {
     expect(message).toEqual({ event: "hello" });
     expect(server.peers.has(peer)).toBe(true);
     expect(await next).toEqual(notification("seen"));
-  });
-
-  it("gets an element of a pack at a server", async () => {
-    const seen = gate<unknown>();
-    await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
-    const byHand = await ByHand.open(server.url);
-    await byHand.hello();
-    byHand.say([{ event: "hello" }]);
-    expect(await seen.promise).toEqual({ event: "hello" });
   });
 
   it("gets the body of a POST at a server, which responds with 204", async () => {

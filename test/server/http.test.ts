@@ -6,19 +6,22 @@ import { describe, expect, it, vi } from "vitest";
 import { RpcError, serve, Subscriptions, type CloseInfo, type ServerContext } from "../../src/node.js";
 import { busyFor } from "../support/busy.js";
 import { bareHttp, readAnswer } from "../support/network.js";
-import { post, postRaw, postText, read, write } from "../support/post.js";
+import { call, post, postRaw, postText, read, write } from "../support/post.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { recorded } from "./by-hand.js";
 
 const methods = { add: ([a, b]: [number, number]) => a + b };
 
+/** What a call by POST gets if it returns `value`. */
+const ok = (value: unknown): unknown => [200, result(1, value)];
+
 describe("a POST", () => {
   it("is answered with the response, as JSON", async () => {
     await using server = await serve({ port: 0, methods });
     const response = await post(server.url, request(1, "add", [1, 2]));
     expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
-    expect(await read(response)).toEqual([200, result(1, 3)]);
+    expect(await read(response)).toEqual(ok(3));
   });
 
   it.each<[string, unknown, unknown]>([
@@ -99,7 +102,7 @@ describe("a POST", () => {
         status === 200 ? "0" : undefined,
       ]);
     }
-    expect(await read(await post(server.url, request(1, "add", [1, 2])))).toEqual([200, result(1, 3)]);
+    expect(await call(server, "add", [1, 2])).toEqual(ok(3));
   });
 
   it("leaves its connection open for the next request", async () => {
@@ -295,7 +298,7 @@ describe("a refused request", () => {
     await vi.waitFor(async () => expect((await post(server.url, request(1, "add", [1, 2]))).status).toBe(503));
     expect(refusals.at(-1)).toBe("503 `limits.maxConnections`, 1, is reached");
     open.resolve(1);
-    expect(await read(await first)).toEqual([200, result(1, 1)]);
+    expect(await read(await first)).toEqual(ok(1));
     await vi.waitFor(async () => expect((await post(server.url, request(1, "add", [1, 2]))).status).toBe(200));
   });
 
@@ -432,7 +435,7 @@ describe("a page of another origin", () => {
     await using server = await serve({ port: 0, origins: "*", methods });
     const response = await post(server.url, request(1, "add", [1, 2]), { Origin: "https://whoever.example" });
     expect(response.headers.get("access-control-allow-origin")).toBe("https://whoever.example");
-    expect(await read(response)).toEqual([200, result(1, 3)]);
+    expect(await read(response)).toEqual(ok(3));
   });
 });
 
@@ -443,10 +446,7 @@ describe("the peer of a POST", () => {
       authenticate: ({ headers }) => ({ user: headers.cookie }),
       methods: { who: (_params, context) => [(context.peer.data as { user: string }).user, context.server === server] },
     });
-    expect(await read(await post(server.url, request(1, "who"), { Cookie: "ada" }))).toEqual([
-      200,
-      result(1, ["ada", true]),
-    ]);
+    expect(await call(server, "who", undefined, { Cookie: "ada" })).toEqual(ok(["ada", true]));
   });
 
   it("cannot be called, and the error gives the reason", async () => {
@@ -470,7 +470,7 @@ describe("the peer of a POST", () => {
         },
       },
     });
-    expect(await read(await post(server.url, request(1, "ask")))).toEqual([200, result(1, ["open", false, false])]);
+    expect(await call(server, "ask")).toEqual(ok(["open", false, false]));
     for (const error of await lost.promise) {
       expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent", cause: { message: why } });
     }
@@ -485,7 +485,7 @@ describe("the peer of a POST", () => {
         ask: async (_params, { peer }) => [peer.notify("toast"), (await rejection(peer.request("it"))).outcome],
       },
     });
-    expect(await read(await post(server.url, request(1, "ask")))).toEqual([200, result(1, [false, "not-sent"])]);
+    expect(await call(server, "ask")).toEqual(ok([false, "not-sent"]));
     expect(seen).toEqual(["incoming ask", "outgoing toast", "outgoing it"]);
   });
 
@@ -495,7 +495,7 @@ describe("the peer of a POST", () => {
       methods: { join: (_params, context) => void context.server.topic("den").add(context.peer) },
     });
     const { errors } = recorded(server);
-    expect(await read(await post(server.url, request(1, "join")))).toEqual([200, failure(1, -32603, "Internal error")]);
+    expect(await call(server, "join")).toEqual([200, failure(1, -32603, "Internal error")]);
     expect(errors).toEqual([new TypeError("a topic takes peers that can be notified, and this one came by HTTP POST")]);
     expect(server.topic("den").size).toBe(0);
   });
@@ -513,7 +513,7 @@ describe("the peer of a POST", () => {
       },
     });
     server.on("peer", () => peers++);
-    expect(await read(await post(server.url, request(1, "look")))).toEqual([200, result(1, [0, false])]);
+    expect(await call(server, "look")).toEqual(ok([0, false]));
     expect(await closed.promise).toEqual({ code: 1000, reason: "" });
     expect(peers).toBe(0);
   });
@@ -535,33 +535,41 @@ describe("the peer of a POST", () => {
 });
 
 describe("a feature that needs more than one message", () => {
-  it("sends a whole stream as the response", async () => {
-    await using server = await serve({
-      port: 0,
-      methods: {
-        async *count([to]: [number]) {
-          for (let n = 1; n <= to; n++) {
-            // Sometimes slower than it is read.
-            if (n % 100 === 0) await turn();
-            yield n;
-          }
-        },
-        async *empty() {},
-      },
-    });
-    const numbers = Array.from({ length: 20_000 }, (_, i) => i + 1);
-    expect(await read(await post(server.url, request(1, "count", [3])))).toEqual([
-      200,
-      result(1, { values: [1, 2, 3] }),
-    ]);
-    expect(await read(await post(server.url, request(1, "count", [20_000])))).toEqual([
-      200,
-      result(1, { values: numbers }),
-    ]);
-    expect(await read(await post(server.url, [request(1, "count", [1]), request(2, "empty")]))).toEqual([
-      200,
-      [result(1, { values: [1] }), result(2, {})],
-    ]);
+  const heads = new Subscriptions({ method: "eth_subscription" });
+  const many = {
+    async *count([to]: [number]) {
+      for (let n = 1; n <= to; n++) {
+        // Sometimes slower than it is read.
+        if (n % 100 === 0) await turn();
+        yield n;
+      }
+    },
+    async *failing() {
+      yield "x".repeat(70_000);
+      await turn();
+      throw new RpcError(7, "no more");
+    },
+    async work(_params: unknown, { progress }: ServerContext) {
+      progress(50);
+      await turn();
+      progress(100);
+      return "done";
+    },
+    subscribe: (_params: unknown, context: ServerContext) => heads.open(context).id,
+  };
+
+  it.each<[string, string, unknown, object]>([
+    ["a whole stream", "count", [3], result(1, { values: [1, 2, 3] })],
+    ["a long stream", "count", [20_000], result(1, { values: Array.from({ length: 20_000 }, (_, i) => i + 1) })],
+    ["an empty stream", "count", [0], result(1, {})],
+    ["the error of a stream that fails", "failing", [], failure(1, 7, "no more")],
+    ["the result without its progress reports", "work", { workDoneToken: 1 }, result(1, "done")],
+    ["an error for a subscription", "subscribe", [], failure(1, -32601, "Notifications not supported")],
+  ])("sends as the response %s, alone and in a batch", async (_what, method, params, reply) => {
+    await using server = await serve({ port: 0, methods: many });
+    expect(await call(server, method, params)).toEqual([200, reply]);
+    expect(await read(await post(server.url, [request(1, method, params)]))).toEqual([200, [reply]]);
+    expect(heads.size).toBe(0);
   });
 
   it("refuses an endless stream as too large, and stops its source", async () => {
@@ -579,25 +587,11 @@ describe("a feature that needs more than one message", () => {
         },
       },
     });
-    expect(await read(await post(server.url, request(1, "endless")))).toEqual([
+    expect(await call(server, "endless")).toEqual([
       200,
       failure(1, -32008, "Response is too large", { maxReplyBytes: 100_000 }),
     ]);
     expect(await stopped.promise).toBe(true);
-  });
-
-  it("sends the error of a stream that fails", async () => {
-    await using server = await serve({
-      port: 0,
-      methods: {
-        async *failing() {
-          yield "x".repeat(70_000);
-          await turn();
-          throw new RpcError(7, "no more");
-        },
-      },
-    });
-    expect(await read(await post(server.url, request(1, "failing")))).toEqual([200, failure(1, 7, "no more")]);
   });
 
   it("refuses a stream inside a result, and the error event gives the reason", async () => {
@@ -606,41 +600,10 @@ describe("a feature that needs more than one message", () => {
       methods: { both: (_params, { peer }) => ({ log: peer.offer([1, 2]) }) },
     });
     const { errors } = recorded(server);
-    expect(await read(await post(server.url, request(1, "both")))).toEqual([200, failure(1, -32603, "Internal error")]);
+    expect(await call(server, "both")).toEqual([200, failure(1, -32603, "Internal error")]);
     expect(errors).toEqual([
       expect.objectContaining({ message: "the caller cannot read a stream in a response to HTTP POST" }),
     ]);
-  });
-
-  it("ignores progress reports", async () => {
-    await using server = await serve({
-      port: 0,
-      methods: {
-        async work(_params, { progress }) {
-          progress(50);
-          await turn();
-          progress(100);
-          return "done";
-        },
-      },
-    });
-    expect(await read(await post(server.url, request(1, "work", { workDoneToken: 1 })))).toEqual([
-      200,
-      result(1, "done"),
-    ]);
-  });
-
-  it("refuses a subscription", async () => {
-    const heads = new Subscriptions({ method: "eth_subscription" });
-    await using server = await serve({
-      port: 0,
-      methods: { eth_subscribe: (_params, context) => heads.open(context).id },
-    });
-    expect(await read(await post(server.url, request(1, "eth_subscribe", ["newHeads"])))).toEqual([
-      200,
-      failure(1, -32601, "Notifications not supported"),
-    ]);
-    expect(heads.size).toBe(0);
   });
 });
 
@@ -722,7 +685,7 @@ describe("a client that disconnects", () => {
       socket[end]();
       socket.resume();
     }
-    expect(await read(await post(server.url, request(1, "add", [1, 2])))).toEqual([200, result(1, 3)]);
+    expect(await call(server, "add", [1, 2])).toEqual(ok(3));
   });
 });
 

@@ -1,10 +1,23 @@
 /** Sessions of a server, over real WebSockets. `test/link/session` tests their frames. */
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { connect, serve, type AnyPeer } from "../../src/node.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { upgrade } from "../support/network.js";
+import { post } from "../support/post.js";
 import { gate, rejection } from "../support/turns.js";
-import { begun, ByHand, drop, nextPeer, REFUSED, RESUMED, serving, suspended, told, type Serving } from "./by-hand.js";
+import {
+  begun,
+  ByHand,
+  drop,
+  nextPeer,
+  recorded,
+  REFUSED,
+  RESUMED,
+  serving,
+  suspended,
+  told,
+  type Serving,
+} from "./by-hand.js";
 import { stringsIn } from "./reachable.js";
 
 /**
@@ -13,11 +26,6 @@ import { stringsIn } from "./reachable.js";
  */
 async function settled(client: AnyPeer): Promise<void> {
   for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
-}
-
-/** Returns a notification as it stands in a pack. */
-function pack(method: string, params: object): object[] {
-  return [{ jsonrpc: "2.0", method, params }];
 }
 
 /** Admits clients with a cookie. The principal is the part before the dot: `ada.1` and `ada.2` are both ada. */
@@ -70,17 +78,6 @@ describe("a client that resumes its session", () => {
     expect(said.map(({ params }) => params)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
   });
 
-  it("replaces its old socket, which is closed even if the server considers it alive", async () => {
-    const world = await serving();
-    const { byHand: old, token, peer } = await begun(world);
-    const { byHand, told: answer } = await ByHand.resume(world.url, token, 1);
-    expect(answer).toEqual(RESUMED);
-    expect(await old.closed).toMatchObject({ code: 4000 });
-    peer.notify("here", {});
-    expect(await byHand.next()).toEqual(pack("here", {}));
-    expect([...world.server.peers]).toEqual([peer]);
-  });
-
   it("resumes at a server whose longest message is shorter than its `resume`", async () => {
     const { server, url, cut } = await serving({ limits: { maxMessageBytes: 50 }, methods: { add: () => 3 } });
     await using client = await connect(url);
@@ -90,18 +87,6 @@ describe("a client that resumes its session", () => {
     await back;
     expect(await client.request("add")).toBe(3);
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1 });
-  });
-
-  it("begins a new session on the same socket, as a new peer, if its session has ended", async () => {
-    const { server, url } = await serving();
-    const coming = nextPeer(server);
-    const { byHand, told: answer } = await ByHand.resume(url, "never-given", 1);
-    expect(answer).toEqual(REFUSED);
-    expect(server.peers.size).toBe(0);
-    await byHand.hello();
-    const peer = await coming;
-    peer.notify("welcome", {});
-    expect(await byHand.next()).toEqual(pack("welcome", {}));
   });
 });
 
@@ -151,31 +136,16 @@ describe("the principal", () => {
     ],
     ["is missing", () => undefined as never, expect.any(TypeError)],
     ["is a promise", () => Promise.resolve("ada") as never, expect.any(TypeError)],
-  ])("refuses with 401, and reports the reason as an error, if it %s", async (_what, principal, error) => {
-    const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
-    const errors: unknown[] = [];
-    server.on("error", (one) => errors.push(one));
-    expect((await upgrade(url)).status).toBe(401);
-    expect(errors).toEqual([error]);
-    expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 1 } });
-  });
-
-  it("is required for a POST, too: a client without a name is refused", async () => {
-    const { url } = await serving<string>({ authenticate: () => "ada", principal: () => 7 as never });
-    const headers = { "Content-Type": "application/json" };
-    const body = '{"jsonrpc":"2.0","id":1,"method":"x"}';
-    const response = await fetch(url.replace("ws:", "http:"), { method: "POST", headers, body });
-    expect(response.status).toBe(401);
-  });
-
-  it("requires authenticate", async () => {
-    await expect(serve({ port: 0, principal: () => "ada" })).rejects.toThrow(
-      new TypeError("`principal` requires `authenticate`"),
-    );
-    await expect(serve({ port: 0, authenticate: () => "ada", principal: "ada" } as never)).rejects.toThrow(
-      "Expected `principal` to be a function",
-    );
-  });
+  ])(
+    "refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
+    async (_what, principal, error) => {
+      const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
+      const { errors } = recorded(server);
+      expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
+      expect(errors).toEqual([error, error]);
+      expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 2 } });
+    },
+  );
 });
 
 describe("authenticate", () => {
@@ -284,63 +254,35 @@ describe("the limits of suspended sessions", () => {
     expect(world.server.stats()).toMatchObject({ suspended: 3, closed: { 1013: 1 } });
   });
 
-  it("allows half of maxUnsentBytes for each session, and rejects calls correctly when more ends it", async () => {
+  it.each<[string, (server: Server<any, any, any>, peer: AnyPeer) => unknown]>([
+    ["notifications", (_server, peer) => peer.notify("said", ["x".repeat(1_000)])],
+    [
+      'broadcasts with `whenSlow: "close"`',
+      ({ peers }) => peers.notify("said", ["x".repeat(1_000)], { whenSlow: "close" }),
+    ],
+  ])("allows half of maxUnsentBytes for each session, which more %s end", async (_what, notify) => {
     const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
-    const { url } = world;
     const { peer, token } = await suspended(world);
     const call = rejection(peer.request("never"));
-    const line = "x".repeat(1_000);
     let sent = 0;
-    while (peer.state !== "closed" && sent < 100) {
-      sent++;
-      peer.notify("said", { line });
+    for (; peer.state !== "closed" && sent < 100; sent++) {
+      notify(world.server, peer);
       await Promise.resolve();
     }
-    // The stored bytes stayed within the limit.
     expect(sent).toBeGreaterThan(10);
     expect(sent).toBeLessThan(25);
-    expect((await peer.closed).code).toBe(1013);
-    expect(await call).toMatchObject({ outcome: "not-sent" });
-    expect((await ByHand.resume(url, token, 1)).told).toEqual(REFUSED);
-  });
-
-  it("keeps sessions despite broadcasts: 20 people who move a cursor 30 times a second for 60 s", async () => {
-    const world = await serving();
-    const { server, url } = world;
-    const { peer, token } = await suspended(world);
-    const topic = server.topic("board").add(peer);
-    const answers: Promise<unknown>[] = [];
-    for (let s = 0; s < 60; s++) {
-      for (let i = 0; i < 20 * 30; i++) topic.notify("cursor", { id: "xQf-mM7S6EkU3hRq3EiSS", x: i, y: s });
-      // Ordinary messages, up to the queue limit without broadcasts.
-      expect(peer.notify("changed", { card: s, text: "x".repeat(30_000) })).toBe(true);
-      answers.push(peer.request("confirm", [s]));
-    }
-    expect(peer.state).toBe("suspended");
-    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
-    expect(answer).toEqual(RESUMED);
-    const heard: { method: string; params: any; id?: number }[] = [];
-    while (heard.filter(({ method }) => method === "confirm").length < 60) heard.push(...(await byHand.next()));
-    expect(heard.flatMap(({ method, params }) => (method === "changed" ? [params.card] : []))).toEqual(
-      Array.from({ length: 60 }, (_, s) => s),
-    );
-    for (const { method, id, params } of heard) {
-      if (method === "confirm") byHand.say([{ jsonrpc: "2.0", id, result: params[0] }]);
-    }
-    expect(await Promise.all(answers)).toEqual(Array.from({ length: 60 }, (_, s) => s));
-    const cursors = heard.flatMap(({ method, params }) => (method === "cursor" ? [params.y * 600 + params.x] : []));
-    expect(cursors.every((n, i) => i === 0 || n > cursors[i - 1]!)).toBe(true);
-    expect(cursors.length).toBeGreaterThan(1_000);
-    expect(cursors.length + peer.stats().dropped).toBe(60 * 600);
-    expect(server.stats()).toMatchObject({ closed: {}, dropped: peer.stats().dropped });
-  });
-
-  it('ends a session for a broadcast with `whenSlow: "close"`', async () => {
-    const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
-    const { peer } = await suspended(world);
-    for (let i = 0; i < 30; i++) world.server.peers.notify("said", ["x".repeat(1_000)], { whenSlow: "close" });
     expect(await peer.closed).toMatchObject({ code: 1013 });
     expect(peer.stats().dropped).toBe(0);
+    expect(await call).toMatchObject({ outcome: "not-sent" });
+    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
+  });
+
+  it("drops broadcasts to a session beyond a quarter of its queue limit, which ends none", async () => {
+    const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
+    const { peer } = await suspended(world);
+    for (let i = 0; i < 30; i++) world.server.peers.notify("said", ["x".repeat(1_000)]);
+    expect(peer.state).toBe("suspended");
+    expect(peer.stats()).toMatchObject({ notificationsSent: 9, dropped: 21 });
   });
 
   it("keeps their slots while others are free, and a client that resumes needs no slot", async () => {

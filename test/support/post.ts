@@ -2,6 +2,7 @@
 import { once } from "node:events";
 import { connect as connectTcp, type Socket } from "node:net";
 import { portOf, readAnswer, type Answer } from "./network.js";
+import { request } from "./raw.js";
 
 /** Posts a text, bytes, or the JSON of another value to a `ws:` address. */
 export function post(url: string, message: unknown, headers: Record<string, string> = {}): Promise<Response> {
@@ -18,6 +19,16 @@ export async function read(response: Response): Promise<[status: number, body: u
   const text = await response.text();
   const isJson = response.headers.get("content-type") === "application/json; charset=utf-8";
   return [response.status, isJson ? JSON.parse(text) : text];
+}
+
+/** Calls a method by POST. Returns the status of the response and its body, parsed. */
+export async function call(
+  { url }: { url: string },
+  method: string,
+  params?: unknown,
+  headers?: Record<string, string>,
+): Promise<[status: number, body: unknown]> {
+  return read(await post(url, request(1, method, params), headers));
 }
 
 /** Returns the text of a POST, with exactly these headers besides the required ones and its length. */
