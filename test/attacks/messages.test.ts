@@ -2,9 +2,10 @@ import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { z } from "zod";
-import { acp, lsp, mcp, RpcError, type ServerContext } from "../../src/node.js";
+import { acp, lsp, mcp, type ServerContext } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
 import { stranger } from "../support/network.js";
+import { post } from "../support/post.js";
 import { rejection, turn } from "../support/turns.js";
 import { failure, request, result } from "../support/raw.js";
 import { attacker, type Flood } from "./support/attacker.js";
@@ -157,9 +158,6 @@ describe("an id", () => {
 
   it.each([
     ["of a million digits", "9".repeat(1_000_000)],
-    ["beyond what a double holds exactly", "9007199254740993"],
-    ["that is infinite", "1e400"],
-    ["that is an object", '{"toString":"x"}'],
     ["that nests 200,000 deep", "[".repeat(200_000) + "]".repeat(200_000)],
   ])("is refused with -32600 and id null, and nothing runs, if it is one %s", async (_what, id) => {
     await using on = await target();
@@ -196,33 +194,7 @@ describe("a value of 200,000 nested arrays", () => {
   const DEEP = "[".repeat(200_000) + "]".repeat(200_000);
   const CALL = `{"jsonrpc":"2.0","id":1,"method":"echo","params":${DEEP}}`;
   const INTERNAL = failure(1, -32603, "Internal error");
-  const methods = {
-    echo: (params: unknown) => params,
-    take: () => "taken",
-    async later(params: unknown) {
-      await turn();
-      return params;
-    },
-    refuse(params: unknown): never {
-      throw new RpcError(1, "no", params);
-    },
-  };
-
-  it.each([
-    ["echoed", "echo", INTERNAL],
-    ["echoed later", "later", INTERNAL],
-    ["in the data of an error", "refuse", INTERNAL],
-    ["that a handler only takes", "take", result(1, "taken")],
-  ])("gets a response, and the connection stays: %s: %s", async (_what, method, answer) => {
-    await using on = await target({ methods });
-    using client = await stranger(on.url);
-    client.webSocket.send(CALL.replace("echo", method));
-    expect(await client.next()).toEqual(answer);
-    client.webSocket.send(JSON.stringify(request(2, "here")));
-    expect(await client.next()).toEqual(result(2, true));
-    expect(on.errors.every((error) => error instanceof RangeError)).toBe(true);
-    expect(on.errors).toHaveLength(answer === INTERNAL ? 1 : 0);
-  });
+  const methods = { echo: (params: unknown) => params };
 
   it("gets -32603 for its member only, in a batch, in a pack and by POST", async () => {
     await using on = await target({ methods });
@@ -230,9 +202,8 @@ describe("a value of 200,000 nested arrays", () => {
     using client = await stranger(on.url);
     client.webSocket.send(batch);
     expect(await client.next()).toEqual([INTERNAL, result(2, true)]);
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(on.url.replace("ws:", "http:"), { method: "POST", headers, body: batch });
-    expect(await response.json()).toEqual([INTERNAL, result(2, true)]);
+    expect(on.errors).toEqual([expect.any(RangeError)]);
+    expect(await (await post(on.url, batch)).json()).toEqual([INTERNAL, result(2, true)]);
     const webSocket = await packed(on.url);
     webSocket.send(batch);
     const answers: unknown[] = [];
@@ -250,15 +221,6 @@ describe("a value of 200,000 nested arrays", () => {
     const [code, reason] = (await closed) as [number, Buffer];
     expect([code, reason.toString()]).toEqual([1002, "a ping that cannot be answered"]);
     await turn();
-  });
-
-  it("is the result if it answers a call of this side", async () => {
-    await using on = await target();
-    const arrived = on.next();
-    using client = await stranger(on.url);
-    const call = (await arrived).request("m");
-    client.webSocket.send(`{"jsonrpc":"2.0","id":1,"result":${DEEP}}`);
-    expect(Array.isArray(await call)).toBe(true);
   });
 
   it("is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {

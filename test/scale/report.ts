@@ -2,6 +2,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { join } from "node:path";
+import { tableOf } from "../support/measured.js";
 import { KINDS, WARM_UP } from "./kinds.js";
 import type { Measured, Side } from "./measure.js";
 
@@ -58,9 +59,9 @@ function page({
     `Measured ${measured.slice(0, 10)} on ${cpu}, ${memoryGiB} GiB, ${system}, Node ${node}, with ws ${ws}, reciproc ${reciproc}.`,
     `Memory is what a process has grown by, after garbage was collected, divided by the connections; ${WARM_UP} had come and gone before, so compiled code is not in it. Timers are all that the process has, those of Node and those that do not keep it alive included. Resources are what keeps it alive besides one socket a connection.`,
     "## The server",
-    table([
+    tableOf(
       ["", "right answers", "all open, s", ...SIDE, "bytes in and out while idle", "other resources"],
-      ...run.results.map((result) => [
+      run.results.map((result) => [
         KINDS[result.kind],
         `${number(result.right)} of ${number(2 * run.connections)}`,
         number(result.openMs / 1000, 1),
@@ -68,21 +69,21 @@ function page({
         trafficOf(result, run.connections),
         others(result.server),
       ]),
-    ]),
+    ),
     "## The clients",
-    table([
+    tableOf(
       ["", ...SIDE, "other resources"],
-      ...run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
-    ]),
+      run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
+    ),
     "## When all had closed",
     `Then ${count} others came, called once each, and closed. This was left in each process, before it ended by itself; the heap is what these others left. One timer of each process runs on for up to a second after its last call.`,
-    table([
+    tableOf(
       ["", "peers", "sessions", "deadlines", "timers", "heap, bytes each of the others"],
-      ...run.results.flatMap(({ kind, server, clients }) => [
+      run.results.flatMap(({ kind, server, clients }) => [
         leftOf(`${KINDS[kind]}, server`, server, run),
         leftOf(`${KINDS[kind]}, clients`, clients, run),
       ]),
-    ]),
+    ),
   ].join("\n\n")}\n`;
 }
 
@@ -116,12 +117,4 @@ function leftOf(title: string, { once, left }: Side, { connections }: Run): stri
 
 function number(value: number, digits = 0): string {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-}
-
-function table(rows: readonly (readonly string[])[]): string {
-  const [head, ...body] = rows;
-  const widths = head!.map((_, column) => Math.max(3, ...rows.map((row) => row[column]!.length)));
-  const line = (row: readonly string[]): string =>
-    `| ${row.map((cell, column) => cell.padEnd(widths[column]!)).join(" | ")} |`;
-  return [line(head!), line(widths.map((width) => "-".repeat(width))), ...body.map(line)].join("\n");
 }

@@ -1,6 +1,5 @@
 /** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut. */
 import { once } from "node:events";
-import type { Socket } from "node:net";
 import { expect, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import {
@@ -121,27 +120,16 @@ type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">>
 /** Serves until the test ends. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
   const http = await bareHttp();
-  const sockets = new Set<Socket>();
-  http.server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-  });
   const server = await serve<AnyMethods, AnyMethods, D>({
     server: http.server,
     ...options,
   } as unknown as ServeOptions<AnyMethods, AnyMethods, D>);
   onTestFinished(async () => {
-    for (const socket of sockets) socket.destroy();
+    http.cut();
     await server.close();
     await http[Symbol.asyncDispose]();
   });
-  return {
-    server,
-    url: http.url,
-    cut: () => {
-      for (const socket of sockets) socket.destroy();
-    },
-  };
+  return { server, url: http.url, cut: http.cut };
 }
 
 /** Resolves when a peer emits `event` next. */

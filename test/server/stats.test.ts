@@ -18,32 +18,6 @@ function countsOf(stats: ServerStats): Map<string, number> {
   return counts;
 }
 
-const EMPTY: ServerStats = {
-  peers: 0,
-  suspended: 0,
-  suspendedBytes: 0,
-  topics: 0,
-  requestsSent: 0,
-  notificationsSent: 0,
-  requestsReceived: 0,
-  notificationsReceived: 0,
-  refusedBusy: 0,
-  refusedRate: 0,
-  malformed: 0,
-  unmatched: 0,
-  dropped: 0,
-  pending: 0,
-  running: 0,
-  streams: 0,
-  unsentBytes: 0,
-  bytesReceived: 0,
-  bytesSent: 0,
-  opened: 0,
-  resumed: 0,
-  refused: {},
-  closed: {},
-};
-
 describe("server.stats()", () => {
   it("sums open peers, ended peers and POSTs", async () => {
     const { server, url } = await serving({
@@ -161,12 +135,10 @@ describe("server.stats()", () => {
     cut();
     await back;
     await client.request("length", [text]);
-    const { bytesReceived, bytesSent } = server.stats();
-    expect(bytesReceived).toBeGreaterThan(before.bytesReceived + 10_000);
-    expect(bytesSent).toBeGreaterThan(before.bytesSent);
     await client.close();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
-    expect(server.stats().bytesReceived).toBeGreaterThanOrEqual(bytesReceived);
+    expect(server.stats().bytesReceived).toBeGreaterThan(before.bytesReceived + 10_000);
+    expect(server.stats().bytesSent).toBeGreaterThan(before.bytesSent);
   });
 
   it("never decreases, whatever happens", async () => {
@@ -241,6 +213,6 @@ describe("server.stats()", () => {
     using client = await stranger(url);
     client.webSocket.close();
     await vi.waitFor(() => expect(server.stats().closed).not.toEqual({}));
-    expect(stats).toEqual(EMPTY);
+    expect(Object.values(stats).filter((value) => value !== 0)).toEqual([{}, {}]);
   });
 });

@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { Socket as TcpSocket } from "node:net";
 import { Duplex, PassThrough } from "node:stream";
@@ -6,7 +5,7 @@ import { expect, it, onTestFinished, vi } from "vitest";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { EncodedMessage } from "../../src/core/transport.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
-import { bareHttp, sendUpgrade, stranger } from "../support/network.js";
+import { bareHttp, stranger } from "../support/network.js";
 
 /** Counts the system calls with which a TCP socket writes. */
 function countWrites(socket: TcpSocket): { count: number } {
@@ -119,24 +118,6 @@ it("writes to the socket of the upgrade", async () => {
   await using client = await connect(http.url);
   expect(await client.request("echo", ["x".repeat(1000)])).toEqual(["x".repeat(1000)]);
   expect(written).toBeGreaterThan(1000);
-});
-
-it("sends the messages of a tick before the close that ends it", async () => {
-  await using server = await serve({ port: 0, methods: { echo: (params: unknown) => params } });
-  const tcp = await sendUpgrade(server.url);
-  const chunks: Buffer[] = [];
-  await new Promise<void>((resolve) => tcp.on("data", (chunk: Buffer) => resolve(void chunks.push(chunk))));
-  const calls = [1, 2].map((id) => JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [] }));
-  const close = Buffer.of(0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8);
-  // In one packet, so that the close is read in the tick in which the calls are answered.
-  tcp.write(Buffer.concat([maskedFrames(calls), close]));
-  await once(tcp, "end");
-  tcp.destroy();
-  const text = Buffer.concat(chunks).toString("latin1");
-  const frames = text.slice(text.indexOf("\r\n\r\n") + 4);
-  expect(frames).toBe(
-    [1, 2].map((id) => `\x81\x24{"jsonrpc":"2.0","id":${id},"result":[]}`).join("") + "\x88\x02\x03\xe8",
-  );
 });
 
 it("writes the same bytes to every plain peer of a topic, in order with its other messages", async () => {

@@ -6,7 +6,7 @@ import { WebSocketServer, type WebSocket } from "ws";
 import { Peer } from "../../src/index.js";
 import type { Socket } from "../../src/link/socket.js";
 import { plain } from "../../src/link/plain.js";
-import { GatheringWebSocket } from "../../src/sockets/ws.js";
+import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 import { describeSocket, Recorder, started, type FarWebSocket, type MakeSocket, type Traits } from "./behaviour.js";
 
 /** Opens a connection through `wrap` to a bare `ws` WebSocket. */
@@ -35,6 +35,12 @@ export function overNetwork(
     };
   };
 }
+
+/** Opens a connection over `ws`, which stops a longer message while it reads it, as a real client does. */
+export const overWs = overNetwork(
+  (webSocket, most) => new WsSocket(webSocket, most),
+  (maxPayload) => ({ maxPayload, perMessageDeflate: false }),
+);
 
 function farEnd(bare: WebSocket): FarWebSocket {
   const recorder = new Recorder();

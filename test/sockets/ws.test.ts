@@ -9,12 +9,10 @@ import { EncodedFrame } from "../../src/core/transport.js";
 import { bareHttp } from "../support/network.js";
 import { turn } from "../support/turns.js";
 import { Recorder, started } from "./behaviour.js";
-import { describeWebSocket, overNetwork } from "./websocket.js";
+import { describeWebSocket, overNetwork, overWs } from "./websocket.js";
 
 // As with a real server and client, which stop a longer message while they read it.
 const options = (maxPayload: number): object => ({ maxPayload, perMessageDeflate: false });
-
-const overWs = overNetwork((webSocket, most) => new WsSocket(webSocket, most), options);
 
 describeWebSocket("over ws", overWs, { tooLarge: 1009 });
 
