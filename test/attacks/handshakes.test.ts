@@ -1,9 +1,9 @@
 import { once } from "node:events";
-import { connect as connectTcp } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/node.js";
 import { portOf, upgrade } from "../support/network.js";
+import { postText, write } from "../support/post.js";
 import { request, result } from "../support/raw.js";
 import { attacker } from "./support/attacker.js";
 import { expectServed, floodBeside } from "./support/bystander.js";
@@ -13,31 +13,25 @@ import { target, upgradeText } from "./support/server.js";
 const SLACK = 4 * MIB;
 const CALL = JSON.stringify(request(1, "here"));
 
-function postText(url: string, body: string, headers: Record<string, string | number> = {}): string {
-  const lines = {
-    Host: new URL(url).host,
-    "Content-Type": "application/json",
-    "Content-Length": body.length,
-    ...headers,
-  };
-  const text = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `POST / HTTP/1.1\r\n${text.join("")}\r\n${body}`;
-}
-
 describe("a handshake that never ends", () => {
   const limits = { handshakeTimeoutMs: 300 };
 
-  it.each([
-    ["that send nothing", () => ""],
-    ["that stop within a line", () => "GET / HT"],
-    ["that stop before the empty line", (url: string) => upgradeText(url).slice(0, -2)],
-  ])("is answered with 408 and cut, 200 at once, and others are served: handshakes %s", async (_what, text) => {
+  it.each<[string, (url: string) => string, answer: string]>([
+    ["handshakes that send nothing", () => "", "408"],
+    ["handshakes that stop within a line", () => "GET / HT", "408"],
+    ["handshakes that stop before the empty line", (url) => upgradeText(url).slice(0, -2), "408"],
+    [
+      "POSTs whose bodies never end",
+      (url) => postText(url, "[", { "Content-Length": "1000" }),
+      "408, the request took longer than `limits.handshakeTimeoutMs`, 300",
+    ],
+  ])("is answered with 408 and cut, 200 at once, and others are served: %s", async (_what, text, answer) => {
     await using attack = await attacker();
     await using on = await target({ limits });
     const ends = attack.knock({ port: portOf(on.url), count: 200, text: text(on.url) });
     await using other = await connect(on.url);
     expect(await other.request("here")).toBe(true);
-    expect(await ends).toEqual({ 408: 200 });
+    expect(await ends).toEqual({ [answer]: 200 });
     await vi.waitFor(() => expect(on.sockets.size).toBe(1));
     expect(on.peers).toHaveLength(1);
   });
@@ -60,45 +54,7 @@ describe("a handshake that never ends", () => {
   });
 });
 
-describe("authentication that never ends", () => {
-  it("gets 503 at its timeout, and counts as a connection while it runs: further clients get 503 at once", async () => {
-    await using attack = await attacker();
-    const never: (() => void)[] = [];
-    await using on = await target({
-      authenticate: ({ url }) => (url === "/?other" ? {} : new Promise((resolve) => never.push(() => resolve(null)))),
-      limits: { handshakeTimeoutMs: 200, maxConnections: 21 },
-    });
-    await using other = await connect(`${on.url}?other`);
-    const text = upgradeText(on.url);
-    const knock = { port: portOf(on.url), count: 60, text };
-    const late = "503, retry after 5, authentication took longer than 200 ms";
-    const full = "503, retry after 5, `limits.maxConnections`, 21, is reached";
-    expect(await attack.knock(knock)).toEqual({ [late]: 20, [full]: 40 });
-    // The authentications keep running.
-    expect(await attack.knock(knock)).toEqual({ [full]: 60 });
-    expect(await other.request("here")).toBe(true);
-    expect(never).toHaveLength(20);
-    for (const end of never) end();
-    await using third = await connect(`${on.url}?other`);
-    expect(await third.request("here")).toBe(true);
-  });
-});
-
 describe("a connection over `maxConnections`", () => {
-  it("gets 503 with Retry-After, and connected clients are served", async () => {
-    await using attack = await attacker();
-    await using on = await target({ limits: { maxConnections: 2 } });
-    await using inside = await connect(on.url);
-    await using alsoInside = await connect(on.url);
-    const refused = "503, retry after 5, `limits.maxConnections`, 2, is reached";
-    const knock = { port: portOf(on.url), count: 300, text: upgradeText(on.url) };
-    expect(await attack.knock(knock)).toEqual({ [refused]: 300 });
-    const posted = { ...knock, text: postText(on.url, CALL) };
-    expect(await attack.knock(posted)).toEqual({ [refused]: 300 });
-    expect([await inside.request("here"), await alsoInside.request("here")]).toEqual([true, true]);
-    expect(on.server.peers.size).toBe(2);
-  });
-
   it("gets `bye` and 4503 if it offered reciproc.v1, and is cut within a second if it does not answer", async () => {
     await using attack = await attacker();
     await using on = await target({ limits: { maxConnections: 1 } });
@@ -159,22 +115,9 @@ describe("a flood of POSTs", () => {
     expect(on.server.peers.size).toBe(0);
   });
 
-  it("gets 408 for bodies that never end, 100 at once, and others are served", async () => {
-    await using attack = await attacker();
-    await using on = await target({ limits: { handshakeTimeoutMs: 300 } });
-    const text = postText(on.url, "[", { "Content-Length": 1000 });
-    const ends = attack.knock({ port: portOf(on.url), count: 100, text });
-    await using other = await connect(on.url);
-    expect(await other.request("here")).toBe(true);
-    const late = "408, the request took longer than `limits.handshakeTimeoutMs`, 300";
-    expect(await ends).toEqual({ [late]: 100 });
-  });
-
   it("keeps no more than the message if the bodies arrive in a million chunks of one byte", async () => {
     await using on = await target();
-    const socket = connectTcp(portOf(on.url), "127.0.0.1");
-    await once(socket, "connect");
-    socket.write(postText(on.url, "", { "Transfer-Encoding": "chunked" }).replace("Content-Length: 0\r\n", ""));
+    const socket = await write(on.url, postText(on.url, "", { "Transfer-Encoding": "chunked" }));
     await expectKept(16 * MIB, async () => {
       const chunks = "1\r\n \r\n".repeat(10_000);
       for (let i = 0; i < 104; i++) if (!socket.write(chunks)) await once(socket, "drain");
@@ -189,9 +132,7 @@ describe("a flood of POSTs", () => {
     const long = "x".repeat(MIB / 2);
     let ran = 0;
     await using on = await target({ methods: { long: () => (ran++, long) } });
-    const socket = connectTcp(portOf(on.url), "127.0.0.1");
-    socket.on("error", () => {});
-    await once(socket, "connect");
+    const socket = await write(on.url, "");
     const one = postText(on.url, JSON.stringify(request(1, "long")));
     socket.pause();
     const gone = new Promise((resolve) => socket.once("close", resolve));

@@ -1,22 +1,26 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { acp, lsp, mcp, RpcError } from "../../src/node.js";
+import { z } from "zod";
+import { acp, lsp, mcp, type ServerContext } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
 import { stranger } from "../support/network.js";
+import { post } from "../support/post.js";
 import { rejection, turn } from "../support/turns.js";
-import { failure, notification, request, result } from "../support/raw.js";
-import { attacker } from "./support/attacker.js";
+import { failure, request, result } from "../support/raw.js";
+import { attacker, type Flood } from "./support/attacker.js";
 import { floodBeside } from "./support/bystander.js";
 import { expectKept, MIB } from "./support/memory.js";
 import { target, type Target } from "./support/server.js";
 
 /** Much less than any of these attacks sends, and much more than the garbage that a collection leaves. */
-const SLACK = 2 * MIB;
+const SLACK = 3 * MIB;
 
 const EMPTY = { pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 };
 
-describe("a flood of malformed messages", () => {
+const message = (members: string): string => `{"jsonrpc":"2.0",${members}}`;
+
+describe("a flood that closes its connection", () => {
   const garbage = [
     "{}",
     "[",
@@ -24,95 +28,116 @@ describe("a flood of malformed messages", () => {
     "null",
     '{"jsonrpc":"2.0","method":5,"id":1}',
     "[1,{},[]]",
-    '{"jsonrpc":"2.0","id":$i}',
-    '"' + "x".repeat(1000),
+    message('"id":$i'),
+    '"x',
   ];
 
-  it("is answered a hundred times a minute, and then closes with 1008: nothing after that is read", async () => {
-    await using on = await target();
-    const arrived = on.next();
-    using client = await stranger(on.url);
-    for (let i = 0; i < 5000; i++) client.webSocket.send("{");
-    expect(await client.closed).toEqual({ code: 1008, reason: "more than 100 malformed messages in a minute" });
-    expect(client.received.map((text) => JSON.parse(text) as unknown)).toEqual(
-      Array(100).fill(failure(null, -32700, "Parse error")),
-    );
-    expect((await arrived).stats()).toMatchObject({ malformed: 101, requestsReceived: 0, notificationsReceived: 0 });
-  });
-
-  it("closes with 1008 each time its sender reconnects, and others are served", async () => {
-    await using attack = await attacker();
-    await using on = await target();
-    const damage = await expectKept(SLACK, async () => {
-      const done = await floodBeside(attack, { url: on.url, texts: garbage, burst: 10, connections: 4 });
-      await Promise.all(on.peers.splice(0).map((peer) => peer.closed));
-      return done;
-    });
-    expect(Object.keys(damage.closes)).toEqual(["1008 more than 100 malformed messages in a minute"]);
-    expect(new Set(Object.keys(damage.answers))).toEqual(new Set(["-32600", "-32700"]));
-    expect(damage.opened).toBeGreaterThan(4);
-    expect(on.server.peers.size).toBe(0);
-  });
+  it.each<[string, Partial<Flood>, close: string, answers: string[]]>([
+    [
+      "malformed messages",
+      { texts: garbage, burst: 10, connections: 4 },
+      "1008 more than 100 malformed messages in a minute",
+      ["-32600", "-32700"],
+    ],
+    // With and without a reason: the close of `ws` has none.
+    ["frames that are too long", { texts: [" ".repeat(64 * 1024 + 3)], burst: 1, everyMs: 20 }, "1009", []],
+  ])(
+    "closes it each time that its sender reconnects, and others are served: %s",
+    async (_what, flood, close, answers) => {
+      await using attack = await attacker();
+      await using on = await target({ limits: { maxMessageBytes: 64 * 1024 } });
+      const damage = await expectKept(SLACK, async () => {
+        const done = await floodBeside(attack, { url: on.url, ...flood });
+        await Promise.all(on.peers.splice(0).map((peer) => peer.closed));
+        return done;
+      });
+      expect(new Set(Object.keys(damage.closes).map((one) => one.slice(0, close.length)))).toEqual(new Set([close]));
+      expect(new Set(Object.keys(damage.answers))).toEqual(new Set(answers));
+      expect(damage.opened).toBeGreaterThan(4);
+      expect(on.server.peers.size).toBe(0);
+    },
+  );
 });
 
-describe("a flood of cancels of unknown calls", () => {
-  it("stores nothing and gets no response, and others are served", async () => {
+async function* count(): AsyncGenerator<string> {
+  for (;;) yield "x".repeat(100);
+}
+
+function hang(_params: unknown, { signal }: ServerContext): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+}
+
+describe("a flood that leaves its connection open", () => {
+  const cancel = (members: string): string => message(`"method":"$/cancelRequest"${members}`);
+  /** What arrives, what is counted at least 300 times, and the error codes of the responses. */
+  const FLOODS: [what: string, texts: string[], counted: "unmatched" | "notificationsReceived", answers: string[]][] = [
+    [
+      "cancels of unknown calls",
+      [
+        cancel(',"params":{"id":$i}'),
+        cancel(',"params":{"id":"$i__proto__"}'),
+        cancel(',"params":{"id":{"$i":1}}'),
+        cancel(""),
+        message('"method":"$/enumerator/abort","params":{"token":$i}'),
+      ],
+      "notificationsReceived",
+      [],
+    ],
+    [
+      "responses to unknown calls",
+      [
+        message('"id":$i,"result":1'),
+        message('"id":"$i","error":{"code":1,"message":""}'),
+        message('"id":$i,"error":null'),
+        `[${message('"id":$i,"result":1')},{"id":"__proto__","result":1}]`,
+      ],
+      "unmatched",
+      [],
+    ],
+    [
+      "progress reports that no call asked for",
+      [
+        message('"method":"$/progress","params":{"token":$i,"value":1}'),
+        message('"method":"$/progress","params":["__proto__$i",{}]'),
+      ],
+      "notificationsReceived",
+      [],
+    ],
+    [
+      "calls and notifications that run without end",
+      [message('"id":$i,"method":"hang"'), message('"method":"hang"')],
+      "notificationsReceived",
+      ["-32009"],
+    ],
+    [
+      "streams that are opened and returned",
+      [
+        message('"id":$i,"method":"count"'),
+        message('"method":"count"'),
+        message('"id":"x$i","method":"$/enumerator/next","params":{"token":$i}'),
+      ],
+      "notificationsReceived",
+      ["-32001", "-32009", "result"],
+    ],
+  ];
+
+  it.each(FLOODS)("stores nothing of it, and others are served: %s", async (_what, texts, counted, answers) => {
     await using attack = await attacker();
-    await using on = await target();
-    const texts = [
-      '{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":$i}}',
-      '{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"$i__proto__"}}',
-      '{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":{"$i":1}}}',
-      '{"jsonrpc":"2.0","method":"$/cancelRequest"}',
-      '{"jsonrpc":"2.0","method":"$/enumerator/abort","params":{"token":$i}}',
-    ];
+    await using on = await target({ methods: { hang, count }, limits: { maxInFlight: 100, maxStreams: 16 } });
     await expectKept(SLACK, async () => {
       const damage = await floodBeside(attack, { url: on.url, texts, burst: 20 });
-      await blast(on, texts);
-      const [peer] = on.peers;
+      if (answers.length === 0) await blast(on, texts);
+      const [peer] = on.peers.splice(0);
       await peer!.closed;
-      expect(damage).toMatchObject({ opened: 1, answers: {}, closes: {} });
+      on.errors.length = 0;
+      expect(damage).toMatchObject({ opened: 1, closes: {} });
+      expect(new Set(Object.keys(damage.answers))).toEqual(new Set(answers));
       expect(damage.sent).toBeGreaterThan(300);
-      expect(inspect(peer!)).toMatchObject(EMPTY);
-      expect(peer!.stats()).toMatchObject({ malformed: 0, unmatched: 0 });
-      expect(peer!.stats().notificationsReceived).toBeGreaterThan(damage.sent / 2);
+      await vi.waitFor(() => expect(inspect(peer!)).toMatchObject(EMPTY));
+      const stats = peer!.stats();
+      expect(stats.malformed).toBe(0);
+      expect(stats[counted]).toBeGreaterThan(damage.sent / 4);
     });
-  });
-});
-
-describe("a flood of responses to unknown calls", () => {
-  it("is counted as unmatched, not stored and not answered, and others are served", async () => {
-    await using attack = await attacker();
-    await using on = await target();
-    const texts = [
-      '{"jsonrpc":"2.0","id":$i,"result":1}',
-      '{"jsonrpc":"2.0","id":"$i","error":{"code":1,"message":""}}',
-      '{"jsonrpc":"2.0","id":$i,"error":null}',
-      '[{"jsonrpc":"2.0","id":$i,"result":1},{"id":"__proto__","result":1}]',
-    ];
-    await expectKept(SLACK, async () => {
-      const damage = await floodBeside(attack, { url: on.url, texts, burst: 20 });
-      await blast(on, texts);
-      const [peer] = on.peers;
-      await peer!.closed;
-      expect(damage).toMatchObject({ opened: 1, answers: {}, closes: {} });
-      expect(inspect(peer!)).toMatchObject(EMPTY);
-      expect(peer!.stats().unmatched).toBeGreaterThan(300);
-      expect(peer!.stats()).toMatchObject({ malformed: 0, requestsReceived: 0 });
-    });
-  });
-
-  it("settles no pending call, whatever ids it guesses as text", async () => {
-    await using on = await target();
-    const arrived = on.next();
-    using client = await stranger(on.url);
-    const peer = await arrived;
-    const call = peer.request("m");
-    await client.next();
-    for (let id = 0; id < 1000; id++) client.webSocket.send(JSON.stringify(result(String(id), "forged")));
-    client.webSocket.send(JSON.stringify(result(1, "true")));
-    expect(await call).toBe("true");
-    expect(peer.stats()).toMatchObject({ unmatched: 1000, pending: 0 });
   });
 });
 
@@ -133,9 +158,6 @@ describe("an id", () => {
 
   it.each([
     ["of a million digits", "9".repeat(1_000_000)],
-    ["beyond what a double holds exactly", "9007199254740993"],
-    ["that is infinite", "1e400"],
-    ["that is an object", '{"toString":"x"}'],
     ["that nests 200,000 deep", "[".repeat(200_000) + "]".repeat(200_000)],
   ])("is refused with -32600 and id null, and nothing runs, if it is one %s", async (_what, id) => {
     await using on = await target();
@@ -147,25 +169,6 @@ describe("an id", () => {
 });
 
 describe("a name of the prototype", () => {
-  const NAMES = Object.getOwnPropertyNames(Object.prototype);
-
-  it("is no method: calls get -32601, and notifications are reported like any other", async () => {
-    await using on = await target({ methods: { m: () => 1 } });
-    const arrived = on.next();
-    using client = await stranger(on.url);
-    const peer = await arrived;
-    const told: string[] = [];
-    peer.on("notification", (method) => told.push(method));
-    expect(NAMES).toContain("__proto__");
-    for (const name of NAMES) {
-      client.webSocket.send(JSON.stringify(notification(name, [])));
-      client.webSocket.send(JSON.stringify(request(name, name, [])));
-      expect(await client.next()).toEqual(failure(name, -32601, "Method not found"));
-    }
-    expect(told).toEqual(NAMES);
-    expect(on.errors).toEqual([]);
-  });
-
   it.each([lsp, mcp, acp])("pollutes nothing as a key of params, and returns unchanged: $name", async (dialect) => {
     await using on = await target({
       dialect,
@@ -191,33 +194,7 @@ describe("a value of 200,000 nested arrays", () => {
   const DEEP = "[".repeat(200_000) + "]".repeat(200_000);
   const CALL = `{"jsonrpc":"2.0","id":1,"method":"echo","params":${DEEP}}`;
   const INTERNAL = failure(1, -32603, "Internal error");
-  const methods = {
-    echo: (params: unknown) => params,
-    take: () => "taken",
-    async later(params: unknown) {
-      await turn();
-      return params;
-    },
-    refuse(params: unknown): never {
-      throw new RpcError(1, "no", params);
-    },
-  };
-
-  it.each([
-    ["echoed", "echo", INTERNAL],
-    ["echoed later", "later", INTERNAL],
-    ["in the data of an error", "refuse", INTERNAL],
-    ["that a handler only takes", "take", result(1, "taken")],
-  ])("gets a response, and the connection stays: %s: %s", async (_what, method, answer) => {
-    await using on = await target({ methods });
-    using client = await stranger(on.url);
-    client.webSocket.send(CALL.replace("echo", method));
-    expect(await client.next()).toEqual(answer);
-    client.webSocket.send(JSON.stringify(request(2, "here")));
-    expect(await client.next()).toEqual(result(2, true));
-    expect(on.errors.every((error) => error instanceof RangeError)).toBe(true);
-    expect(on.errors).toHaveLength(answer === INTERNAL ? 1 : 0);
-  });
+  const methods = { echo: (params: unknown) => params };
 
   it("gets -32603 for its member only, in a batch, in a pack and by POST", async () => {
     await using on = await target({ methods });
@@ -225,9 +202,8 @@ describe("a value of 200,000 nested arrays", () => {
     using client = await stranger(on.url);
     client.webSocket.send(batch);
     expect(await client.next()).toEqual([INTERNAL, result(2, true)]);
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(on.url.replace("ws:", "http:"), { method: "POST", headers, body: batch });
-    expect(await response.json()).toEqual([INTERNAL, result(2, true)]);
+    expect(on.errors).toEqual([expect.any(RangeError)]);
+    expect(await (await post(on.url, batch)).json()).toEqual([INTERNAL, result(2, true)]);
     const webSocket = await packed(on.url);
     webSocket.send(batch);
     const answers: unknown[] = [];
@@ -247,15 +223,6 @@ describe("a value of 200,000 nested arrays", () => {
     await turn();
   });
 
-  it("is the result if it answers a call of this side", async () => {
-    await using on = await target();
-    const arrived = on.next();
-    using client = await stranger(on.url);
-    const call = (await arrived).request("m");
-    client.webSocket.send(`{"jsonrpc":"2.0","id":1,"result":${DEEP}}`);
-    expect(Array.isArray(await call)).toBe(true);
-  });
-
   it("is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {
     await using on = await target();
     const arrived = on.next();
@@ -273,6 +240,15 @@ describe("a value of 200,000 nested arrays", () => {
   });
 });
 
+it("answers a call with 500,000 errors in its params by one -32602 that names the first hundred", async () => {
+  await using on = await target({ methods: { m: () => 1 }, schemas: { m: z.array(z.string()) } });
+  using client = await stranger(on.url);
+  client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"m","params":[${"1,".repeat(499_999)}1]}`);
+  const { error } = (await client.next()) as { error: { code: number; data: { issues: { path: number[] }[] } } };
+  expect(error.code).toBe(-32602);
+  expect(error.data.issues.map(({ path }) => path[0])).toEqual(Array.from({ length: 100 }, (_, i) => i));
+});
+
 describe("a progress token", () => {
   const methods = {
     async report(_params: unknown, { progress }: { progress: (value: unknown) => void }) {
@@ -283,25 +259,6 @@ describe("a progress token", () => {
       return "done";
     },
   };
-
-  it("stores nothing if it is unknown: its reports are notifications like any other, and others are served", async () => {
-    await using attack = await attacker();
-    await using on = await target();
-    const told: string[] = [];
-    on.server.on("peer", (peer) => peer.on("notification", (method) => void (told.length < 5 && told.push(method))));
-    const texts = [
-      '{"jsonrpc":"2.0","method":"$/progress","params":{"token":$i,"value":1}}',
-      '{"jsonrpc":"2.0","method":"$/progress","params":["__proto__$i",{}]}',
-    ];
-    await expectKept(SLACK, async () => {
-      const damage = await floodBeside(attack, { url: on.url, texts, burst: 20 });
-      await blast(on, texts);
-      await on.peers[0]!.closed;
-      expect(damage).toMatchObject({ opened: 1, answers: {}, closes: {} });
-      expect(inspect(on.peers[0]!)).toMatchObject(EMPTY);
-    });
-    expect(told).toEqual(Array(5).fill("$/progress"));
-  });
 
   it("requests no reports if it has more than 1,024 characters: reports repeat it, and would multiply the length of the call", async () => {
     await using on = await target({ methods });

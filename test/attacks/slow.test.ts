@@ -89,28 +89,6 @@ describe("a client that calls and never reads", () => {
     },
   };
 
-  it("is closed with 1013 at once for long results in one tick: eight times maxUnsentBytes and one message are queued at most", async () => {
-    await using on = await target({ methods });
-    using raw = await rawSocket(on);
-    raw.socket.pause();
-    const calls = Array.from({ length: 100 }, (_, id) => frame(TEXT, JSON.stringify(request(id, "long"))));
-    const asking = (async () => {
-      for (let i = 0; i < 10; i++) await raw.write(Buffer.concat(calls));
-    })();
-    const ended = vi.waitFor(() => expect(raw.peer.state).toBe("closed"), { interval: 1, timeout: 10_000 });
-    const most = await mostUnsent(raw.peer);
-    await ended;
-    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
-    const { bytesSent, unsentBytes } = raw.peer.stats();
-    // More calls arrived than were answered: no response is encoded for a closed connection.
-    expect(unsentBytes).toBeGreaterThan(BURST);
-    expect(unsentBytes).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
-    expect(bytesSent).toBeLessThan(500 * MESSAGE_BYTES);
-    raw.socket.destroy();
-    await asking;
-    expect(await raw.peer.closed).toMatchObject({ code: 1013 });
-  });
-
   it.each(["plain", "packed"] as const)(
     "is closed with 1013 at once for 1,024 results of 1 MiB in one tick: eight times maxUnsentBytes and one response are queued at most (%s)",
     async (link) => {
@@ -173,18 +151,6 @@ describe("a client that calls and never reads", () => {
     raw.socket.destroy();
     await raw.peer.closed;
     expect(inspect(raw.peer)).toMatchObject({ running: 0, streams: 0 });
-  });
-
-  it("gets only the first values of a stream if it reads only those: the reader sets the pace", async () => {
-    await using on = await target({ methods });
-    using raw = await rawSocket(on);
-    raw.socket.pause();
-    await raw.write(frame(TEXT, JSON.stringify(request(1, "stream"))));
-    let turns = 0;
-    const most = await mostUnsent(raw.peer, () => ++turns > 200);
-    expect(most).toBeLessThanOrEqual(2 * MESSAGE_BYTES);
-    expect(raw.peer.stats().bytesSent).toBeLessThan(4 * MESSAGE_BYTES);
-    expect(inspect(raw.peer)).toMatchObject({ streams: 1 });
   });
 
   it("delays no other client, and leaves nothing at its end", async () => {

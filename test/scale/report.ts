@@ -2,6 +2,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import { join } from "node:path";
+import { tableOf } from "../support/measured.js";
 import { KINDS, WARM_UP } from "./kinds.js";
 import type { Measured, Side } from "./measure.js";
 
@@ -58,9 +59,9 @@ function page({
     `Measured ${measured.slice(0, 10)} on ${cpu}, ${memoryGiB} GiB, ${system}, Node ${node}, with ws ${ws}, reciproc ${reciproc}.`,
     `Memory is the growth of a process after garbage collection, divided by the number of connections. ${WARM_UP} connections were opened and closed before, so compiled code is not counted. Timers are all timers of the process, also those of Node and those that do not keep it alive. Other resources are those that keep the process alive, besides one socket for each connection.`,
     "## The server",
-    table([
+    tableOf(
       ["", "right answers", "all open, s", ...SIDE, "bytes in and out while idle", "other resources"],
-      ...run.results.map((result) => [
+      run.results.map((result) => [
         KINDS[result.kind],
         `${number(result.right)} of ${number(2 * run.connections)}`,
         number(result.openMs / 1000, 1),
@@ -68,21 +69,21 @@ function page({
         trafficOf(result, run.connections),
         others(result.server),
       ]),
-    ]),
+    ),
     "## The clients",
-    table([
+    tableOf(
       ["", ...SIDE, "other resources"],
-      ...run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
-    ]),
+      run.results.map(({ kind, clients }) => [KINDS[kind], ...figures(clients, run), others(clients)]),
+    ),
     "## After all connections have closed",
     `Then ${count} further connections were opened, made one call each, and were closed. The table shows what was left in each process before it ended by itself. The heap is its growth by the further connections. One timer of each process runs on for up to a second after the last call.`,
-    table([
+    tableOf(
       ["", "peers", "sessions", "deadlines", "timers", "heap, bytes for each further connection"],
-      ...run.results.flatMap(({ kind, server, clients }) => [
+      run.results.flatMap(({ kind, server, clients }) => [
         leftOf(`${KINDS[kind]}, server`, server, run),
         leftOf(`${KINDS[kind]}, clients`, clients, run),
       ]),
-    ]),
+    ),
   ].join("\n\n")}\n`;
 }
 
@@ -116,12 +117,4 @@ function leftOf(title: string, { once, left }: Side, { connections }: Run): stri
 
 function number(value: number, digits = 0): string {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-}
-
-function table(rows: readonly (readonly string[])[]): string {
-  const [head, ...body] = rows;
-  const widths = head!.map((_, column) => Math.max(3, ...rows.map((row) => row[column]!.length)));
-  const line = (row: readonly string[]): string =>
-    `| ${row.map((cell, column) => cell.padEnd(widths[column]!)).join(" | ")} |`;
-  return [line(head!), line(widths.map((width) => "-".repeat(width))), ...body.map(line)].join("\n");
 }

@@ -5,11 +5,10 @@ import { plain } from "../../src/link/plain.js";
 import { connect, lsp, mcp, serve, type AnyPeer } from "../../src/node.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { bareHttp, upgrade } from "../support/network.js";
+import { post as postTo } from "../support/post.js";
+import { request } from "../support/raw.js";
 import { gate } from "../support/turns.js";
-import { ByHand, LIMITS, nextPeer, serving, suspended, told } from "./by-hand.js";
-
-const REFUSED = { resumed: { refused: "unknown-session" } };
-const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
+import { begun, ByHand, drop, LIMITS, nextPeer, REFUSED, RESUMED, serving, suspended, told } from "./by-hand.js";
 
 /** Returns the close of a session that a new client evicted, on a server with this many slots. */
 function evicted(maxConnections: number): object {
@@ -17,17 +16,9 @@ function evicted(maxConnections: number): object {
   return { code: 1013, reason };
 }
 
-const BODY = '{"jsonrpc":"2.0","id":1,"method":"one"}';
-
 /** Returns the status of a POST. */
-async function post(url: string, headers: Record<string, string> = {}): Promise<number> {
-  const response = await fetch(url.replace("ws:", "http:"), {
-    method: "POST",
-    headers: { "Content-Type": "application/json", ...headers },
-    body: BODY,
-  });
-  await response.text();
-  return response.status;
+async function post(url: string, headers?: Record<string, string>): Promise<number> {
+  return (await postTo(url, request(1, "one"), headers)).status;
 }
 
 describe("a new client of a full server", () => {
@@ -36,9 +27,8 @@ describe("a new client of a full server", () => {
     const { server, url } = world;
     const one = await suspended(world);
     const two = await suspended(world);
-    const coming = nextPeer(server);
-    const { byHand } = await ByHand.begin(url);
-    expect((await coming).state).toBe("open");
+    const { byHand, peer } = await begun(world);
+    expect(peer.state).toBe("open");
     expect(await one.peer.closed).toEqual(evicted(2));
     expect(two.peer.state).toBe("suspended");
     expect(server.stats()).toMatchObject({ peers: 2, suspended: 1, closed: { 1013: 1 }, refused: {} });
@@ -108,35 +98,28 @@ describe("limits.maxConnections", () => {
     for (let i = 0; i < 10; i++) {
       const byHand = await ByHand.open(url, { returns: true });
       await byHand.hello();
-      const gone = told(peers[i]!, "suspend");
-      byHand.cut();
-      await gone;
+      await drop({ byHand, peer: peers[i]! });
       expect(server.stats().peers).toBeLessThanOrEqual(3);
     }
     expect(server.stats()).toMatchObject({ opened: 10, peers: 3, suspended: 3, closed: { 1013: 7 } });
     expect(peers.map(({ state }) => state).lastIndexOf("closed")).toBe(6);
   });
 
-  it.each(["reciproc.resume", "mcp, reciproc.v1, reciproc.resume"])(
-    "counts a client that offers to resume over a link without sessions: %s",
-    async (offered) => {
-      const world = await serving({ limits: { maxConnections: 1 }, dialect: [lsp, mcp] });
-      const { peer } = await suspended(world);
-      const coming = nextPeer(world.server);
-      expect((await upgrade(world.url, { "Sec-WebSocket-Protocol": offered })).status).toBe(101);
-      await coming;
-      expect(await peer.closed).toEqual(evicted(1));
-    },
-  );
-
-  it("counts a POST whose headers offer to resume", async () => {
-    const world = await serving({ limits: { maxConnections: 1 }, methods: { one: () => 1 } });
+  it.each<[string, (url: string, offer: Record<string, string>) => Promise<number>, number, string]>([
+    ["a WebSocket", async (url, offer) => (await upgrade(url, offer)).status, 101, "reciproc.resume"],
+    [
+      "another dialect",
+      async (url, offer) => (await upgrade(url, offer)).status,
+      101,
+      "mcp, reciproc.v1, reciproc.resume",
+    ],
+    ["a POST", post, 200, "reciproc.v1, reciproc.resume"],
+  ])("counts a client that offers to resume over a link without sessions: %s", async (_what, open, status, offered) => {
+    const methods = { one: () => 1 };
+    const world = await serving({ limits: { maxConnections: 1 }, dialect: [lsp, mcp], methods });
     const { peer } = await suspended(world);
-    const offer = { "Sec-WebSocket-Protocol": "reciproc.v1, reciproc.resume" };
-    expect(await post(world.url, offer)).toBe(200);
+    expect(await open(world.url, { "Sec-WebSocket-Protocol": offered })).toBe(status);
     expect(await peer.closed).toEqual(evicted(1));
-    await ByHand.begin(world.url);
-    expect(await post(world.url, offer)).toBe(503);
   });
 
   it.each([
@@ -192,17 +175,13 @@ describe("limits.maxConnections", () => {
   });
 
   it("does not count peers of the application's own transports", async () => {
-    const { server, url } = await serving({ limits: { maxConnections: 1 } });
+    const world = await serving({ limits: { maxConnections: 1 } });
+    const { server, url } = world;
     const [near] = memorySockets(2 ** 20, 2 ** 20);
     const own = server.accept(plain(near), undefined);
-    const { byHand } = await ByHand.begin(url);
+    const session = await begun(world);
     expect(server.stats().peers).toBe(2);
-    const gone = told(
-      [...server.peers].find((peer) => peer !== own)!,
-      "suspend",
-    );
-    byHand.cut();
-    await gone;
+    await drop(session);
     await own.close();
     expect(server.stats()).toMatchObject({ peers: 1, suspended: 1 });
     await ByHand.begin(url);
@@ -213,10 +192,10 @@ describe("limits.maxConnections", () => {
     await using http = await bareHttp();
     await using server = await serve({ noServer: true, limits: { maxConnections: 1 }, methods: { one: () => 1 } });
     let isReachable = true;
-    http.server.on("upgrade", (request, socket, head: Buffer) => {
-      const returns = request.headers["sec-websocket-protocol"]?.includes("reciproc.resume") === true;
+    http.server.on("upgrade", (asking, socket, head: Buffer) => {
+      const returns = asking.headers["sec-websocket-protocol"]?.includes("reciproc.resume") === true;
       if (returns && !isReachable) socket.destroy();
-      else server.handleUpgrade(request, socket, head);
+      else server.handleUpgrade(asking, socket, head);
     });
     const connected = new Promise<Socket>((resolve) => void http.server.once("connection", resolve));
     const coming = nextPeer(server);

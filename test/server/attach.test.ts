@@ -6,7 +6,10 @@ import { describe, expect, it } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
 import { bareHttp, listening, readAnswer, sendUpgrade, upgrade } from "../support/network.js";
+import { call } from "../support/post.js";
+import { result } from "../support/raw.js";
 import { gate, rejection } from "../support/turns.js";
+import { recorded } from "./by-hand.js";
 
 const methods = { where: () => "reciproc" };
 
@@ -48,20 +51,9 @@ describe("serve on an existing HTTP server", () => {
   it("matches its path exactly, with any query", async () => {
     await using http = await bareHttp();
     await using server = await serve({ server: http.server, path: "/rpc" });
-    const statuses: Record<string, number> = {};
-    for (const path of ["/rpc", "/rpc?a=1", "/rpc?", "/rpc/", "/rpc/x", "/rpcx", "/", "/RPC"]) {
-      statuses[path] = (await upgrade(http.url + path)).status;
-    }
-    expect(statuses).toEqual({
-      "/rpc": 101,
-      "/rpc?a=1": 101,
-      "/rpc?": 101,
-      "/rpc/": 404,
-      "/rpc/x": 404,
-      "/rpcx": 404,
-      "/": 404,
-      "/RPC": 404,
-    });
+    for (const path of ["/rpc", "/rpc?a=1", "/rpc?"]) expect((await upgrade(http.url + path)).status).toBe(101);
+    for (const path of ["/rpc/", "/rpc/x", "/rpcx", "/", "/RPC"])
+      expect([path, (await upgrade(http.url + path)).status]).toEqual([path, 404]);
     await server.close();
   });
 
@@ -80,25 +72,35 @@ describe("serve on an existing HTTP server", () => {
     expect(await peer.request("where")).toBe("reciproc");
   });
 
-  it("shares the server with another serve on another path", async () => {
+  it("shares the server with another serve on another path, and a third path is refused once", async () => {
     await using http = await bareHttp();
     await using one = await serve({ server: http.server, path: "/one", methods: { where: () => 1 } });
     await using two = await serve({ server: http.server, path: "/two", methods: { where: () => 2 } });
     await using toOne = await connect(one.url);
     await using toTwo = await connect(two.url);
     expect(await Promise.all([toOne.request("where"), toTwo.request("where")])).toEqual([1, 2]);
+    expect([await call(one, "where"), await call(two, "where")]).toEqual([
+      [200, result(1, 1)],
+      [200, result(1, 2)],
+    ]);
+    const [{ refusals }, { refusals: none }] = [recorded(one), recorded(two)];
+    const three = { url: `${http.url}/three` };
+    expect([(await upgrade(three.url)).status, (await call(three, "where"))[0]]).toEqual([404, 404]);
+    expect([refusals, none]).toEqual([Array(2).fill(expect.stringMatching(/^404 /)), []]);
   });
 
   it("detaches from the server on close(), without closing it", async () => {
     await using http = await bareHttp();
     const server = await serve({ server: http.server, methods });
-    expect(http.server.listenerCount("upgrade")).toBe(1);
+    const counts = (): number[] => ["upgrade", "request"].map((name) => http.server.listenerCount(name));
+    expect(counts()).toEqual([1, 1]);
     await server.close();
-    expect(http.server.listenerCount("upgrade")).toBe(0);
+    expect(counts()).toEqual([0, 0]);
     expect(http.server.listening).toBe(true);
     await using again = await serve({ server: http.server, methods });
     await using peer = await connect(again.url);
     expect(await peer.request("where")).toBe("reciproc");
+    expect(await call(again, "where")).toEqual([200, result(1, "reciproc")]);
   });
 });
 

@@ -1,44 +1,23 @@
+import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import { connect, serve, type Server } from "../../src/node.js";
+import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { sendUpgrade, upgrade } from "../support/network.js";
-import { gate, rejection, turn } from "../support/turns.js";
-
-type Anyone = Server;
-
-/** Records a server's refusals and errors. */
-function listen(server: Anyone): { refusals: string[]; errors: unknown[] } {
-  const refusals: string[] = [];
-  const errors: unknown[] = [];
-  server.on("refuse", ({ status, reason }) => refusals.push(`${status} ${reason}`));
-  server.on("error", (error) => errors.push(error));
-  return { refusals, errors };
-}
+import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { gate, turn } from "../support/turns.js";
+import { recorded } from "./by-hand.js";
 
 describe("authenticate", () => {
-  it("gets the request, and its result becomes peer.data", async () => {
-    await using server = await serve({
-      port: 0,
-      authenticate: ({ headers }) => ({ user: headers.cookie }),
-      methods: { who: (_params, { peer }) => (peer.data as { user: string }).user },
-    });
-    await using peer = await connect(server.url, { headers: { cookie: "alice" } });
-    expect(await peer.request("who")).toBe("alice");
-  });
-
-  it.each([0, ""])("admits a client if it returns %j: any value admits", async (data) => {
-    await using server = await serve({
-      port: 0,
-      authenticate: async () => data,
-      methods: { who: (_params, { peer }) => [peer.data] },
-    });
-    await using peer = await connect(server.url);
-    expect(await peer.request("who")).toEqual([data]);
-  });
-
-  it("leaves data undefined if it is not set", async () => {
-    await using server = await serve({ port: 0, methods: { who: (_params, { peer }) => typeof peer.data } });
-    await using peer = await connect(server.url);
-    expect(await peer.request("who")).toBe("undefined");
+  it.each<[string, object, unknown]>([
+    ["its result", { authenticate: ({ headers }: IncomingMessage) => headers.cookie }, "alice"],
+    ["any value but null, undefined and false: 0", { authenticate: async () => 0 }, 0],
+    ["any value but null, undefined and false: an empty string", { authenticate: async () => "" }, ""],
+    ["undefined if it is not set", {}, undefined],
+  ])("gets the request, and peer.data is %s", async (_what, options, data) => {
+    await using server = await serve({ port: 0, ...options });
+    const coming = new Promise<AnyPeer>((resolve) => server.on("peer", resolve));
+    await using client = await connect(server.url, { headers: { cookie: "alice" } });
+    expect((await coming).data).toBe(data);
+    expect(client.state).toBe("open");
   });
 
   it.each<[string, () => unknown, number]>([
@@ -57,7 +36,7 @@ describe("authenticate", () => {
     ["a rejection with null", () => Promise.reject(null), 1],
   ])("refuses with 401 for %s, without a reason", async (_name, authenticate, thrown) => {
     await using server = await serve({ port: 0, authenticate });
-    const { refusals, errors } = listen(server);
+    const { refusals, errors } = recorded(server);
     const answer = await upgrade(server.url);
     expect(answer).toMatchObject({ status: 401, body: "authentication failed\n" });
     expect(answer.headers["connection"]).toBe("close");
@@ -69,7 +48,7 @@ describe("authenticate", () => {
   it("is refused with 503 if it takes too long, and its late result makes no peer", async () => {
     const late = gate<object>();
     await using server = await serve({ port: 0, authenticate: () => late.promise, limits: { handshakeTimeoutMs: 20 } });
-    const { refusals } = listen(server);
+    const { refusals } = recorded(server);
     const answer = await upgrade(server.url);
     expect(answer.status).toBe(503);
     expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0);
@@ -79,11 +58,11 @@ describe("authenticate", () => {
     expect(server.peers.size).toBe(0);
   });
 
-  it("can take longer than the longest delay of setTimeout if the limit allows it", async () => {
+  it.each([2 ** 31, Infinity])("can take as long as handshakeTimeoutMs allows: %d", async (handshakeTimeoutMs) => {
     const open = gate<object>();
     const asked = gate();
     const authenticate = (): Promise<object> => (asked.resolve(), open.promise);
-    await using server = await serve({ port: 0, authenticate, limits: { handshakeTimeoutMs: 2 ** 31 } });
+    await using server = await serve({ port: 0, authenticate, limits: { handshakeTimeoutMs } });
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     try {
       const answer = upgrade(server.url);
@@ -94,17 +73,6 @@ describe("authenticate", () => {
     } finally {
       vi.useRealTimers();
     }
-  });
-
-  it("has no timeout if handshakeTimeoutMs is Infinity", async () => {
-    const open = gate<object>();
-    const asked = gate();
-    const authenticate = (): Promise<object> => (asked.resolve(), open.promise);
-    await using server = await serve({ port: 0, authenticate, limits: { handshakeTimeoutMs: Infinity } });
-    const answer = upgrade(server.url);
-    await asked.promise;
-    open.resolve({});
-    expect((await answer).status).toBe(101);
   });
 
   it.each([
@@ -143,26 +111,11 @@ describe("authenticate", () => {
     expect(asked).toBe(1);
   });
 
-  it("runs concurrently for several clients", async () => {
-    const slow = gate<string>();
-    await using server = await serve({
-      port: 0,
-      authenticate: ({ headers }) => (headers.cookie === "slow" ? slow.promise : "quick"),
-      methods: { who: (_params, { peer }) => peer.data },
-    });
-    const first = connect(server.url, { headers: { cookie: "slow" } });
-    await using second = await connect(server.url);
-    expect(await second.request("who")).toBe("quick");
-    slow.resolve("slow");
-    await using peer = await first;
-    expect(await peer.request("who")).toBe("slow");
-  });
-
   it("can be slow while the client already sends: no message is lost", async () => {
     const open = gate<object>();
     await using server = await serve({ port: 0, authenticate: () => open.promise, methods: { m: () => "heard" } });
     const socket = await sendUpgrade(server.url);
-    socket.write(maskedFrame('{"jsonrpc":"2.0","id":1,"method":"m"}'));
+    socket.write(maskedFrames(['{"jsonrpc":"2.0","id":1,"method":"m"}']));
     open.resolve({});
     let text = "";
     for await (const chunk of socket) {
@@ -171,14 +124,4 @@ describe("authenticate", () => {
     }
     expect(text).toContain('{"jsonrpc":"2.0","id":1,"result":"heard"}');
   });
-
-  it("reports its status to the client when it refuses", async () => {
-    await using server = await serve({ port: 0, authenticate: () => null });
-    expect(await rejection(connect(server.url))).toMatchObject({ name: "ConnectError", status: 401 });
-  });
 });
-
-/** Makes a short text frame of a client (RFC 6455, section 5.2). A mask of zeros changes nothing. */
-function maskedFrame(text: string): Buffer {
-  return Buffer.concat([Buffer.of(0x81, 0x80 | text.length, 0, 0, 0, 0), Buffer.from(text)]);
-}

@@ -1,7 +1,6 @@
 /** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut. */
 import { once } from "node:events";
-import type { Socket } from "node:net";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import {
   serve,
@@ -15,6 +14,10 @@ import { bareHttp } from "../support/network.js";
 
 /** The limits of a client that accepts and keeps any amount. */
 export const LIMITS = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
+
+/** The replies to `resume`. */
+export const REFUSED = { resumed: { refused: "unknown-session" } };
+export const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
 
 /** One WebSocket of such a client. */
 export class ByHand {
@@ -117,27 +120,16 @@ type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">>
 /** Serves until the test ends. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
   const http = await bareHttp();
-  const sockets = new Set<Socket>();
-  http.server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-  });
   const server = await serve<AnyMethods, AnyMethods, D>({
     server: http.server,
     ...options,
   } as unknown as ServeOptions<AnyMethods, AnyMethods, D>);
   onTestFinished(async () => {
-    for (const socket of sockets) socket.destroy();
+    http.cut();
     await server.close();
     await http[Symbol.asyncDispose]();
   });
-  return {
-    server,
-    url: http.url,
-    cut: () => {
-      for (const socket of sockets) socket.destroy();
-    },
-  };
+  return { server, url: http.url, cut: http.cut };
 }
 
 /** Resolves when a peer emits `event` next. */
@@ -150,16 +142,39 @@ export function nextPeer<D>(server: Server<AnyMethods, AnyMethods, D>): Promise<
   return new Promise((resolve) => void server.once("peer", resolve as never));
 }
 
-/** Makes a suspended session whose client has `token`. */
-export async function suspended<D>(
-  { server, url }: Serving<D>,
-  headers = {},
-): Promise<{ peer: AnyPeer; token: string }> {
+/** Records the refusals and errors of a server. */
+export function recorded(server: Pick<Server, "on">): { refusals: string[]; errors: unknown[] } {
+  const refusals: string[] = [];
+  const errors: unknown[] = [];
+  server.on("refuse", ({ status, reason }) => refusals.push(`${status} ${reason}`));
+  server.on("error", (error) => errors.push(error));
+  return { refusals, errors };
+}
+
+/** A session: its client, its token, and the server's peer. */
+export interface Session {
+  readonly byHand: ByHand;
+  readonly token: string;
+  readonly peer: AnyPeer;
+}
+
+/** Opens a session. */
+export async function begun<D>({ server, url }: Serving<D>, headers = {}): Promise<Session> {
   const coming = nextPeer(server);
   const { byHand, token } = await ByHand.begin(url, headers);
-  const peer = await coming;
+  return { byHand, token, peer: await coming };
+}
+
+/** Cuts a socket of a session. Resolves when its peer is suspended. */
+export async function drop({ byHand, peer }: Pick<Session, "byHand" | "peer">): Promise<void> {
   const gone = told(peer, "suspend");
   byHand.cut();
   await gone;
-  return { peer, token };
+}
+
+/** Makes a suspended session whose client has `token`. */
+export async function suspended<D>(world: Serving<D>, headers = {}): Promise<Session> {
+  const session = await begun(world, headers);
+  await drop(session);
+  return session;
 }

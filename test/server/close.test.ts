@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect as connectTcp } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve } from "../../src/node.js";
-import { bareHttp, portOf, readAnswer, sendUpgrade, stranger, upgrade } from "../support/network.js";
+import { bareHttp, portOf, sendUpgrade, stranger, upgrade } from "../support/network.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
 describe("server.close()", () => {
@@ -117,14 +117,5 @@ describe("server.close()", () => {
       mute.destroy();
       await closing;
     }
-  });
-
-  it("settles with a client that is refused at the same moment", async () => {
-    const server = await serve({ port: 0, path: "/rpc" });
-    const refused = await sendUpgrade(server.url.replace("/rpc", "/other"));
-    const answer = readAnswer(refused);
-    expect((await answer).status).toBe(404);
-    await server.close();
-    expect(server.url).toBe("");
   });
 });

@@ -1,9 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { connect, ConnectError } from "../../src/index.js";
+import { connect } from "../../src/index.js";
 import { serve } from "../../src/node.js";
-import { createServer } from "node:net";
-import { listening } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 
 /** Replaces the global WebSocket of browsers, workers, Deno, Bun and newer Nodes. */
@@ -35,52 +33,6 @@ describe("connect of the standard entry", () => {
     peer.on("notification", (method) => got.push(method));
     expect(await peer.request("outer")).toBe("got inner");
     expect(got).toEqual(["welcome"]);
-  });
-
-  it("offers reciproc.v1, or nothing with a plain link", async () => {
-    const made: unknown[][] = [];
-    stubGlobal(
-      class extends WebSocket {
-        constructor(...args: [string]) {
-          super(...args);
-          made.push(args);
-        }
-      },
-    );
-    await using server = await serve({ port: 0 });
-    await using peer = await connect(server.url);
-    await using other = await connect(server.url, { link: "plain" });
-    expect(made).toEqual([
-      [server.url, ["reciproc.v1"]],
-      [server.url, []],
-    ]);
-    expect([peer.state, other.state]).toEqual(["open", "open"]);
-  });
-
-  it("rejects with ConnectError if the connection fails, with the runtime's error as cause", async () => {
-    stubGlobal(WebSocket);
-    const url = await (async () => {
-      await using somebody = await listening(createServer());
-      return somebody.url;
-    })();
-    const error = await rejection(connect(`${url}/rpc?token=s3cret`));
-    expect(error).toBeInstanceOf(ConnectError);
-    expect(error).toMatchObject({ url: `${url}/rpc`, status: undefined, cause: { code: "ECONNREFUSED" } });
-    expect(String(error)).not.toContain("s3cret");
-  });
-
-  it("rejects with ConnectError if the server refuses", async () => {
-    stubGlobal(WebSocket);
-    await using server = await serve({ port: 0, authenticate: () => null });
-    expect(await rejection(connect(server.url))).toBeInstanceOf(ConnectError);
-  });
-
-  it("gives up after openTimeoutMs", async () => {
-    stubGlobal(WebSocket);
-    await using silent = await listening(createServer((socket) => void socket.on("error", () => {}).resume()));
-    const error = await rejection(connect(silent.url, { openTimeoutMs: 30 }));
-    expect(error).toBeInstanceOf(ConnectError);
-    expect(error.message).toContain("not open within 30 ms");
   });
 
   it("accepts an address relative to the page, secure if the page is secure", async () => {

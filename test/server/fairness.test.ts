@@ -3,14 +3,14 @@
  * reordered.
  */
 import { once } from "node:events";
-import { request as httpRequest } from "node:http";
-import { connect as connectTcp } from "node:net";
 import { describe, expect, it, vi } from "vitest";
-import { WebSocket } from "ws";
 import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { busyFor } from "../support/busy.js";
+import { sendUpgrade, stranger } from "../support/network.js";
+import { postText, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
-import { portOf, sendUpgrade, stranger } from "../support/network.js";
+import { ByHand, LIMITS } from "./by-hand.js";
 
 const MANY = 40;
 /** A close frame with 1000, masked with zeros. */
@@ -31,7 +31,7 @@ async function busy(): Promise<Busy> {
     here: () => done.length,
     work: ([i]: [number]): number => {
       if (done.length === 0) at.onFirst();
-      for (const end = performance.now() + 3; performance.now() < end;);
+      busyFor(3);
       done.push(i);
       return i;
     },
@@ -45,62 +45,35 @@ const numbers = Array.from({ length: MANY }, (_, i) => i);
 const calls = numbers.map((i) => request(i, "work", [i]));
 
 /** Sends the calls in one write over a plain WebSocket. */
-async function sendPlain(url: string, texts: readonly string[]): Promise<Disposable> {
+async function sendPlain(url: string, messages: readonly unknown[]): Promise<Disposable> {
   const socket = await sendUpgrade(url);
-  socket.write(maskedFrames(texts));
+  socket.write(maskedFrames(messages.map((message) => JSON.stringify(message))));
   return { [Symbol.dispose]: () => void socket.destroy() };
 }
 
 async function sendPack(url: string, pack: readonly unknown[]): Promise<Disposable> {
-  const webSocket = new WebSocket(url, ["reciproc.v1"]);
-  await once(webSocket, "message");
-  webSocket.send('{"hello":{}}');
-  webSocket.send(JSON.stringify(pack));
-  return { [Symbol.dispose]: () => webSocket.terminate() };
+  const client = await ByHand.open(url);
+  await client.next();
+  client.say({ hello: {} });
+  client.say([...pack]);
+  return { [Symbol.dispose]: () => client.cut() };
 }
 
-async function sendPost(url: string, batch: readonly unknown[]): Promise<Disposable> {
-  const post = httpRequest({ port: portOf(url), method: "POST", headers: { "Content-Type": "application/json" } });
-  post.on("error", () => {});
-  post.end(JSON.stringify(batch));
-  return { [Symbol.dispose]: () => void post.destroy() };
-}
-
-/** Sends each call in its own POST, all in one write. */
+/** Sends each message in its own POST, all in one write. */
 async function sendPosts(url: string, messages: readonly unknown[]): Promise<Disposable> {
-  const socket = connectTcp(portOf(url), "127.0.0.1");
-  const posts = messages.map((message) => {
-    const body = JSON.stringify(message);
-    const head = ["POST / HTTP/1.1", "Host: localhost", "Content-Type: application/json"];
-    return [...head, `Content-Length: ${body.length}`, "", body].join("\r\n");
-  });
-  socket.write(posts.join(""));
+  const socket = await write(url, messages.map((message) => postText(url, JSON.stringify(message))).join(""));
   return { [Symbol.dispose]: () => void socket.destroy() };
 }
 
 /** The ways in which the same calls can arrive at once. */
 const WAYS: [string, (url: string) => Promise<Disposable>][] = [
-  [
-    "frames",
-    (url) =>
-      sendPlain(
-        url,
-        calls.map((call) => JSON.stringify(call)),
-      ),
-  ],
+  ["frames", (url) => sendPlain(url, calls)],
   ["a pack", (url) => sendPack(url, calls)],
-  ["a batch", (url) => sendPlain(url, [JSON.stringify(calls)])],
+  ["a batch", (url) => sendPlain(url, [calls])],
   ["a batch in a pack", (url) => sendPack(url, [calls.slice(0, -1), calls.at(-1)])],
-  ["a batch by POST", (url) => sendPost(url, calls)],
+  ["a batch by POST", (url) => sendPosts(url, [calls])],
   ["POSTs in a pipeline", (url) => sendPosts(url, calls)],
-  [
-    "POSTs of batches in a pipeline",
-    (url) =>
-      sendPosts(
-        url,
-        [0, 10, 20, 30].map((i) => calls.slice(i, i + 10)),
-      ),
-  ],
+  ["POSTs of batches in a pipeline", (url) => sendPosts(url, [calls.slice(0, 20), calls.slice(20)])],
 ];
 
 describe("calls that arrive together on one connection", () => {
@@ -121,8 +94,7 @@ describe("calls that arrive together on one connection", () => {
     const socket = await sendUpgrade(at.url);
     const chunks: Buffer[] = [];
     socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-    const frames = maskedFrames(calls.map((call) => JSON.stringify(call)));
-    socket.write(Buffer.concat([Buffer.from(frames as Uint8Array), CLOSE]));
+    socket.write(Buffer.concat([maskedFrames(calls.map((call) => JSON.stringify(call))), CLOSE]));
     await once(socket, "end");
     socket.destroy();
     const text = Buffer.concat(chunks).toString("latin1");
@@ -173,7 +145,7 @@ describe("messages that arrived before a client has a listener", () => {
     });
     const done: number[] = [];
     const work = ([i]: [number]): void => {
-      for (const end = performance.now() + 2; performance.now() < end;);
+      busyFor(2);
       done.push(i);
     };
     await using client = await connect(server.url, { link, methods: { work } });
@@ -191,7 +163,7 @@ describe("messages that arrived before a client has a listener", () => {
     });
     const done: number[] = [];
     const work = ([i]: [number]): void => {
-      for (const end = performance.now() + 1; performance.now() < end;);
+      busyFor(1);
       done.push(i);
     };
     await using client = await connect(server.url, { link: "plain", methods: { work }, reconnect: false });
@@ -215,12 +187,7 @@ describe("a WebSocket ping", () => {
       };
       await using server = await serve({ port: 0, methods });
       const order: string[] = [];
-      const busyMethods = {
-        work() {
-          for (const end = performance.now() + 7; performance.now() < end;);
-        },
-        said: () => void order.push("said"),
-      };
+      const busyMethods = { work: () => busyFor(7), said: () => void order.push("said") };
       await using client = await connect(server.url, { link, methods: busyMethods });
       for (let i = 0; i < 5; i++) {
         await client.request("subscribe");
@@ -232,36 +199,23 @@ describe("a WebSocket ping", () => {
   );
 });
 
-/** Opens a socket, and resolves when the server's hello has arrived. */
-async function open(url: string, protocols: string[]): Promise<{ webSocket: WebSocket; frames: any[] }> {
-  const webSocket = new WebSocket(url, protocols);
-  const frames: any[] = [];
-  webSocket.on("message", (data: Buffer) => frames.push(JSON.parse(data.toString())));
-  await vi.waitFor(() => expect(frames).toHaveLength(1));
-  return { webSocket, frames };
-}
-
 describe("a session whose socket is replaced in the middle of a pack", () => {
   it("dispatches each message once and in order: the rest of the pack before messages of the new socket", async () => {
     await using at = await busy();
-    const limits = { maxMessageBytes: 2 ** 20, logFrames: 4096, logLength: 2 ** 22 };
-    const first = await open(at.url, ["reciproc.v1"]);
-    first.webSocket.send(JSON.stringify({ hello: { session: true, limits } }));
-    const { token } = first.frames[0].hello.session as { token: string };
-    const second = await open(at.url, ["reciproc.v1", "reciproc.resume"]);
+    const first = await ByHand.begin(at.url);
+    const second = await ByHand.open(at.url, { returns: true });
     // Sent while the handler of the first message runs, and so read before the pack is done.
-    at.onFirst = () => second.webSocket.send(JSON.stringify({ resume: { token, received: 0, attempt: 1, limits } }));
+    at.onFirst = () => second.say({ resume: { token: first.token, received: 0, attempt: 1, limits: LIMITS } });
     const late = [notification("work", [MANY])];
-    first.webSocket.send(JSON.stringify(numbers.map((i) => notification("work", [i]))));
+    first.byHand.say(numbers.map((i) => notification("work", [i])));
     // This message follows the pack on the old socket. It was not received, so the client sends it again.
-    first.webSocket.send(JSON.stringify(late));
-    await vi.waitFor(() => expect(second.frames).toHaveLength(2), 5000);
+    first.byHand.say(late);
+    await second.next();
+    expect(await second.next()).toMatchObject({ resumed: { received: 1 } });
     expect(at.done.length).toBeLessThan(MANY);
-    expect(second.frames[1]).toMatchObject({ resumed: { received: 1 } });
-    second.webSocket.send('{"ack":0}');
-    second.webSocket.send(JSON.stringify(late));
+    second.say({ ack: 0 });
+    second.say(late);
     await vi.waitFor(() => expect(at.done).toHaveLength(MANY + 1), 5000);
     expect(at.done).toEqual([...numbers, MANY]);
-    second.webSocket.close();
   });
 });

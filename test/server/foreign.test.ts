@@ -5,9 +5,9 @@ import { describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { stranger } from "../support/network.js";
+import { post } from "../support/post.js";
 import { notification } from "../support/raw.js";
 import { gate } from "../support/turns.js";
-import { ByHand } from "./by-hand.js";
 
 describe("onForeignMessage", () => {
   it("gets messages of another protocol from a server", async () => {
@@ -40,23 +40,10 @@ describe("onForeignMessage", () => {
     expect(await next).toEqual(notification("seen"));
   });
 
-  it("gets an element of a pack at a server", async () => {
-    const seen = gate<unknown>();
-    await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
-    const byHand = await ByHand.open(server.url);
-    await byHand.hello();
-    byHand.say([{ event: "hello" }]);
-    expect(await seen.promise).toEqual({ event: "hello" });
-  });
-
   it("gets the body of a POST at a server, which responds with 204", async () => {
     const seen = gate<unknown>();
     await using server = await serve({ port: 0, onForeignMessage: (message) => seen.resolve(message) });
-    const response = await fetch(server.url.replace("ws:", "http:"), {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: '{"event":"hello"}',
-    });
+    const response = await post(server.url, { event: "hello" });
     expect(response.status).toBe(204);
     expect(await seen.promise).toEqual({ event: "hello" });
   });

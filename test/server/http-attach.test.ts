@@ -1,27 +1,65 @@
 /** HTTP POST on an existing HTTP server, and through an application that routes requests itself. */
 import express from "express";
-import { createServer } from "node:http";
-import { describe, expect, it } from "vitest";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { connect, serve, type Server } from "../../src/node.js";
 import { bareHttp, listening } from "../support/network.js";
 import { gate, turn } from "../support/turns.js";
+import { recorded } from "./by-hand.js";
 
 const methods = { add: ([a, b]: [number, number]) => a + b };
 const CALL = '{"jsonrpc":"2.0","id":1,"method":"add","params":[1,2]}';
 
+const JSON_TYPE = { "Content-Type": "application/json" };
+
+/** Sends a request on a connection of its own. */
+function send(
+  { url }: { url: string },
+  { headers, ...init }: Omit<RequestInit, "headers"> & { headers?: Record<string, string>; duplex?: "half" } = {},
+  path = "/",
+): Promise<Response> {
+  const options = { ...init, headers: { ...headers, Connection: "close" } };
+  return fetch(url.replace("ws:", "http:") + path, options);
+}
+
 /** Posts text to a path. Returns the status and the body. */
 async function post(
-  { url }: { url: string },
+  http: { url: string },
   path: string,
   body = CALL,
   type = "application/json",
 ): Promise<[status: number, body: string]> {
-  const headers = { "Content-Type": type, Connection: "close" };
-  const response = await fetch(url.replace("ws:", "http:") + path, { method: "POST", body, headers });
+  const response = await send(http, { method: "POST", body, headers: { "Content-Type": type } }, path);
   return [response.status, await response.text()];
 }
 
 const reply = (result: unknown): [number, string] => [200, JSON.stringify({ jsonrpc: "2.0", id: 1, result })];
+
+/** Serves without a server of its own. `handle` gets each request of an HTTP server. */
+async function handled(
+  handle: (server: Server, request: IncomingMessage, response: ServerResponse) => unknown,
+  options: object = {},
+): Promise<{ url: string; errors: unknown[] }> {
+  const server: Server = await serve({ noServer: true, methods, ...options });
+  const http = await listening(createServer((request, response) => void handle(server, request, response)));
+  onTestFinished(async () => {
+    await server.close();
+    await http[Symbol.asyncDispose]();
+  });
+  return { url: http.url, errors: recorded(server).errors };
+}
+
+/** Serves POSTs behind a parser of Express. */
+function parsed(parser: ReturnType<typeof express.json>): ReturnType<typeof handled> {
+  return handled(
+    (server, request, response) => {
+      const app = express();
+      app.use(parser, (given, answer) => server.handleRequest(given, answer));
+      app(request, response);
+    },
+    { limits: { maxMessageBytes: 100 } },
+  );
+}
 
 describe("an existing HTTP server", () => {
   it("answers POSTs to the path if it has no other listener", async () => {
@@ -52,35 +90,6 @@ describe("an existing HTTP server", () => {
     expect(await post(http, "/")).toEqual([200, "mine"]);
     await server.close();
   });
-
-  it("is shared by several servers, each on its path, and a third path is refused once", async () => {
-    await using http = await bareHttp();
-    const refused: string[] = [];
-    const start = async (path: string): Promise<Server> => {
-      const server = await serve({ server: http.server, path, methods: { where: () => path } });
-      server.on("refuse", ({ status }) => refused.push(`${path} ${status}`));
-      return server;
-    };
-    await using one = await start("/one");
-    await using two = await start("/two");
-    const where = '{"jsonrpc":"2.0","id":1,"method":"where"}';
-    expect(await post(http, "/one", where)).toEqual(reply("/one"));
-    expect(await post(http, "/two", where)).toEqual(reply("/two"));
-    expect((await post(http, "/three", where))[0]).toBe(404);
-    expect(refused).toEqual(["/one 404"]);
-    expect([one.url, two.url]).toHaveLength(2);
-  });
-
-  it("is detached on close(), without being closed", async () => {
-    await using http = await bareHttp();
-    const server = await serve({ server: http.server, methods });
-    expect(http.server.listenerCount("request")).toBe(1);
-    await server.close();
-    expect(http.server.listenerCount("request")).toBe(0);
-    await using again = await serve({ server: http.server, methods });
-    expect(again.url).not.toBe("");
-    expect(await post(http, "/")).toEqual(reply(3));
-  });
 });
 
 describe("handleRequest", () => {
@@ -107,10 +116,7 @@ describe("handleRequest", () => {
     ["as text", express.text({ type: "*/*" })],
     ["as bytes", express.raw({ type: "*/*" })],
   ])("accepts a body that was already read, %s", async (_how, parser) => {
-    const app = express();
-    await using http = await listening(createServer(app));
-    await using server = await serve({ noServer: true, limits: { maxMessageBytes: 100 }, methods });
-    app.post("/rpc", parser, (request, response) => server.handleRequest(request, response));
+    const http = await parsed(parser);
     expect(await post(http, "/rpc")).toEqual(reply(3));
     const batch = `[${CALL.replace('"id":1,', "")},7]`;
     expect(await post(http, "/rpc", batch)).toEqual([
@@ -122,121 +128,90 @@ describe("handleRequest", () => {
   });
 
   it("enforces maxMessageBytes for a text that arrived in chunks, too", async () => {
-    const app = express();
-    await using http = await listening(createServer(app));
-    await using server = await serve({ noServer: true, limits: { maxMessageBytes: 100 }, methods });
-    app.post("/rpc", express.text({ type: "*/*" }), (request, response) => server.handleRequest(request, response));
-    const response = await fetch(`${http.url.replace("ws:", "http:")}/rpc`, {
-      method: "POST",
-      body: new Blob([" ".repeat(101)]).stream(),
-      headers: { "Content-Type": "application/json", Connection: "close" },
-      duplex: "half",
-    } as RequestInit);
-    expect(response.status).toBe(413);
+    const http = await parsed(express.text({ type: "*/*" }));
+    const body = new Blob([" ".repeat(101)]).stream();
+    expect((await send(http, { method: "POST", headers: JSON_TYPE, body, duplex: "half" })).status).toBe(413);
   });
 
   it("reads a body itself if a parser before it ignored it", async () => {
-    const app = express();
-    await using http = await listening(createServer(app));
-    await using server = await serve({ noServer: true, methods });
-    app.use(express.text({ type: "text/html" }));
-    app.post("/rpc", (request, response) => server.handleRequest(request, response));
-    expect(await post(http, "/rpc")).toEqual(reply(3));
+    expect(await post(await parsed(express.text({ type: "text/html" })), "/rpc")).toEqual(reply(3));
   });
 
   it("reads a request whose encoding the application has set", async () => {
-    await using server = await serve({ noServer: true, methods: { echo: (params: unknown) => params } });
-    await using http = await listening(
-      createServer((request, response) => server.handleRequest(request.setEncoding("utf8"), response)),
+    const http = await handled(
+      (server, request, response) => server.handleRequest(request.setEncoding("utf8"), response),
+      { methods: { echo: (params: unknown) => params } },
     );
     const call = '{"jsonrpc":"2.0","id":1,"method":"echo","params":["张🏊"]}';
     expect(await post(http, "/", call)).toEqual(reply(["张🏊"]));
   });
 
   it.each(["", CALL])("reports a body that other code has consumed: %j", async (body) => {
-    await using server = await serve({ noServer: true, methods });
-    const errors: unknown[] = [];
-    server.on("error", (error) => errors.push(error));
-    await using http = await listening(
-      createServer((request, response) => {
-        request.resume().once("end", () => server.handleRequest(request, response));
-      }),
+    const http = await handled((server, request, response) =>
+      request.resume().once("end", () => server.handleRequest(request, response)),
     );
     expect(await post(http, "/", body)).toEqual([500, "the request's body is lost\n"]);
-    expect(errors).toEqual([
+    expect(http.errors).toEqual([
       new Error("a request's body was read before `handleRequest`, and is not in `request.body`"),
     ]);
   });
 
   it("enforces the rules against DNS rebinding and forms", async () => {
-    const app = express();
-    await using http = await listening(createServer(app));
-    await using server = await serve({ noServer: true, methods });
-    app.all("/rpc", express.text({ type: "*/*" }), (request, response) => server.handleRequest(request, response));
+    const http = await parsed(express.text({ type: "*/*" }));
     expect((await post(http, "/rpc", CALL, "text/plain"))[0]).toBe(415);
-    const url = `${http.url.replace("ws:", "http:")}/rpc`;
-    const headers = { Connection: "close", Origin: "https://evil.example" };
-    expect((await fetch(url, { method: "OPTIONS", headers })).status).toBe(403);
-    expect((await fetch(url, { method: "PUT", headers: { Connection: "close" } })).status).toBe(405);
-    expect((await fetch(url, { headers: { Connection: "close" } })).status).toBe(426);
+    const headers = { Origin: "https://evil.example" };
+    expect((await send(http, { method: "OPTIONS", headers })).status).toBe(403);
+    expect((await send(http, { method: "PUT" })).status).toBe(405);
+    expect((await send(http)).status).toBe(426);
   });
 
   it("ignores a request that already has a response", async () => {
-    await using server = await serve({ noServer: true, methods });
     const thrown: unknown[] = [];
-    await using http = await listening(
-      createServer((request, response) => {
-        response.end("mine");
-        try {
-          server.handleRequest(request, response);
-        } catch (error) {
-          thrown.push(error);
-        }
-      }),
-    );
+    const http = await handled((server, request, response) => {
+      response.end("mine");
+      try {
+        server.handleRequest(request, response);
+      } catch (error) {
+        thrown.push(error);
+      }
+    });
     expect(await post(http, "/")).toEqual([200, "mine"]);
-    const page = await fetch(http.url.replace("ws:", "http:"), { headers: { Connection: "close" } });
-    expect(await page.text()).toBe("mine");
+    expect(await (await send(http)).text()).toBe("mine");
     expect(thrown).toEqual([]);
   });
 
   it("ignores a response that is sent while its handler runs, as a middleware for timeouts does", async () => {
     const begun = gate();
     const open = gate();
-    const slow = async (): Promise<void> => {
-      begun.resolve();
-      await open.promise;
-    };
-    await using server = await serve({ noServer: true, methods: { slow } });
-    const errors: unknown[] = [];
-    server.on("error", (error) => errors.push(error));
-    await using http = await listening(
-      createServer((request, response) => {
+    const slow = (): Promise<void> => (begun.resolve(), open.promise);
+    const http = await handled(
+      async (server, request, response) => {
         server.handleRequest(request, response);
-        void begun.promise.then(async () => {
-          response.writeHead(503);
-          response.write("too");
-          open.resolve();
-          await turn();
-          response.end(" late");
-        });
-      }),
+        await begun.promise;
+        response.writeHead(503);
+        response.write("too");
+        open.resolve();
+        await turn();
+        response.end(" late");
+      },
+      { methods: { slow } },
     );
     expect(await post(http, "/", CALL.replace("add", "slow"))).toEqual([503, "too late"]);
-    expect(errors).toEqual([]);
+    expect(http.errors).toEqual([]);
   });
 
   it("names one origin that can read the response, even if the application has named one too", async () => {
-    await using server = await serve({ noServer: true, origins: ["https://example.org"], methods });
-    await using http = await listening(
-      createServer((request, response) => {
+    const origins = ["https://example.org"];
+    const http = await handled(
+      (server, request, response) => {
         response.setHeader("Access-Control-Allow-Origin", "*");
         response.setHeader("Vary", "Accept");
         server.handleRequest(request, response);
-      }),
+      },
+      { origins },
     );
-    const headers = { "Content-Type": "application/json", Origin: "https://example.org", Connection: "close" };
-    const response = await fetch(http.url.replace("ws:", "http:"), { method: "POST", headers, body: CALL });
+    const headers = { ...JSON_TYPE, Origin: "https://example.org" };
+    const response = await send(http, { method: "POST", headers, body: CALL });
     expect(response.headers.get("access-control-allow-origin")).toBe("https://example.org");
     expect(response.headers.get("vary")).toBe("Accept, Origin");
     expect(await response.text()).toBe(reply(3)[1]);

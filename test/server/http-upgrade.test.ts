@@ -1,13 +1,13 @@
 /** A POST that offers an upgrade: the server ignores the offer, and the connection continues without it. */
 import { once } from "node:events";
-import { createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import { connect as connectTcp, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { describe, expect, it, vi } from "vitest";
 import { serve } from "../../src/node.js";
 import { selfSigned } from "../support/certificates.js";
-import { listening, portOf, readAnswer } from "../support/network.js";
+import { bareHttp, listening, portOf, readAnswer } from "../support/network.js";
+import { postText, write } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { gate } from "../support/turns.js";
 
@@ -23,17 +23,7 @@ const methods = { echo: ([n]: [number]) => n };
 
 /** Returns the text of a POST that calls `method` with `[id]`. */
 function post(id: number, headers: Record<string, string> = {}, method = "echo"): string {
-  const body = JSON.stringify(request(id, method, [id]));
-  const lines = { Host: "localhost", "Content-Type": "application/json", "Content-Length": body.length, ...headers };
-  const text = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `POST / HTTP/1.1\r\n${text.join("")}\r\n${body}`;
-}
-
-async function write(url: string, text: string): Promise<Socket> {
-  const socket = connectTcp(portOf(url), "127.0.0.1");
-  await once(socket, "connect");
-  socket.write(text);
-  return socket;
+  return postText("ws://localhost/", JSON.stringify(request(id, method, [id])), headers);
 }
 
 /** Returns the statuses and results of all responses until the server ends the connection. */
@@ -66,26 +56,11 @@ describe("a POST that offers an upgrade", () => {
     expect(await readAll(socket)).toEqual({ statuses: [200, 200, 200], results: [1, 2, 3] });
   });
 
-  it("is answered in order behind earlier responses, and so are further offers", async () => {
-    const open = gate<string>();
-    const started = gate();
-    const slow = (): Promise<string> => (started.resolve(), open.promise);
-    await using server = await serve({ port: 0, methods: { ...methods, slow } });
-    const all = [post(1, {}, "slow"), post(2, H2C), post(3), post(4, H2C), post(5, WEBSOCKET), post(6, CLOSE)];
-    const socket = await write(server.url, all.join(""));
-    await started.promise;
-    open.resolve("slow");
-    expect(await readAll(socket)).toEqual({
-      statuses: [200, 200, 200, 200, 200, 200],
-      results: ["slow", 2, 3, 4, 5, 6],
-    });
-  });
-
   it("is processed with the bytes that arrive while it waits for an earlier response", async () => {
     const open = gate<string>();
     const started = gate();
     const slow = (): Promise<string> => (started.resolve(), open.promise);
-    await using http = await listening(createServer());
+    await using http = await bareHttp();
     await using server = await serve({ server: http.server, methods: { ...methods, slow } });
     const connected = once(http.server, "connection");
     const socket = await write(http.url, post(1, {}, "slow") + post(2, H2C).slice(0, -5));
@@ -93,12 +68,12 @@ describe("a POST that offers an upgrade", () => {
     await started.promise;
     const taken = vi.fn<() => void>();
     theirs.on("data", taken);
-    socket.write(post(2, H2C).slice(-5) + post(3, CLOSE));
+    socket.write(post(2, H2C).slice(-5) + post(3) + post(4, H2C) + post(5, WEBSOCKET) + post(6, CLOSE));
     await vi.waitFor(() => expect(taken).toHaveBeenCalled());
     theirs.off("data", taken);
     open.resolve("slow");
-    expect(await readAll(socket)).toEqual({ statuses: [200, 200, 200], results: ["slow", 2, 3] });
-    expect(server.stats().requestsReceived).toBe(3);
+    expect(await readAll(socket)).toEqual({ statuses: Array(6).fill(200), results: ["slow", 2, 3, 4, 5, 6] });
+    expect(server.stats().requestsReceived).toBe(6);
   });
 
   it.each<[string, (socket: Socket) => void]>([
@@ -110,7 +85,6 @@ describe("a POST that offers an upgrade", () => {
       new Promise(() => started.resolve(signal));
     await using server = await serve({ port: 0, methods: { ...methods, stuck } });
     const socket = await write(server.url, post(1, {}, "stuck") + post(2, H2C));
-    socket.on("error", () => {});
     const signal = await started.promise;
     const aborted = once(signal, "abort");
     act(socket);
@@ -146,7 +120,7 @@ describe("a POST that offers an upgrade", () => {
   });
 
   it("leaves no listener on the connection, however many offers arrive", async () => {
-    await using http = await listening(createServer());
+    await using http = await bareHttp();
     await using server = await serve({ server: http.server, methods });
     expect(server.url).not.toBe("");
     const connected = once(http.server, "connection");

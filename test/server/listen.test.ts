@@ -1,5 +1,3 @@
-import { get } from "node:http";
-import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect, serve } from "../../src/node.js";
 import { portOf, upgrade } from "../support/network.js";
@@ -15,13 +13,6 @@ describe("serve on a port", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("includes its path in the url", async () => {
-    await using server = await serve({ port: 0, path: "/rpc", methods });
-    expect(server.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/rpc$/);
-    await using peer = await connect(server.url);
-    expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
   it("rejects with Node's error if the port is in use", async () => {
     await using server = await serve({ port: 0 });
     const error = await rejection(serve({ port: portOf(server.url) }));
@@ -33,16 +24,6 @@ describe("serve on a port", () => {
     expect(server.url).toMatch(/^ws:\/\/localhost:\d+\/$/);
     await using peer = await connect(`ws://127.0.0.1:${portOf(server.url)}`);
     expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
-  it("answers a plain HTTP request that it requires an upgrade", async () => {
-    await using server = await serve({ port: 0 });
-    const request = get(server.url.replace("ws", "http"), { agent: false });
-    const [response] = await once(request, "response");
-    response.resume();
-    expect(response.statusCode).toBe(426);
-    expect(response.headers).toMatchObject({ upgrade: "websocket" });
-    expect(response.headers).not.toHaveProperty("x-powered-by");
   });
 
   it("chooses none of the subprotocols that are offered, and no compression", async () => {

@@ -1,14 +1,24 @@
 /** Sessions of a server, over real WebSockets. `test/link/session` tests their frames. */
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { connect, serve, type AnyPeer } from "../../src/node.js";
+import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { upgrade } from "../support/network.js";
+import { post } from "../support/post.js";
 import { gate, rejection } from "../support/turns.js";
-import { ByHand, LIMITS, nextPeer, serving, suspended, told, type Serving } from "./by-hand.js";
+import {
+  begun,
+  ByHand,
+  drop,
+  nextPeer,
+  recorded,
+  REFUSED,
+  RESUMED,
+  serving,
+  suspended,
+  told,
+  type Serving,
+} from "./by-hand.js";
 import { stringsIn } from "./reachable.js";
-
-const REFUSED = { resumed: { refused: "unknown-session" } };
-const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } };
 
 /**
  * Resolves when the server knows that the client has its token. The first response follows the token, and the second
@@ -16,11 +26,6 @@ const RESUMED = { resumed: { token: expect.any(String) as string, received: 0 } 
  */
 async function settled(client: AnyPeer): Promise<void> {
   for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
-}
-
-/** Returns a notification as it stands in a pack. */
-function pack(method: string, params: object): object[] {
-  return [{ jsonrpc: "2.0", method, params }];
 }
 
 /** Admits clients with a cookie. The principal is the part before the dot: `ada.1` and `ada.2` are both ada. */
@@ -58,23 +63,6 @@ describe("a client that resumes its session", () => {
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1, suspended: 0 });
   });
 
-  it("gets the results of its earlier calls from the handlers that kept running", async () => {
-    const open = gate<string>();
-    const begun = gate();
-    let runs = 0;
-    const { url, cut } = await serving({ methods: { slow: () => (runs++, begun.resolve(), open.promise) } });
-    await using client = await connect(url);
-    await settled(client);
-    const call = client.request("slow");
-    await begun.promise;
-    const back = told(client, "resume");
-    cut();
-    await back;
-    open.resolve("done");
-    expect(await call).toBe("done");
-    expect(runs).toBe(1);
-  });
-
   it("gets the messages of its topics and the broadcasts of the meantime, in order", async () => {
     const world = await serving();
     const { server, url } = world;
@@ -90,19 +78,6 @@ describe("a client that resumes its session", () => {
     expect(said.map(({ params }) => params)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
   });
 
-  it("replaces its old socket, which is closed even if the server considers it alive", async () => {
-    const { server, url } = await serving();
-    const coming = nextPeer(server);
-    const { byHand: old, token } = await ByHand.begin(url);
-    const peer = await coming;
-    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
-    expect(answer).toEqual(RESUMED);
-    expect(await old.closed).toMatchObject({ code: 4000 });
-    peer.notify("here", {});
-    expect(await byHand.next()).toEqual(pack("here", {}));
-    expect([...server.peers]).toEqual([peer]);
-  });
-
   it("resumes at a server whose longest message is shorter than its `resume`", async () => {
     const { server, url, cut } = await serving({ limits: { maxMessageBytes: 50 }, methods: { add: () => 3 } });
     await using client = await connect(url);
@@ -113,18 +88,6 @@ describe("a client that resumes its session", () => {
     expect(await client.request("add")).toBe(3);
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1 });
   });
-
-  it("begins a new session on the same socket, as a new peer, if its session has ended", async () => {
-    const { server, url } = await serving();
-    const coming = nextPeer(server);
-    const { byHand, told: answer } = await ByHand.resume(url, "never-given", 1);
-    expect(answer).toEqual(REFUSED);
-    expect(server.peers.size).toBe(0);
-    await byHand.hello();
-    const peer = await coming;
-    peer.notify("welcome", {});
-    expect(await byHand.next()).toEqual(pack("welcome", {}));
-  });
 });
 
 describe("a socket whose client offers to resume", () => {
@@ -133,12 +96,6 @@ describe("a socket whose client offers to resume", () => {
     const mute = await ByHand.open(url, { returns: true });
     expect(await mute.closed).toEqual({ code: 4000, reason: "neither `resume` nor a hello came in time" });
     expect(server.stats()).toMatchObject({ opened: 0, peers: 0 });
-  });
-
-  it("counts as a connection", async () => {
-    const { url } = await serving({ limits: { maxConnections: 1 } });
-    await ByHand.open(url, { returns: true });
-    expect((await upgrade(url)).status).toBe(503);
   });
 });
 
@@ -179,31 +136,16 @@ describe("the principal", () => {
     ],
     ["is missing", () => undefined as never, expect.any(TypeError)],
     ["is a promise", () => Promise.resolve("ada") as never, expect.any(TypeError)],
-  ])("refuses with 401, and reports the reason as an error, if it %s", async (_what, principal, error) => {
-    const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
-    const errors: unknown[] = [];
-    server.on("error", (one) => errors.push(one));
-    expect((await upgrade(url)).status).toBe(401);
-    expect(errors).toEqual([error]);
-    expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 1 } });
-  });
-
-  it("is required for a POST, too: a client without a name is refused", async () => {
-    const { url } = await serving<string>({ authenticate: () => "ada", principal: () => 7 as never });
-    const headers = { "Content-Type": "application/json" };
-    const body = '{"jsonrpc":"2.0","id":1,"method":"x"}';
-    const response = await fetch(url.replace("ws:", "http:"), { method: "POST", headers, body });
-    expect(response.status).toBe(401);
-  });
-
-  it("requires authenticate", async () => {
-    await expect(serve({ port: 0, principal: () => "ada" })).rejects.toThrow(
-      new TypeError("`principal` requires `authenticate`"),
-    );
-    await expect(serve({ port: 0, authenticate: () => "ada", principal: "ada" } as never)).rejects.toThrow(
-      "Expected `principal` to be a function",
-    );
-  });
+  ])(
+    "refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
+    async (_what, principal, error) => {
+      const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
+      const { errors } = recorded(server);
+      expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
+      expect(errors).toEqual([error, error]);
+      expect(server.stats()).toMatchObject({ opened: 0, refused: { 401: 2 } });
+    },
+  );
 });
 
 describe("authenticate", () => {
@@ -232,44 +174,6 @@ describe("authenticate", () => {
 });
 
 describe("a token", () => {
-  it("resumes once: after the next token is confirmed, it resumes nothing", async () => {
-    const world = await serving();
-    const { peer, token } = await suspended(world);
-    const { byHand, told: answer } = await ByHand.resume(world.url, token, 1);
-    byHand.say({ ack: 0 });
-    byHand.say({ ping: 1 });
-    await byHand.next();
-    expect((await ByHand.resume(world.url, token, 9)).told).toEqual(REFUSED);
-    expect(peer.state).toBe("open");
-    // The thief has closed nothing: the session's own socket is still open.
-    byHand.say({ ping: 2 });
-    expect(await byHand.next()).toEqual({ pong: 2 });
-    byHand.cut();
-    const { token: next } = (answer as { resumed: { token: string } }).resumed;
-    expect((await ByHand.resume(world.url, next, 2)).told).toEqual(RESUMED);
-  });
-
-  it("closes only its socket if it arrives with an old attempt number", async () => {
-    const world = await serving();
-    const { peer, token } = await suspended(world);
-    const { byHand } = await ByHand.resume(world.url, token, 2);
-    for (const attempt of [1, 2]) {
-      const late = await ByHand.open(world.url, { returns: true });
-      late.say({ resume: { token, received: 0, attempt, limits: LIMITS } });
-      expect(await late.closed).toMatchObject({ code: 4000 });
-    }
-    expect(peer.state).toBe("open");
-    byHand.say({ ping: 1 });
-    expect(await byHand.next()).toEqual({ pong: 1 });
-  });
-
-  it("resumes nothing after its session has ended", async () => {
-    const world = await serving();
-    const { peer, token } = await suspended(world);
-    await peer.close();
-    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
-  });
-
   it("is stored only as a hash", async () => {
     const world = await serving();
     const { token } = await suspended(world);
@@ -288,9 +192,7 @@ describe("a token", () => {
 describe("session", () => {
   it("sets how long a peer stays suspended: then it has ended, and the client begins a new session", async () => {
     const world = await serving({ session: { ttlMs: 50 } });
-    const coming = nextPeer(world.server);
-    const { byHand, token } = await ByHand.begin(world.url);
-    const peer = await coming;
+    const { byHand, token, peer } = await begun(world);
     const call = rejection(peer.request("never"));
     byHand.cut();
     expect(await peer.closed).toEqual({ code: 1006, reason: "the session was not resumed within 50 ms" });
@@ -311,10 +213,10 @@ describe("session", () => {
     }
   });
 
-  it("is off if it is false: a peer ends with its socket", async () => {
+  it.each([false, true])("is off if it is false: a peer ends with its socket, offer to resume %s", async (returns) => {
     const { server, url } = await serving({ session: false });
     const coming = nextPeer(server);
-    const byHand = await ByHand.open(url);
+    const byHand = await ByHand.open(url, { returns });
     expect(await byHand.next()).toEqual({ hello: {} });
     byHand.say({ hello: { session: true, limits: { maxMessageBytes: 1, logFrames: 1, logLength: 1 } } });
     byHand.say({ ping: 1 });
@@ -322,14 +224,6 @@ describe("session", () => {
     byHand.cut();
     expect((await (await coming).closed).code).toBe(1006);
     expect(server.stats().suspended).toBe(0);
-  });
-
-  it("makes a new peer for a client that offers to resume at a server without sessions", async () => {
-    const { server, url } = await serving({ session: false });
-    const coming = nextPeer(server);
-    const byHand = await ByHand.open(url, { returns: true });
-    expect(await byHand.next()).toEqual({ hello: {} });
-    expect((await coming).state).toBe("open");
   });
 
   it("cannot be any other value, with any link", async () => {
@@ -360,79 +254,35 @@ describe("the limits of suspended sessions", () => {
     expect(world.server.stats()).toMatchObject({ suspended: 3, closed: { 1013: 1 } });
   });
 
-  it("allows maxSuspendedBytes for all sessions together, and ends the largest beyond that", async () => {
-    const world = await serving({ limits: { maxSuspendedBytes: 10_000 } });
-    const small = await suspended(world);
-    const large = await suspended(world);
-    small.peer.notify("n", ["x".repeat(3_000)]);
-    large.peer.notify("n", ["x".repeat(6_000)]);
-    expect(world.server.stats().suspendedBytes).toBeGreaterThan(9_000);
-    small.peer.notify("n", ["x".repeat(2_000)]);
-    expect((await large.peer.closed).code).toBe(1013);
-    expect(small.peer.state).toBe("suspended");
-    const { suspended: left, suspendedBytes } = world.server.stats();
-    expect(left).toBe(1);
-    expect(suspendedBytes).toBeGreaterThan(5_000);
-    expect(suspendedBytes).toBeLessThan(10_000);
-  });
-
-  it("allows half of maxUnsentBytes for each session, and rejects calls correctly when more ends it", async () => {
+  it.each<[string, (server: Server<any, any, any>, peer: AnyPeer) => unknown]>([
+    ["notifications", (_server, peer) => peer.notify("said", ["x".repeat(1_000)])],
+    [
+      'broadcasts with `whenSlow: "close"`',
+      ({ peers }) => peers.notify("said", ["x".repeat(1_000)], { whenSlow: "close" }),
+    ],
+  ])("allows half of maxUnsentBytes for each session, which more %s end", async (_what, notify) => {
     const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
-    const { url } = world;
     const { peer, token } = await suspended(world);
     const call = rejection(peer.request("never"));
-    const line = "x".repeat(1_000);
     let sent = 0;
-    while (peer.state !== "closed" && sent < 100) {
-      sent++;
-      peer.notify("said", { line });
+    for (; peer.state !== "closed" && sent < 100; sent++) {
+      notify(world.server, peer);
       await Promise.resolve();
     }
-    // The stored bytes stayed within the limit.
     expect(sent).toBeGreaterThan(10);
     expect(sent).toBeLessThan(25);
-    expect((await peer.closed).code).toBe(1013);
-    expect(await call).toMatchObject({ outcome: "not-sent" });
-    expect((await ByHand.resume(url, token, 1)).told).toEqual(REFUSED);
-  });
-
-  it("keeps sessions despite broadcasts: 20 people who move a cursor 30 times a second for 60 s", async () => {
-    const world = await serving();
-    const { server, url } = world;
-    const { peer, token } = await suspended(world);
-    const topic = server.topic("board").add(peer);
-    const answers: Promise<unknown>[] = [];
-    for (let s = 0; s < 60; s++) {
-      for (let i = 0; i < 20 * 30; i++) topic.notify("cursor", { id: "xQf-mM7S6EkU3hRq3EiSS", x: i, y: s });
-      // Ordinary messages, up to the queue limit without broadcasts.
-      expect(peer.notify("changed", { card: s, text: "x".repeat(30_000) })).toBe(true);
-      answers.push(peer.request("confirm", [s]));
-    }
-    expect(peer.state).toBe("suspended");
-    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
-    expect(answer).toEqual(RESUMED);
-    const heard: { method: string; params: any; id?: number }[] = [];
-    while (heard.filter(({ method }) => method === "confirm").length < 60) heard.push(...(await byHand.next()));
-    expect(heard.flatMap(({ method, params }) => (method === "changed" ? [params.card] : []))).toEqual(
-      Array.from({ length: 60 }, (_, s) => s),
-    );
-    for (const { method, id, params } of heard) {
-      if (method === "confirm") byHand.say([{ jsonrpc: "2.0", id, result: params[0] }]);
-    }
-    expect(await Promise.all(answers)).toEqual(Array.from({ length: 60 }, (_, s) => s));
-    const cursors = heard.flatMap(({ method, params }) => (method === "cursor" ? [params.y * 600 + params.x] : []));
-    expect(cursors.every((n, i) => i === 0 || n > cursors[i - 1]!)).toBe(true);
-    expect(cursors.length).toBeGreaterThan(1_000);
-    expect(cursors.length + peer.stats().dropped).toBe(60 * 600);
-    expect(server.stats()).toMatchObject({ closed: {}, dropped: peer.stats().dropped });
-  });
-
-  it('ends a session for a broadcast with `whenSlow: "close"`', async () => {
-    const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
-    const { peer } = await suspended(world);
-    for (let i = 0; i < 30; i++) world.server.peers.notify("said", ["x".repeat(1_000)], { whenSlow: "close" });
     expect(await peer.closed).toMatchObject({ code: 1013 });
     expect(peer.stats().dropped).toBe(0);
+    expect(await call).toMatchObject({ outcome: "not-sent" });
+    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
+  });
+
+  it("drops broadcasts to a session beyond a quarter of its queue limit, which ends none", async () => {
+    const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
+    const { peer } = await suspended(world);
+    for (let i = 0; i < 30; i++) world.server.peers.notify("said", ["x".repeat(1_000)]);
+    expect(peer.state).toBe("suspended");
+    expect(peer.stats()).toMatchObject({ notificationsSent: 9, dropped: 21 });
   });
 
   it("keeps their slots while others are free, and a client that resumes needs no slot", async () => {
@@ -452,25 +302,22 @@ describe("the limits of suspended sessions", () => {
 describe("server.close()", () => {
   it("ends suspended peers and sockets that have not sent `resume`, at once", async () => {
     const aborted = gate<unknown>();
-    const begun = gate();
+    const started = gate();
     const world = await serving({
       methods: {
         slow: (_params, { signal }) =>
           new Promise<void>((resolve) => {
             signal.addEventListener("abort", () => (aborted.resolve(signal.reason), resolve()));
-            begun.resolve();
+            started.resolve();
           }),
       },
     });
     const { server, url } = world;
-    const coming = nextPeer(server);
-    const { byHand, token } = await ByHand.begin(url);
-    const peer = await coming;
+    const session = await begun(world);
+    const { byHand, token, peer } = session;
     byHand.say([{ jsonrpc: "2.0", id: 1, method: "slow" }]);
-    await begun.promise;
-    const gone = told(peer, "suspend");
-    byHand.cut();
-    await gone;
+    await started.promise;
+    await drop(session);
     const call = rejection(peer.request("never"));
     const undecided = await ByHand.open(url, { returns: true });
     const before = performance.now();

@@ -4,19 +4,16 @@ import { WebSocket } from "ws";
 import { PEER_LIMITS } from "../../src/core/limits.js";
 import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
 import { sendUpgrade } from "../support/network.js";
-import { gate, rejection, turn } from "../support/turns.js";
+import { gate, turn } from "../support/turns.js";
+import { nextPeer } from "./by-hand.js";
 
 const CAP = 512 * 1024;
 const LIMITS = { maxUnsentBytes: CAP, maxReplyBytes: CAP };
-/** The queue limit. */
-const BURST = 8 * CAP;
 const LONG = "x".repeat(64 * 1024);
-/** The size of one message with that text. */
-const MESSAGE_BYTES = LONG.length + 100;
 
 /** Connects a client that never reads. Returns the server's peer for it. */
 async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: WebSocket }> {
-  const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+  const arrived = nextPeer(server);
   const webSocket = new WebSocket(server.url);
   webSocket.on("error", () => {});
   await once(webSocket, "open");
@@ -25,42 +22,6 @@ async function slowReader(server: Server): Promise<{ peer: AnyPeer; webSocket: W
 }
 
 describe("a peer that never reads", () => {
-  it("is closed with 1013 at once if eight times its limit is queued, and the queue stays within that", async () => {
-    await using server = await serve({ port: 0, limits: LIMITS });
-    const { peer, webSocket } = await slowReader(server);
-    const call = rejection(peer.request("m"));
-    let most = 0;
-    while (peer.notify("n", [LONG])) {
-      most = Math.max(most, peer.stats().unsentBytes);
-      await turn();
-    }
-    expect(most).toBeGreaterThan(BURST);
-    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
-    expect(peer.state).toBe("closed");
-    const error = await call;
-    expect(error.outcome).toBe("unknown");
-    expect(error.cause.message).toBe(`closed on this side with 1013 (more than ${BURST} bytes wait to be read)`);
-    // The client never answers the close.
-    webSocket.terminate();
-    expect(await peer.closed).toMatchObject({ code: 1013, reason: `more than ${BURST} bytes wait to be read` });
-    expect(server.stats().closed).toEqual({ 1013: 1 });
-  });
-
-  it("cannot make responses queue without limit either", async () => {
-    await using server = await serve({ port: 0, limits: LIMITS, methods: { long: () => LONG } });
-    const { peer, webSocket } = await slowReader(server);
-    let most = 0;
-    for (let id = 1; peer.state === "open"; id++) {
-      webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "long" }));
-      most = Math.max(most, peer.stats().unsentBytes);
-      await turn();
-    }
-    expect(most).toBeGreaterThan(BURST / 2);
-    expect(most).toBeLessThanOrEqual(BURST + MESSAGE_BYTES);
-    webSocket.terminate();
-    await peer.closed;
-  });
-
   it("loses broadcasts, counted, and stays, while a peer that reads loses none", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
     const { peer, webSocket } = await slowReader(server);
@@ -72,7 +33,7 @@ describe("a peer that never reads", () => {
     for (let i = 0; i < 100; i++) {
       server.peers.notify("n", [LONG]);
       await vi.waitFor(() => expect(read).toBe(i + 1), { interval: 1 });
-      expect(peer.stats().unsentBytes).toBeLessThanOrEqual(CAP / 2 + MESSAGE_BYTES);
+      expect(peer.stats().unsentBytes).toBeLessThanOrEqual(CAP / 2 + LONG.length + 100);
     }
     const { dropped, notificationsSent } = peer.stats();
     expect(dropped).toBeGreaterThan(0);
@@ -97,7 +58,7 @@ describe("a peer that never reads", () => {
 
   it("gets no pongs while 64 KiB are queued for it", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
-    const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+    const arrived = nextPeer(server);
     const socket = await sendUpgrade(server.url);
     const peer = await arrived;
     socket.pause();
@@ -129,7 +90,7 @@ describe("a broadcast", () => {
 describe("a peer that does not answer pings", () => {
   it("is cut, and its close gives the reason", async () => {
     await using server = await serve({ port: 0, heartbeat: { intervalMs: 50, deadAfterMs: 100 } });
-    const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+    const arrived = nextPeer(server);
     const socket = await sendUpgrade(server.url);
     const peer = await arrived;
     const { code, error } = await peer.closed;
@@ -176,17 +137,6 @@ describe("a peer that does not answer pings", () => {
     silent.destroy();
     living.terminate();
   });
-
-  it.each([
-    [{ intervalMs: 0 }, "Expected `heartbeat.intervalMs` to be a positive number, got `0` (number)"],
-    [
-      { intervalMs: 50, deadAfterMs: 50 },
-      "Expected `heartbeat.deadAfterMs` to be more than `heartbeat.intervalMs`, 50, and finite, got `50` (number)",
-    ],
-    [{ interval: 5 }, "Unknown name `interval` in `heartbeat`; known are intervalMs, deadAfterMs"],
-  ])("refuses the bad heartbeat %j", async (heartbeat, message) => {
-    expect((await rejection(serve({ port: 0, heartbeat: heartbeat as never }))).message).toBe(message);
-  });
 });
 
 describe("a peer that reads", () => {
@@ -206,7 +156,7 @@ describe("a peer that reads", () => {
           short: () => 1,
         },
       });
-      const arrived = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
+      const arrived = nextPeer(server);
       const client = await connect(server.url, { link });
       const peer = await arrived;
       const notices: string[] = [];

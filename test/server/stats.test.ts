@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { connect, Peer, serve, type ServerStats } from "../../src/node.js";
+import { connect, Peer, type ServerStats } from "../../src/node.js";
 import { stranger, upgrade } from "../support/network.js";
+import { post } from "../support/post.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
 
@@ -17,42 +18,7 @@ function countsOf(stats: ServerStats): Map<string, number> {
   return counts;
 }
 
-function post(url: string, body: string, type = "application/json"): Promise<Response> {
-  return fetch(url.replace("ws:", "http:"), { method: "POST", headers: { "Content-Type": type }, body });
-}
-
-const EMPTY: ServerStats = {
-  peers: 0,
-  suspended: 0,
-  suspendedBytes: 0,
-  topics: 0,
-  requestsSent: 0,
-  notificationsSent: 0,
-  requestsReceived: 0,
-  notificationsReceived: 0,
-  refusedBusy: 0,
-  refusedRate: 0,
-  malformed: 0,
-  unmatched: 0,
-  dropped: 0,
-  pending: 0,
-  running: 0,
-  streams: 0,
-  unsentBytes: 0,
-  bytesReceived: 0,
-  bytesSent: 0,
-  opened: 0,
-  resumed: 0,
-  refused: {},
-  closed: {},
-};
-
 describe("server.stats()", () => {
-  it("is all zeros at first", async () => {
-    await using server = await serve({ port: 0 });
-    expect(server.stats()).toEqual(EMPTY);
-  });
-
   it("sums open peers, ended peers and POSTs", async () => {
     const { server, url } = await serving({
       methods: { one: () => 1, ask: (_p, { peer }) => peer.request("confirm") },
@@ -125,7 +91,7 @@ describe("server.stats()", () => {
     await upgrade(url);
     await upgrade(url);
     await upgrade(url, { Origin: "https://example.org" });
-    await post(url, "{}", "text/plain");
+    await post(url, "{}", { "Content-Type": "text/plain" });
     await fetch(url.replace("ws:", "http:"), { method: "PUT", body: "{}" });
     await post(url, `"${"x".repeat(1_000)}"`);
     await using client = await connect(url, { headers: { cookie: "1" } });
@@ -169,12 +135,10 @@ describe("server.stats()", () => {
     cut();
     await back;
     await client.request("length", [text]);
-    const { bytesReceived, bytesSent } = server.stats();
-    expect(bytesReceived).toBeGreaterThan(before.bytesReceived + 10_000);
-    expect(bytesSent).toBeGreaterThan(before.bytesSent);
     await client.close();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
-    expect(server.stats().bytesReceived).toBeGreaterThanOrEqual(bytesReceived);
+    expect(server.stats().bytesReceived).toBeGreaterThan(before.bytesReceived + 10_000);
+    expect(server.stats().bytesSent).toBeGreaterThan(before.bytesSent);
   });
 
   it("never decreases, whatever happens", async () => {
@@ -242,13 +206,13 @@ describe("server.stats()", () => {
     expect(asked).toHaveBeenCalledTimes(2);
   });
 
-  it("returns a snapshot that does not change afterwards", async () => {
+  it("is all zeros at first, and a snapshot that does not change afterwards", async () => {
     const { server, url } = await serving();
     const stats = server.stats();
     await upgrade(url, { Origin: "https://example.org" });
     using client = await stranger(url);
     client.webSocket.close();
     await vi.waitFor(() => expect(server.stats().closed).not.toEqual({}));
-    expect(stats).toEqual(EMPTY);
+    expect(Object.values(stats).filter((value) => value !== 0)).toEqual([{}, {}]);
   });
 });

@@ -1,10 +1,7 @@
 /** Opens and closes thousands of connections, to detect memory that is kept for one of them after its end. */
 import { once } from "node:events";
-import { createServer, type IncomingMessage } from "node:http";
-import { connect as connectTcp, type AddressInfo, type Socket as TcpSocket } from "node:net";
-import { setImmediate as turn } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
+import type { IncomingMessage } from "node:http";
+import { connect as connectTcp, type Socket as TcpSocket } from "node:net";
 import type { WebSocket } from "ws";
 import { expect, it } from "vitest";
 import type { AnyMethods } from "../../src/core/contract.js";
@@ -13,6 +10,8 @@ import { inspect, Peer, type AnyPeer } from "../../src/peer/peer.js";
 import { plain } from "../../src/link/plain.js";
 import { serve, type Server, type ServerContext } from "../../src/node.js";
 import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
+import { memoryInUse } from "../attacks/support/memory.js";
+import { bareHttp, portOf } from "../support/network.js";
 
 const CYCLES = 10_000;
 const WARM_UP = 2_000;
@@ -26,20 +25,6 @@ const MOST_BYTES_A_CYCLE = 100;
 
 const TOPICS = ["news", "sport", "weather"];
 const MAX_MESSAGE_BYTES = 2 ** 20;
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
-
-/**
- * Returns the bytes in use after full collections: finalizers and closing sockets need ticks between the collections.
- */
-async function heapInUse(): Promise<number> {
-  for (let i = 0; i < 6; i++) {
-    collectGarbage();
-    await turn();
-  }
-  return process.memoryUsage().heapUsed;
-}
 
 /** One client's connection, with the TCP socket under it. */
 interface Client {
@@ -171,11 +156,11 @@ function resourcesBeyond(before: string[]): string[] {
 }
 
 it(`keeps nothing of ${CYCLES} connections, however they ended`, { timeout: 180_000 }, async () => {
-  const http = createServer();
-  http.listen(0, "127.0.0.1");
-  await once(http, "listening");
-  const { port } = http.address() as AddressInfo;
-  const listeners = http.eventNames().map((name) => [name, http.listenerCount(name)]);
+  await using listening = await bareHttp();
+  const http = listening.server;
+  const port = portOf(listening.url);
+  const counts = (): unknown => http.eventNames().map((name) => [name, http.listenerCount(name)]);
+  const listeners = counts();
   const resourcesBefore = process.getActiveResourcesInfo();
 
   const side = new Side();
@@ -185,10 +170,10 @@ it(`keeps nothing of ${CYCLES} connections, however they ended`, { timeout: 180_
 
   await runCycles(server, port, 0, WARM_UP);
   expectEmpty(side.takeSampled(), WARM_UP / SAMPLE_EACH);
-  const heapBefore = await heapInUse();
+  const heapBefore = (await memoryInUse()).heapUsed;
   await runCycles(server, port, WARM_UP, CYCLES);
   expectEmpty(side.takeSampled(), (CYCLES - WARM_UP) / SAMPLE_EACH);
-  const heapAfter = await heapInUse();
+  const heapAfter = (await memoryInUse()).heapUsed;
 
   expect(server.peers.size).toBe(0);
   expect(TOPICS.map((name) => server.topic(name).size)).toEqual([0, 0, 0]);
@@ -203,9 +188,8 @@ it(`keeps nothing of ${CYCLES} connections, however they ended`, { timeout: 180_
   expect(grown).toBeLessThan(MOST_BYTES_A_CYCLE);
 
   await server.close();
-  expect(http.eventNames().map((name) => [name, http.listenerCount(name)])).toEqual(listeners);
+  expect(counts()).toEqual(listeners);
   expect(resourcesBeyond(resourcesBefore)).toEqual([]);
-  http.close();
 });
 
 function kib(bytes: number): string {

@@ -27,6 +27,7 @@ const BROADCASTS_A_SECOND = 5;
 const CUT_AFTER_MS = 20_000;
 const MINUTE_MS = 60_000;
 const OUT = "docs/soak.json";
+const MACHINE = `${os.cpus().length} x ${os.cpus()[0]?.model.trim()}, Node ${process.versions.node}`;
 
 const { values } = parseArgs({
   options: {
@@ -198,29 +199,15 @@ async function heapInUse(): Promise<number> {
 
 /** Returns the figures for docs/RELIABILITY.md. */
 function summary(): string {
-  const { calls, settled, notifications, broadcasts, cuts, suspends, resumes, lost, broken: rules } = figures;
-  const [cpu] = os.cpus();
+  const { settled, notifications, broadcasts, cuts, suspends, resumes, lost, broken: rules } = figures;
   return tableOf(
     ["what", `in ${minutes} minutes`],
     [
-      [
-        "machine",
-        `${os.cpus().length} x ${cpu?.model.trim()}, Node ${process.versions.node}, both sides in one process`,
-      ],
+      ["machine", `${MACHINE}, both sides in one process`],
       ["peers", `${peerCount}, in rooms of ${ROOM_SIZE}, each notifying ${hz} times a second`],
-      [
-        "disturbances",
-        `${sum(cuts)}: ${Object.entries(cuts)
-          .map(([kind, count]) => `${count} ${kind}`)
-          .join(", ")}`,
-      ],
+      ["disturbances", byKind(cuts)],
       ["connections suspended, resumed, lost", `${suspends}, ${resumes}, ${lost}`],
-      [
-        "calls, both ways",
-        `${calls}: ${Object.entries(settled)
-          .map(([how, count]) => `${count} ${how}`)
-          .join(", ")}`,
-      ],
+      ["calls, both ways", byKind(settled)],
       ["notifications sent, arrived", `${notifications.sent}, ${notifications.arrived}`],
       ["broadcasts sent, arrived", `${broadcasts.sent}, ${broadcasts.arrived}`],
       ["lost, twice, out of order, or settled twice", `${rules.length}`],
@@ -236,6 +223,11 @@ function spread(some: Latencies): string {
   return `half within ${p50} ms, 99 of 100 within ${p99} ms, all within ${longest} ms`;
 }
 
+function byKind(counts: Record<string, number>): string {
+  const each = Object.entries(counts).map(([kind, count]) => `${count} ${kind}`);
+  return `${sum(counts)}: ${each.join(", ")}`;
+}
+
 function sum(counts: Record<string, number>): number {
   return Object.values(counts).reduce((total, count) => total + count, 0);
 }
@@ -243,9 +235,8 @@ function sum(counts: Record<string, number>): number {
 function write(isWhole: boolean): void {
   const { user, system } = process.cpuUsage();
   const ranMs = performance.now() - startedAt;
-  const cpus = os.cpus();
   const report = {
-    machine: `${cpus.length} x ${cpus[0]?.model.trim()}, Node ${process.versions.node}`,
+    machine: MACHINE,
     at: new Date().toISOString(),
     minutes: Number((ranMs / MINUTE_MS).toFixed(1)),
     isWhole,

@@ -68,21 +68,29 @@ export class Recorder implements SocketHandler {
 
 const MOST = 1000;
 
+/** Makes a socket, and starts it with a recorder. */
+export async function started<F extends FarEnd>(
+  make: MakeSocket<F>,
+): Promise<Awaited<ReturnType<MakeSocket<F>>> & { recorder: Recorder }> {
+  const ends = await make(MOST);
+  const recorder = new Recorder();
+  ends.socket.start(recorder);
+  return { ...ends, recorder };
+}
+
 export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Traits): void {
   const open = async (): ReturnType<MakeSocket> => make(MOST);
 
   describe(`${name}: frames`, () => {
     it("delivers frames in order, both ways", async () => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       const texts = ["", "1", "zwölf 😀", '{"a":1}', "\u2028", "x".repeat(MOST)];
       for (const text of texts) {
         expect(ends.socket.send(text)).toBe(true);
         ends.far.send(text);
       }
       expect(await ends.far.received(texts.length)).toEqual(texts);
-      expect(await recorder.received(texts.length)).toEqual(texts);
+      expect(await ends.recorder.received(texts.length)).toEqual(texts);
     });
 
     it("keeps frames that arrived before start, and reports them after it and never inside it", async () => {
@@ -112,37 +120,25 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
     });
 
     it("delivers frames that were sent before close() before the close", async () => {
-      await using ends = await open();
-      ends.socket.start(new Recorder());
+      await using ends = await started(make);
       for (const text of ["one", "two"]) ends.socket.send(text);
       ends.socket.close();
       await ends.far.closed;
       expect(await ends.far.received(2)).toEqual(["one", "two"]);
     });
 
-    it("closes for a frame over the limit, and reports nothing more except the close", async () => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
-      ends.far.send("x".repeat(MOST));
-      ends.far.send("x".repeat(MOST + 1));
-      ends.far.send("after");
-      expect(await ends.far.closed).toMatchObject({ code: tooLarge });
-      await recorder.ended;
-      expect(recorder.frames).toEqual(["x".repeat(MOST)]);
-      expect(ends.socket.send("x")).toBe(false);
-    });
-
-    it("measures frames in bytes of UTF-8, not in characters", async () => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
-      ends.far.send("é".repeat(MOST / 2));
-      ends.far.send("é".repeat(MOST / 2 + 1));
-      expect(await ends.far.closed).toMatchObject({ code: tooLarge });
-      await recorder.ended;
-      expect(recorder.frames).toHaveLength(1);
-    });
+    it.each(["x", "é"])(
+      "closes for a frame over the limit in bytes of UTF-8, and reports only the close: %s",
+      async (unit) => {
+        await using ends = await started(make);
+        const longest = unit.repeat(MOST / Buffer.byteLength(unit));
+        for (const text of [longest, longest + unit, "after"]) ends.far.send(text);
+        expect(await ends.far.closed).toMatchObject({ code: tooLarge });
+        await ends.recorder.ended;
+        expect(ends.recorder.frames).toEqual([longest]);
+        expect(ends.socket.send("x")).toBe(false);
+      },
+    );
 
     it("measures frames that arrived before start by the limit at start", async () => {
       await using ends = await open();
@@ -158,8 +154,7 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
     });
 
     it("has no unsent bytes once its frames are sent", async () => {
-      await using ends = await open();
-      ends.socket.start(new Recorder());
+      await using ends = await started(make);
       ends.socket.send("x".repeat(500));
       await ends.far.received(1);
       expect(ends.socket.unsentBytes).toBe(0);
@@ -172,12 +167,10 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       [3000, "three thousand"],
       [4999, "é".repeat(61)],
     ])("reports a close with %i %j from this side at both ends", async (code, reason) => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.socket.close(code, reason);
       expect(await ends.far.closed).toEqual({ code, reason });
-      expect(await recorder.ended).toMatchObject({ code, reason });
+      expect(await ends.recorder.ended).toMatchObject({ code, reason });
     });
 
     it.each([
@@ -185,67 +178,56 @@ export function describeSocket(name: string, make: MakeSocket, { tooLarge }: Tra
       [1001, "going away"],
       [4001, "application"],
     ])("reports a close with %i %j from the other side", async (code, reason) => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.far.close(code, reason);
-      const info = await recorder.ended;
+      const info = await ends.recorder.ended;
       expect(info).toMatchObject({ code, reason });
       expect(info.error).toBeUndefined();
     });
 
     it("closes with 1000 without a reason by default", async () => {
-      await using ends = await open();
-      ends.socket.start(new Recorder());
+      await using ends = await started(make);
       ends.socket.close();
       expect(await ends.far.closed).toEqual({ code: 1000, reason: "" });
     });
 
     it("reports the close exactly once, never inside close(), and close() is idempotent", async () => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.socket.close(4000, "first");
       ends.socket.close(4001, "second");
-      expect(recorder.ends).toEqual([]);
+      expect(ends.recorder.ends).toEqual([]);
       expect(await ends.far.closed).toEqual({ code: 4000, reason: "first" });
-      await recorder.ended;
+      await ends.recorder.ended;
       ends.socket.close(4002, "third");
       await turn();
-      expect(recorder.ends).toMatchObject([{ code: 4000, reason: "first" }]);
+      expect(ends.recorder.ends).toMatchObject([{ code: 4000, reason: "first" }]);
     });
 
     it("reports the close exactly once if both sides close at the same time", async () => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.socket.close(4000, "here");
       ends.far.close(4001, "there");
-      await recorder.ended;
+      await ends.recorder.ended;
       await ends.far.closed;
       await turn();
-      expect(recorder.ends).toHaveLength(1);
+      expect(ends.recorder.ends).toHaveLength(1);
     });
 
     it("returns false from send() after close(), and sends nothing", async () => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.socket.send("before");
       ends.socket.close();
       expect(ends.socket.send("after")).toBe(false);
       await ends.far.closed;
       expect(await ends.far.received(1)).toEqual(["before"]);
-      await recorder.ended;
+      await ends.recorder.ended;
       expect(ends.socket.send("after")).toBe(false);
     });
 
     it("returns false from send() once the other side has closed", async () => {
-      await using ends = await open();
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.far.close(1000, "");
-      await recorder.ended;
+      await ends.recorder.ended;
       expect(ends.socket.send("after")).toBe(false);
     });
   });

@@ -6,6 +6,7 @@ import { expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { borrow, giveBack, isBorrowed } from "../../src/sockets/buffers.js";
 import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
+import { overWs } from "./websocket.js";
 
 /** Distinct texts that are long enough for a buffer of their own. */
 const TEXTS = Array.from({ length: 60 }, (_, i) => String.fromCharCode(65 + i).repeat(60_000 + 1_100 * i));
@@ -80,24 +81,17 @@ it("does not overwrite queued frames", async () => {
 });
 
 it("lends nothing to a full socket: its queued frames take no more memory than is counted", async () => {
-  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-  await once(server, "listening");
-  server.on("connection", (far) => far.pause());
-  const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  const near = new WsSocket(webSocket, 2 ** 20);
-  await once(webSocket, "open");
+  await using ends = await overWs(2 ** 20);
+  ends.far.pause();
   const before = process.memoryUsage().arrayBuffers;
   // Just over half of a buffer's length.
   const text = "x".repeat(66_000);
   for (let i = 0; i < 600; i++) {
-    near.send(text);
+    ends.socket.send(text);
     if (i % 50 === 0) await new Promise(setImmediate);
   }
-  expect(near.unsentBytes).toBeGreaterThan(20_000_000);
-  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1.5 * near.unsentBytes);
-  webSocket.terminate();
-  for (const far of server.clients) far.terminate();
-  server.close();
+  expect(ends.socket.unsentBytes).toBeGreaterThan(20_000_000);
+  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1.5 * ends.socket.unsentBytes);
 });
 
 it("lends nothing to a stream that is no system socket: such a stream can keep its chunks", async () => {

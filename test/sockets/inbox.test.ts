@@ -11,21 +11,19 @@ class ScriptedSocket extends Inbox {
   }
 }
 
-it.each([1005, 1006])("reports 1009 for a frame that is too long if the close ends with %i", (code) => {
-  const socket = new ScriptedSocket(10);
-  const recorder = new Recorder();
-  socket.start(recorder);
-  socket.frame("x".repeat(11));
-  expect(socket.closes).toEqual([{ code: 1009, reason: "message is too large" }]);
-  socket.end({ code, reason: "" });
-  expect(recorder).toMatchObject({ frames: [], ends: [{ code: 1009, reason: "message is too large" }] });
-});
+const TOO_LARGE = { code: 1009, reason: "message is too large" };
+const ECHOED = { code: 4413, reason: "echoed" };
 
-it("reports the code of the echoed close, which a standard WebSocket had to send in place of 1009", () => {
+it.each([
+  ["1009 if the close ends with 1005", { code: 1005, reason: "" }, TOO_LARGE],
+  ["1009 if the close ends with 1006", { code: 1006, reason: "" }, TOO_LARGE],
+  ["the code of the echoed close, which a standard WebSocket had to send in place of 1009", ECHOED, ECHOED],
+])("reports for a frame that is too long %s", (_what, end, reported) => {
   const socket = new ScriptedSocket(10);
   const recorder = new Recorder();
   socket.start(recorder);
   socket.frame("x".repeat(11));
-  socket.end({ code: 4413, reason: "message is too large" });
-  expect(recorder.ends).toEqual([{ code: 4413, reason: "message is too large" }]);
+  expect(socket.closes).toEqual([TOO_LARGE]);
+  socket.end(end);
+  expect(recorder).toMatchObject({ frames: [], ends: [reported] });
 });

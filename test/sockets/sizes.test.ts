@@ -6,6 +6,7 @@ import { WebSocketServer } from "ws";
 import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { stranger } from "../support/network.js";
+import { overWs } from "./websocket.js";
 
 /** Lengths around the limits of the length field, and around the switch to another way of writing. */
 const LENGTHS = [0, 1, 62, 63, 124, 125, 126, 127, 128, 255, 256, 511, 512, 4095, 4096, 65_535, 65_536];
@@ -41,19 +42,10 @@ it.each(UNITS)("sends texts %s, of any length, in one tick and in separate ticks
 });
 
 it.each(UNITS)("sends texts %s, of any length, in one tick and in separate ticks, as a client", async (_what, unit) => {
-  const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
-  await once(server, "listening");
+  await using ends = await overWs(2 ** 20);
   const texts = LENGTHS.map((length) => unit.repeat(length));
-  const received: string[] = [];
-  server.on("connection", (far) => far.on("message", (data: Buffer) => received.push(data.toString())));
-  const webSocket = new GatheringWebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  const socket = new WsSocket(webSocket, 2 ** 20);
-  await once(webSocket, "open");
-  sendAll(socket, texts);
-  await expect.poll(() => received.length).toBe(2 * texts.length);
-  expect(received).toEqual([...texts, ...texts]);
-  webSocket.terminate();
-  server.close();
+  sendAll(ends.socket as WsSocket, texts);
+  expect(await ends.far.received(2 * texts.length)).toEqual([...texts, ...texts]);
 });
 
 it("masks each frame of a client with its own key, at every offset", () => {

@@ -18,7 +18,7 @@ const make = overNetwork(
 describeWebSocket("over a standard WebSocket", make, { tooLarge: 4413 });
 
 /** Opens a WebSocket. Returns it, and the reports of its socket. */
-function started(): { webSocket: ScriptedWebSocket; socket: StandardSocket; recorder: Recorder } {
+function opened(): { webSocket: ScriptedWebSocket; socket: StandardSocket; recorder: Recorder } {
   const webSocket = new ScriptedWebSocket();
   const socket = new StandardSocket(webSocket, 1000);
   const recorder = new Recorder();
@@ -31,7 +31,7 @@ describe("a standard WebSocket whose close the other side does not complete", ()
   useFakeClock();
 
   it("is reported as closed with 1006 after five seconds, once, whatever the runtime reports later", async () => {
-    const { webSocket, socket, recorder } = started();
+    const { webSocket, socket, recorder } = opened();
     socket.close(4000, "enough");
     await pass(4999);
     socket.close(4001, "again");
@@ -57,7 +57,7 @@ describe("a standard WebSocket whose close the other side does not complete", ()
   });
 
   it("is not reported, and has no deadline, if it was discarded", async () => {
-    const { webSocket, socket, recorder } = started();
+    const { webSocket, socket, recorder } = opened();
     socket.close();
     socket.discard(4000, "a newer socket took over");
     expect(webSocket.closes.at(-1)).toEqual([4000, "a newer socket took over"]);
@@ -69,7 +69,7 @@ describe("a standard WebSocket whose close the other side does not complete", ()
   });
 
   it("has no deadline once the runtime has reported the end", async () => {
-    const { webSocket, socket, recorder } = started();
+    const { webSocket, socket, recorder } = opened();
     socket.close();
     webSocket.fire("close", { code: 1000, reason: "" });
     socket.close();
@@ -87,11 +87,7 @@ describe("the close code of a standard WebSocket", () => {
     [1015, 1015],
     [4999, 4999],
   ])("is converted: %s from the runtime is reported as %i", (given, reported) => {
-    const webSocket = new ScriptedWebSocket();
-    const socket = new StandardSocket(webSocket, 1000);
-    const recorder = new Recorder();
-    socket.start(recorder);
-    webSocket.fire("open");
+    const { webSocket, recorder } = opened();
     webSocket.fire("close", { code: given, reason: "" });
     expect(recorder.ends).toMatchObject([{ code: reported }]);
   });

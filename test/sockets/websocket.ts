@@ -6,8 +6,8 @@ import { WebSocketServer, type WebSocket } from "ws";
 import { Peer } from "../../src/index.js";
 import type { Socket } from "../../src/link/socket.js";
 import { plain } from "../../src/link/plain.js";
-import { GatheringWebSocket } from "../../src/sockets/ws.js";
-import { describeSocket, Recorder, type FarWebSocket, type MakeSocket, type Traits } from "./behaviour.js";
+import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
+import { describeSocket, Recorder, started, type FarWebSocket, type MakeSocket, type Traits } from "./behaviour.js";
 
 /** Opens a connection through `wrap` to a bare `ws` WebSocket. */
 export function overNetwork(
@@ -36,6 +36,12 @@ export function overNetwork(
   };
 }
 
+/** Opens a connection over `ws`, which stops a longer message while it reads it, as a real client does. */
+export const overWs = overNetwork(
+  (webSocket, most) => new WsSocket(webSocket, most),
+  (maxPayload) => ({ maxPayload, perMessageDeflate: false }),
+);
+
 function farEnd(bare: WebSocket): FarWebSocket {
   const recorder = new Recorder();
   const closed = new Promise<{ code: number; reason: string }>((resolve) =>
@@ -62,12 +68,10 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
 
   describe(`${name}: binary frames`, () => {
     it("accepts UTF-8 as text", async () => {
-      await using ends = await make(1000);
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.far.sendBytes(new TextEncoder().encode('{"é":"😀"}'));
       ends.far.sendBytes(new Uint8Array());
-      expect(await recorder.received(2)).toEqual(['{"é":"😀"}', ""]);
+      expect(await ends.recorder.received(2)).toEqual(['{"é":"😀"}', ""]);
     });
 
     it("treats invalid UTF-8 as garbage: a peer answers -32700 and continues", async () => {
@@ -83,8 +87,7 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
     });
 
     it("counts bytes against the limit", async () => {
-      await using ends = await make(1000);
-      ends.socket.start(new Recorder());
+      await using ends = await started(make);
       ends.far.sendBytes(new Uint8Array(1001).fill(0x20));
       expect(await ends.far.closed).toMatchObject({ code: traits.tooLarge });
     });
@@ -92,17 +95,14 @@ export function describeWebSocket(name: string, make: MakeSocket<FarWebSocket>, 
 
   describe(`${name}: the network`, () => {
     it("reports 1006 if the connection is cut without a close frame", async () => {
-      await using ends = await make(1000);
-      const recorder = new Recorder();
-      ends.socket.start(recorder);
+      await using ends = await started(make);
       ends.far.cut();
-      expect(await recorder.ended).toMatchObject({ code: 1006, reason: "" });
-      expect(recorder.ends).toHaveLength(1);
+      expect(await ends.recorder.ended).toMatchObject({ code: 1006, reason: "" });
+      expect(ends.recorder.ends).toHaveLength(1);
     });
 
     it("increases unsentBytes while the other side does not read, and decreases it when it does", async () => {
-      await using ends = await make(1000);
-      ends.socket.start(new Recorder());
+      await using ends = await started(make);
       ends.far.pause();
       const frame = "x".repeat(2 ** 20);
       let count = 0;

@@ -8,13 +8,11 @@ import { type GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 import { EncodedFrame } from "../../src/core/transport.js";
 import { bareHttp } from "../support/network.js";
 import { turn } from "../support/turns.js";
-import { Recorder } from "./behaviour.js";
-import { describeWebSocket, overNetwork } from "./websocket.js";
+import { Recorder, started } from "./behaviour.js";
+import { describeWebSocket, overNetwork, overWs } from "./websocket.js";
 
 // As with a real server and client, which stop a longer message while they read it.
 const options = (maxPayload: number): object => ({ maxPayload, perMessageDeflate: false });
-
-const overWs = overNetwork((webSocket, most) => new WsSocket(webSocket, most), options);
 
 describeWebSocket("over ws", overWs, { tooLarge: 1009 });
 
@@ -27,11 +25,18 @@ const makeWithoutSocket = overNetwork((webSocket, most) => {
 
 describeWebSocket("over ws that hands out no socket", makeWithoutSocket, { tooLarge: 1009 });
 
+/** Makes marks whose pings the test sees. `set(n)` sets a mark that records `n` when it is reached. */
+function recording() {
+  const pings: string[] = [];
+  const told: number[] = [];
+  const marks = new ReadMarks((payload) => pings.push(payload));
+  return { pings, told, marks, set: (n = 0): boolean => marks.set(() => told.push(n)) };
+}
+
 describe("afterRead of a socket over ws", () => {
   it("calls back when the other side has read all earlier frames, in order", async () => {
-    await using ends = await overWs(1000);
+    await using ends = await started(overWs);
     const told: string[] = [];
-    ends.socket.start({ frame: () => {}, closed: () => {} });
     ends.far.pause();
     ends.socket.send("reply");
     expect(ends.socket.afterRead!(() => told.push("first"))).toBe(true);
@@ -44,10 +49,7 @@ describe("afterRead of a socket over ws", () => {
   });
 
   it("shares a ping among the marks of 5 ms, and sends the next one without waiting for a pong", async () => {
-    const pings: string[] = [];
-    const marks = new ReadMarks((payload) => pings.push(payload));
-    const told: number[] = [];
-    const set = (n: number): boolean => marks.set(() => told.push(n));
+    const { pings, told, marks, set } = recording();
     for (const n of [1, 2, 3]) expect(set(n)).toBe(true);
     expect(pings).toEqual(["1"]);
     for (const stray of ["", "0", "x", "-1", "2", "3"]) expect(marks.reached(stray)).toBe(false);
@@ -62,10 +64,9 @@ describe("afterRead of a socket over ws", () => {
 
   it("has at most 16 pings in flight", () => {
     vi.useFakeTimers();
-    const pings: string[] = [];
-    const marks = new ReadMarks((payload) => pings.push(payload));
+    const { pings, marks, set } = recording();
     for (let i = 0; i < 50; i++) {
-      marks.set(() => {});
+      set();
       vi.advanceTimersByTime(5);
     }
     expect(pings).toHaveLength(16);
@@ -91,12 +92,10 @@ describe("afterRead of a socket over ws", () => {
 
   it("pings again if a mark is set a second after an unanswered ping", () => {
     vi.useFakeTimers();
-    const pings: string[] = [];
-    const told: number[] = [];
-    const marks = new ReadMarks((payload) => pings.push(payload));
-    marks.set(() => told.push(1));
+    const { pings, told, marks, set } = recording();
+    set(1);
     vi.advanceTimersByTime(1001);
-    marks.set(() => told.push(2));
+    set(2);
     vi.useRealTimers();
     expect(pings).toEqual(["1", "2"]);
     // A pong for the latest ping answers all earlier pings.
@@ -105,16 +104,14 @@ describe("afterRead of a socket over ws", () => {
   });
 
   it("keeps at most 1,024 unanswered marks, because a client might never answer", () => {
-    const marks = new ReadMarks(() => {});
-    const taken = Array.from({ length: 1025 }, () => marks.set(() => {}));
-    expect(taken.indexOf(false)).toBe(1024);
+    const { marks, set } = recording();
+    expect(Array.from({ length: 1025 }, () => set()).indexOf(false)).toBe(1024);
     marks.reached("1");
-    expect(marks.set(() => {})).toBe(true);
+    expect(set()).toBe(true);
   });
 
   it("returns false if the socket is not open", async () => {
-    await using ends = await overWs(1000);
-    ends.socket.start({ frame: () => {}, closed: () => {} });
+    await using ends = await started(overWs);
     ends.socket.close();
     expect(ends.socket.afterRead!(() => {})).toBe(false);
   });

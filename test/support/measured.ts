@@ -10,10 +10,10 @@ export function putMeasured(path: string, name: string, text: string): void {
   writeFileSync(path, `${before}${begin}\n\n${text}\n\n${end}${after}`);
 }
 
-/** A Markdown table of two columns, aligned as the formatter of this project aligns it. */
-export function tableOf(head: readonly [string, string], rows: readonly (readonly [string, string])[]): string {
-  const widths = [0, 1].map((column) => Math.max(...[head, ...rows].map((row) => row[column]!.length)));
+/** Returns a Markdown table, aligned as the formatter of this project aligns it. */
+export function tableOf(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = head.map((_, column) => Math.max(3, ...[head, ...rows].map((row) => row[column]!.length)));
   const line = (cells: readonly string[], fill = " "): string =>
     `| ${cells.map((cell, column) => cell.padEnd(widths[column]!, fill)).join(" | ")} |`;
-  return [line(head), line(["", ""], "-"), ...rows.map((row) => line(row))].join("\n");
+  return [head, head.map(() => ""), ...rows].map((row, i) => line(row, i === 1 ? "-" : " ")).join("\n");
 }

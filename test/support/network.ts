@@ -59,19 +59,27 @@ export async function readAnswer(socket: Socket): Promise<Answer> {
 export interface Listening<S extends TcpServer> extends AsyncDisposable {
   readonly server: S;
   readonly url: string;
+  /** Cuts all connections. */
+  cut(): void;
 }
 
 /** Starts `server`. Disposing closes all its connections. */
 export async function listening<S extends TcpServer>(server: S): Promise<Listening<S>> {
   const sockets = new Set<Socket>();
-  server.on("connection", (socket: Socket) => sockets.add(socket));
+  server.on("connection", (socket: Socket) => {
+    // Not by a listener of the socket: tests count those.
+    for (const other of sockets) if (other.destroyed) sockets.delete(other);
+    sockets.add(socket);
+  });
+  const cut = (): void => sockets.forEach((socket) => socket.destroy());
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return {
     server,
     url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    cut,
     async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
+      cut();
       await new Promise((resolve) => server.close(resolve));
     },
   };

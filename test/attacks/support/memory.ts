@@ -9,16 +9,18 @@ export const MIB = 2 ** 20;
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/**
- * Returns the bytes in use, buffers included, after full collections. Closing sockets needs ticks between the
- * collections.
- */
-export async function bytesKept(): Promise<number> {
-  for (let i = 0; i < 4; i++) {
+/** Returns the memory in use after full collections. Closing sockets needs ticks between the collections. */
+export async function memoryInUse(): Promise<NodeJS.MemoryUsage> {
+  for (let i = 0; i < 6; i++) {
     collectGarbage();
     await turn();
   }
-  const { heapUsed, external } = process.memoryUsage();
+  return process.memoryUsage();
+}
+
+/** Returns the bytes in use, buffers included. */
+export async function bytesKept(): Promise<number> {
+  const { heapUsed, external } = await memoryInUse();
   return heapUsed + external;
 }
 
