@@ -16,7 +16,7 @@ import { gate, rejection, turn } from "../support/turns.js";
 useFakeClock();
 
 it("closes the connection that it was to open, and begins on another", async () => {
-  const rig = await Rig.live();
+  await using rig = await Rig.live();
   const opened = gate();
   const begun: Promise<unknown>[] = [];
   /** Makes a connection whose hello has been read, and is kept for the link. */
@@ -67,6 +67,5 @@ it("closes the connection that it was to open, and begins on another", async () 
   const closing = peer.close();
   await rig.settle();
   await closing;
-  await rig.close();
   expectEmpty(peer);
 });
