@@ -1,6 +1,6 @@
 /** Calls and notifications without a connection: they are queued in order, within limits, and can be cancelled. */
 import { beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLostError, TimeoutError, type AnyPeer } from "../../src/index.js";
+import { ConnectionLostError, TimeoutError, type AnyPeer, type Caller } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
@@ -272,6 +272,31 @@ describe("onOpen", () => {
     expect(await call).toEqual([1]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
     expect(runs).toBe(2);
+  });
+
+  it("that fails after the loss of the socket on which it began closes the connection that it was to open, and begins on another", async () => {
+    const go = gate();
+    const called: Promise<unknown>[] = [];
+    const onOpen = (remote: Caller<any>): unknown => {
+      called.push(rejection(remote.request("never", [], { timeoutMs: Infinity })));
+      return called.length === 2 ? go.promise : undefined;
+    };
+    const peer = await connectVirtual(URL, { onOpen });
+    const told = record(peer);
+    await pass(10);
+    server.restart();
+    network.cut();
+    await pass(10);
+    expect(called).toHaveLength(2);
+    network.answer = refuse;
+    network.cut();
+    go.reject(new Error("not now"));
+    await pass(10);
+    expect(await called[1]).toMatchObject({ outcome: "unknown" });
+    network.answer = server.answer;
+    await pass(2000);
+    expect(called).toHaveLength(3);
+    expect(told).toEqual(["suspend", "lost", "error not now", "lost", "resume"]);
   });
 
   it("sends no more than a full socket accepts: the session lasts", async () => {

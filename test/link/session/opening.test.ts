@@ -165,7 +165,12 @@ const NO_TOKENS = ["", "x".repeat(257), 5, null, ["t"], undefined];
 const NO_COUNTS = [-1, 0.5, "0", null, undefined, 2 ** 53];
 /** What is no limits, and limits with one invalid member. */
 const NO_LIMITS = [
-  ...[undefined, null, 5, [], {}, "x"],
+  undefined,
+  null,
+  5,
+  [],
+  {},
+  "x",
   ...Object.keys(WIRE_LIMITS).flatMap((name) => NO_NUMBERS.map((value) => ({ ...WIRE_LIMITS, [name]: value }))),
 ];
 const GREATEST = { maxMessageBytes: 2 ** 53 - 1, logFrames: 2 ** 53 - 1, logLength: 2 ** 53 - 1 };

@@ -10,6 +10,8 @@ useFakeClock();
 
 const { highWaterBytes: HIGH_WATER } = LIMITS;
 const newHandle = (): SendHandle => ({ sent: true });
+/** The control frames that the server has sent behind its hello. */
+const acks = (rig: Rig): unknown[] => controls(rig.wire.server.sent).slice(1);
 
 describe("a message", () => {
   it("is sent once it has its place in a frame, and not while it is queued", async () => {
@@ -316,9 +318,6 @@ describe("a queue over its limit", () => {
 });
 
 describe("an ack", () => {
-  /** The control frames that the server has sent behind its hello. */
-  const acks = (rig: Rig): unknown[] => controls(rig.wire.server.sent).slice(1);
-
   it("is sent on receipt of a quarter of the other side's frames", async () => {
     await using rig = await Rig.live();
     for (let i = 1; i <= 8; i++) {
