@@ -8,28 +8,11 @@ import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, rejection } from "../support/turns.js";
-import { record } from "./clients.js";
-import {
-  HELLO,
-  type Answer,
-  connectVirtual,
-  METHODS,
-  plainEcho,
-  refuse,
-  useVirtualServer,
-  type VirtualNetwork,
-  type VirtualServer,
-} from "./virtual.js";
+import { type Answer, HELLO, live, METHODS, network, plainEcho, refuse, server, useVirtualServer } from "./virtual.js";
 
 useFakeClock();
 
-const URL = "ws://server.test/";
-let server: VirtualServer;
-let network: VirtualNetwork;
-useVirtualServer(
-  () => METHODS,
-  (fresh) => ({ server, network } = fresh),
-);
+useVirtualServer(METHODS);
 beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
 /** Asserts that nothing of the client is left, and that it does nothing more. */
@@ -48,13 +31,6 @@ async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
   await pass(100_000);
   expect(network.attempts, "tries").toHaveLength(length);
   expect(told, "events").toHaveLength(times);
-}
-
-/** Connects a client with a session. */
-async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
-  const peer = await connectVirtual(URL, options);
-  await pass(10);
-  return { peer, told: record(peer) };
 }
 
 /** Accepts a client, and then sends nothing. */

@@ -1,7 +1,7 @@
 /** A client of a plain server reconnects only if `onOpen` is set or `reconnect` is true. */
 import { expect, it } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import type { AnyPeer, Caller } from "../../src/index.js";
+import type { Caller } from "../../src/index.js";
 import { gate, rejection } from "../support/turns.js";
 import { bareServer, describeClients, event, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
@@ -86,32 +86,6 @@ describeClients("a client of a plain server with onOpen", (connect: Connect, isN
     expect(bare.offers).toHaveLength(2);
   });
 
-  it("emits `error` if a later one fails, and retries", async () => {
-    await using bare = await bareServer();
-    await using relay = await Relay.to(bare.url);
-    let runs = 0;
-    const onOpen = async (server: Caller<any>): Promise<void> => {
-      await server.request("login", [++runs]);
-      if (runs === 2 || runs === 3) throw new Error(`attempt ${runs} failed`);
-    };
-    await using peer = await connect(relay.url, { onOpen });
-    const told = record(peer);
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(told).toEqual([
-      "suspend",
-      "lost",
-      "error attempt 2 failed",
-      "lost",
-      "error attempt 3 failed",
-      "lost",
-      "resume",
-    ]);
-    expect(bare.heard.map(([, params]) => params)).toEqual([[1], [2], [3], [4]]);
-    expect(await peer.request("a", [1])).toEqual([1]);
-  });
-
   it("retries without an event if the socket is lost during one", async () => {
     await using bare = await bareServer();
     await using relay = await Relay.to(bare.url);
@@ -170,15 +144,5 @@ describeClients("a client of a plain server", (connect: Connect) => {
     await back;
     expect(await peer.request("b", [1])).toEqual([1]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
-  });
-
-  it("reconnects over a plain link as well, without any frame of reciproc.v1", async () => {
-    await using bare = await bareServer();
-    await using peer: AnyPeer = await connect(bare.url, { link: "plain", reconnect: true });
-    const back = event(peer, "resume");
-    for (const webSocket of bare.webSockets) webSocket.terminate();
-    await back;
-    expect(await peer.request("b", [1])).toEqual([1]);
-    expect(bare.offers).toEqual(["", ""]);
   });
 });

@@ -2,7 +2,7 @@
  * A network in memory, for tests with a fake clock: a double of the runtime's WebSocket, with reciproc and other
  * servers.
  */
-import { afterEach, beforeEach, vi } from "vitest";
+import { afterEach, beforeEach, expect, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, EncodedFrame, Transport } from "../../src/core/transport.js";
 import { frameText, type Socket } from "../../src/link/socket.js";
@@ -12,6 +12,7 @@ import { plain } from "../../src/link/plain.js";
 import { Sessions } from "../../src/server/sessions.js";
 import { Inbox } from "../../src/sockets/inbox.js";
 import { pass } from "../support/clock.js";
+import { record } from "./clients.js";
 
 export const LIMITS = {
   maxMessageBytes: 2 ** 20,
@@ -246,19 +247,14 @@ export class VirtualNetwork {
 export class VirtualServer {
   readonly peers: AnyPeer[] = [];
   readonly answer: Answer;
-  readonly methods: object;
-  readonly ttlMs: number;
-  #sessions: Sessions;
+  #sessions = this.#makeSessions();
   /** How many tokens were issued. */
   tokens = 0;
 
-  constructor(methods: object = {}, ttlMs = 60_000) {
-    this.methods = methods;
-    this.ttlMs = ttlMs;
-    this.#sessions = this.#makeSessions();
+  constructor(methods: object = {}) {
     this.answer = ({ protocols, line }) => {
       const welcome = (link: Transport): void => {
-        this.peers.push(new Peer(link, { methods: this.methods as never }) as AnyPeer);
+        this.peers.push(new Peer(link, { methods: methods as never }) as AnyPeer);
       };
       if (!protocols.includes(PROTOCOL)) return welcome(plain(line.accept("")));
       const socket = line.accept(PROTOCOL);
@@ -280,7 +276,7 @@ export class VirtualServer {
   #makeSessions(): Sessions {
     return new Sessions({
       limits: LIMITS,
-      ttlMs: this.ttlMs,
+      ttlMs: 60_000,
       makeToken: () => `secret-${++this.tokens}`,
       hash: (token) => `#${token}`,
       maxSuspendedPerPrincipal: 16,
@@ -309,13 +305,44 @@ export const plainEcho: Answer = ({ protocols, line }) => {
   });
 };
 
+/** Accepts a client for `reciproc.v1`, sends these frames, and then nothing. */
+export function says(...frames: string[]): Answer {
+  return ({ line }) => {
+    const socket = line.accept(PROTOCOL);
+    for (const frame of frames) socket.send(frame);
+  };
+}
+
+/** Refuses a client by a bye and a close. */
+export function dismiss(code: number, reason: string): Answer {
+  return ({ line }) => {
+    const socket = line.accept(PROTOCOL);
+    socket.send(JSON.stringify({ bye: { code, reason } }));
+    socket.close(code, reason);
+  };
+}
+
 const peers: AnyPeer[] = [];
 
+export const URL = "ws://server.test/";
+
 /** `connect` of the standard entry, untyped. */
-export async function connectVirtual(url: string, options?: object): Promise<AnyPeer> {
+export async function connectVirtual(options?: object, url = URL): Promise<AnyPeer> {
   const peer = await (connect as (url: string, options?: object) => Promise<AnyPeer>)(url, options);
   peers.push(peer);
   return peer;
+}
+
+/** Connects a client whose session both sides have confirmed, and records its events. */
+export async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
+  const peer = await connectVirtual(options);
+  await pass(10);
+  return { peer, told: record(peer) };
+}
+
+/** Asserts that calls are answered. */
+export async function expectEcho(peer: AnyPeer): Promise<void> {
+  expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
 }
 
 /** Closes all peers that the test connected. */
@@ -326,17 +353,18 @@ export async function closeAll(): Promise<void> {
 /** The handlers of most servers of these tests. */
 export const METHODS = { echo: (params: unknown) => params, never: () => new Promise(() => {}) };
 
-/** Passes `begun` a server and its network before each test of a suite, and removes both after it. */
-export function useVirtualServer(
-  methods: () => ConstructorParameters<typeof VirtualServer>[0],
-  begun: (fresh: { server: VirtualServer; network: VirtualNetwork }) => void,
-): void {
-  let server: VirtualServer;
+/** The network and the server of the present test. */
+export let network: VirtualNetwork;
+export let server: VirtualServer;
+
+/** Makes a server and its network before each test of a suite, and removes both after it. */
+export function useVirtualServer(methods: object): void {
   beforeEach(() => {
-    server = new VirtualServer(methods());
-    begun({ server, network: new VirtualNetwork(server.answer) });
+    server = new VirtualServer(methods);
+    network = new VirtualNetwork(server.answer);
   });
   afterEach(async () => {
+    for (const line of network.lines) line.thaw();
     await closeAll();
     await server.close();
     await pass(0);

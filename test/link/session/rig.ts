@@ -68,7 +68,7 @@ export const LIMITS: EndpointLimits = {
   burstLength: 80_000,
   highWaterBytes: 2 ** 20,
 };
-export { PEER_LIMITS } from "../../support/links.js";
+
 /** Default session options of the server. */
 export const KEPT = { ttlMs: 60_000, maxSuspendedPerPrincipal: 16, maxHeldLength: 2 ** 26 };
 /** The limits of them that are sent on the wire. */
