@@ -71,8 +71,6 @@ export class Line {
   readonly proxy: Proxy;
   readonly toServer: Flow;
   readonly toClient: Flow;
-  /** The remote port of the connection at the server. */
-  serverPort: number | undefined;
   readonly #halves: Record<Side, Socket>;
   readonly #gone = new Set<Side>();
   /** Whether the end of one half is hidden from the other. */
@@ -84,7 +82,6 @@ export class Line {
     this.#halves = { client, server };
     this.toServer = new Flow(this, "server", server);
     this.toClient = new Flow(this, "client", client);
-    server.once("connect", () => (this.serverPort = server.localPort));
     this.#join("client", this.toServer);
     this.#join("server", this.toClient);
   }
@@ -97,11 +94,6 @@ export class Line {
   /** Returns whether the half to that side is open. */
   has(side: Side): boolean {
     return !this.#gone.has(side);
-  }
-
-  /** Resolves when the half to that side is closed. */
-  async gone(side: Side): Promise<void> {
-    if (this.has(side)) await new Promise((resolve) => this.#halves[side].once("close", resolve));
   }
 
   /** Returns the flow to a side. */
@@ -197,11 +189,6 @@ export class Flow {
     this.#line = line;
     this.#to = to;
     this.#socket = socket;
-  }
-
-  /** The number of queued units. */
-  get waiting(): number {
-    return this.#queue.length;
   }
 
   take(chunk: Buffer): void {

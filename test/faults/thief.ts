@@ -3,12 +3,8 @@ import { connect as connectTcp } from "node:net";
 import { WebSocket } from "ws";
 import { Units } from "./units.js";
 
-/** The reply to a thief: a frame, or the code of a close. */
-export type Answer = { frame: string } | { code: number };
-
 /** A thief's connection on which `resume` was sent. */
 export interface Intrusion {
-  readonly answer: Answer;
   /** The token that the thief got. */
   readonly token: string | undefined;
   readonly webSocket: WebSocket;
@@ -30,16 +26,17 @@ export async function intrude(
   });
   const closed = new Promise<number>((resolve) => webSocket.on("close", resolve));
   webSocket.on("error", () => {});
-  const frames: string[] = [];
-  const answer = await new Promise<Answer>((resolve) => {
+  let isAsked = false;
+  const token = await new Promise<string | undefined>((resolve) => {
     webSocket.on("message", (data: Buffer) => {
-      if (frames.push(data.toString()) === 1) webSocket.send(JSON.stringify({ resume: { ...resume, limits: LIMITS } }));
-      else resolve({ frame: frames[1]! });
+      const { resumed } = JSON.parse(data.toString()) as { resumed?: { token?: string } };
+      if (isAsked) return resolve(resumed?.token);
+      isAsked = true;
+      webSocket.send(JSON.stringify({ resume: { ...resume, limits: LIMITS } }));
     });
-    void closed.then((code) => resolve({ code }));
+    void closed.then(() => resolve(undefined));
   });
-  const { resumed } = ("frame" in answer ? JSON.parse(answer.frame) : {}) as { resumed?: { token?: string } };
-  return { answer, token: resumed?.token, webSocket, closed };
+  return { token, webSocket, closed };
 }
 
 /**
