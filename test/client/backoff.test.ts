@@ -7,7 +7,18 @@ import { pass, useFakeClock } from "../support/clock.js";
 import { rejection } from "../support/turns.js";
 import { Random } from "../faults/random.js";
 import { record } from "./clients.js";
-import { type Answer, connectVirtual, METHODS, network, refuse, server, URL, useVirtualServer } from "./virtual.js";
+import {
+  type Answer,
+  connectVirtual,
+  dismiss,
+  METHODS,
+  network,
+  refuse,
+  says,
+  server,
+  URL,
+  useVirtualServer,
+} from "./virtual.js";
 
 useFakeClock();
 
@@ -84,7 +95,7 @@ describe("a client that lost its socket", () => {
     await connectVirtual({ openTimeoutMs: 6000 });
     await pass(10_000);
     // This socket opens, and sends nothing.
-    network.answer = ({ line }) => void line.accept("reciproc.v1");
+    network.answer = says();
     const from = performance.now();
     network.cut();
     await pass(20_000);
@@ -185,11 +196,7 @@ describe("a client that could not connect", () => {
   });
 
   it.each([401, 403])("does not retry if a server refuses it with %i", async (status) => {
-    network.answer = ({ line }) => {
-      const socket = line.accept("reciproc.v1");
-      socket.send(`{"bye":{"code":${4000 + status},"reason":"not you"}}`);
-      socket.close(4000 + status, "not you");
-    };
+    network.answer = dismiss(4000 + status, "not you");
     const connecting = rejection(connectVirtual({ reconnect: { initial: true } }));
     await pass(0);
     expect(await connecting).toMatchObject({ code: "CONNECT_FAILED", status });
@@ -197,11 +204,7 @@ describe("a client that could not connect", () => {
   });
 
   it("retries if the server is full", async () => {
-    network.answer = ({ line }) => {
-      const socket = line.accept("reciproc.v1");
-      socket.send('{"bye":{"code":4503,"reason":"full"}}');
-      socket.close(4503, "full");
-    };
+    network.answer = dismiss(4503, "full");
     const connecting = connectVirtual({ reconnect: { initial: true } });
     await pass(1000);
     expect(network.attempts.length).toBeGreaterThan(1);

@@ -1,5 +1,4 @@
 /** Shared by the tests of a client: both `connect` functions, a record of events, and plain JSON-RPC servers. */
-import { once } from "node:events";
 import { afterEach, beforeEach, describe, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect as connectStandard, type AnyPeer, type CloseInfo } from "../../src/index.js";
@@ -82,10 +81,4 @@ export async function bareServer(options: object = {}, greeting?: string): Promi
     });
   });
   return Object.assign(http, bare);
-}
-
-/** Resolves with the next open WebSocket of a bare server. */
-export async function nextUpgrade({ server }: BareServer): Promise<IncomingMessage> {
-  const [request] = (await once(server, "upgrade")) as [IncomingMessage];
-  return request;
 }

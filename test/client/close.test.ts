@@ -8,7 +8,19 @@ import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, rejection } from "../support/turns.js";
-import { type Answer, HELLO, live, METHODS, network, plainEcho, refuse, server, useVirtualServer } from "./virtual.js";
+import {
+  type Answer,
+  dismiss,
+  HELLO,
+  live,
+  METHODS,
+  network,
+  plainEcho,
+  refuse,
+  says,
+  server,
+  useVirtualServer,
+} from "./virtual.js";
 
 useFakeClock();
 
@@ -33,10 +45,7 @@ async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
   expect(told, "events").toHaveLength(times);
 }
 
-/** Accepts a client, and then sends nothing. */
-const silent: Answer = ({ line }) => void line.accept("reciproc.v1");
 const hangs: Answer = () => {};
-const greeting: Answer = ({ line }) => void line.accept("reciproc.v1").send(HELLO);
 
 describe("close()", () => {
   it("settles at once while suspended", async () => {
@@ -55,9 +64,9 @@ describe("close()", () => {
 
   it.each([
     ["that hangs", hangs],
-    ["that opened, and waits for a hello", silent],
+    ["that opened, and waits for a hello", says()],
     ["that may fail for its offer", refuse],
-    ["that waits for `resumed`", greeting],
+    ["that waits for `resumed`", says(HELLO)],
   ])("settles at once during an attempt %s", async (_name, answer) => {
     for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
       network.answer = server.answer;
@@ -107,20 +116,12 @@ describe("close()", () => {
         await pass(20);
       },
       "a server that is now plain": async () => {
-        network.answer = ({ line }) => {
-          const socket = line.accept("reciproc.v1");
-          socket.send('{"jsonrpc":"2.0","method":"hi"}');
-          socket.start({ frame() {}, closed() {} });
-        };
+        network.answer = says('{"jsonrpc":"2.0","method":"hi"}');
         network.cut();
         await pass(1);
       },
       "a server without sessions": async () => {
-        network.answer = ({ line }) => {
-          const socket = line.accept("reciproc.v1");
-          socket.send('{"hello":{}}');
-          socket.start({ frame() {}, closed() {} });
-        };
+        network.answer = says('{"hello":{}}');
         network.cut();
         await pass(1);
       },
@@ -236,11 +237,7 @@ describe("the token of a session", () => {
     });
     server.restart();
     await lose(server.answer);
-    await lose(({ line }) => {
-      const socket = line.accept("reciproc.v1");
-      socket.send('{"bye":{"code":4401,"reason":"go away"}}');
-      socket.close(4401, "go away");
-    });
+    await lose(dismiss(4401, "go away"));
     said.push(await peer.closed, ...(await Promise.all(calls)));
     const text = said.map((one) => `${show(one, { depth: 9, showHidden: true })} ${String(one)}`).join("\n");
     // Each hello offers a token, and each of the three `resumed` gives one.

@@ -4,9 +4,10 @@
  */
 import type { IncomingMessage } from "node:http";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { mcp, type AnyPeer } from "../../src/index.js";
+import { mcp, Peer, type AnyPeer } from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
+import { plain } from "../../src/link/plain.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rejection } from "../support/turns.js";
 import { bareServer, confirmed, describeClients, event, record, type Connect } from "./clients.js";
@@ -18,6 +19,7 @@ import {
   HELLO,
   live,
   network,
+  says,
   server as virtualServer,
   URL,
   useVirtualServer,
@@ -91,44 +93,19 @@ describeClients("a client that reconnects", (connect: Connect) => {
     await back;
     expect(told).toEqual(["suspend", "resume"]);
   });
-
-  it("offers its dialect's subprotocol each time", async () => {
-    const offers: (string | undefined)[] = [];
-    await using server = await serveEcho({
-      dialect: [mcp],
-      authenticate: ({ headers }: IncomingMessage) => (offers.push(headers["sec-websocket-protocol"]), "me"),
-    });
-    await using relay = await Relay.to(server.url);
-    await using peer = await confirmed(connect, relay.url, { dialect: mcp });
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(offers).toEqual(["reciproc.v1,mcp", "reciproc.v1,reciproc.resume,mcp"]);
-    // A server of the dialect that is not reciproc.
-    await using plainly = await serveEcho({ dialect: [mcp], link: "plain" });
-    const lost = event(peer, "lost");
-    const again = event(peer, "resume");
-    relay.redirect(plainly.url);
-    relay.cut();
-    await lost;
-    await again;
-    expect(await peer.request("echo", [1])).toEqual([1]);
-  });
 });
 
-describe("the option `headers`", () => {
-  it("sends them with each attempt", async () => {
-    const seen: unknown[] = [];
-    await using server = await serveEcho({
-      authenticate: ({ headers }: IncomingMessage) => (seen.push(headers.authorization), "me"),
-    });
-    await using relay = await Relay.to(server.url);
-    await using peer = await confirmed(connectNode as Connect, relay.url, { headers: { authorization: "Bearer t" } });
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(seen).toEqual(["Bearer t", "Bearer t"]);
+it("a client in Node sends its `headers` with each attempt", async () => {
+  const seen: unknown[] = [];
+  await using server = await serveEcho({
+    authenticate: ({ headers }: IncomingMessage) => (seen.push(headers.authorization), "me"),
   });
+  await using relay = await Relay.to(server.url);
+  await using peer = await confirmed(connectNode as Connect, relay.url, { headers: { authorization: "Bearer t" } });
+  const back = event(peer, "resume");
+  relay.cut();
+  await back;
+  expect(seen).toEqual(["Bearer t", "Bearer t"]);
 });
 
 describe("a socket on which no messages begin to flow", () => {
@@ -139,10 +116,8 @@ describe("a socket on which no messages begin to flow", () => {
 
   const silent: Record<string, Answer> = {
     "never opens": () => {},
-    "opens and sends nothing": ({ line }) => void line.accept("reciproc.v1"),
-    "sends only hello": ({ line }) => {
-      line.accept("reciproc.v1").send(HELLO);
-    },
+    "opens and sends nothing": says(),
+    "sends only hello": says(HELLO),
   };
 
   it.each(Object.entries(silent))("is replaced after openTimeoutMs: %s", async (_name, answer) => {
@@ -158,6 +133,38 @@ describe("a socket on which no messages begin to flow", () => {
     expect(told).toEqual(["suspend", "resume"]);
     // The abandoned socket is gone.
     expect(network.lines.size).toBe(1);
+    await expectEcho(peer);
+  });
+
+  it("is replaced at once if it is lost before the server has sent a frame", async () => {
+    const { peer, told } = await live();
+    network.answer = ({ line }) => {
+      line.accept("reciproc.v1");
+      network.answer = virtualServer.answer;
+      void Promise.resolve().then(() => line.cut());
+    };
+    const { length } = network.attempts;
+    network.cut();
+    await pass(500);
+    expect(network.attempts).toHaveLength(length + 2);
+    expect(told).toEqual(["suspend", "resume"]);
+    await expectEcho(peer);
+  });
+
+  it("offers its dialect's subprotocol each time", async () => {
+    const { peer, told } = await live({ dialect: mcp });
+    network.cut();
+    await pass(10);
+    // A server of the dialect that is not reciproc.
+    network.answer = ({ line }) => void new Peer(plain(line.accept("mcp")), { methods: echo });
+    network.cut();
+    await pass(500);
+    expect(network.attempts.map(({ protocols }) => protocols)).toEqual([
+      ["reciproc.v1", "mcp"],
+      ["reciproc.v1", "reciproc.resume", "mcp"],
+      ["reciproc.v1", "reciproc.resume", "mcp"],
+    ]);
+    expect(told).toEqual(["suspend", "resume", "suspend", "lost", "resume"]);
     await expectEcho(peer);
   });
 
@@ -193,7 +200,7 @@ describe("a socket on which no messages begin to flow", () => {
     await pass(10);
     expect(await call).toMatchObject({ outcome: "unknown" });
     expect(told).toEqual(["suspend", "lost", "resume"]);
-    expect(await Promise.all([peer.request("echo", [2]), pass(1)])).toMatchObject([[2], undefined]);
+    await expectEcho(peer);
   });
 
   it("has no timeout if openTimeoutMs is Infinity", async () => {

@@ -7,7 +7,7 @@ import { pass, useFakeClock } from "../support/clock.js";
 import { listening } from "../support/network.js";
 import { Outcomes, rejection } from "../support/turns.js";
 import { describeClients, type Connect } from "./clients.js";
-import { type Answer, connectVirtual, METHODS, network, refuse, server, useVirtualServer } from "./virtual.js";
+import { type Answer, connectVirtual, METHODS, network, refuse, says, server, useVirtualServer } from "./virtual.js";
 
 const REASON = new Error("the user went elsewhere");
 
@@ -43,7 +43,7 @@ describe("connect with a signal", () => {
   it.each<[string, Answer, object]>([
     ["that does not open", () => {}, {}],
     ["that does not open, and has for ever to do so", () => {}, { openTimeoutMs: Infinity }],
-    ["whose server agrees and says nothing", ({ line }) => void line.accept("reciproc.v1"), {}],
+    ["whose server agrees and says nothing", says(), {}],
   ])("stops an attempt %s", async (_name, answer, options) => {
     const { signal, abort, listeners } = stopper();
     network.answer = answer;
@@ -137,6 +137,9 @@ describe("connect with a signal", () => {
     network.answer = server.answer;
     expect(await rejection(connectVirtual(failing))).toBe(REASON);
     expect(other.listeners()).toBe(0);
+    await pass(1);
+    // That of the peer.
+    expect(network.lines.size).toBe(1);
   });
 });
 

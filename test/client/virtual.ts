@@ -27,15 +27,10 @@ export const LIMITS = {
 export const HELLO = serverHello({ token: "secret-of-another", ttlMs: 60_000, limits: pickLimits(LIMITS) });
 
 /** One connection attempt: its time, its offer and its line. */
-export class Attempt {
-  readonly at = performance.now();
+export interface Attempt {
+  readonly at: number;
   readonly protocols: readonly string[];
   readonly line: Line;
-
-  constructor(protocols: readonly string[], line: Line) {
-    this.protocols = protocols;
-    this.line = line;
-  }
 }
 
 /** Decides an attempt as a server: `accept`s or `refuse`s its line, or ignores it. */
@@ -148,33 +143,21 @@ class FarSocket extends Inbox implements Socket {
 }
 
 /** The part of the standard WebSocket that a client uses. */
-export class VirtualWebSocket {
-  static network: VirtualNetwork;
+export class VirtualWebSocket extends EventTarget {
   binaryType = "blob";
   readyState = 0;
   bufferedAmount = 0;
   protocol = "";
   readonly url: string;
-  readonly #listeners = new Map<string, Set<(event: any) => void>>();
   readonly #line: Line;
 
   constructor(url: string, protocols: string[]) {
+    super();
     this.url = url;
-    const { network } = VirtualWebSocket;
     this.#line = new Line(network, this);
-    const attempt = new Attempt(protocols, this.#line);
+    const attempt = { at: performance.now(), protocols, line: this.#line };
     network.attempts.push(attempt);
     network.answer(attempt);
-  }
-
-  addEventListener(type: string, listener: (event: any) => void, { once = false } = {}): void {
-    const listeners = this.#listeners.get(type) ?? new Set();
-    this.#listeners.set(type, listeners);
-    const onceOnly = (event: unknown): void => {
-      listeners.delete(onceOnly);
-      listener(event);
-    };
-    listeners.add(once ? onceOnly : listener);
   }
 
   send(data: string): void {
@@ -195,22 +178,22 @@ export class VirtualWebSocket {
     if (this.readyState !== 0) return;
     this.readyState = 1;
     this.protocol = protocol;
-    this.#tell("open", {});
+    this.#fire("open");
   }
 
   message(data: string): void {
-    if (this.readyState === 1) this.#tell("message", { data });
+    if (this.readyState === 1) this.#fire("message", { data });
   }
 
   ended({ code, reason }: CloseInfo): void {
     const wasOpen = this.readyState === 1 || this.readyState === 2;
     this.readyState = 3;
-    if (!wasOpen || code === 1006) this.#tell("error", {});
-    this.#tell("close", { code: wasOpen ? code : 1006, reason });
+    if (!wasOpen || code === 1006) this.#fire("error");
+    this.#fire("close", { code: wasOpen ? code : 1006, reason });
   }
 
-  #tell(type: string, event: object): void {
-    for (const listener of this.#listeners.get(type) ?? []) listener(event);
+  #fire(type: string, members: object = {}): void {
+    this.dispatchEvent(Object.assign(new Event(type), members));
   }
 }
 
@@ -221,11 +204,8 @@ export class VirtualNetwork {
   readonly lines = new Set<Line>();
   answer: Answer;
 
-  /** Replaces the runtime's WebSocket until `vi.unstubAllGlobals`. */
   constructor(answer: Answer) {
     this.answer = answer;
-    VirtualWebSocket.network = this;
-    vi.stubGlobal("WebSocket", VirtualWebSocket);
   }
 
   /** The newest attempt. */
@@ -335,8 +315,9 @@ export async function connectVirtual(options?: object, url = URL): Promise<AnyPe
 
 /** Connects a client whose session both sides have confirmed, and records its events. */
 export async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
-  const peer = await connectVirtual(options);
+  const connecting = connectVirtual(options);
   await pass(10);
+  const peer = await connecting;
   return { peer, told: record(peer) };
 }
 
@@ -362,6 +343,7 @@ export function useVirtualServer(methods: object): void {
   beforeEach(() => {
     server = new VirtualServer(methods);
     network = new VirtualNetwork(server.answer);
+    vi.stubGlobal("WebSocket", VirtualWebSocket);
   });
   afterEach(async () => {
     for (const line of network.lines) line.thaw();
