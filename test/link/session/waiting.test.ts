@@ -127,14 +127,6 @@ describe("a socket above its high-water mark", () => {
     await microtasks();
     expect(client.sent.at(-1)).toBe('{"pong":7}');
   });
-
-  it("has no timer while nothing is queued, nor once the session has ended", async () => {
-    await using rig = await Rig.live();
-    rig.wire.client.unsentBytes = HIGH_WATER;
-    rig.client.link.send(message(1));
-    await microtasks();
-    rig.cut({ code: 1002, reason: "" });
-  });
 });
 
 describe("the replay log", () => {
