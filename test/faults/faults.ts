@@ -1,7 +1,7 @@
 /** The faults of a connection, from a cut at some byte to a thief with a token. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Line, Side } from "./proxy.js";
-import { intrude, replay, type Intrusion } from "./thief.js";
+import { intrude, type Intrusion } from "./thief.js";
 import { closeFrame, textFrame, type Unit } from "./units.js";
 import { CLIENT_NAME } from "./traffic.js";
 import type { World } from "./world.js";
@@ -19,7 +19,6 @@ export const FAULT_WEIGHTS = {
   cutInHandshake: 6,
   freeze: 4,
   freezeAndCut: 4,
-  lag: 3,
   takeOver: 6,
   serverLearnsFirst: 3,
   silence: 4,
@@ -29,7 +28,6 @@ export const FAULT_WEIGHTS = {
   refuse: 3,
   closeInPassing: 4,
   floodWhileAway: 2,
-  playAgain: 2,
   stealFromLive: 2,
   stealWhileAway: 2,
   stealAsAnother: 2,
@@ -84,12 +82,6 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     const line = await atByte(world);
     await sleep(world.random.below(20));
     line.reset();
-  },
-  async lag(world) {
-    const flow = (await settled(world)).line.to(sideOf(world));
-    flow.lag(1 + world.random.below(3));
-    await sleep(20);
-    flow.lag(0);
   },
   /**
    * The client resumes while the server considers the old socket alive, and its last frames on that arrive afterwards.
@@ -174,13 +166,6 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
       world.flood();
     });
     await unlessLost(world, end, "the client goes on", () => world.isFlowing);
-  },
-  /** Replays what a client sent when it resumed, byte for byte. */
-  async playAgain(world) {
-    const { resumed } = world.tap;
-    if (resumed.length === 0) return;
-    const answers = await replay(world.port, world.random.pick(resumed).said);
-    if (answers.some((answer) => isAccepted(answer))) world.oracle.fail("a `resume` was taken twice");
   },
   /** A second socket, with the token of a connected client: the newer evicts the older, and is evicted in turn. */
   async stealFromLive(world) {
@@ -421,10 +406,6 @@ async function expectRefused(world: World, name: string, shown: Stolen, breach: 
   const { token, webSocket } = await intrude(world.port, name, shown);
   if (token !== undefined) world.oracle.fail(breach);
   webSocket.terminate();
-}
-
-function isAccepted(answer: object): boolean {
-  return "resumed" in answer && "token" in (answer.resumed as object);
 }
 
 /** Keeps the client disconnected while `act` runs with its session. */

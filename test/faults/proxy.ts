@@ -181,9 +181,6 @@ export class Flow {
   #torn: Buffer | undefined;
   #isFrozen = false;
   #stop: { at: number; reached: () => void } | undefined;
-  #lagMs = 0;
-  /** Whether the next unit is delayed. */
-  #isLagging = false;
 
   constructor(line: Line, to: Side, socket: Socket) {
     this.#line = line;
@@ -222,14 +219,9 @@ export class Flow {
     this.#stop = undefined;
   }
 
-  /** Forwards units one by one with this delay between them. 0 removes the delay. */
-  lag(ms: number): void {
-    this.#lagMs = ms;
-  }
-
   #pump(): void {
     this.#socket.cork();
-    while (!this.#isFrozen && !this.#isLagging && this.#queue.length > 0) this.#pass();
+    while (!this.#isFrozen && this.#queue.length > 0) this.#pass();
     this.#socket.uncork();
   }
 
@@ -246,7 +238,6 @@ export class Flow {
     if (this.#torn === undefined) {
       this.#queue.shift();
       this.#line.proxy.watcher.forwarded?.(this.#line, this.#to, unit!);
-      this.#wait();
     }
     this.#checkStop();
   }
@@ -257,15 +248,6 @@ export class Flow {
     this.#stop = undefined;
     this.freeze();
     reached();
-  }
-
-  #wait(): void {
-    if (this.#lagMs === 0) return;
-    this.#isLagging = true;
-    setTimeout(() => {
-      this.#isLagging = false;
-      this.#pump();
-    }, this.#lagMs);
   }
 }
 

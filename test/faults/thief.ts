@@ -1,7 +1,5 @@
-/** A thief who has recorded a client's frames, and replays them. */
-import { connect as connectTcp } from "node:net";
+/** A thief who has recorded a client's frames. */
 import { WebSocket } from "ws";
-import { Units } from "./units.js";
 
 /** A thief's connection on which `resume` was sent. */
 export interface Intrusion {
@@ -37,29 +35,4 @@ export async function intrude(
     void closed.then(() => resolve(undefined));
   });
   return { token, webSocket, closed };
-}
-
-/**
- * Replays what a client sent, byte for byte. Resolves with the first control frames of the reply, until one of them
- * refuses or the connection ends.
- */
-export async function replay(port: number, said: readonly Buffer[]): Promise<object[]> {
-  const socket = connectTcp(port, "127.0.0.1");
-  socket.on("error", () => {});
-  socket.write(Buffer.concat(said));
-  const units = new Units();
-  const answers: object[] = [];
-  try {
-    for await (const chunk of socket) {
-      for (const { bytes, control } of units.take(chunk as Buffer)) {
-        if (control !== undefined) answers.push(control);
-        if (bytes[0] === 0x88 || (control !== undefined && "resumed" in control)) return answers;
-      }
-    }
-  } catch {
-    // A reset is a reply too.
-  } finally {
-    socket.destroy();
-  }
-  return answers;
 }
