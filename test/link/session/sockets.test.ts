@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { serverLink, TestClient } from "../../support/links.js";
 import { useFakeClock } from "../../support/clock.js";
-import { LIMITS, Rig, Told, ToldLost } from "./rig.js";
+import { LIMITS, message, numbers, range, Rig, Told, ToldLost } from "./rig.js";
 import { Wire } from "./wire.js";
 
 useFakeClock();
@@ -37,6 +37,26 @@ describe("the last time a link received", () => {
     expect(rig.client.link.heardAt).toBe(5);
     rig.cut();
     expect(rig.client.link.heardAt).toBeUndefined();
+  });
+});
+
+describe("a read budget that is spent", () => {
+  it("leaves the rest of a pack to later ticks, in order", async () => {
+    await using rig = await Rig.live();
+    rig.cut();
+    const { client } = rig.open(true);
+    const deferred: (() => void)[] = [];
+    const defer = (then: () => void): unknown => deferred.push(then);
+    Object.assign(client, { budget: { isSpent: () => true, defer, adopt() {} } });
+    rig.client.dial(client);
+    await rig.settle();
+    for (const n of [1, 2, 3]) rig.server.link.send(message(n));
+    await rig.settle();
+    for (const n of [1, 2, 3]) {
+      expect(numbers(rig.told)).toEqual(range(1, n));
+      deferred.shift()?.();
+    }
+    expect(deferred).toEqual([]);
   });
 });
 
