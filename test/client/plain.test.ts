@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import type { Caller } from "../../src/index.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, rejection } from "../support/turns.js";
-import { live, network, plainEcho, refuse, server, useVirtualServer } from "./virtual.js";
+import { live, network, plainEcho, refuse, says, server, useVirtualServer } from "./virtual.js";
 
 useFakeClock();
 
@@ -101,3 +101,14 @@ it.each([
     events.length > 1 ? [...offers, ...offers] : offers,
   );
 });
+
+it.each(['{"jsonrpc":"2.0","method":"hi"}', '{"hello":{}}'])(
+  "a client without `onOpen` and `reconnect` ends with its socket if the server's first frame is %s",
+  async (frame) => {
+    network.answer = says(frame);
+    const { told } = await live();
+    network.cut();
+    await pass(1000);
+    expect(told).toEqual(["close 1006"]);
+  },
+);
