@@ -38,7 +38,9 @@ describeClients("a client whose server is frozen", (connect: Connect) => {
 it("detects a frozen plain server from Node, by pings of the WebSocket", async () => {
   await using bare = await bareServer();
   await using relay = await Relay.to(bare.url);
-  await using peer = await (connectNode as Connect)(relay.url, { link: "plain", reconnect: true, heartbeat });
+  const connect = connectNode as Connect;
+  await using peer = await connect(relay.url, { link: "plain", reconnect: true, heartbeat });
+  await using other = await connect(relay.url, { link: "plain", reconnect: false, heartbeat });
   const told = record(peer);
   await peer.request("echo", [1]);
   let pings = 0;
@@ -48,6 +50,7 @@ it("detects a frozen plain server from Node, by pings of the WebSocket", async (
   const call = rejection(peer.request("echo", [2]));
   await event(peer, "lost");
   expect(await call).toMatchObject({ outcome: "unknown" });
+  expect(await other.closed).toMatchObject({ code: 1006 });
   relay.thaw();
   await event(peer, "resume");
   expect(await peer.request("echo", [3])).toEqual([3]);
