@@ -23,7 +23,8 @@ const heard: unknown[] = [];
 useVirtualServer({
   echo: (params: unknown) => (heard.push(params), params),
   note: (params: unknown) => void heard.push(params),
-  never: () => new Promise(() => {}),
+  never: (_params: unknown, { signal }: { signal: AbortSignal }) =>
+    new Promise(() => signal.addEventListener("abort", () => heard.push("aborted"))),
   steps: (_params: unknown, { progress }: { progress: (value: unknown) => void }) => {
     for (const step of [1, 2, 3]) progress(step);
     return "done";
@@ -205,6 +206,20 @@ describe("a disconnected client whose session expires", () => {
     expect(await later).toEqual([2]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
   });
+});
+
+it("cancels a running call that was aborted while it was suspended, once it has resumed", async () => {
+  const { peer, told } = await live();
+  const controller = new AbortController();
+  const call = rejection(peer.request("never", [], { signal: controller.signal }));
+  await pass(1);
+  network.cut();
+  controller.abort("enough");
+  expect(await call).toBe("enough");
+  expect(heard).toEqual([]);
+  await pass(1);
+  expect(heard).toEqual(["aborted"]);
+  expect(told).toEqual(["suspend", "resume"]);
 });
 
 it("asks for progress when it has reconnected, also if the previous server was plain", async () => {
