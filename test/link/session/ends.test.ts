@@ -266,6 +266,16 @@ describe("a session without a socket (rule 8)", () => {
     expect(rig.told.notices).toEqual(["suspended", "resumed"]);
   });
 
+  it("expires at the client when its time from the first loss has passed, also if attempts fail meanwhile", async () => {
+    await using rig = await Rig.live();
+    rig.cut();
+    rig.pass(30_000);
+    rig.resuming().cut();
+    rig.pass(30_000);
+    await microtasks();
+    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
+  });
+
   it("expires at the client if that attempt fails", async () => {
     await using rig = await Rig.live();
     rig.cut();
