@@ -1,18 +1,23 @@
 /** When a client retries, by a fake clock. */
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/index.js";
+import { Backoff } from "../../src/client/backoff.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { rejection } from "../support/turns.js";
+import { Random } from "../faults/random.js";
 import { record } from "./clients.js";
 import {
   type Answer,
   connectVirtual,
+  dismiss,
   METHODS,
+  network,
   refuse,
+  says,
+  server,
+  URL,
   useVirtualServer,
-  type VirtualNetwork,
-  type VirtualServer,
 } from "./virtual.js";
 
 useFakeClock();
@@ -23,14 +28,45 @@ function draw(...values: number[]): void {
   vi.spyOn(Math, "random").mockImplementation(() => values[i++ % values.length]!);
 }
 
-let server: VirtualServer;
-let network: VirtualNetwork;
-useVirtualServer(
-  () => METHODS,
-  (fresh) => ({ server, network } = fresh),
-);
+const CAPS_MS = [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000];
 
-const URL = "ws://server.test/";
+describe("the delays of a reconnecting client", () => {
+  it("retries at once, and then after delays whose cap doubles from 500 ms to 20 s", () => {
+    const least = new Backoff(() => 0);
+    const most = new Backoff(() => 1 - Number.EPSILON);
+    expect([least.nextDelayMs(), most.nextDelayMs()]).toEqual([0, 0]);
+    for (const cap of CAPS_MS) {
+      expect(least.nextDelayMs()).toBe(100);
+      expect(most.nextDelayMs()).toBeCloseTo(cap, 3);
+    }
+  });
+
+  it("draws one random number for each delay, after the cap", () => {
+    const random = vi.fn<() => number>(() => 0.25);
+    const backoff = new Backoff(random);
+    backoff.nextDelayMs();
+    expect(random).not.toHaveBeenCalled();
+    expect(CAPS_MS.map(() => backoff.nextDelayMs())).toEqual(CAPS_MS.map((cap) => 100 + 0.25 * (cap - 100)));
+    expect(random).toHaveBeenCalledTimes(CAPS_MS.length);
+  });
+
+  it("resets its delay after a connection of 5 seconds, and not after a shorter one", async () => {
+    const backoff = new Backoff(() => 0.5);
+    for (let i = 0; i < 5; i++) backoff.nextDelayMs();
+    backoff.opened();
+    await pass(4_999);
+    expect(backoff.nextDelayMs()).toBe(100 + 0.5 * 7900);
+    await pass(60_000);
+    // Time without a connection does not count as connected.
+    expect(backoff.nextDelayMs()).toBe(100 + 0.5 * 15_900);
+    backoff.opened();
+    await pass(5_000);
+    expect(backoff.nextDelayMs()).toBe(0);
+    expect(backoff.nextDelayMs()).toBe(300);
+  });
+});
+
+useVirtualServer(METHODS);
 
 /** Cuts all connections. Returns the times of the attempts in the next two seconds. */
 async function lose(): Promise<number[]> {
@@ -41,29 +77,9 @@ async function lose(): Promise<number[]> {
 }
 
 describe("a client that lost its socket", () => {
-  it("retries at once, and then after delays below caps that double from 500 ms to 20 s", async () => {
-    draw(0.5);
-    const peer = await connectVirtual(URL, { reconnect: true });
-    await pass(10_000);
-    const from = performance.now();
-    network.answer = refuse;
-    network.cut();
-    await pass(100_000);
-    const waits = [500, 1000, 2000, 4000, 8000, 16_000, ...Array.from({ length: 9 }, () => 20_000)].map(
-      (cap) => 100 + 0.5 * (cap - 100),
-    );
-    const due = [0];
-    for (const wait of waits) due.push(due.at(-1)! + wait);
-    const times = network.times(from);
-    expect(times).toHaveLength(due.filter((at) => at <= 100_000).length);
-    // Timers of the fake clock have whole milliseconds.
-    for (const [i, at] of times.entries()) expect(Math.abs(at - due[i]!)).toBeLessThanOrEqual(i + 1);
-    expect(peer.state).toBe("suspended");
-  });
-
   it("resets its delays after 5 s of flowing messages, and not after less", async () => {
     draw(0.5);
-    await connectVirtual(URL);
+    await connectVirtual();
     await pass(10_000);
     // The first attempt has no delay.
     expect(await lose()).toEqual([0]);
@@ -76,10 +92,10 @@ describe("a client that lost its socket", () => {
 
   it("does not reset its delays after a socket on which no message flowed", async () => {
     draw(0.5);
-    await connectVirtual(URL, { openTimeoutMs: 6000 });
+    await connectVirtual({ openTimeoutMs: 6000 });
     await pass(10_000);
     // This socket opens, and sends nothing.
-    network.answer = ({ line }) => void line.accept("reciproc.v1");
+    network.answer = says();
     const from = performance.now();
     network.cut();
     await pass(20_000);
@@ -88,7 +104,7 @@ describe("a client that lost its socket", () => {
 
   it("reconnects at a random moment within the time that the server names, and retries as usual if that fails", async () => {
     draw(0.75);
-    const peer = await connectVirtual(URL);
+    const peer = await connectVirtual();
     const told = record(peer);
     await pass(1000);
     const from = performance.now();
@@ -105,7 +121,7 @@ describe("a client that lost its socket", () => {
     "reconnects within 10 minutes, whatever the server asks for: %i ms",
     async (retryMs) => {
       draw(0.999);
-      const peer = await connectVirtual(URL);
+      const peer = await connectVirtual();
       await pass(1000);
       const from = performance.now();
       const { line } = network.last;
@@ -120,7 +136,7 @@ describe("a client that lost its socket", () => {
   );
 
   it.each([1000, 4400, 4401, 4499])("does not reconnect after a close with %i", async (code) => {
-    const peer = await connectVirtual(URL, { reconnect: true, onOpen: () => {} });
+    const peer = await connectVirtual({ reconnect: true, onOpen: () => {} });
     const told = record(peer);
     await pass(1000);
     const call = rejection(peer.request("never"));
@@ -139,7 +155,7 @@ describe("a client that lost its socket", () => {
   it.each([1001, 1002, 1006, 1009, 1011, 1012, 1013, 3000, 4000, 4399, 4500, 4999])(
     "reconnects after a close with %i",
     async (code) => {
-      const peer = await connectVirtual(URL);
+      const peer = await connectVirtual();
       await pass(1000);
       const { length } = network.attempts;
       network.last.line.end({ code, reason: "" });
@@ -155,7 +171,7 @@ describe("a client that lost its socket", () => {
 describe("a client that could not connect", () => {
   it("rejects at once without `reconnect.initial`", async () => {
     network.answer = refuse;
-    expect(await rejection(connectVirtual(URL, { reconnect: true }))).toMatchObject({ code: "CONNECT_FAILED" });
+    expect(await rejection(connectVirtual({ reconnect: true }))).toMatchObject({ code: "CONNECT_FAILED" });
     // One attempt with the offer, and one without.
     expect(network.attempts.map(({ protocols }) => protocols)).toEqual([["reciproc.v1"], []]);
   });
@@ -164,7 +180,7 @@ describe("a client that could not connect", () => {
     draw(0.5);
     network.answer = refuse;
     const from = performance.now();
-    const connecting = connectVirtual(URL, { reconnect: { initial: true } });
+    const connecting = connectVirtual({ reconnect: { initial: true } });
     await pass(2200);
     expect([...new Set(network.times(from))]).toEqual([0, 300, 850, 1900]);
     network.answer = server.answer;
@@ -180,24 +196,16 @@ describe("a client that could not connect", () => {
   });
 
   it.each([401, 403])("does not retry if a server refuses it with %i", async (status) => {
-    network.answer = ({ line }) => {
-      const socket = line.accept("reciproc.v1");
-      socket.send(`{"bye":{"code":${4000 + status},"reason":"not you"}}`);
-      socket.close(4000 + status, "not you");
-    };
-    const connecting = rejection(connectVirtual(URL, { reconnect: { initial: true } }));
+    network.answer = dismiss(4000 + status, "not you");
+    const connecting = rejection(connectVirtual({ reconnect: { initial: true } }));
     await pass(0);
     expect(await connecting).toMatchObject({ code: "CONNECT_FAILED", status });
     expect(network.attempts).toHaveLength(1);
   });
 
   it("retries if the server is full", async () => {
-    network.answer = ({ line }) => {
-      const socket = line.accept("reciproc.v1");
-      socket.send('{"bye":{"code":4503,"reason":"full"}}');
-      socket.close(4503, "full");
-    };
-    const connecting = connectVirtual(URL, { reconnect: { initial: true } });
+    network.answer = dismiss(4503, "full");
+    const connecting = connectVirtual({ reconnect: { initial: true } });
     await pass(1000);
     expect(network.attempts.length).toBeGreaterThan(1);
     network.answer = server.answer;
@@ -207,7 +215,7 @@ describe("a client that could not connect", () => {
 
   it("does not retry if the runtime has no WebSocket", async () => {
     vi.stubGlobal("WebSocket", undefined);
-    expect(await rejection(connectVirtual(URL, { reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
+    expect(await rejection(connectVirtual({ reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
   });
 
   it("retries at once when the network is back", async () => {
@@ -216,7 +224,7 @@ describe("a client that could not connect", () => {
     vi.stubGlobal("addEventListener", page.addEventListener.bind(page));
     vi.stubGlobal("removeEventListener", page.removeEventListener.bind(page));
     network.answer = refuse;
-    const connecting = connectVirtual(URL, { reconnect: { initial: true } });
+    const connecting = connectVirtual({ reconnect: { initial: true } });
     await pass(3000);
     network.answer = server.answer;
     page.dispatchEvent(new Event("online"));
@@ -224,15 +232,6 @@ describe("a client that could not connect", () => {
     await connecting;
   });
 });
-
-/** Returns a random generator of numbers from 0 to 1 with a seed. */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
 
 /**
  * Returns whether any 100 ms hold more than three times the mean. If the mean is a few, chance alone sometimes does.
@@ -247,10 +246,11 @@ function expectSpread(times: readonly number[], attempt: number): void {
 
 describe("a crowd of 10,000 clients of a restarted server", () => {
   it("spreads all its attempts except the first, which each client makes at once", { timeout: 120_000 }, async () => {
-    vi.spyOn(Math, "random").mockImplementation(seeded(11));
+    const random = new Random(11);
+    vi.spyOn(Math, "random").mockImplementation(() => random.next());
     const counts = new Map<string, number>();
     const open = async (i: number): Promise<AnyPeer> => {
-      const peer = await connectVirtual(`${URL}${i}`, { heartbeat: false });
+      const peer = await connectVirtual({ heartbeat: false }, `${URL}${i}`);
       for (const name of ["suspend", "lost", "resume"] as const) {
         peer.on(name, () => counts.set(name, (counts.get(name) ?? 0) + 1));
       }

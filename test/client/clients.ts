@@ -1,10 +1,8 @@
 /** Shared by the tests of a client: both `connect` functions, a record of events, and plain JSON-RPC servers. */
-import { once } from "node:events";
 import { afterEach, beforeEach, describe, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect as connectStandard, type AnyPeer, type CloseInfo } from "../../src/index.js";
 import { connect as connectNode } from "../../src/node.js";
-import type { IncomingMessage } from "node:http";
 import { bareHttp, type Listening } from "../support/network.js";
 
 /** Either `connect`, untyped. */
@@ -52,9 +50,6 @@ export function event(peer: AnyPeer, name: "suspend" | "lost" | "resume" | "clos
 export interface BareServer extends Listening<any> {
   /** The subprotocols of each upgrade. */
   readonly offers: string[];
-  readonly requests: IncomingMessage[];
-  /** All received calls and notifications, as method and params, on all connections. */
-  readonly heard: [method: string, params: unknown][];
   /** Its connections that are open. */
   readonly webSockets: Set<WebSocket>;
 }
@@ -62,30 +57,17 @@ export interface BareServer extends Listening<any> {
 /** Serves an echo of params, except for "never", which gets no response. Sends `greeting` on each connection. */
 export async function bareServer(options: object = {}, greeting?: string): Promise<BareServer> {
   const http = await bareHttp();
-  const bare: Omit<BareServer, keyof Listening<any>> = { offers: [], requests: [], heard: [], webSockets: new Set() };
-  http.server.on("upgrade", (request: IncomingMessage) => {
-    bare.requests.push(request);
-    bare.offers.push(request.headers["sec-websocket-protocol"] ?? "");
-  });
+  const offers: string[] = [];
+  http.server.on("upgrade", ({ headers }) => offers.push(headers["sec-websocket-protocol"] ?? ""));
   const upgrader = new WebSocketServer({ handleProtocols: () => false, ...options, server: http.server });
   upgrader.on("connection", (webSocket) => {
-    bare.webSockets.add(webSocket);
-    webSocket.on("close", () => bare.webSockets.delete(webSocket));
     webSocket.on("error", () => {});
     if (greeting !== undefined) webSocket.send(greeting);
     webSocket.on("message", (data: Buffer) => {
       const { id, method, params } = JSON.parse(data.toString()) as { id?: number; method: string; params?: unknown };
-      bare.heard.push([method, params]);
-      // A response must not be answered.
-      if (id !== undefined && typeof method === "string" && method !== "never")
+      if (id !== undefined && method !== "never")
         webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
     });
   });
-  return Object.assign(http, bare);
-}
-
-/** Resolves with the next open WebSocket of a bare server. */
-export async function nextUpgrade({ server }: BareServer): Promise<IncomingMessage> {
-  const [request] = (await once(server, "upgrade")) as [IncomingMessage];
-  return request;
+  return Object.assign(http, { offers, webSockets: upgrader.clients });
 }

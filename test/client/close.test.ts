@@ -8,28 +8,23 @@ import { countDeadlines } from "../../src/core/deadlines.js";
 import { inspect } from "../../src/peer/peer.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, rejection } from "../support/turns.js";
-import { record } from "./clients.js";
 import {
-  HELLO,
   type Answer,
-  connectVirtual,
+  dismiss,
+  HELLO,
+  live,
   METHODS,
+  network,
   plainEcho,
   refuse,
+  says,
+  server,
   useVirtualServer,
-  type VirtualNetwork,
-  type VirtualServer,
 } from "./virtual.js";
 
 useFakeClock();
 
-const URL = "ws://server.test/";
-let server: VirtualServer;
-let network: VirtualNetwork;
-useVirtualServer(
-  () => METHODS,
-  (fresh) => ({ server, network } = fresh),
-);
+useVirtualServer(METHODS);
 beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
 /** Asserts that nothing of the client is left, and that it does nothing more. */
@@ -50,17 +45,7 @@ async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
   expect(told, "events").toHaveLength(times);
 }
 
-/** Connects a client with a session. */
-async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
-  const peer = await connectVirtual(URL, options);
-  await pass(10);
-  return { peer, told: record(peer) };
-}
-
-/** Accepts a client, and then sends nothing. */
-const silent: Answer = ({ line }) => void line.accept("reciproc.v1");
 const hangs: Answer = () => {};
-const greeting: Answer = ({ line }) => void line.accept("reciproc.v1").send(HELLO);
 
 describe("close()", () => {
   it("settles at once while suspended", async () => {
@@ -79,9 +64,9 @@ describe("close()", () => {
 
   it.each([
     ["that hangs", hangs],
-    ["that opened, and waits for a hello", silent],
+    ["that opened, and waits for a hello", says()],
     ["that may fail for its offer", refuse],
-    ["that waits for `resumed`", greeting],
+    ["that waits for `resumed`", says(HELLO)],
   ])("settles at once during an attempt %s", async (_name, answer) => {
     for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
       network.answer = server.answer;
@@ -131,20 +116,12 @@ describe("close()", () => {
         await pass(20);
       },
       "a server that is now plain": async () => {
-        network.answer = ({ line }) => {
-          const socket = line.accept("reciproc.v1");
-          socket.send('{"jsonrpc":"2.0","method":"hi"}');
-          socket.start({ frame() {}, closed() {} });
-        };
+        network.answer = says('{"jsonrpc":"2.0","method":"hi"}');
         network.cut();
         await pass(1);
       },
       "a server without sessions": async () => {
-        network.answer = ({ line }) => {
-          const socket = line.accept("reciproc.v1");
-          socket.send('{"hello":{}}');
-          socket.start({ frame() {}, closed() {} });
-        };
+        network.answer = says('{"hello":{}}');
         network.cut();
         await pass(1);
       },
@@ -260,11 +237,7 @@ describe("the token of a session", () => {
     });
     server.restart();
     await lose(server.answer);
-    await lose(({ line }) => {
-      const socket = line.accept("reciproc.v1");
-      socket.send('{"bye":{"code":4401,"reason":"go away"}}');
-      socket.close(4401, "go away");
-    });
+    await lose(dismiss(4401, "go away"));
     said.push(await peer.closed, ...(await Promise.all(calls)));
     const text = said.map((one) => `${show(one, { depth: 9, showHidden: true })} ${String(one)}`).join("\n");
     // Each hello offers a token, and each of the three `resumed` gives one.

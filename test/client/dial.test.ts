@@ -2,25 +2,27 @@
  * Which servers a client can meet when it reconnects: silent or changed ones. And what it offers and sends at each
  * attempt.
  */
-import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { WebSocketServer, type WebSocket } from "ws";
-import { mcp, type AnyPeer } from "../../src/index.js";
+import { mcp, Peer, type AnyPeer } from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
+import { plain } from "../../src/link/plain.js";
 import { pass, useFakeClock } from "../support/clock.js";
-import { bareHttp, type Listening } from "../support/network.js";
 import { rejection } from "../support/turns.js";
 import { bareServer, confirmed, describeClients, event, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
 import {
-  HELLO,
   type Answer,
   connectVirtual,
+  expectEcho,
+  HELLO,
+  live,
+  network,
+  says,
+  server as virtualServer,
+  URL,
   useVirtualServer,
-  type VirtualNetwork,
-  type VirtualServer,
 } from "./virtual.js";
 
 const echo = { echo: (params: unknown) => params };
@@ -29,7 +31,7 @@ function serveEcho(options: object = {}): Promise<Server<any, any, any>> {
   return serve<any, any, any>({ port: 0, methods: echo as never, ...options });
 }
 
-describeClients("a client that reconnects", (connect: Connect, isNode) => {
+describeClients("a client that reconnects", (connect: Connect) => {
   it("closes for good if it is refused with 401, with the reason", async () => {
     let isStrict = false;
     await using server = await serveEcho({ authenticate: () => (isStrict ? null : "me") });
@@ -49,55 +51,6 @@ describeClients("a client that reconnects", (connect: Connect, isNode) => {
     expect(told).toEqual(["suspend", "close 4401"]);
     await server.close();
     expect(countDeadlines().waiting).toBe(0);
-  });
-
-  it("closes for good if it is refused with 403", async () => {
-    await using server = await serveEcho();
-    await using relay = await Relay.to(server.url);
-    const peer = await confirmed(connect, relay.url);
-    await using other = await (isNode ? forbidding() : dismissing());
-    relay.redirect(other.url);
-    relay.cut();
-    expect(await peer.closed).toMatchObject({ code: 4403, error: { status: 403 } });
-  });
-
-  it("retries if the server is full", async () => {
-    await using full = await serveEcho({ limits: { maxConnections: 1 } });
-    await using server = await serveEcho();
-    await using relay = await Relay.to(server.url);
-    await using occupant = await connect(full.url);
-    await using peer = await confirmed(connect, relay.url);
-    const told = record(peer);
-    const refused = once(full as never, "refuse");
-    relay.redirect(full.url);
-    relay.cut();
-    await refused;
-    const back = event(peer, "resume");
-    relay.redirect(server.url);
-    await back;
-    expect(occupant.state).toBe("open");
-    // No message was lost: the server had kept the session.
-    expect(told).toEqual(["suspend", "resume"]);
-  });
-
-  it("retries if it is cut off before the server has sent a frame", async () => {
-    await using server = await serveEcho();
-    await using mute = await bareServer({ handleProtocols: () => "reciproc.v1" });
-    await using relay = await Relay.to(server.url);
-    await using peer = await confirmed(connect, relay.url);
-    const told = record(peer);
-    const back = event(peer, "resume");
-    mute.server.once("upgrade", () => {
-      setImmediate(() => {
-        relay.redirect(server.url);
-        for (const webSocket of mute.webSockets) webSocket.terminate();
-      });
-    });
-    relay.redirect(mute.url);
-    relay.cut();
-    await Promise.race([back, peer.closed]);
-    expect(told).toEqual(["suspend", "resume"]);
-    expect(mute.requests).toHaveLength(1);
   });
 
   it("continues at a server that is now plain", async () => {
@@ -140,143 +93,83 @@ describeClients("a client that reconnects", (connect: Connect, isNode) => {
     await back;
     expect(told).toEqual(["suspend", "resume"]);
   });
-
-  it("continues at a server that no longer has sessions", async () => {
-    await using server = await serveEcho();
-    await using relay = await Relay.to(server.url);
-    await using peer = await confirmed(connect, relay.url);
-    const told = record(peer);
-    await using without = await serveEcho({ session: false });
-    const back = event(peer, "resume");
-    relay.redirect(without.url);
-    relay.cut();
-    await back;
-    expect(await peer.request("echo", [1])).toEqual([1]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
-    // The client still reconnects.
-    const again = event(peer, "resume");
-    relay.cut();
-    await again;
-    expect(await peer.request("echo", [2])).toEqual([2]);
-    expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
-  });
-
-  it("begins a new session on the same socket if its session is refused", async () => {
-    let user = "a";
-    await using server = await serveEcho({ authenticate: () => user, principal: (data: string) => data });
-    await using relay = await Relay.to(server.url);
-    await using peer = await confirmed(connect, relay.url);
-    const told = record(peer);
-    user = "b";
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(await peer.request("echo", [1])).toEqual([1]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
-    expect(relay.accepted).toBe(2);
-    expect(new Set([...server.peers].map(({ data }) => data as string))).toEqual(new Set(["a", "b"]));
-  });
-
-  it("offers its dialect's subprotocol each time", async () => {
-    const offers: (string | undefined)[] = [];
-    await using server = await serveEcho({
-      dialect: [mcp],
-      authenticate: ({ headers }: IncomingMessage) => (offers.push(headers["sec-websocket-protocol"]), "me"),
-    });
-    await using relay = await Relay.to(server.url);
-    await using peer = await confirmed(connect, relay.url, { dialect: mcp });
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(offers).toEqual(["reciproc.v1,mcp", "reciproc.v1,reciproc.resume,mcp"]);
-    // A server of the dialect that is not reciproc.
-    await using plainly = await serveEcho({ dialect: [mcp], link: "plain" });
-    const lost = event(peer, "lost");
-    const again = event(peer, "resume");
-    relay.redirect(plainly.url);
-    relay.cut();
-    await lost;
-    await again;
-    expect(await peer.request("echo", [1])).toEqual([1]);
-  });
 });
 
-/** Answers every upgrade with 403. */
-async function forbidding(): Promise<Listening<any>> {
-  const http = await bareHttp();
-  http.server.on("upgrade", (_request: IncomingMessage, socket) => {
-    socket.end("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+it("a client in Node sends its `headers` with each attempt", async () => {
+  const seen: unknown[] = [];
+  await using server = await serveEcho({
+    authenticate: ({ headers }: IncomingMessage) => (seen.push(headers.authorization), "me"),
   });
-  return http;
-}
-
-/** Refuses in a frame, for clients that cannot read a status. */
-async function dismissing(): Promise<Listening<any>> {
-  const http = await bareHttp();
-  new WebSocketServer({ server: http.server }).on("connection", (webSocket: WebSocket) => {
-    webSocket.send('{"bye":{"code":4403,"reason":"not you"}}');
-    webSocket.close(4403);
-  });
-  return http;
-}
-
-describe("the option `headers`", () => {
-  it("sends them with each attempt", async () => {
-    const seen: unknown[] = [];
-    await using server = await serveEcho({
-      authenticate: ({ headers }: IncomingMessage) => (seen.push(headers.authorization), "me"),
-    });
-    await using relay = await Relay.to(server.url);
-    await using peer = await confirmed(connectNode as Connect, relay.url, { headers: { authorization: "Bearer t" } });
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(seen).toEqual(["Bearer t", "Bearer t"]);
-  });
+  await using relay = await Relay.to(server.url);
+  await using peer = await confirmed(connectNode as Connect, relay.url, { headers: { authorization: "Bearer t" } });
+  const back = event(peer, "resume");
+  relay.cut();
+  await back;
+  expect(seen).toEqual(["Bearer t", "Bearer t"]);
 });
 
 describe("a socket on which no messages begin to flow", () => {
   useFakeClock();
 
-  const URL = "ws://server.test/";
-  let server: VirtualServer;
-  let network: VirtualNetwork;
-  useVirtualServer(
-    () => echo,
-    (fresh) => ({ server, network } = fresh),
-  );
+  useVirtualServer(echo);
   beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
   const silent: Record<string, Answer> = {
     "never opens": () => {},
-    "opens and sends nothing": ({ line }) => void line.accept("reciproc.v1"),
-    "sends only hello": ({ line }) => {
-      line.accept("reciproc.v1").send(HELLO);
-    },
+    "opens and sends nothing": says(),
+    "sends only hello": says(HELLO),
   };
 
   it.each(Object.entries(silent))("is replaced after openTimeoutMs: %s", async (_name, answer) => {
-    const peer = await connectVirtual(URL, { openTimeoutMs: 2000 });
-    const told = record(peer);
-    await pass(10);
+    const { peer, told } = await live({ openTimeoutMs: 2000 });
     network.answer = answer;
     const from = performance.now();
     network.cut();
     await pass(2299);
     expect(network.times(from)).toEqual([0]);
-    network.answer = server.answer;
+    network.answer = virtualServer.answer;
     await pass(10);
     expect(network.times(from)).toEqual([0, 2300]);
     expect(told).toEqual(["suspend", "resume"]);
     // The abandoned socket is gone.
     expect(network.lines.size).toBe(1);
-    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+    await expectEcho(peer);
+  });
+
+  it("is replaced at once if it is lost before the server has sent a frame", async () => {
+    const { peer, told } = await live();
+    network.answer = ({ line }) => {
+      line.accept("reciproc.v1");
+      network.answer = virtualServer.answer;
+      void Promise.resolve().then(() => line.cut());
+    };
+    const { length } = network.attempts;
+    network.cut();
+    await pass(500);
+    expect(network.attempts).toHaveLength(length + 2);
+    expect(told).toEqual(["suspend", "resume"]);
+    await expectEcho(peer);
+  });
+
+  it("offers its dialect's subprotocol each time", async () => {
+    const { peer, told } = await live({ dialect: mcp });
+    network.cut();
+    await pass(10);
+    // A server of the dialect that is not reciproc.
+    network.answer = ({ line }) => void new Peer(plain(line.accept("mcp")), { methods: echo });
+    network.cut();
+    await pass(500);
+    expect(network.attempts.map(({ protocols }) => protocols)).toEqual([
+      ["reciproc.v1", "mcp"],
+      ["reciproc.v1", "reciproc.resume", "mcp"],
+      ["reciproc.v1", "reciproc.resume", "mcp"],
+    ]);
+    expect(told).toEqual(["suspend", "resume", "suspend", "lost", "resume"]);
+    await expectEcho(peer);
   });
 
   it("continues as a new session if the old one is refused, whatever the server sends after that", async () => {
-    const peer = await connectVirtual(URL, { openTimeoutMs: 2000, onOpen: () => {} });
-    const told = record(peer);
-    await pass(10);
+    const { told } = await live({ openTimeoutMs: 2000, onOpen: () => {} });
     network.answer = ({ line }) => {
       const socket = line.accept("reciproc.v1");
       socket.send(HELLO);
@@ -298,20 +191,20 @@ describe("a socket on which no messages begin to flow", () => {
 
   it("starts a session even if it is lost right after the hello, and another server does not know that session", async () => {
     network.answer = silent["sends only hello"]!;
-    const peer = await connectVirtual(URL);
+    const peer = await connectVirtual();
     const told = record(peer);
     const call = rejection(peer.request("echo", [1]));
     await pass(10);
-    network.answer = server.answer;
+    network.answer = virtualServer.answer;
     network.cut();
     await pass(10);
     expect(await call).toMatchObject({ outcome: "unknown" });
     expect(told).toEqual(["suspend", "lost", "resume"]);
-    expect(await Promise.all([peer.request("echo", [2]), pass(1)])).toMatchObject([[2], undefined]);
+    await expectEcho(peer);
   });
 
   it("has no timeout if openTimeoutMs is Infinity", async () => {
-    const peer: AnyPeer = await connectVirtual(URL, { openTimeoutMs: Infinity });
+    const peer: AnyPeer = await connectVirtual({ openTimeoutMs: Infinity });
     await pass(10);
     network.answer = silent["opens and sends nothing"]!;
     const { length } = network.attempts;
@@ -323,7 +216,7 @@ describe("a socket on which no messages begin to flow", () => {
 
   it("rejects connect if it is the first, and leaves nothing", async () => {
     network.answer = silent["never opens"]!;
-    const failed = rejection(connectVirtual(URL, { openTimeoutMs: 2000 }));
+    const failed = rejection(connectVirtual({ openTimeoutMs: 2000 }));
     await pass(2000);
     expect(await failed).toMatchObject({ message: `could not connect to ${URL}: not open within 2000 ms` });
     await pass(1);

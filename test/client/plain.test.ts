@@ -1,184 +1,114 @@
 /** A client of a plain server reconnects only if `onOpen` is set or `reconnect` is true. */
-import { expect, it } from "vitest";
-import { countDeadlines } from "../../src/core/deadlines.js";
-import type { AnyPeer, Caller } from "../../src/index.js";
+import { beforeEach, describe, expect, it } from "vitest";
+import type { Caller } from "../../src/index.js";
+import { pass, useFakeClock } from "../support/clock.js";
 import { gate, rejection } from "../support/turns.js";
-import { bareServer, describeClients, event, record, type Connect } from "./clients.js";
-import { Relay } from "./relay.js";
+import { live, network, plainEcho, refuse, says, server, useVirtualServer } from "./virtual.js";
 
-/** Returns the calls that the server got from one moment on. */
-function since(heard: [string, unknown][]): () => string[] {
-  const from = heard.length;
-  return () => heard.slice(from).map(([method]) => method);
+useFakeClock();
+
+/** The calls and notifications that the server got. */
+const heard: string[] = [];
+const note = (_params: unknown, { method }: { method: string }): void => void heard.push(method);
+useVirtualServer({
+  ...Object.fromEntries(["login", "ready", "done", "a", "b", "c", "d"].map((method) => [method, note])),
+  never: () => new Promise(() => {}),
+});
+beforeEach(() => void (heard.length = 0));
+
+async function logIn(remote: Caller<any>): Promise<void> {
+  await remote.request("login", ["me"]);
+  remote.notify("ready");
 }
 
-async function logIn(server: Caller<any>): Promise<void> {
-  await server.request("login", ["me"]);
-  server.notify("ready");
-}
-
-describeClients("a client of a plain server with onOpen", (connect: Connect, isNode) => {
+describe("a client of a plain server with onOpen", () => {
   it("runs it on the first open and after each loss, before queued calls and notifications", async () => {
-    await using bare = await bareServer();
-    await using relay = await Relay.to(bare.url);
-    await using peer = await connect(relay.url, { onOpen: logIn });
-    const told = record(peer);
-    expect(await peer.request("a", [1])).toEqual([1]);
-    expect(bare.heard.map(([method]) => method)).toEqual(["login", "ready", "a"]);
+    const { peer, told } = await live({ link: "plain", onOpen: logIn });
+    await Promise.all([peer.request("a"), pass(1)]);
+    expect(heard).toEqual(["login", "ready", "a"]);
     for (let round = 0; round < 2; round++) {
-      const heard = since(bare.heard);
+      heard.length = 0;
       const unanswered = rejection(peer.request("never"));
-      await peer.request("flushed", []);
-      const lost = event(peer, "lost");
-      await relay.close();
-      await lost;
+      await pass(1);
+      network.answer = refuse;
+      network.cut();
       expect(await unanswered).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
       expect(peer.state).toBe("suspended");
-      const calls = [peer.request("b", [2]), peer.request("c", [3])];
+      const calls = [peer.request("b"), peer.request("c")];
       expect(peer.notify("d")).toBe(true);
-      const back = event(peer, "resume");
-      await relay.open();
-      expect(await Promise.all(calls)).toEqual([[2], [3]]);
-      await back;
+      network.answer = server.answer;
+      await pass(1000);
+      await Promise.all(calls);
       expect(peer.state).toBe("open");
-      await peer.request("e", []);
-      expect(heard()).toEqual(["never", "flushed", "login", "ready", "b", "c", "d", "e"]);
+      expect(heard).toEqual(["login", "ready", "b", "c", "d"]);
+      await pass(6000);
     }
     expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
   });
 
   it("queues calls until a slow one is done, but answers calls of the server", async () => {
-    await using bare = await bareServer();
-    await using relay = await Relay.to(bare.url);
-    const [begun, go] = [gate(), gate()];
+    const go = gate();
     let runs = 0;
-    const onOpen = async (server: Caller<any>): Promise<void> => {
+    const onOpen = async (remote: Caller<any>): Promise<void> => {
       if (++runs === 1) return;
-      await server.request("login", []);
-      begun.resolve();
+      await remote.request("login");
       await go.promise;
-      server.notify("done");
+      remote.notify("done");
     };
-    await using peer = await connect(relay.url, { onOpen, methods: { ask: () => "answered" } });
-    const told = record(peer);
-    relay.cut();
-    await event(peer, "lost");
-    const call = peer.request("a", []);
-    await begun.promise;
+    const { peer, told } = await live({ link: "plain", onOpen, methods: { ask: () => "answered" } });
+    network.cut();
+    const call = peer.request("a");
+    await pass(1);
     expect(peer.state).toBe("suspended");
-    const [webSocket] = bare.webSockets;
-    const answered = new Promise((resolve) => webSocket!.prependListener("message", (data) => resolve(String(data))));
-    webSocket!.send('{"jsonrpc":"2.0","id":7,"method":"ask"}');
-    expect(JSON.parse((await answered) as string)).toEqual({ jsonrpc: "2.0", id: 7, result: "answered" });
-    expect(bare.heard.map(([method]) => method)).toEqual(["login", undefined]);
+    expect(await Promise.all([server.peers[1]!.request("ask"), pass(1)])).toEqual(["answered", undefined]);
+    expect(heard).toEqual(["login"]);
     go.resolve();
-    expect(await call).toEqual([]);
-    expect(bare.heard.map(([method]) => method).slice(2)).toEqual(["done", "a"]);
+    await Promise.all([call, pass(1)]);
+    expect(heard).toEqual(["login", "done", "a"]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
-  });
-
-  it("rejects if the first one fails, with its error, and leaves nothing", async () => {
-    await using bare = await bareServer();
-    const failure = new Error("who are you?");
-    const error = await rejection(connect(bare.url, { onOpen: () => Promise.reject(failure) }));
-    expect(error).toBe(failure);
-    await expect.poll(() => [bare.webSockets.size, countDeadlines().waiting]).toEqual([0, 0]);
-    expect(bare.offers).toHaveLength(2);
-  });
-
-  it("emits `error` if a later one fails, and retries", async () => {
-    await using bare = await bareServer();
-    await using relay = await Relay.to(bare.url);
-    let runs = 0;
-    const onOpen = async (server: Caller<any>): Promise<void> => {
-      await server.request("login", [++runs]);
-      if (runs === 2 || runs === 3) throw new Error(`attempt ${runs} failed`);
-    };
-    await using peer = await connect(relay.url, { onOpen });
-    const told = record(peer);
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(told).toEqual([
-      "suspend",
-      "lost",
-      "error attempt 2 failed",
-      "lost",
-      "error attempt 3 failed",
-      "lost",
-      "resume",
-    ]);
-    expect(bare.heard.map(([, params]) => params)).toEqual([[1], [2], [3], [4]]);
-    expect(await peer.request("a", [1])).toEqual([1]);
   });
 
   it("retries without an event if the socket is lost during one", async () => {
-    await using bare = await bareServer();
-    await using relay = await Relay.to(bare.url);
     let runs = 0;
-    const onOpen = async (server: Caller<any>): Promise<void> => {
-      if (++runs === 2) relay.cut();
-      await server.request("login", [runs]);
+    const onOpen = async (remote: Caller<any>): Promise<void> => {
+      if (++runs === 2) network.cut();
+      await remote.request("login");
     };
-    await using peer = await connect(relay.url, { onOpen });
-    const told = record(peer);
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
+    const { told } = await live({ link: "plain", onOpen });
+    network.cut();
+    await pass(1000);
     expect(told).toEqual(["suspend", "lost", "lost", "resume"]);
     expect(runs).toBe(3);
   });
-
-  it("makes the same offer at each attempt", async () => {
-    await using bare = await bareServer();
-    await using peer = await connect(bare.url, { onOpen: () => {} });
-    const back = event(peer, "resume");
-    for (const webSocket of bare.webSockets) webSocket.terminate();
-    await back;
-    // A server that has never sent hello can do so after an update.
-    expect(bare.offers).toEqual(["reciproc.v1", "", "reciproc.v1", ""]);
-    expect(isNode || bare.requests.length === 4).toBe(true);
-  });
 });
 
-describeClients("a client of a plain server", (connect: Connect) => {
-  it("ends with its socket without `onOpen` and `reconnect`", async () => {
-    await using bare = await bareServer();
-    await using relay = await Relay.to(bare.url);
-    const peer = await connect(relay.url);
-    const told = record(peer);
-    await peer.request("a", []);
-    const call = rejection(peer.request("never"));
-    relay.cut();
-    expect(await call).toMatchObject({ outcome: "unknown" });
-    await peer.closed;
+it.each([
+  ["ends with its socket without `onOpen` and `reconnect`", {}, ["close 1006"]],
+  // A server that has never sent hello can do so after an update.
+  ["makes the same offer again with `reconnect: true`", { reconnect: true }, ["suspend", "lost", "resume"]],
+  ["makes the same offer again with `onOpen`", { onOpen: () => {} }, ["suspend", "lost", "resume"]],
+])("a client of a plain server %s", async (_what, options, events) => {
+  network.answer = plainEcho;
+  const { peer, told } = await live(options);
+  const call = rejection(peer.request("never"));
+  await pass(1);
+  network.cut();
+  expect(await call).toMatchObject({ outcome: "unknown" });
+  await pass(1000);
+  expect(told).toEqual(events);
+  const offers = [["reciproc.v1"], []];
+  expect(network.attempts.map(({ protocols }) => protocols)).toEqual(
+    events.length > 1 ? [...offers, ...offers] : offers,
+  );
+});
+
+it.each(['{"jsonrpc":"2.0","method":"hi"}', '{"hello":{}}'])(
+  "a client without `onOpen` and `reconnect` ends with its socket if the server's first frame is %s",
+  async (frame) => {
+    network.answer = says(frame);
+    const { told } = await live();
+    network.cut();
+    await pass(1000);
     expect(told).toEqual(["close 1006"]);
-    expect(relay.accepted).toBe(2);
-  });
-
-  it("reconnects with `reconnect: true`, and reports that it lost its pending calls", async () => {
-    await using bare = await bareServer();
-    await using relay = await Relay.to(bare.url);
-    await using peer = await connect(relay.url, { reconnect: true });
-    const told = record(peer);
-    await peer.request("a", []);
-    const call = rejection(peer.request("never"));
-    await peer.request("flushed", []);
-    const back = event(peer, "resume");
-    relay.cut();
-    expect(await call).toMatchObject({ outcome: "unknown" });
-    await back;
-    expect(await peer.request("b", [1])).toEqual([1]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
-  });
-
-  it("reconnects over a plain link as well, without any frame of reciproc.v1", async () => {
-    await using bare = await bareServer();
-    await using peer: AnyPeer = await connect(bare.url, { link: "plain", reconnect: true });
-    const back = event(peer, "resume");
-    for (const webSocket of bare.webSockets) webSocket.terminate();
-    await back;
-    expect(await peer.request("b", [1])).toEqual([1]);
-    expect(bare.offers).toEqual(["", ""]);
-  });
-});
+  },
+);

@@ -1,35 +1,40 @@
 /** Calls and notifications without a connection: they are queued in order, within limits, and can be cancelled. */
 import { beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLostError, TimeoutError, type AnyPeer } from "../../src/index.js";
+import { ConnectionLostError, TimeoutError, type AnyPeer, type Caller } from "../../src/index.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { gate, Outcomes, rejection } from "../support/turns.js";
 import { record } from "./clients.js";
-import { connectVirtual, plainEcho, refuse, useVirtualServer, type VirtualNetwork, VirtualServer } from "./virtual.js";
+import {
+  connectVirtual,
+  expectEcho,
+  live,
+  network,
+  plainEcho,
+  refuse,
+  server,
+  useVirtualServer,
+  VirtualServer,
+} from "./virtual.js";
 
 useFakeClock();
 
-const URL = "ws://server.test/";
 const heard: unknown[] = [];
-let server: VirtualServer;
-let network: VirtualNetwork;
-useVirtualServer(
-  () => ({
-    echo: (params: unknown) => (heard.push(params), params),
-    note: (params: unknown) => void heard.push(params),
-    never: () => new Promise(() => {}),
-    steps: (_params: unknown, { progress }: { progress: (value: unknown) => void }) => {
-      for (const step of [1, 2, 3]) progress(step);
-      return "done";
-    },
-  }),
-  (fresh) => ({ server, network } = fresh),
-);
+useVirtualServer({
+  echo: (params: unknown) => (heard.push(params), params),
+  note: (params: unknown) => void heard.push(params),
+  never: (_params: unknown, { signal }: { signal: AbortSignal }) =>
+    new Promise(() => signal.addEventListener("abort", () => heard.push("aborted"))),
+  steps: (_params: unknown, { progress }: { progress: (value: unknown) => void }) => {
+    for (const step of [1, 2, 3]) progress(step);
+    return "done";
+  },
+});
 beforeEach(() => void (heard.length = 0));
 
 /** Connects a client that has then lost its socket, and whose attempts fail. */
 async function down(options?: object): Promise<AnyPeer> {
-  const peer = await connectVirtual(URL, options);
+  const peer = await connectVirtual(options);
   await pass(10);
   const { answer } = network;
   network.answer = refuse;
@@ -83,7 +88,7 @@ describe.each([
       expect(told).toEqual(["resume"]);
       expect(heard).toHaveLength(fit);
     }
-    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+    await expectEcho(peer);
   });
 
   it("drops a queued call that times out, which the server never gets", async () => {
@@ -136,9 +141,7 @@ describe("a client whose server has stopped reading", () => {
     ["more than `maxUnsentBytes`, after 10 s", 60, 10_600],
   ])("loses a session whose queue is over its limit, and begins a new one: %s", async (_what, most, ms) => {
     const limits = { maxUnsentBytes: 20_000, maxReplyBytes: 20_000, maxMessageBytes: 5000 };
-    const peer = await connectVirtual(URL, { limits });
-    const told = record(peer);
-    await pass(10);
+    const { peer, told } = await live({ limits });
     // Its messages are neither read nor acked, and fill its replay log.
     const { line } = network.last;
     const { close } = line.near;
@@ -162,15 +165,30 @@ describe("a client whose server has stopped reading", () => {
     // A page cannot send 1013.
     expect(closes).toEqual([4429]);
     expect(told).toEqual(["suspend", "lost", "resume"]);
-    expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
+    await expectEcho(peer);
+  });
+
+  it("rejects queued calls as not sent when it is closed, and they never run, but queued notifications are sent", async () => {
+    const peer = await connectVirtual();
+    await pass(10);
+    network.last.line.near.bufferedAmount = 2 ** 20;
+    const batch = peer.batch();
+    const sent = rejection(peer.request("echo", ["sent"]));
+    await pass(0);
+    const calls = [rejection(peer.request("note", ["call"])), rejection(batch.request("note", ["batch"]))];
+    batch.send();
+    peer.notify("note", ["notification"]);
+    await peer.close();
+    await pass(0);
+    expect(await sent).toMatchObject({ outcome: "unknown" });
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
+    expect(heard).toEqual([["sent"], ["notification"]]);
   });
 });
 
 describe("a disconnected client whose session expires", () => {
   it("reports the loss at the timeout, rejects queued calls as not sent, and sends later ones", async () => {
-    const peer = await connectVirtual(URL);
-    const told = record(peer);
-    await pass(10);
+    const { peer, told } = await live();
     network.answer = refuse;
     const sent = rejection(peer.request("never", [], { timeoutMs: Infinity }));
     await pass(1);
@@ -190,57 +208,29 @@ describe("a disconnected client whose session expires", () => {
   });
 });
 
-/** Connects, loses the session, and calls while no server listens. */
-async function interrupted(method: string, options?: object): Promise<{ call: Promise<unknown>; told: unknown[] }> {
-  const peer = await connectVirtual(URL, options);
-  const told: unknown[] = [];
-  let call: Promise<unknown> | undefined;
-  peer.on("lost", () => {
-    call = peer.request(method, { a: 1 }, { timeoutMs: Infinity, onProgress: (value) => told.push(value) });
-  });
-  await pass(10);
-  network.answer = refuse;
-  server.restart();
+it("cancels a running call that was aborted while it was suspended, once it has resumed", async () => {
+  const { peer, told } = await live();
+  const controller = new AbortController();
+  const call = rejection(peer.request("never", [], { signal: controller.signal }));
+  await pass(1);
   network.cut();
-  await pass(60_010);
-  return { call: call!, told };
-}
+  controller.abort("enough");
+  expect(await call).toBe("enough");
+  expect(heard).toEqual([]);
+  await pass(1);
+  expect(heard).toEqual(["aborted"]);
+  expect(told).toEqual(["suspend", "resume"]);
+});
 
-describe("a call with onProgress that is made after `lost` and before messages flow again", () => {
-  it("gets its progress, in order and before its result", async () => {
-    const { call, told } = await interrupted("steps");
-    network.answer = server.answer;
-    await pass(20_000);
-    expect(await call).toBe("done");
-    expect(told).toEqual([1, 2, 3]);
-  });
-
-  it("gets its progress also if the previous server was plain", async () => {
-    network.answer = plainEcho;
-    const { call, told } = await interrupted("steps", { reconnect: true });
-    network.answer = server.answer;
-    await pass(20_000);
-    expect(await call).toBe("done");
-    expect(told).toEqual([1, 2, 3]);
-  });
-
-  it("requests no progress from a server that is now plain", async () => {
-    const { call } = await interrupted("echo");
-    network.answer = ({ line, protocols }) => {
-      // Accepts the offer, and sends first, but no hello.
-      const socket = line.accept(protocols[0]!);
-      socket.send('{"jsonrpc":"2.0","method":"hi"}');
-      socket.start({
-        frame(text) {
-          const { id, params } = JSON.parse(text) as { id: number; params: unknown };
-          socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
-        },
-        closed() {},
-      });
-    };
-    await pass(20_000);
-    expect(await call).toEqual({ a: 1 });
-  });
+it("asks for progress when it has reconnected, also if the previous server was plain", async () => {
+  network.answer = plainEcho;
+  const peer = await down({ reconnect: true });
+  const told: unknown[] = [];
+  const call = peer.request("steps", { a: 1 }, { onProgress: (value) => told.push(value) });
+  network.answer = server.answer;
+  await pass(20_000);
+  expect(await call).toBe("done");
+  expect(told).toEqual([1, 2, 3]);
 });
 
 describe("onOpen", () => {
@@ -252,7 +242,7 @@ describe("onOpen", () => {
       opening.resolve();
       await go.promise;
     };
-    const peer = await connectVirtual(URL, { onOpen });
+    const peer = await connectVirtual({ onOpen });
     const told = record(peer);
     await pass(10_000);
     server.restart();
@@ -274,13 +264,34 @@ describe("onOpen", () => {
     expect(runs).toBe(2);
   });
 
+  it("that fails after the loss of the socket on which it began closes the connection that it was to open, and begins on another", async () => {
+    const go = gate();
+    const called: Promise<unknown>[] = [];
+    const onOpen = (remote: Caller<any>): unknown => {
+      called.push(rejection(remote.request("never", [], { timeoutMs: Infinity })));
+      return called.length === 2 ? go.promise : undefined;
+    };
+    const { told } = await live({ onOpen });
+    server.restart();
+    network.cut();
+    await pass(10);
+    expect(called).toHaveLength(2);
+    network.answer = refuse;
+    network.cut();
+    go.reject(new Error("not now"));
+    await pass(10);
+    expect(await called[1]).toMatchObject({ outcome: "unknown" });
+    network.answer = server.answer;
+    await pass(2000);
+    expect(called).toHaveLength(3);
+    expect(told).toEqual(["suspend", "lost", "error not now", "lost", "resume"]);
+  });
+
   it("sends no more than a full socket accepts: the session lasts", async () => {
     const go = gate<void>();
     let runs = 0;
     const onOpen = (): unknown => (runs++ === 0 ? undefined : go.promise);
-    const peer = await connectVirtual(URL, { onOpen, limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
-    const told = record(peer);
-    await pass(10);
+    const { peer, told } = await live({ onOpen, limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
     const other = new VirtualServer({ note: (params: unknown) => void heard.push(params) });
     network.answer = other.answer;
     network.cut();
@@ -307,7 +318,7 @@ describe("onOpen", () => {
     const onOpen = async (): Promise<void> => {
       if (peer !== undefined) await peer.request("echo", [1], { timeoutMs: 50 });
     };
-    peer = await connectVirtual(URL, { link: "plain", onOpen });
+    peer = await connectVirtual({ link: "plain", onOpen });
     peer.on("error", (error) => errors.push(error));
     await pass(10);
     network.cut();

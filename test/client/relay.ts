@@ -3,47 +3,6 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { portOf } from "../support/network.js";
 
-/** One connection through the relay. */
-class Through {
-  readonly near: Socket;
-  readonly far: Socket;
-  readonly #relay: Relay;
-
-  constructor(relay: Relay, near: Socket, port: number) {
-    this.#relay = relay;
-    this.near = near;
-    this.far = connect(port, "127.0.0.1");
-    this.#pass(this.near, this.far);
-    this.#pass(this.far, this.near);
-    if (relay.isFrozen) this.freeze();
-  }
-
-  #pass(from: Socket, to: Socket): void {
-    from.setNoDelay();
-    from.on("data", (data) => to.write(data));
-    // A reset ends the connection like a close.
-    from.on("error", () => {});
-    from.on("close", () => this.#relay.isFrozen || this.cut());
-  }
-
-  freeze(): void {
-    this.near.pause();
-    this.far.pause();
-  }
-
-  thaw(): void {
-    this.near.resume();
-    this.far.resume();
-    if (this.near.destroyed || this.far.destroyed) this.cut();
-  }
-
-  cut(): void {
-    this.near.destroy();
-    this.far.destroy();
-    this.#relay.throughs.delete(this);
-  }
-}
-
 /** Forwards every connection to a server. */
 export class Relay implements AsyncDisposable {
   /** The address of the relay, which stays the same for all servers. */
@@ -52,7 +11,8 @@ export class Relay implements AsyncDisposable {
   accepted = 0;
   /** While true, the relay forwards no bytes and no close: the cable is pulled. */
   isFrozen = false;
-  readonly throughs = new Set<Through>();
+  /** Both sockets of each connection. */
+  readonly #pairs = new Set<readonly Socket[]>();
   #port: number;
   #listener: Server | undefined;
 
@@ -73,18 +33,21 @@ export class Relay implements AsyncDisposable {
 
   /** Cuts all connections without a close frame. */
   cut(): void {
-    for (const through of this.throughs) through.cut();
+    for (const pair of this.#pairs) this.#drop(pair);
   }
 
   freeze(): void {
     this.isFrozen = true;
-    for (const through of this.throughs) through.freeze();
+    for (const socket of [...this.#pairs].flat()) socket.pause();
   }
 
   /** Forwards the bytes that were held back. */
   thaw(): void {
     this.isFrozen = false;
-    for (const through of this.throughs) through.thaw();
+    for (const pair of this.#pairs) {
+      for (const socket of pair) socket.resume();
+      if (pair.some(({ destroyed }) => destroyed)) this.#drop(pair);
+    }
   }
 
   /** Refuses connections until `open`, and cuts those that are there. */
@@ -99,11 +62,28 @@ export class Relay implements AsyncDisposable {
   async open(): Promise<void> {
     this.#listener = createServer((near) => {
       this.accepted++;
-      this.throughs.add(new Through(this, near, this.#port));
+      this.#forward([near, connect(this.#port, "127.0.0.1")]);
     });
     this.#listener.listen(this.url === "" ? 0 : portOf(this.url), "127.0.0.1");
     await once(this.#listener, "listening");
     this.url = `ws://127.0.0.1:${(this.#listener.address() as AddressInfo).port}/`;
+  }
+
+  #forward(pair: readonly [Socket, Socket]): void {
+    this.#pairs.add(pair);
+    for (const [i, from] of pair.entries()) {
+      from.setNoDelay();
+      from.on("data", (data) => pair[1 - i]!.write(data));
+      // A reset ends the connection like a close.
+      from.on("error", () => {});
+      from.on("close", () => this.isFrozen || this.#drop(pair));
+      if (this.isFrozen) from.pause();
+    }
+  }
+
+  #drop(pair: readonly Socket[]): void {
+    for (const socket of pair) socket.destroy();
+    this.#pairs.delete(pair);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

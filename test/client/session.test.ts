@@ -1,109 +1,26 @@
 /** A client of a server with sessions: what it resumes after a cut, and what it reports when its server restarts. */
-import type { IncomingMessage } from "node:http";
-import type { Duplex } from "node:stream";
-import { expect, it } from "vitest";
-import { WebSocketServer } from "ws";
+import { describe, expect, it, vi } from "vitest";
 import { ConnectionLostError, type AnyPeer, type Stream } from "../../src/index.js";
-import { connect as connectNode, serve, type Server } from "../../src/node.js";
-import { bareHttp } from "../support/network.js";
-import { gate, rejection } from "../support/turns.js";
-import { confirmed, describeClients, event, record, type Connect } from "./clients.js";
+import { serve } from "../../src/node.js";
+import { pass, useFakeClock } from "../support/clock.js";
+import { rejection } from "../support/turns.js";
+import { confirmed, describeClients, record, type Connect } from "./clients.js";
 import { Relay } from "./relay.js";
-
-/** The context of a handler. */
-interface Call {
-  peer: AnyPeer;
-  signal: AbortSignal;
-  progress: (value: unknown) => void;
-}
-
-/** A server behind a relay. */
-interface Served extends AsyncDisposable {
-  readonly relay: Relay;
-  readonly server: Server<any, any, any>;
-  /** The peers that the server made, in order. */
-  readonly peers: AnyPeer[];
-}
-
-async function served(methods: object, options: object = {}): Promise<Served> {
-  const server: Server<any, any, any> = await serve<any, any, any>({ port: 0, methods: methods as never, ...options });
-  const relay = await Relay.to(server.url);
-  const peers: AnyPeer[] = [];
-  server.on("peer", (peer) => peers.push(peer));
-  return {
-    relay,
-    server,
-    peers,
-    async [Symbol.asyncDispose]() {
-      await relay.close();
-      await server.close();
-    },
-  };
-}
-
-/** Yields whole numbers from 0, a few in each tick. */
-async function* count([to]: [number]): AsyncGenerator<number> {
-  for (let i = 0; i < to; i++) {
-    if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
-    yield i;
-  }
-}
-
-/** Cuts every connection, and waits until the peer is back. */
-async function cut(relay: Relay, peer: AnyPeer): Promise<void> {
-  const back = event(peer, "resume");
-  relay.cut();
-  await back;
-}
+import { expectEcho, live, METHODS, network, refuse, server as virtualServer, useVirtualServer } from "./virtual.js";
 
 describeClients("a client whose socket is cut", (connect: Connect) => {
-  it("resumes by itself, emits events, and is the same peer to its server", async () => {
-    await using world = await served({ whoami: (_params: unknown, { peer }: Call) => peer.id });
-    await using peer = await confirmed(connect, world.relay.url);
-    const told = record(peer);
-    const id = await peer.request("whoami");
-    expect(peer.state).toBe("open");
-    const suspended = event(peer, "suspend");
-    const back = event(peer, "resume");
-    world.relay.cut();
-    await suspended;
-    expect(peer.state).toBe("suspended");
-    await back;
-    expect(peer.state).toBe("open");
-    expect(await peer.request("whoami")).toBe(id);
-    expect(told).toEqual(["suspend", "resume"]);
-    expect(world.peers).toHaveLength(1);
-    expect(world.relay.accepted).toBe(2);
-  });
-
-  it("retries if the next socket is lost between its 101 and its first frame", async () => {
-    await using http = await bareHttp();
-    await using server = await serve<any, any>({ server: http.server, methods: { echo: (params: unknown) => params } });
-    await using relay = await Relay.to(http.url);
-    await using peer = await confirmed(connect, relay.url);
-    const told = record(peer);
-    // This server accepts the first offered subprotocol, and sends nothing.
-    const mute = new WebSocketServer({ noServer: true });
-    http.server.prependOnceListener("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      mute.handleUpgrade(request, socket, head, () => socket.destroy());
-    });
-    const back = event(peer, "resume");
-    relay.cut();
-    await back;
-    expect(await peer.request("echo", [1])).toEqual([1]);
-    expect(told).toEqual(["suspend", "resume"]);
-    expect(relay.accepted).toBe(3);
-    expect(server.peers.size).toBe(1);
-  });
-
   it("loses and duplicates no call or notification of either side, and keeps their order", async () => {
     const heard: number[] = [];
     const pushed: number[] = [];
-    await using world = await served({
+    const methods = {
       n: ([n]: [number]) => (heard.push(n), n),
       note: ([n]: [number]) => void heard.push(n),
-    });
-    await using peer = await confirmed(connect, world.relay.url, {
+    };
+    await using server = await serve<any, any>({ port: 0, methods });
+    await using relay = await Relay.to(server.url);
+    const peers: AnyPeer[] = [];
+    server.on("peer", (one) => peers.push(one));
+    await using peer = await confirmed(connect, relay.url, {
       methods: { push: ([n]: [number]) => void pushed.push(n) },
     });
     const told = record(peer);
@@ -113,8 +30,8 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     for (let i = 1; i < last; i += 2) {
       calls.push(peer.request("n", [i]));
       expect(peer.notify("note", [i + 1])).toBe(true);
-      expect(world.peers[0]!.notify("push", [i])).toBe(true);
-      if (i % 501 === 0) world.relay.cut();
+      expect(peers[0]!.notify("push", [i])).toBe(true);
+      if (i % 501 === 0) relay.cut();
       if (i % 11 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     const odd = Array.from({ length: last / 2 }, (_, i) => 2 * i + 1);
@@ -123,273 +40,75 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     expect(heard).toEqual([...Array.from({ length: last + 1 }, (_, i) => i), -1]);
     expect(pushed).toEqual(odd);
     expect(new Set(told)).toEqual(new Set(["suspend", "resume"]));
-  });
-
-  it("continues a running call, its progress and its cancel", async () => {
-    const [begun, aborted] = [gate(), gate()];
-    let report: ((value: unknown) => void) | undefined;
-    await using world = await served({
-      work: (_params: unknown, { progress, signal }: Call) => {
-        report = progress;
-        begun.resolve();
-        return new Promise((resolve) => signal.addEventListener("abort", () => (aborted.resolve(), resolve(0))));
-      },
-    });
-    await using peer = await confirmed(connect, world.relay.url);
-    const seen: unknown[] = [];
-    const halfway = gate();
-    const controller = new AbortController();
-    const onProgress = (value: unknown): void => {
-      seen.push(value);
-      if (value === 3) halfway.resolve();
-    };
-    const call = peer.request("work", undefined, { onProgress, signal: controller.signal });
-    await begun.promise;
-    report!(1);
-    world.relay.cut();
-    report!(2);
-    await event(peer, "resume");
-    report!(3);
-    await halfway.promise;
-    expect(seen).toEqual([1, 2, 3]);
-    await cut(world.relay, peer);
-    controller.abort("enough");
-    expect(await rejection(call)).toBe("enough");
-    await aborted.promise;
-  });
-
-  it("cancels calls that were aborted while it was suspended, once it has resumed", async () => {
-    const [begun, aborted] = [gate(), gate()];
-    await using world = await served({
-      work: (_params: unknown, { signal }: Call) => {
-        begun.resolve();
-        return new Promise((resolve) => signal.addEventListener("abort", () => (aborted.resolve(), resolve(0))));
-      },
-    });
-    await using peer = await confirmed(connect, world.relay.url);
-    const controller = new AbortController();
-    const call = peer.request("work", undefined, { signal: controller.signal });
-    await begun.promise;
-    const suspended = event(peer, "suspend");
-    world.relay.cut();
-    await suspended;
-    controller.abort("enough");
-    expect(await rejection(call)).toBe("enough");
-    await aborted.promise;
-  });
-
-  it("continues streams in both directions", async () => {
-    const sum = gate<number>();
-    await using world = await served({
-      count,
-      add: async ({ numbers }: { numbers: unknown }, { peer }: Call) => {
-        let total = 0;
-        for await (const n of peer.iterate(numbers as never) as AsyncIterable<number>) {
-          total += n;
-          if (n % 100 === 50) world.relay.cut();
-        }
-        sum.resolve(total);
-        return total;
-      },
-    });
-    await using peer = await confirmed(connect, world.relay.url);
-    const told = record(peer);
-    const items: unknown[] = [];
-    for await (const item of peer.stream("count", [300])) {
-      items.push(item);
-      if ((item as number) % 100 === 25) world.relay.cut();
-    }
-    expect(items).toEqual(Array.from({ length: 300 }, (_, i) => i));
-    expect(told).toContain("resume");
-    told.length = 0;
-    expect(await peer.request("add", { numbers: peer.offer(count([200])) })).toBe(19_900);
-    expect(await sum.promise).toBe(19_900);
-    expect(told).toContain("resume");
-    expect(told).not.toContain("lost");
-  });
-
-  it("gets calls of its server throughout", async () => {
-    await using world = await served({});
-    await using peer = await confirmed(connect, world.relay.url, { methods: { twice: ([n]: [number]) => 2 * n } });
-    const answers: Promise<unknown>[] = [];
-    for (let i = 0; i < 100; i++) {
-      answers.push(world.peers[0]!.request("twice", [i]));
-      if (i % 50 === 10) {
-        world.relay.cut();
-        await event(peer, "resume");
-      }
-    }
-    expect(await Promise.all(answers)).toEqual(Array.from({ length: 100 }, (_, i) => 2 * i));
-  });
-
-  it("ends with its socket with `reconnect: false`, and requests no session then", async () => {
-    const [begun, aborted] = [gate(), gate()];
-    await using world = await served({
-      work: (_params: unknown, { signal }: Call) => {
-        signal.addEventListener("abort", () => aborted.resolve());
-        begun.resolve();
-        return new Promise(() => {});
-      },
-    });
-    const peer = await connect(world.relay.url, { reconnect: false });
-    const told = record(peer);
-    const call = rejection(peer.request("work"));
-    await begun.promise;
-    world.relay.cut();
-    expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
-    expect(await peer.closed).toMatchObject({ code: 1006 });
-    // The server keeps nothing for a client without a session.
-    await aborted.promise;
-    await world.peers[0]!.closed;
-    expect(world.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
-    expect(told).toEqual(["close 1006"]);
-    expect(world.relay.accepted).toBe(1);
+    expect(peers).toHaveLength(1);
+    expect(relay.accepted).toBeGreaterThan(1);
   });
 });
 
-describeClients("a client whose server restarts on the same port", (connect: Connect) => {
+describe("a client whose server restarts", () => {
+  useFakeClock();
+  useVirtualServer({
+    ...METHODS,
+    id: (_params: unknown, { id }: { id: number }) => id,
+    open: ([name]: [string], { peer }: { peer: AnyPeer }) => ({ values: peer.offer([name]) }),
+  });
+
   it("reports which calls may have run and which were not sent, and continues with the new server", async () => {
-    const begun = gate();
-    const methods = {
-      work: () => (begun.resolve(), new Promise(() => {})),
-      echo: (params: unknown) => params,
-      id: (_params: unknown, { id }: { id: number }) => id,
-    };
-    await using world = await served(methods);
-    await using peer = await confirmed(connect, world.relay.url);
-    const told = record(peer);
-    const first = (await peer.request("id")) as number;
-    const sent = rejection(peer.request("work"));
-    await begun.promise;
-    const suspended = event(peer, "suspend");
-    // No server listens for a while.
-    await world.relay.close();
-    await suspended;
+    const { peer, told } = await live();
+    const [first] = (await Promise.all([peer.request("id"), pass(1)])) as [number, void];
+    const sent = rejection(peer.request("never"));
+    await pass(1);
+    network.answer = refuse;
+    network.cut();
     const waiting = rejection(peer.request("echo", ["waits"]));
-    const lost = new Promise<{ error: unknown; state: string; early: Promise<unknown> }>((resolve) =>
-      peer.once("lost", (error) => resolve({ error, state: peer.state, early: peer.request("id") })),
+    const early = new Promise((resolve) => peer.once("lost", () => resolve(peer.request("id"))));
+    const lost = vi.fn<(error: Error) => void>();
+    peer.on("lost", lost);
+    virtualServer.restart();
+    network.answer = virtualServer.answer;
+    await pass(1000);
+    expect(lost).toHaveBeenCalledExactlyOnceWith(
+      expect.objectContaining({ message: "the server has no such session any more" }),
     );
-    const back = event(peer, "resume");
-    await using next = await serve<any, any>({ port: 0, methods: methods as never });
-    world.relay.redirect(next.url);
-    await world.relay.open();
-    const { error, state, early } = await lost;
-    expect(error).toMatchObject({ message: "the server has no such session any more" });
-    expect(state).toBe("suspended");
     expect(await sent).toBeInstanceOf(ConnectionLostError);
-    expect(await sent).toMatchObject({ outcome: "unknown", method: "work" });
+    expect(await sent).toMatchObject({ outcome: "unknown", method: "never" });
     expect(await waiting).toMatchObject({ outcome: "not-sent", method: "echo" });
-    await back;
     expect(told).toEqual(["suspend", "lost", "resume"]);
-    expect(peer.state).toBe("open");
     // Ids continue: a late response cannot match a new call.
     expect(await early).toBe(first + 3);
-    expect(await peer.request("id")).toBe(first + 4);
     // The new server keeps a session as well.
-    await cut(world.relay, peer);
-    expect(await peer.request("echo", [1])).toEqual([1]);
+    network.cut();
+    await pass(1000);
+    await expectEcho(peer);
     expect(told).toEqual(["suspend", "lost", "resume", "suspend", "resume"]);
   });
 
-  it("reconnects after a close with `retryMs`, the old server's last frame", async () => {
-    await using world = await served({ echo: (params: unknown) => params });
-    await using peer = await confirmed(connect, world.relay.url);
-    const told = record(peer);
-    await peer.request("echo", [1]);
-    const back = event(peer, "resume");
-    const call = rejection(peer.request("none"));
-    await using next = await serve<any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
-    world.relay.redirect(next.url);
-    await world.server.close();
-    await call;
-    await back;
-    expect(await peer.request("echo", [2])).toEqual([2]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
-  });
-
   it("leaves no session on a server on which `onOpen` fails", async () => {
-    await using world = await served({});
     let runs = 0;
     const onOpen = (): void => {
       if (++runs === 2 || runs === 3) throw new Error("not now");
     };
-    await using peer = await confirmed(connect, world.relay.url, { onOpen });
-    const told = record(peer);
-    const back = event(peer, "resume");
-    void world.peers[0]!.close(4000);
-    await back;
-    for (let i = 0; i < 2; i++) await peer.request("confirmed").catch(() => {});
+    const { told } = await live({ onOpen });
+    void virtualServer.peers[0]!.close(4000);
+    await pass(2000);
     expect(told).toEqual(["suspend", "lost", "error not now", "lost", "error not now", "lost", "resume"]);
-    expect(world.server.stats()).toMatchObject({ opened: 4, peers: 1, suspended: 0 });
+    expect(virtualServer.peers.map(({ state }) => state)).toEqual(["closed", "closed", "closed", "open"]);
   });
 
-  it("reconnects within the time that a draining server sets", async () => {
-    await using world = await served({ echo: (params: unknown) => params });
-    await using peer = await confirmed(connect, world.relay.url);
-    const told = record(peer);
-    await peer.request("echo", [1]);
-    await using next = await serve<any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
-    world.relay.redirect(next.url);
-    const back = event(peer, "resume");
-    await world.server.drain({ retryMs: 40 });
-    await back;
-    expect(await peer.request("echo", [2])).toEqual([2]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
-    expect(world.relay.accepted).toBe(2);
-  });
-
-  it("ends a stream that it reads, and aborts a running handler", async () => {
-    const aborted = gate<unknown>();
-    await using world = await served({
-      count: async function* () {
-        for (let i = 0; ; i++) {
-          yield i;
-          await new Promise((resolve) => setTimeout(resolve, 5));
-        }
-      },
-      callBack: (_params: unknown, { peer }: Call) => void peer.request("slow").catch(() => {}),
-    });
-    const running = gate();
-    const slow = (_params: unknown, { signal }: Call): Promise<never> => {
-      running.resolve();
-      signal.addEventListener("abort", () => aborted.resolve(signal.reason));
-      return new Promise(() => {});
+  it("does not read another stream in place of one whose connection was lost before it was read", async () => {
+    const { peer } = await live();
+    const open = async (name: string): Promise<Stream<string>> => {
+      const [opened] = await Promise.all([peer.request("open", [name]), pass(1)]);
+      return (opened as { values: Stream<string> }).values;
     };
-    await using peer = await confirmed(connect, world.relay.url, { methods: { slow } });
-    const read = (async () => {
-      for await (const item of peer.stream("count")) if (item === 3) await world.relay.close();
-    })();
-    const failed = rejection(read);
-    await peer.request("callBack");
-    await running.promise;
-    const back = event(peer, "resume");
-    await event(peer, "suspend");
-    await using next = await serve<any, any>({ port: 0, methods: { echo: (params: unknown) => params } });
-    world.relay.redirect(next.url);
-    await world.relay.open();
-    expect(await failed).toMatchObject({ name: "ConnectionLostError" });
-    expect(await aborted.promise).toMatchObject({ message: "the server has no such session any more" });
-    await back;
+    const read = (stream: Stream<string>): Promise<unknown> => peer.iterate(stream)[Symbol.asyncIterator]().next();
+    const old = await open("old");
+    virtualServer.restart();
+    network.cut();
+    await pass(10);
+    const fresh = await open("fresh");
+    const reads = [rejection(read(old)), read(fresh)];
+    await pass(1);
+    expect(await Promise.all(reads)).toMatchObject([{ code: -32001 }, { done: false, value: "fresh" }]);
   });
-});
-
-it("does not read another stream in place of one whose connection was lost before it was read", async () => {
-  const methods = {
-    open: ([name]: [string], { peer }: Call) => ({ values: peer.offer([name]) }),
-  };
-  await using first = await serve<any, any, any>({ port: 0, methods });
-  const { url } = first;
-  const peer = await connectNode(url, { reconnect: true });
-  const old = await peer.request("open", ["old"]);
-  const back = new Promise<void>((resolve) => peer.once("resume", resolve));
-  const port = Number(new URL(url).port);
-  await first.close();
-  await using second = await serve<any, any, any>({ port, methods });
-  await back;
-  expect(second.peers.size).toBe(1);
-  const fresh = await peer.request("open", ["fresh"]);
-  const read = (stream: Stream<string>): Promise<unknown> => peer.iterate(stream)[Symbol.asyncIterator]().next();
-  expect(await rejection(read(old.values))).toMatchObject({ code: -32001 });
-  expect(await read(fresh.values)).toEqual({ done: false, value: "fresh" });
-  await peer.close();
 });

@@ -2,7 +2,7 @@
  * A network in memory, for tests with a fake clock: a double of the runtime's WebSocket, with reciproc and other
  * servers.
  */
-import { afterEach, beforeEach, vi } from "vitest";
+import { afterEach, beforeEach, expect, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, EncodedFrame, Transport } from "../../src/core/transport.js";
 import { frameText, type Socket } from "../../src/link/socket.js";
@@ -12,6 +12,7 @@ import { plain } from "../../src/link/plain.js";
 import { Sessions } from "../../src/server/sessions.js";
 import { Inbox } from "../../src/sockets/inbox.js";
 import { pass } from "../support/clock.js";
+import { record } from "./clients.js";
 
 export const LIMITS = {
   maxMessageBytes: 2 ** 20,
@@ -26,15 +27,10 @@ export const LIMITS = {
 export const HELLO = serverHello({ token: "secret-of-another", ttlMs: 60_000, limits: pickLimits(LIMITS) });
 
 /** One connection attempt: its time, its offer and its line. */
-export class Attempt {
-  readonly at = performance.now();
+export interface Attempt {
+  readonly at: number;
   readonly protocols: readonly string[];
   readonly line: Line;
-
-  constructor(protocols: readonly string[], line: Line) {
-    this.protocols = protocols;
-    this.line = line;
-  }
 }
 
 /** Decides an attempt as a server: `accept`s or `refuse`s its line, or ignores it. */
@@ -147,33 +143,21 @@ class FarSocket extends Inbox implements Socket {
 }
 
 /** The part of the standard WebSocket that a client uses. */
-export class VirtualWebSocket {
-  static network: VirtualNetwork;
+export class VirtualWebSocket extends EventTarget {
   binaryType = "blob";
   readyState = 0;
   bufferedAmount = 0;
   protocol = "";
   readonly url: string;
-  readonly #listeners = new Map<string, Set<(event: any) => void>>();
   readonly #line: Line;
 
   constructor(url: string, protocols: string[]) {
+    super();
     this.url = url;
-    const { network } = VirtualWebSocket;
     this.#line = new Line(network, this);
-    const attempt = new Attempt(protocols, this.#line);
+    const attempt = { at: performance.now(), protocols, line: this.#line };
     network.attempts.push(attempt);
     network.answer(attempt);
-  }
-
-  addEventListener(type: string, listener: (event: any) => void, { once = false } = {}): void {
-    const listeners = this.#listeners.get(type) ?? new Set();
-    this.#listeners.set(type, listeners);
-    const onceOnly = (event: unknown): void => {
-      listeners.delete(onceOnly);
-      listener(event);
-    };
-    listeners.add(once ? onceOnly : listener);
   }
 
   send(data: string): void {
@@ -194,22 +178,22 @@ export class VirtualWebSocket {
     if (this.readyState !== 0) return;
     this.readyState = 1;
     this.protocol = protocol;
-    this.#tell("open", {});
+    this.#fire("open");
   }
 
   message(data: string): void {
-    if (this.readyState === 1) this.#tell("message", { data });
+    if (this.readyState === 1) this.#fire("message", { data });
   }
 
   ended({ code, reason }: CloseInfo): void {
     const wasOpen = this.readyState === 1 || this.readyState === 2;
     this.readyState = 3;
-    if (!wasOpen || code === 1006) this.#tell("error", {});
-    this.#tell("close", { code: wasOpen ? code : 1006, reason });
+    if (!wasOpen || code === 1006) this.#fire("error");
+    this.#fire("close", { code: wasOpen ? code : 1006, reason });
   }
 
-  #tell(type: string, event: object): void {
-    for (const listener of this.#listeners.get(type) ?? []) listener(event);
+  #fire(type: string, members: object = {}): void {
+    this.dispatchEvent(Object.assign(new Event(type), members));
   }
 }
 
@@ -220,11 +204,8 @@ export class VirtualNetwork {
   readonly lines = new Set<Line>();
   answer: Answer;
 
-  /** Replaces the runtime's WebSocket until `vi.unstubAllGlobals`. */
   constructor(answer: Answer) {
     this.answer = answer;
-    VirtualWebSocket.network = this;
-    vi.stubGlobal("WebSocket", VirtualWebSocket);
   }
 
   /** The newest attempt. */
@@ -246,19 +227,14 @@ export class VirtualNetwork {
 export class VirtualServer {
   readonly peers: AnyPeer[] = [];
   readonly answer: Answer;
-  readonly methods: object;
-  readonly ttlMs: number;
-  #sessions: Sessions;
+  #sessions = this.#makeSessions();
   /** How many tokens were issued. */
   tokens = 0;
 
-  constructor(methods: object = {}, ttlMs = 60_000) {
-    this.methods = methods;
-    this.ttlMs = ttlMs;
-    this.#sessions = this.#makeSessions();
+  constructor(methods: object = {}) {
     this.answer = ({ protocols, line }) => {
       const welcome = (link: Transport): void => {
-        this.peers.push(new Peer(link, { methods: this.methods as never }) as AnyPeer);
+        this.peers.push(new Peer(link, { methods: methods as never }) as AnyPeer);
       };
       if (!protocols.includes(PROTOCOL)) return welcome(plain(line.accept("")));
       const socket = line.accept(PROTOCOL);
@@ -280,7 +256,7 @@ export class VirtualServer {
   #makeSessions(): Sessions {
     return new Sessions({
       limits: LIMITS,
-      ttlMs: this.ttlMs,
+      ttlMs: 60_000,
       makeToken: () => `secret-${++this.tokens}`,
       hash: (token) => `#${token}`,
       maxSuspendedPerPrincipal: 16,
@@ -309,13 +285,45 @@ export const plainEcho: Answer = ({ protocols, line }) => {
   });
 };
 
+/** Accepts a client for `reciproc.v1`, sends these frames, and then nothing. */
+export function says(...frames: string[]): Answer {
+  return ({ line }) => {
+    const socket = line.accept(PROTOCOL);
+    for (const frame of frames) socket.send(frame);
+  };
+}
+
+/** Refuses a client by a bye and a close. */
+export function dismiss(code: number, reason: string): Answer {
+  return ({ line }) => {
+    const socket = line.accept(PROTOCOL);
+    socket.send(JSON.stringify({ bye: { code, reason } }));
+    socket.close(code, reason);
+  };
+}
+
 const peers: AnyPeer[] = [];
 
+export const URL = "ws://server.test/";
+
 /** `connect` of the standard entry, untyped. */
-export async function connectVirtual(url: string, options?: object): Promise<AnyPeer> {
+export async function connectVirtual(options?: object, url = URL): Promise<AnyPeer> {
   const peer = await (connect as (url: string, options?: object) => Promise<AnyPeer>)(url, options);
   peers.push(peer);
   return peer;
+}
+
+/** Connects a client whose session both sides have confirmed, and records its events. */
+export async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
+  const connecting = connectVirtual(options);
+  await pass(10);
+  const peer = await connecting;
+  return { peer, told: record(peer) };
+}
+
+/** Asserts that calls are answered. */
+export async function expectEcho(peer: AnyPeer): Promise<void> {
+  expect(await Promise.all([peer.request("echo", [1]), pass(1)])).toMatchObject([[1], undefined]);
 }
 
 /** Closes all peers that the test connected. */
@@ -326,17 +334,19 @@ export async function closeAll(): Promise<void> {
 /** The handlers of most servers of these tests. */
 export const METHODS = { echo: (params: unknown) => params, never: () => new Promise(() => {}) };
 
-/** Passes `begun` a server and its network before each test of a suite, and removes both after it. */
-export function useVirtualServer(
-  methods: () => ConstructorParameters<typeof VirtualServer>[0],
-  begun: (fresh: { server: VirtualServer; network: VirtualNetwork }) => void,
-): void {
-  let server: VirtualServer;
+/** The network and the server of the present test. */
+export let network: VirtualNetwork;
+export let server: VirtualServer;
+
+/** Makes a server and its network before each test of a suite, and removes both after it. */
+export function useVirtualServer(methods: object): void {
   beforeEach(() => {
-    server = new VirtualServer(methods());
-    begun({ server, network: new VirtualNetwork(server.answer) });
+    server = new VirtualServer(methods);
+    network = new VirtualNetwork(server.answer);
+    vi.stubGlobal("WebSocket", VirtualWebSocket);
   });
   afterEach(async () => {
+    for (const line of network.lines) line.thaw();
     await closeAll();
     await server.close();
     await pass(0);

@@ -1,5 +1,4 @@
 /** Runs many worlds, some at a time. */
-import type { Build } from "./build.js";
 import { play, type Figures, type Plan } from "./world.js";
 
 /** The number of concurrent worlds: most of them are idle at any moment. */
@@ -23,7 +22,7 @@ export interface Found {
   readonly failures: string[];
 }
 
-export async function explore(build: Build, { seeds, minutes, ...size }: Exploration): Promise<Found> {
+export async function explore({ seeds, minutes, ...size }: Exploration): Promise<Found> {
   const found: Found = { figures: [], failures: [] };
   const until = performance.now() + minutes * 60_000;
   let index = 0;
@@ -33,7 +32,7 @@ export async function explore(build: Build, { seeds, minutes, ...size }: Explora
       if (seed === undefined) return;
       index++;
       try {
-        found.figures.push(await play(build, { ...size, seed, patienceMs: PATIENCE_MS }));
+        found.figures.push(await play({ ...size, seed, patienceMs: PATIENCE_MS }));
       } catch (error) {
         found.failures.push(`${(error as Error).message}\n${again(seed, size)}`);
       }

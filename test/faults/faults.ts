@@ -1,19 +1,15 @@
 /** The faults of a connection, from a cut at some byte to a thief with a token. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Line, Side } from "./proxy.js";
-import { intrude, replay, type Intrusion } from "./thief.js";
-import { closeFrame, textFrame } from "./units.js";
+import { intrude, type Intrusion } from "./thief.js";
+import { closeFrame, textFrame, type Unit } from "./units.js";
 import { CLIENT_NAME } from "./traffic.js";
 import type { World } from "./world.js";
 import type { WireSession } from "./wiretap.js";
 import { excuse, type End } from "./oracle.js";
 
-interface Fault {
-  /** Whether only a heartbeat detects the fault. */
-  readonly needsHeartbeat?: boolean;
-  /** Resolves when the fault has happened. */
-  happen(world: World): Promise<unknown>;
-}
+/** Resolves when the fault has happened. */
+type Fault = (world: World) => Promise<unknown>;
 
 /** The weight of each fault. The last ones end the session, and with it its calls. */
 export const FAULT_WEIGHTS = {
@@ -23,7 +19,6 @@ export const FAULT_WEIGHTS = {
   cutInHandshake: 6,
   freeze: 4,
   freezeAndCut: 4,
-  lag: 3,
   takeOver: 6,
   serverLearnsFirst: 3,
   silence: 4,
@@ -33,7 +28,6 @@ export const FAULT_WEIGHTS = {
   refuse: 3,
   closeInPassing: 4,
   floodWhileAway: 2,
-  playAgain: 2,
   stealFromLive: 2,
   stealWhileAway: 2,
   stealAsAnother: 2,
@@ -55,334 +49,217 @@ const HOSTILE = ["[1,", '"text"', "1", '{"ack":-1}', '{"ack":9007199254740991}']
 
 /** All of them. */
 export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
-  cut: { happen: async (world) => (await atByte(world)).cut() },
-  reset: { happen: async (world) => (await atByte(world)).reset() },
-  end: { happen: async (world) => (await atByte(world)).end() },
+  cut: async (world) => (await atByte(world)).cut(),
+  reset: async (world) => (await atByte(world)).reset(),
+  end: async (world) => (await atByte(world)).end(),
   /** Cuts handshakes once or several times in a row. */
-  cutInHandshake: {
-    async happen(world) {
-      world.proxy.newest?.cut();
-      for (let left = 1 + world.random.below(3); left > 0; left--) {
-        const side = sideOf(world);
-        const bytes = world.random.below(side === "client" ? 300 : 700);
-        let isCut = false;
-        const cut = (line: Line): void => {
-          isCut = true;
-          line.cut();
-        };
-        onNextLine(world, (line) => {
-          line.to(side).stopAfter(bytes, () => cut(line));
-          // The line might never pass that many bytes.
-          setTimeout(cut, STILL_MS, line);
-        });
-        await world.until("the client comes again, and is cut", () => isCut);
-      }
-    },
+  async cutInHandshake(world) {
+    world.proxy.newest?.cut();
+    for (let left = 1 + world.random.below(3); left > 0; left--) {
+      const side = sideOf(world);
+      const bytes = world.random.below(side === "client" ? 300 : 700);
+      let isCut = false;
+      const cut = (line: Line): void => {
+        isCut = true;
+        line.cut();
+      };
+      onNextLine(world, (line) => {
+        line.to(side).stopAfter(bytes, () => cut(line));
+        // The line might never pass that many bytes.
+        setTimeout(cut, STILL_MS, line);
+      });
+      await world.until("the client comes again, and is cut", () => isCut);
+    }
   },
   /** Freezes one direction for a while. */
-  freeze: {
-    async happen(world) {
-      const side = sideOf(world);
-      const line = await atByte(world, side);
-      await sleep(world.random.below(25));
-      line.to(side).thaw();
-    },
+  async freeze(world) {
+    const side = sideOf(world);
+    const line = await atByte(world, side);
+    await sleep(world.random.below(25));
+    line.to(side).thaw();
   },
-  freezeAndCut: {
-    async happen(world) {
-      const line = await atByte(world);
-      await sleep(world.random.below(20));
-      line.reset();
-    },
-  },
-  lag: {
-    async happen(world) {
-      const flow = (await settled(world)).to(sideOf(world));
-      flow.lag(1 + world.random.below(3));
-      await sleep(20);
-      flow.lag(0);
-    },
+  async freezeAndCut(world) {
+    const line = await atByte(world);
+    await sleep(world.random.below(20));
+    line.reset();
   },
   /**
    * The client resumes while the server considers the old socket alive, and its last frames on that arrive afterwards.
    */
-  takeOver: {
-    async happen(world) {
-      const line = await settled(world);
-      const { current } = world;
-      line.toServer.freeze();
-      await sleep(world.random.below(10));
-      line.drop("client");
-      await unlessLost(world, current, "the client comes back", () => hasLeft(world, line));
-      line.toServer.thaw();
-      const isClosed = (): boolean => world.tap.of(line).isClosedByServer || !line.has("server");
-      await unlessLost(world, current, "the server closes the socket that was taken over", isClosed);
-      await sleep(1);
-      line.drop("server");
-    },
+  async takeOver(world) {
+    const { line, end } = await settled(world);
+    line.toServer.freeze();
+    await sleep(world.random.below(10));
+    line.drop("client");
+    await unlessLost(world, end, "the client comes back", () => hasLeft(world, line));
+    line.toServer.thaw();
+    const isClosed = (): boolean => world.tap.of(line).isClosedByServer || !line.has("server");
+    await unlessLost(world, end, "the server closes the socket that was taken over", isClosed);
+    await sleep(1);
+    line.drop("server");
   },
-  serverLearnsFirst: {
-    async happen(world) {
-      const line = await settled(world);
-      line.toClient.freeze();
-      await sleep(world.random.below(5));
-      line.drop("server");
-      await sleep(world.random.below(20));
-      line.drop("client");
-    },
+  async serverLearnsFirst(world) {
+    const { line } = await settled(world);
+    line.toClient.freeze();
+    await sleep(world.random.below(5));
+    line.drop("server");
+    await sleep(world.random.below(20));
+    line.drop("client");
   },
   /** Both directions freeze. The client abandons the socket, which then delivers its frames. */
-  silence: {
-    needsHeartbeat: true,
-    async happen(world) {
-      const line = await settled(world);
-      const { current } = world;
-      line.toServer.freeze();
-      line.toClient.freeze();
-      await unlessLost(world, current, "the client comes back", () => hasLeft(world, line));
-      line.toServer.thaw();
-      line.toClient.thaw();
-      await sleep(2);
-      line.cut();
-    },
+  async silence(world) {
+    const { line, end } = await settled(world);
+    line.toServer.freeze();
+    line.toClient.freeze();
+    await unlessLost(world, end, "the client comes back", () => hasLeft(world, line));
+    line.toServer.thaw();
+    line.toClient.thaw();
+    await sleep(2);
+    line.cut();
   },
   /** The server resumed the session, and `resumed` never reached the client. */
-  loseAnswer: {
-    async happen(world) {
-      const line = await settled(world);
-      const { current } = world;
-      let isLost = false;
-      onNextLine(world, (next) => {
-        next.toClient.gate = ({ control }) => {
-          if (control === undefined || !("resumed" in control)) return;
-          isLost = true;
-          next.reset();
-        };
-      });
-      line.cut();
-      await unlessLost(world, current, "`resumed` is lost", () => isLost);
-    },
-  },
+  loseAnswer: (world) => loseResuming(world, "client", has("resumed")),
   /** The client has `resumed`, and its ack has not reached the server. */
-  loseAck: {
-    async happen(world) {
-      const line = await settled(world);
-      const { current } = world;
-      let isLost = false;
-      onNextLine(world, (next) => {
-        next.toServer.gate = () => {
-          if (!world.tap.of(next).isResumed) return;
-          isLost = true;
-          next.cut();
-        };
-      });
-      line.cut();
-      await unlessLost(world, current, "the ack of `resumed` is lost", () => isLost);
-    },
-  },
+  loseAck: (world) => loseResuming(world, "server", (_unit, line) => world.tap.of(line).isResumed),
   /** A `resume` arrives when a later one has already resumed, and before its first ack. */
-  lateResume: {
-    async happen(world) {
-      const line = await settled(world);
-      const { current } = world;
-      let first: Line | undefined;
-      let second: Line | undefined;
-      onNextLine(world, (early) => {
-        early.toServer.gate = ({ control }) => {
-          if (control === undefined || !("resume" in control)) return;
-          first = hold(early);
-          onNextLine(world, (later) => {
-            later.toServer.gate = () => {
-              if (world.tap.of(later).isResumed) second = hold(later);
-            };
-          });
-          early.drop("client");
-        };
-      });
-      line.cut();
-      await unlessLost(world, current, "a later `resume` is answered", () => second !== undefined);
-      first?.toServer.thaw();
-      const isRefused = (): boolean => first === undefined || isTurnedAway(world, first);
-      await unlessLost(world, current, "the late `resume` is refused", isRefused);
-      second?.toServer.thaw();
-      first?.drop("server");
-    },
+  async lateResume(world) {
+    const { line, end } = await settled(world);
+    let first: Line | undefined;
+    let second: Line | undefined;
+    onNextLine(world, (early) => {
+      early.toServer.gate = ({ control }) => {
+        if (control === undefined || !("resume" in control)) return;
+        first = hold(early);
+        onNextLine(world, (later) => {
+          later.toServer.gate = () => {
+            if (world.tap.of(later).isResumed) second = hold(later);
+          };
+        });
+        early.drop("client");
+      };
+    });
+    line.cut();
+    await unlessLost(world, end, "a later `resume` is answered", () => second !== undefined);
+    first?.toServer.thaw();
+    const isRefused = (): boolean => first === undefined || isTurnedAway(world, first);
+    await unlessLost(world, end, "the late `resume` is refused", isRefused);
+    second?.toServer.thaw();
+    first?.drop("server");
   },
   /** The server is unreachable for some attempts. */
-  refuse: {
-    async happen(world) {
-      world.proxy.refusals = 1 + world.random.below(3);
-      world.proxy.newest?.cut();
-      await world.until("the client has tried", () => world.proxy.refusals === 0);
-    },
+  async refuse(world) {
+    world.proxy.refusals = 1 + world.random.below(3);
+    world.proxy.newest?.cut();
+    await world.until("the client has tried", () => world.proxy.refusals === 0);
   },
   /** An intermediary closes the connection, with a code after which a client reconnects. */
-  closeInPassing: {
-    async happen(world) {
-      const side = sideOf(world);
-      (await settled(world)).forge(side, closeFrame(world.random.pick(PASSING), side === "server"));
-    },
+  async closeInPassing(world) {
+    const side = sideOf(world);
+    (await settled(world)).line.forge(side, closeFrame(world.random.pick(PASSING), side === "server"));
   },
   /** A topic has more for a suspended peer than its queue limit: no session ends, and all other messages arrive. */
-  floodWhileAway: {
-    async happen(world) {
-      const { end } = await whileAway(world, async () => {
-        const { current } = world;
-        const isAway = (): boolean => current.other?.suspendedAt !== undefined;
-        await unlessLost(world, current, "the server knows that the client is away", isAway);
-        world.flood();
-      });
-      await unlessLost(world, end, "the client goes on", () => world.isFlowing);
-    },
-  },
-  /** Replays what a client sent when it resumed, byte for byte. */
-  playAgain: {
-    async happen(world) {
-      const { resumed } = world.tap;
-      if (resumed.length === 0) return;
-      const answers = await replay(world.port, world.random.pick(resumed).said);
-      if (answers.some((answer) => isAccepted(answer))) world.oracle.fail("a `resume` was taken twice");
-    },
+  async floodWhileAway(world) {
+    const { end } = await whileAway(world, async () => {
+      const { current } = world;
+      const isAway = (): boolean => current.other?.suspendedAt !== undefined;
+      await unlessLost(world, current, "the server knows that the client is away", isAway);
+      world.flood();
+    });
+    await unlessLost(world, end, "the client goes on", () => world.isFlowing);
   },
   /** A second socket, with the token of a connected client: the newer evicts the older, and is evicted in turn. */
-  stealFromLive: {
-    async happen(world) {
-      const line = await proven(world);
-      const { current } = world;
-      line.toServer.freeze();
-      const { session } = world.tap.of(line);
-      const shown = stolen(session!);
-      const intrusion = await intrude(world.port, CLIENT_NAME, shown);
-      expectAccepted(world, session!, shown, intrusion);
-      let code: number | undefined;
-      void intrusion.closed.then((closed) => (code = closed));
-      line.toServer.thaw();
-      await unlessLost(world, current, "the client evicts the thief", () => code !== undefined && hasLeft(world, line));
-      if (code !== 4000 && !current.isOver) world.oracle.fail(`the thief was evicted with ${code}`);
-      intrusion.webSocket.terminate();
-    },
+  async stealFromLive(world) {
+    const { line, end } = await proven(world);
+    line.toServer.freeze();
+    const { session } = world.tap.of(line);
+    const shown = stolen(session!);
+    const intrusion = await intrude(world.port, CLIENT_NAME, shown);
+    expectAccepted(world, session!, shown, intrusion);
+    let code: number | undefined;
+    void intrusion.closed.then((closed) => (code = closed));
+    line.toServer.thaw();
+    await unlessLost(world, end, "the client evicts the thief", () => code !== undefined && hasLeft(world, line));
+    if (code !== 4000 && !end.isOver) world.oracle.fail(`the thief was evicted with ${code}`);
+    intrusion.webSocket.terminate();
   },
-  stealWhileAway: {
-    async happen(world) {
-      const { session, end } = await whileAway(world, async (away) => {
-        const shown = stolen(away);
-        const intrusion = await intrude(world.port, CLIENT_NAME, shown);
-        expectAccepted(world, away, shown, intrusion);
-        await sleep(world.random.below(5));
-        intrusion.webSocket.terminate();
-      });
-      const goesOn = (): boolean => world.isFlowing && world.tap.newest === session;
-      await unlessLost(world, end, "the client goes on", goesOn);
-    },
+  async stealWhileAway(world) {
+    const { session, end } = await whileAway(world, async (away) => {
+      const shown = stolen(away);
+      const intrusion = await intrude(world.port, CLIENT_NAME, shown);
+      expectAccepted(world, away, shown, intrusion);
+      await sleep(world.random.below(5));
+      intrusion.webSocket.terminate();
+    });
+    const goesOn = (): boolean => world.isFlowing && world.tap.newest === session;
+    await unlessLost(world, end, "the client goes on", goesOn);
   },
   /** The thief's principal matters too: another principal never affects the session. */
-  stealAsAnother: {
-    async happen(world) {
-      const { session } = world.tap.of(await settled(world));
-      const intrusion = await intrude(world.port, "bob", stolen(session!));
-      if (intrusion.token !== undefined) world.oracle.fail("another principal was given the session");
-      intrusion.webSocket.terminate();
-    },
+  async stealAsAnother(world) {
+    const { session } = world.tap.of((await settled(world)).line);
+    await expectRefused(world, "bob", stolen(session!), "another principal was given the session");
   },
   /** A replaced token: its successor was confirmed, or issued again. */
-  stealWithOld: {
-    async happen(world) {
-      const { session } = world.tap.of(await settled(world));
-      const { tokens, shown, received, attempt } = session!;
-      const old = tokens.slice(0, -1).filter((token) => token !== shown);
-      if (shown === undefined || old.length === 0) return;
-      const token = world.random.chance(0.5) ? old.at(-1)! : world.random.pick(old);
-      const intrusion = await intrude(world.port, CLIENT_NAME, { token, received, attempt: attempt + 1_000 });
-      if (intrusion.token !== undefined) world.oracle.fail("a token was accepted that had been replaced");
-      intrusion.webSocket.terminate();
-    },
+  async stealWithOld(world) {
+    const { session } = world.tap.of((await settled(world)).line);
+    const { tokens, shown, received, attempt } = session!;
+    const old = tokens.slice(0, -1).filter((token) => token !== shown);
+    if (shown === undefined || old.length === 0) return;
+    const token = world.random.chance(0.5) ? old.at(-1)! : world.random.pick(old);
+    const wrong = { token, received, attempt: attempt + 1_000 };
+    await expectRefused(world, CLIENT_NAME, wrong, "a token was accepted that had been replaced");
   },
   /** If the thief acks, only the thief knows the token: the client must begin a new session, and reports the loss. */
-  stealForGood: {
-    async happen(world) {
-      await proven(world);
-      await world.demandLoss("its token was stolen", () =>
-        whileAway(world, async (session) => {
-          const { token, webSocket } = await intrude(world.port, CLIENT_NAME, stolen(session));
-          if (token === undefined) return world.oracle.fail("the newest token was not accepted");
-          webSocket.send(JSON.stringify({ ack: session.received }));
-          await pong(webSocket);
-          webSocket.terminate();
-        }),
-      );
-    },
+  async stealForGood(world) {
+    await proven(world);
+    await world.demandLoss("its token was stolen", () =>
+      whileAway(world, async (session) => {
+        const { token, webSocket } = await intrude(world.port, CLIENT_NAME, stolen(session));
+        if (token === undefined) return world.oracle.fail("the newest token was not accepted");
+        webSocket.send(JSON.stringify({ ack: session.received }));
+        await pong(webSocket);
+        webSocket.terminate();
+      }),
+    );
   },
-  closeForGood: {
-    async happen(world) {
-      const side = sideOf(world);
-      const line = await settled(world);
-      const code = world.random.pick(FINAL);
-      await world.demandLoss(`closed with ${code}`, () => line.forge(side, closeFrame(code, side === "server")));
-    },
+  async closeForGood(world) {
+    const side = sideOf(world);
+    const { line } = await settled(world);
+    const code = world.random.pick(FINAL);
+    await world.demandLoss(`closed with ${code}`, () => line.forge(side, closeFrame(code, side === "server")));
   },
-  poison: {
-    async happen(world) {
-      const side = sideOf(world);
-      const line = await settled(world);
-      const text = world.random.pick(HOSTILE);
-      await world.demandLoss(`poisoned with ${text}`, () => line.slipIn(side, textFrame(text, side === "server")));
-    },
+  async poison(world) {
+    const side = sideOf(world);
+    const { line } = await settled(world);
+    const text = world.random.pick(HOSTILE);
+    await world.demandLoss(`poisoned with ${text}`, () => line.slipIn(side, textFrame(text, side === "server")));
   },
   /** The client has not closed for good: after 4001 it begins a new session. */
-  sendAway: {
-    async happen(world) {
-      await settled(world);
-      await world.until("the server knows the client", () => world.serverPeer !== undefined);
-      const { current, serverPeer } = world;
-      const { other } = current;
-      await world.demandLoss("the server sent it away", () => void serverPeer!.close(4001, "begin anew"));
-      if (other?.isOver !== true) world.oracle.fail("a server's peer that is closed goes on");
-    },
+  async sendAway(world) {
+    await settled(world);
+    await world.until("the server knows the client", () => world.serverPeer !== undefined);
+    const { current, serverPeer } = world;
+    const { other } = current;
+    await world.demandLoss("the server sent it away", () => void serverPeer!.close(4001, "begin anew"));
+    if (other?.isOver !== true) world.oracle.fail("a server's peer that is closed goes on");
   },
   /** The client has accepted the session in a hello that never reaches the server: the session continues. */
-  loseHello: {
-    async happen(world) {
-      await settled(world);
-      let isLost = false;
-      onNextLine(world, (line) => {
-        line.toServer.gate = ({ control }) => {
-          if (control === undefined || !("hello" in control)) return;
-          isLost = true;
-          line.reset();
-        };
-      });
-      await FAULTS.sendAway.happen(world);
-      const { current } = world;
-      await world.until("the client's hello is lost", () => isLost);
-      await world.until("the client goes on", () => world.isFlowing || current.isOver);
-      if (current.isOver) world.oracle.fail("a session is over that the client's hello had not confirmed");
-    },
+  async loseHello(world) {
+    await settled(world);
+    const isLost = resetNext(world, "server", has("hello"));
+    await FAULTS.sendAway(world);
+    const { current } = world;
+    await world.until("the client's hello is lost", isLost);
+    await world.until("the client goes on", () => world.isFlowing || current.isOver);
+    if (current.isOver) world.oracle.fail("a session is over that the client's hello had not confirmed");
   },
   /** The server closes, and another one starts on the same port. */
-  restart: {
-    async happen(world) {
-      await settled(world);
-      await world.demandLoss("the server was restarted", async () => {
-        excuseAll(world, "the server was restarted");
-        await world.server.close();
-        await world.serve();
-      });
-    },
-  },
+  restart: (world) => restart(world, "the server was restarted", () => {}),
   /** The server dies with its unsent messages, and another one starts. */
-  crash: {
-    async happen(world) {
-      await settled(world);
-      await world.demandLoss("the server crashed", async () => {
-        excuseAll(world, "the server crashed");
-        world.proxy.refusals = Infinity;
-        for (const line of world.proxy.lines) line.reset();
-        await world.server.close();
-        await world.serve();
-        world.proxy.refusals = 0;
-      });
-    },
-  },
+  crash: (world) =>
+    restart(world, "the server crashed", () => {
+      world.proxy.refusals = Infinity;
+      for (const line of world.proxy.lines) line.reset();
+    }),
 };
 
 /** After this time a connection is faulted at its current byte. */
@@ -415,16 +292,63 @@ async function atByte(world: World, side = sideOf(world)): Promise<Line> {
   }
 }
 
-/** Resolves with a line on which a session flows, as both ends know. */
-async function settled(world: World): Promise<Line> {
+/** A line on which a session flows, and the client's end of that session. */
+interface Live {
+  readonly line: Line;
+  readonly end: End;
+}
+
+/** Resolves when a session flows, as both ends know. */
+async function settled(world: World): Promise<Live> {
   await world.until("messages flow", () => world.isFlowing);
-  return world.proxy.newest!;
+  return { line: world.proxy.newest!, end: world.current };
 }
 
 /** Waits until the server also has the client's hello or `resume`. */
-async function proven(world: World): Promise<Line> {
+async function proven(world: World): Promise<Live> {
   await world.until("the server has the client's hello", () => world.isFlowing && world.current.isProven);
-  return world.proxy.newest!;
+  return settled(world);
+}
+
+/** Returns a function that returns whether a unit is a control frame of this name. */
+function has(name: string): (unit: Unit) => boolean {
+  return ({ control }) => control !== undefined && name in control;
+}
+
+/**
+ * Resets the client's next connection in front of the first unit to a side that `matches`. Returns a function that
+ * returns whether that has happened.
+ */
+function resetNext(world: World, side: Side, matches: (unit: Unit, line: Line) => boolean): () => boolean {
+  let isLost = false;
+  onNextLine(world, (next) => {
+    next.to(side).gate = (unit) => {
+      if (!matches(unit, next)) return;
+      isLost = true;
+      next.reset();
+    };
+  });
+  return () => isLost;
+}
+
+/** Cuts the client, and resets the connection on which it resumes. */
+async function loseResuming(world: World, ...what: [Side, (unit: Unit, line: Line) => boolean]): Promise<void> {
+  const { line, end } = await settled(world);
+  const isLost = resetNext(world, ...what);
+  line.cut();
+  await unlessLost(world, end, "the reply or its ack is lost", isLost);
+}
+
+/** Ends the server, and starts another one on the same port. */
+async function restart(world: World, why: string, begin: () => void): Promise<void> {
+  await settled(world);
+  await world.demandLoss(why, async () => {
+    for (const end of world.oracle.ends) if (!end.isOver) excuse(end, why);
+    begin();
+    await world.server.close();
+    await world.serve();
+    world.proxy.refusals = 0;
+  });
 }
 
 /** Calls `injectFault` with the next connection when it is accepted. */
@@ -478,8 +402,10 @@ function expectAccepted(world: World, session: WireSession, shown: Stolen, { tok
   else if (world.current.reason === undefined && !isLate) world.oracle.fail("the newest token was not accepted");
 }
 
-function isAccepted(answer: object): boolean {
-  return "resumed" in answer && "token" in (answer.resumed as object);
+async function expectRefused(world: World, name: string, shown: Stolen, breach: string): Promise<void> {
+  const { token, webSocket } = await intrude(world.port, name, shown);
+  if (token !== undefined) world.oracle.fail(breach);
+  webSocket.terminate();
 }
 
 /** Keeps the client disconnected while `act` runs with its session. */
@@ -487,8 +413,7 @@ async function whileAway(
   world: World,
   act: (session: WireSession) => Promise<unknown>,
 ): Promise<{ session: WireSession; end: End }> {
-  const line = await proven(world);
-  const { current: end } = world;
+  const { line, end } = await proven(world);
   const session = world.tap.of(line).session!;
   world.proxy.refusals = Infinity;
   line.cut();
@@ -506,8 +431,4 @@ async function pong(socket: Intrusion["webSocket"]): Promise<void> {
     socket.once("close", () => resolve());
     socket.send('{"ping":7}');
   });
-}
-
-function excuseAll(world: World, reason: string): void {
-  for (const end of world.oracle.ends) if (!end.isOver) excuse(end, reason);
 }

@@ -5,8 +5,6 @@
 import { createHash } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { SendQueue } from "../../src/core/send-queue.js";
-import { connect, RpcError, serve } from "../../src/node.js";
-import { inspect } from "../../src/peer/peer.js";
 import { ServerLink } from "../../src/server/link.js";
 import { TokenRegistry } from "../../src/server/tokens.js";
 import { Endpoint } from "../../src/session/endpoint.js";
@@ -162,7 +160,7 @@ async function findings(seeds: number, patienceMs: number): Promise<string | und
     while (found === undefined && next <= seeds) {
       const seed = next++;
       try {
-        await play({ connect, serve, RpcError, inspect }, { ...SIZE, seed, patienceMs });
+        await play({ ...SIZE, seed, patienceMs });
       } catch (error) {
         found ??= `${error instanceof Breach ? "breach" : "crash"} of seed ${seed}: ${(error as Error).message}`;
       }

@@ -69,40 +69,30 @@ export interface Call {
   outcome: "result" | "error" | "not-sent" | "unknown" | "given-up" | undefined;
 }
 
-/** Counts of the outcomes of calls and notifications. */
-export interface Tally {
-  calls: number;
-  notifications: number;
-  broadcasts: number;
-  results: number;
-  errors: number;
-  notSent: number;
-  unknown: number;
-  givenUp: number;
-  lost: number;
-  suspends: number;
+/** No outcomes of calls and notifications. */
+const NO_OUTCOMES = {
+  calls: 0,
+  notifications: 0,
+  broadcasts: 0,
+  results: 0,
+  errors: 0,
+  notSent: 0,
+  unknown: 0,
+  givenUp: 0,
+  lost: 0,
+  suspends: 0,
   /** Reports of progress. */
-  reports: number;
+  reports: 0,
   /** Streams whose reader got the loss of a session. */
-  interrupted: number;
-}
+  interrupted: 0,
+};
+
+/** Counts of the outcomes. */
+export type Tally = typeof NO_OUTCOMES;
 
 /** Checks the events in one world against the allowed events. */
 export class Oracle {
-  readonly tally: Tally = {
-    calls: 0,
-    notifications: 0,
-    broadcasts: 0,
-    results: 0,
-    errors: 0,
-    notSent: 0,
-    unknown: 0,
-    givenUp: 0,
-    lost: 0,
-    suspends: 0,
-    reports: 0,
-    interrupted: 0,
-  };
+  readonly tally: Tally = { ...NO_OUTCOMES };
   readonly ends: End[] = [];
   /** The ended ends, with the reasons. */
   readonly losses: string[] = [];

@@ -71,8 +71,6 @@ export class Line {
   readonly proxy: Proxy;
   readonly toServer: Flow;
   readonly toClient: Flow;
-  /** The remote port of the connection at the server. */
-  serverPort: number | undefined;
   readonly #halves: Record<Side, Socket>;
   readonly #gone = new Set<Side>();
   /** Whether the end of one half is hidden from the other. */
@@ -84,7 +82,6 @@ export class Line {
     this.#halves = { client, server };
     this.toServer = new Flow(this, "server", server);
     this.toClient = new Flow(this, "client", client);
-    server.once("connect", () => (this.serverPort = server.localPort));
     this.#join("client", this.toServer);
     this.#join("server", this.toClient);
   }
@@ -97,11 +94,6 @@ export class Line {
   /** Returns whether the half to that side is open. */
   has(side: Side): boolean {
     return !this.#gone.has(side);
-  }
-
-  /** Resolves when the half to that side is closed. */
-  async gone(side: Side): Promise<void> {
-    if (this.has(side)) await new Promise((resolve) => this.#halves[side].once("close", resolve));
   }
 
   /** Returns the flow to a side. */
@@ -189,19 +181,11 @@ export class Flow {
   #torn: Buffer | undefined;
   #isFrozen = false;
   #stop: { at: number; reached: () => void } | undefined;
-  #lagMs = 0;
-  /** Whether the next unit is delayed. */
-  #isLagging = false;
 
   constructor(line: Line, to: Side, socket: Socket) {
     this.#line = line;
     this.#to = to;
     this.#socket = socket;
-  }
-
-  /** The number of queued units. */
-  get waiting(): number {
-    return this.#queue.length;
   }
 
   take(chunk: Buffer): void {
@@ -235,14 +219,9 @@ export class Flow {
     this.#stop = undefined;
   }
 
-  /** Forwards units one by one with this delay between them. 0 removes the delay. */
-  lag(ms: number): void {
-    this.#lagMs = ms;
-  }
-
   #pump(): void {
     this.#socket.cork();
-    while (!this.#isFrozen && !this.#isLagging && this.#queue.length > 0) this.#pass();
+    while (!this.#isFrozen && this.#queue.length > 0) this.#pass();
     this.#socket.uncork();
   }
 
@@ -259,7 +238,6 @@ export class Flow {
     if (this.#torn === undefined) {
       this.#queue.shift();
       this.#line.proxy.watcher.forwarded?.(this.#line, this.#to, unit!);
-      this.#wait();
     }
     this.#checkStop();
   }
@@ -270,15 +248,6 @@ export class Flow {
     this.#stop = undefined;
     this.freeze();
     reached();
-  }
-
-  #wait(): void {
-    if (this.#lagMs === 0) return;
-    this.#isLagging = true;
-    setTimeout(() => {
-      this.#isLagging = false;
-      this.#pump();
-    }, this.#lagMs);
   }
 }
 

@@ -4,8 +4,6 @@
  */
 import { expect, it, vi } from "vitest";
 import { countDeadlines } from "../../src/core/deadlines.js";
-import { connect, RpcError, serve } from "../../src/node.js";
-import { inspect } from "../../src/peer/peer.js";
 import { FAULT_WEIGHTS, type FaultKind } from "./faults.js";
 import { explore, sumOf } from "./explore.js";
 
@@ -49,7 +47,7 @@ it(
   `settles every call correctly, and delivers in order and once: ${row.name} of ${cuts} cuts and ${messages} messages`,
   { timeout: (row.minutes === Infinity ? MOST_MINUTES : row.minutes + MOST_MINUTES) * 60_000 },
   async () => {
-    const { figures, failures } = await explore({ connect, serve, RpcError, inspect }, { ...row, messages, cuts });
+    const { figures, failures } = await explore({ ...row, messages, cuts });
     const { faults, ...sum } = sumOf(figures);
     process.stdout.write(`${figures.length} seeds: ${JSON.stringify(sum)}\nfaults: ${JSON.stringify(faults)}\n`);
     expect(failures.join("\n")).toBe("");

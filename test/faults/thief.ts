@@ -1,14 +1,8 @@
-/** A thief who has recorded a client's frames, and replays them. */
-import { connect as connectTcp } from "node:net";
+/** A thief who has recorded a client's frames. */
 import { WebSocket } from "ws";
-import { Units } from "./units.js";
-
-/** The reply to a thief: a frame, or the code of a close. */
-export type Answer = { frame: string } | { code: number };
 
 /** A thief's connection on which `resume` was sent. */
 export interface Intrusion {
-  readonly answer: Answer;
   /** The token that the thief got. */
   readonly token: string | undefined;
   readonly webSocket: WebSocket;
@@ -30,39 +24,15 @@ export async function intrude(
   });
   const closed = new Promise<number>((resolve) => webSocket.on("close", resolve));
   webSocket.on("error", () => {});
-  const frames: string[] = [];
-  const answer = await new Promise<Answer>((resolve) => {
+  let isAsked = false;
+  const token = await new Promise<string | undefined>((resolve) => {
     webSocket.on("message", (data: Buffer) => {
-      if (frames.push(data.toString()) === 1) webSocket.send(JSON.stringify({ resume: { ...resume, limits: LIMITS } }));
-      else resolve({ frame: frames[1]! });
+      const { resumed } = JSON.parse(data.toString()) as { resumed?: { token?: string } };
+      if (isAsked) return resolve(resumed?.token);
+      isAsked = true;
+      webSocket.send(JSON.stringify({ resume: { ...resume, limits: LIMITS } }));
     });
-    void closed.then((code) => resolve({ code }));
+    void closed.then(() => resolve(undefined));
   });
-  const { resumed } = ("frame" in answer ? JSON.parse(answer.frame) : {}) as { resumed?: { token?: string } };
-  return { answer, token: resumed?.token, webSocket, closed };
-}
-
-/**
- * Replays what a client sent, byte for byte. Resolves with the first control frames of the reply, until one of them
- * refuses or the connection ends.
- */
-export async function replay(port: number, said: readonly Buffer[]): Promise<object[]> {
-  const socket = connectTcp(port, "127.0.0.1");
-  socket.on("error", () => {});
-  socket.write(Buffer.concat(said));
-  const units = new Units();
-  const answers: object[] = [];
-  try {
-    for await (const chunk of socket) {
-      for (const { bytes, control } of units.take(chunk as Buffer)) {
-        if (control !== undefined) answers.push(control);
-        if (bytes[0] === 0x88 || (control !== undefined && "resumed" in control)) return answers;
-      }
-    }
-  } catch {
-    // A reset is a reply too.
-  } finally {
-    socket.destroy();
-  }
-  return answers;
+  return { token, webSocket, closed };
 }

@@ -4,8 +4,8 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { CallOptions, Stream } from "../../src/core/contract.js";
+import { RpcError } from "../../src/core/errors.js";
 import type { AnyPeer } from "../../src/peer/peer.js";
-import type { Build } from "./build.js";
 import { ABORTED, FAILURE, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
 
@@ -58,13 +58,11 @@ export class Traffic {
   /** Active readers of streams, which can be slow. */
   readers = 0;
   readonly #hanging = new Map<End, number>();
-  readonly #build: Build;
   readonly #oracle: Oracle;
   readonly #random: Random;
   #labels = 0;
 
-  constructor(build: Build, oracle: Oracle, random: Random) {
-    this.#build = build;
+  constructor(oracle: Oracle, random: Random) {
     this.#oracle = oracle;
     this.#random = random;
   }
@@ -85,7 +83,7 @@ export class Traffic {
       },
       fail: (said, context) => {
         runs(said, context);
-        throw new this.#build.RpcError(FAILURE, "as it was asked to", said.label);
+        throw new RpcError(FAILURE, "as it was asked to", said.label);
       },
       hang: async (said, context) => {
         runs(said, context);

@@ -74,7 +74,7 @@ function controlOf(frame: Buffer): Record<string, unknown> | undefined {
 }
 
 /** Returns a server's frame, or if `masked`, a client's with a mask of zeros, which changes nothing. */
-export function frameOf(opcode: number, payload: Buffer, masked: boolean): Buffer {
+function frameOf(opcode: number, payload: Buffer, masked: boolean): Buffer {
   // Tests forge no longer frames.
   if (payload.length > 125) throw new RangeError("longer frames have a longer header");
   const header = [0x80 | opcode, (masked ? 0x80 : 0) | payload.length, ...(masked ? [0, 0, 0, 0] : [])];

@@ -26,8 +26,8 @@ export interface WireLine {
    * client's hello.
    */
   offered: WireSession | undefined;
-  /** The upgrade and the client's bytes, for a replay. */
-  readonly said: Buffer[];
+  /** Whether the client offers to resume. */
+  isReturning: boolean | undefined;
   /**
    * `"asking"`: the client sent `resume`, and the reply has not been forwarded. `"answered"`: it has, and no frame
    * followed.
@@ -43,8 +43,6 @@ export interface WireLine {
   isRefused: boolean;
 }
 
-/** The number of lines that are kept for replays. */
-const MOST_KEPT = 4;
 /** The subprotocol of a client that offers to resume. */
 const RETURNS = "reciproc.resume";
 /** How a text frame and a close begin. */
@@ -58,8 +56,6 @@ export class Wiretap implements Watcher {
   readonly #breach: (what: string) => void;
   /** The session that a client entered last. */
   newest: WireSession | undefined;
-  /** Lines on which a session resumed. */
-  readonly resumed: WireLine[] = [];
   /** Called with each new line. */
   onOpened: ((line: Line) => void) | undefined;
 
@@ -80,7 +76,7 @@ export class Wiretap implements Watcher {
       known = {
         session: undefined,
         offered: undefined,
-        said: [],
+        isReturning: undefined,
         state: "opening",
         isResumed: false,
         isRefused: false,
@@ -128,7 +124,7 @@ export class Wiretap implements Watcher {
   }
 
   #fromClient(known: WireLine, { bytes, control }: Unit): void {
-    known.said.push(bytes);
+    known.isReturning ??= bytes.includes(RETURNS);
     // Pings, pongs and closes belong to the WebSocket.
     const isText = bytes[0] === TEXT;
     if (known.state === "asking" && isText) this.#breach("a returning client sent something before `resumed`");
@@ -165,15 +161,13 @@ export class Wiretap implements Watcher {
       const offered = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isConfirmed: false };
       known.offered = offered;
       this.given(offered, session.token);
-      if (!known.said[0]!.includes(RETURNS)) known.session = offered;
+      if (known.isReturning !== true) known.session = offered;
     } else if ("resumed" in control) {
       const { token } = control["resumed"] as { token?: string };
       known.isRefused = token === undefined;
       if (token === undefined || known.session === undefined) return void (known.session = undefined);
       known.session.shown = known.shown;
       known.isResumed = true;
-      this.resumed.push(known);
-      if (this.resumed.length > MOST_KEPT) this.resumed.shift();
       this.given(known.session, token);
     }
   }

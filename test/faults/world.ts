@@ -1,10 +1,10 @@
 /** A real client and a real server over a proxy that injects faults, checked by the oracle. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { IncomingMessage } from "node:http";
+import { connect, serve } from "../../src/node.js";
+import { inspect, type AnyPeer } from "../../src/peer/peer.js";
 import type { Server } from "../../src/server/server.js";
-import type { AnyPeer } from "../../src/peer/peer.js";
-import type { Build } from "./build.js";
-import { ENDINGS, type EndingKind } from "./endings.js";
+import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
 import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
 import { excuse, Oracle, prove, type End, type Tally } from "./oracle.js";
 import { Proxy } from "./proxy.js";
@@ -20,9 +20,6 @@ export interface Plan {
   readonly cuts: number;
   /** The timeout of each required event, in milliseconds. */
   readonly patienceMs: number;
-  /** Faults and endings to draw from. All by default. */
-  readonly faults?: readonly FaultKind[] | undefined;
-  readonly endings?: readonly EndingKind[] | undefined;
 }
 
 /** The result of a world. */
@@ -49,8 +46,8 @@ const FLOOD_EVERY = 25;
 const FLOOD_NOTE_LENGTH = 12_000;
 
 /** Plays one world to its end. Rejects with a `Breach` if a rule was broken. */
-export async function play(build: Build, plan: Plan): Promise<Figures> {
-  const world = new World(build, plan);
+export async function play(plan: Plan): Promise<Figures> {
+  const world = new World(plan);
   try {
     await world.play();
   } finally {
@@ -75,7 +72,6 @@ export class World {
   port = 0;
   /** The client's end of its current session. */
   current!: End;
-  readonly #build: Build;
   readonly #ending: EndingKind;
   readonly #serverEnds = new Map<AnyPeer, End>();
   readonly #done: Partial<Record<FaultKind, number>> = {};
@@ -83,16 +79,15 @@ export class World {
   #recent: FaultKind[] = [];
   #cuts = 0;
 
-  constructor(build: Build, plan: Plan) {
-    this.#build = build;
+  constructor(plan: Plan) {
     this.plan = plan;
     this.random = new Random(plan.seed);
-    this.#ending = this.random.pick(plan.endings ?? (Object.keys(ENDINGS) as EndingKind[]));
-    this.ttlMs = ENDINGS[this.#ending].waits ? SHORT_TTL_MS : TTL_MS;
+    this.#ending = this.random.pick(Object.keys(ENDINGS) as EndingKind[]);
+    this.ttlMs = WAITING.has(this.#ending) ? SHORT_TTL_MS : TTL_MS;
     this.hasHeartbeat = this.random.chance(0.3);
     this.oracle = new Oracle(this.ttlMs);
     this.tap = new Wiretap(this.oracle.fail);
-    this.traffic = new Traffic(build, this.oracle, this.random);
+    this.traffic = new Traffic(this.oracle, this.random);
   }
 
   figures(): Figures {
@@ -106,7 +101,7 @@ export class World {
     while (this.#cuts < this.plan.cuts) await this.#step();
     while (this.traffic.sent < this.plan.messages) await this.#burst();
     await this.quiet();
-    await ENDINGS[this.#ending].end(this);
+    await ENDINGS[this.#ending](this);
     await this.server.close();
     await this.until("everything is over", () => this.#isOver);
     this.#checkEmpty();
@@ -123,7 +118,7 @@ export class World {
 
   /** Serves on the same port as before. */
   async serve(): Promise<void> {
-    this.server = await this.#build.serve({
+    this.server = await serve({
       port: this.port,
       methods: this.traffic.methods(({ peer }) => this.#serverEnds.get(peer)!) as never,
       authenticate: ({ headers }: IncomingMessage) => headers.authorization,
@@ -194,7 +189,7 @@ export class World {
   async #begin(): Promise<void> {
     await this.serve();
     this.proxy = await Proxy.listen(() => this.port, this.tap);
-    this.client = await this.#build.connect(`ws://127.0.0.1:${this.proxy.port}`, {
+    this.client = await connect(`ws://127.0.0.1:${this.proxy.port}`, {
       methods: this.traffic.methods(() => this.current) as never,
       headers: { authorization: CLIENT_NAME },
       limits: { maxMessageBytes: MAX_MESSAGE_BYTES },
@@ -244,7 +239,7 @@ export class World {
     const kind = this.#draw();
     this.#recent = [...this.#recent.slice(-4), kind];
     this.#done[kind] = (this.#done[kind] ?? 0) + 1;
-    await this.#during(`${kind} happens`, FAULTS[kind].happen(this));
+    await this.#during(`${kind} happens`, FAULTS[kind](this));
     for (let bursts = this.random.below(4); bursts > 0 && this.#mayTalk; bursts--) await this.#burst();
     // Alternately, the next fault hits a session that flows, and one that is about to flow.
     if (this.random.chance(0.7))
@@ -255,11 +250,8 @@ export class World {
   }
 
   #draw(): FaultKind {
-    const { faults = Object.keys(FAULTS) as FaultKind[] } = this.plan;
-    const possible = faults.filter((kind) => this.hasHeartbeat || !FAULTS[kind].needsHeartbeat);
-    return this.random.weighted(
-      Object.fromEntries(possible.map((kind) => [kind, FAULT_WEIGHTS[kind]])) as Record<FaultKind, number>,
-    );
+    // Only a heartbeat detects silence.
+    return this.random.weighted({ ...FAULT_WEIGHTS, silence: this.hasHeartbeat ? FAULT_WEIGHTS.silence : 0 });
   }
 
   /** Sends messages until `event` has happened. */
@@ -316,7 +308,7 @@ export class World {
     const { current, oracle, traffic } = this;
     const peer = this.serverPeer;
     if (current.other === undefined || peer === undefined) return false;
-    const waits = [this.client, peer].some((one) => this.#build.inspect(one).pending > 0);
+    const waits = [this.client, peer].some((one) => inspect(one).pending > 0);
     return (
       !waits &&
       oracle.isComplete(current, 0) &&
@@ -336,7 +328,7 @@ export class World {
     const hanging = this.traffic.hanging();
     if (hanging > 0) this.oracle.fail(`${hanging} handlers were not told that nobody waits`);
     for (const peer of [this.client, ...this.#serverEnds.keys()]) {
-      const { pending, openBatches, progress, streams: served, malformed } = this.#build.inspect(peer);
+      const { pending, openBatches, progress, streams: served, malformed } = inspect(peer);
       const left = { pending, openBatches, progress, served, malformed };
       if (Object.values(left).some((count) => count > 0)) this.oracle.fail(`a closed peer has ${JSON.stringify(left)}`);
     }

@@ -32,14 +32,20 @@ export async function carried(): Promise<void> {
   await turn();
 }
 
+/** Starts both ends, and lets their first frames pass. */
+async function started(make: MakeLink): Promise<Record<"a" | "b", Transport> & Record<"atA" | "atB", Heard>> {
+  const [a, b] = make();
+  const [atA, atB] = [new Heard(), new Heard()];
+  a.start(atA);
+  b.start(atB);
+  await carried();
+  return { a, b, atA, atB };
+}
+
 export function describeLink(name: string, make: MakeLink): void {
   describe(`${name}: messages`, () => {
     it.each([1, 2, 3, 50, 500])("delivers %i messages of one tick whole and in order, both ways", async (count) => {
-      const [a, b] = make();
-      const [atA, atB] = [new Heard(), new Heard()];
-      a.start(atA);
-      b.start(atB);
-      await carried();
+      const { a, b, atA, atB } = await started(make);
       const messages = Array.from({ length: count }, (_, i) => ({ i, text: "x".repeat(i % 7 === 0 ? 700 : i) }));
       for (const message of messages) {
         expect(a.send(JSON.stringify(message))).toBe(true);
@@ -51,11 +57,7 @@ export function describeLink(name: string, make: MakeLink): void {
     });
 
     it("keeps the order of single messages and broadcasts", async () => {
-      const [a, b] = make();
-      const heard = new Heard();
-      a.start(new Heard());
-      b.start(heard);
-      await carried();
+      const { a, atB: heard } = await started(make);
       const send = [
         (i: number) => a.send(`[${i}]`),
         (i: number) => sendEncoded(a, new EncodedMessage(`[${i}]`)),
@@ -69,11 +71,7 @@ export function describeLink(name: string, make: MakeLink): void {
     });
 
     it("delivers messages that were sent before a close", async () => {
-      const [a, b] = make();
-      const heard = new Heard();
-      a.start(new Heard());
-      b.start(heard);
-      await carried();
+      const { a, atB: heard } = await started(make);
       for (let i = 0; i < 5; i++) a.send(`{"n":${i}}`);
       a.close(4000, "done");
       await carried();
@@ -82,10 +80,7 @@ export function describeLink(name: string, make: MakeLink): void {
     });
 
     it("refuses messages after the close", async () => {
-      const [a, b] = make();
-      a.start(new Heard());
-      b.start(new Heard());
-      await carried();
+      const { a, b } = await started(make);
       a.close();
       expect(a.send("{}")).toBe(false);
       expect(sendEncoded(a, new EncodedMessage("{}"))).toBe(false);

@@ -1,26 +1,12 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage } from "node:http";
+import { createServer } from "node:http";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { WebSocket, WebSocketServer, type ServerOptions } from "ws";
+import { WebSocket, WebSocketServer } from "ws";
 import { connect as connectStandard, ConnectError, type Peer } from "../../src/index.js";
 import { connect as connectNode, serve } from "../../src/node.js";
+import { bareServer } from "../client/clients.js";
 import { bareHttp, listening, stranger, type Listening } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
-
-/** Starts a bare `ws` server that answers every request with its params. */
-async function bareServer(options: ServerOptions, greeting?: string): Promise<Listening<any> & { asked: string[] }> {
-  const http = await bareHttp();
-  const asked: string[] = [];
-  http.server.on("upgrade", (request: IncomingMessage) => asked.push(request.headers["sec-websocket-protocol"] ?? ""));
-  new WebSocketServer({ ...options, server: http.server }).on("connection", (webSocket) => {
-    if (greeting !== undefined) webSocket.send(greeting);
-    webSocket.on("message", (data: Buffer) => {
-      const { id, params } = JSON.parse(data.toString()) as { id: number; params: unknown };
-      webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, result: params }));
-    });
-  });
-  return Object.assign(http, { asked });
-}
 
 /** Answers every upgrade with an HTTP status. */
 async function refusingServer(...statuses: string[]): Promise<Listening<any> & { asked: string[] }> {
@@ -108,34 +94,32 @@ describe.each([
 
   it("is not offered with a plain link, and is refused by a plain server", async () => {
     prepare();
-    await using bare = await bareServer({ handleProtocols: () => false });
+    await using bare = await bareServer();
     await using peer = await connect(bare.url, { link: "plain" });
     await calls(peer);
-    expect(bare.asked).toEqual([""]);
+    expect(bare.offers).toEqual([""]);
     await using server = await serve({ port: 0, link: "plain", methods: { echo: (params: unknown) => params } });
     await using other = await connect(server.url);
     await calls(other);
   });
 
-  it("falls back to a plain link at the second attempt if the server ignores subprotocols", async () => {
+  it.each([
+    ["second attempt if the server ignores subprotocols", () => false, ["reciproc.v1", ""]],
+    ["first attempt if the server accepts any subprotocol", undefined, ["reciproc.v1"]],
+  ])("falls back to a plain link at the %s", async (_what, handleProtocols, offers) => {
     prepare();
-    await using bare = await bareServer({ handleProtocols: () => false });
+    await using bare = await bareServer({ handleProtocols });
     await using peer = await connect(bare.url);
     await calls(peer);
-    expect(bare.asked).toEqual(["reciproc.v1", ""]);
-  });
-
-  it("falls back to a plain link at the first attempt if the server accepts any subprotocol", async () => {
-    prepare();
-    await using bare = await bareServer({});
-    await using peer = await connect(bare.url);
-    await calls(peer);
-    expect(bare.asked).toEqual(["reciproc.v1"]);
+    expect(bare.offers).toEqual(offers);
   });
 
   it("falls back to a plain link if such a server sends first, and loses no message", async () => {
     prepare();
-    await using bare = await bareServer({}, '{"jsonrpc":"2.0","method":"welcome","params":[1]}');
+    await using bare = await bareServer(
+      { handleProtocols: undefined },
+      '{"jsonrpc":"2.0","method":"welcome","params":[1]}',
+    );
     await using peer = await connect(bare.url);
     const [method, params] = (await new Promise((resolve) =>
       peer.on("notification", (...args) => resolve(args)),

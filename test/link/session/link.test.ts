@@ -1,8 +1,8 @@
-import { TestClient } from "../../support/links.js";
+import { PEER_LIMITS, TestClient } from "../../support/links.js";
 import { Sessions } from "../../../src/server/sessions.js";
 import { memorySockets } from "../../../src/sockets/memory.js";
 import { describeLink } from "../behaviour.js";
-import { KEPT, PEER_LIMITS } from "./rig.js";
+import { KEPT } from "./rig.js";
 
 describeLink("packed, with a session", () => {
   const [a, b] = memorySockets(2 ** 20, 2 ** 20);

@@ -3,10 +3,14 @@ import { vi } from "vitest";
 import { countDeadlines } from "../../../src/core/deadlines.js";
 import type { EndpointLimits } from "../../../src/session/endpoint.js";
 import type { ServerLink } from "../../../src/server/link.js";
+import type { PackedLink } from "../../../src/session/link.js";
 import { Sessions, type SessionsOptions } from "../../../src/server/sessions.js";
 import { TestClient } from "../../support/links.js";
 import type { CloseInfo, Receiver, Transport } from "../../../src/core/transport.js";
-import { microtasks, Wire } from "./wire.js";
+import { microtasks, Wire, type WireSocket } from "./wire.js";
+
+/** The answer to a `resume` of an unknown session. */
+export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 
 /** Records the messages that a receiver gets, and the names of its other notifications, in order. */
 export class Told implements Receiver {
@@ -52,7 +56,7 @@ export interface ServerSide {
 export interface RigOptions {
   limits?: Partial<EndpointLimits>;
   sessions?: Partial<SessionsOptions>;
-  principal?: string;
+  principal?: string | undefined;
   /** Whether the client's owner opens another socket when a connection ends. Default true. */
   reconnects?: boolean;
 }
@@ -65,14 +69,13 @@ export const LIMITS: EndpointLimits = {
   burstLength: 80_000,
   highWaterBytes: 2 ** 20,
 };
-export { PEER_LIMITS } from "../../support/links.js";
+
 /** Default session options of the server. */
 export const KEPT = { ttlMs: 60_000, maxSuspendedPerPrincipal: 16, maxHeldLength: 2 ** 26 };
 /** The limits of them that are sent on the wire. */
 export const WIRE_LIMITS = { maxMessageBytes: 5000, logFrames: 16, logLength: 20_000 };
-export const PATIENCE_MS = 10_000;
 
-export class Rig {
+export class Rig implements AsyncDisposable {
   readonly sessions: Sessions;
   readonly servers: ServerSide[] = [];
   readonly wires: Wire[] = [];
@@ -133,22 +136,8 @@ export class Rig {
     return this.servers.at(-1)!;
   }
 
-  /** Opens a connection of a principal whose client does not offer to resume. */
-  openFresh(principal: string | undefined): Wire {
-    return this.#open(false, principal);
-  }
-
-  /** Opens a connection of a principal whose client offers to resume. */
-  openAs(principal: string | undefined): Wire {
-    return this.#open(true, principal);
-  }
-
   /** Opens a connection to the server. `returns`: its client offers to resume. */
-  open(returns: boolean): Wire {
-    return this.#open(returns, this.#options.principal);
-  }
-
-  #open(returns: boolean, principal: string | undefined): Wire {
+  open(returns: boolean, { principal }: Pick<RigOptions, "principal"> = this.#options): Wire {
     const wire = new Wire();
     this.wires.push(wire);
     const welcome = (link: ServerLink): void => {
@@ -156,7 +145,7 @@ export class Rig {
       this.servers.push({ link, told });
       link.start(told);
     };
-    if (returns) this.sessions.admit(wire.server, principal, PATIENCE_MS, welcome);
+    if (returns) this.sessions.admit(wire.server, principal, 10_000, welcome);
     else welcome(this.sessions.link(wire.server, principal));
     return wire;
   }
@@ -166,11 +155,11 @@ export class Rig {
     vi.advanceTimersByTime(ms);
   }
 
-  /** Opens a connection to the server whose client end is the test. */
-  openBare(): Wire {
-    const wire = new Wire();
-    wire.server.start({ frame() {}, closed() {} });
-    return wire;
+  /** Opens a connection to the server whose client is the test. `returns`: the client offers to resume. Returns the server's end. */
+  arrival(returns = true, of?: Pick<RigOptions, "principal">): WireSocket {
+    const { client, server } = this.open(returns, of);
+    client.start({ frame() {}, closed() {} });
+    return server;
   }
 
   /**
@@ -196,8 +185,31 @@ export class Rig {
     await microtasks();
   }
 
-  /** Closes the client. Throws if any of its session is left. */
-  async close(): Promise<void> {
+  /** Sends numbered messages, each in a tick of its own. */
+  async send(link: PackedLink, from: number, to: number, padding?: number): Promise<void> {
+    for (let n = from; n <= to; n++) {
+      link.send(message(n, padding));
+      await microtasks();
+    }
+  }
+
+  /** Sends numbered messages, and delivers each before the next. */
+  async exchange(link: PackedLink, from: number, to: number): Promise<void> {
+    for (let n = from; n <= to; n++) {
+      link.send(message(n));
+      await this.settle();
+    }
+  }
+
+  /** Opens another connection, on which the client's `resume` is in flight. Returns the client's end. */
+  resuming(): WireSocket {
+    const { client } = this.reconnect();
+    client.deliver();
+    return client;
+  }
+
+  /** Closes all clients. Throws if any of their sessions is left. */
+  async [Symbol.asyncDispose](): Promise<void> {
     for (const { link } of [this.client, ...this.others]) link.close();
     await this.settle();
     for (const { link } of this.servers) link.close();
@@ -214,11 +226,15 @@ export class Rig {
     }
   }
 
-  /** Cuts, reconnects and delivers all frames. */
-  async cutAndResume(): Promise<void> {
-    this.cut();
+  /** Opens another connection of the client, and delivers all frames. */
+  async comeBack(): Promise<void> {
     this.reconnect();
     await this.settle();
+  }
+
+  async cutAndResume(): Promise<void> {
+    this.cut();
+    await this.comeBack();
   }
 }
 
@@ -235,6 +251,11 @@ export function resume(
   limits: unknown = WIRE_LIMITS,
 ): string {
   return JSON.stringify({ resume: { token, received, attempt, limits } });
+}
+
+/** Returns the whole numbers from one to another. */
+export function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from + 1 }, (_, i) => from + i);
 }
 
 /** Returns the numbers of the received messages, in order. */

@@ -25,8 +25,6 @@ export class WireSocket implements Socket {
   closedWith: CloseInfo | undefined;
   /** Called with each frame that this end sends. */
   onSend: (frame: string) => void = () => {};
-  /** Called with each frame before this end receives it. */
-  onArrive: (frame: string) => void = () => {};
   other!: WireSocket;
   /** The handler with which this end was started. */
   handler: SocketHandler | undefined;
@@ -59,29 +57,19 @@ export class WireSocket implements Socket {
     this.isOver = true;
   }
 
-  /** Whether an item can be delivered to this end. */
-  get isDue(): boolean {
-    return !this.isOver && this.handler !== undefined && this.inFlight.length > 0;
-  }
-
   /** Delivers the next item to this end. Returns false if there is none. */
   deliver(): boolean {
     if (this.isOver || this.handler === undefined) return false;
     const item = this.inFlight.shift();
     if (item === undefined) return false;
-    if (typeof item !== "string") this.#end(item);
-    else {
-      this.onArrive(item);
-      this.handler.frame(item);
-    }
+    if (typeof item === "string") this.handler.frame(item);
+    else this.#end(item);
     return true;
   }
 
   /** Delivers a frame that the other end never sent. */
   inject(frame: string): void {
-    if (this.isOver) return;
-    this.onArrive(frame);
-    this.handler!.frame(frame);
+    if (!this.isOver) this.handler!.frame(frame);
   }
 
   /** Reports the loss of the connection at this end only. Items in flight to this end are lost. */
