@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
-import { sendUpgrade, stranger } from "../support/network.js";
+import { sendUpgrade, plainPeer } from "../support/network.js";
 import { notification, request } from "../support/raw.js";
 import { attacker } from "./support/attacker.js";
 import { floodBeside } from "./support/bystander.js";
@@ -201,7 +201,7 @@ describe("a flood of WebSocket pings and pongs", () => {
 
   it("answers up to 1,000 at once", async () => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     let pongs = 0;
     client.webSocket.on("pong", () => pongs++);
     for (let i = 0; i < 1000; i++) client.webSocket.ping();
@@ -234,7 +234,7 @@ describe("a close", () => {
   ])("is cut between characters at 123 bytes if its reason has too many %s", async (_c, reason, cut) => {
     await using on = await target();
     const arrived = on.next();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     await (await arrived).close(4000, reason);
     expect(await client.closed).toEqual({ code: 4000, reason: cut });
   });

@@ -5,7 +5,7 @@ import { WebSocket } from "ws";
 import { z } from "zod";
 import type { ServerContext } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
-import { stranger } from "../support/network.js";
+import { plainPeer } from "../support/network.js";
 import { failure, notification, request } from "../support/raw.js";
 import { attacker } from "./support/attacker.js";
 import { floodBeside } from "./support/bystander.js";
@@ -34,7 +34,7 @@ describe("a flood of calls to a slow handler", () => {
   it("runs 1,024 at once, and the rest get -32009; all of them are aborted when the connection ends", async () => {
     const { seen, methods } = hanging();
     await using on = await target({ methods });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     for (let id = 1; id <= 5000; id++) client.webSocket.send(JSON.stringify(request(id, "hang")));
     await vi.waitFor(() => expect(client.received).toHaveLength(3976));
     const answers = client.received.map((text) => JSON.parse(text) as unknown);
@@ -50,7 +50,7 @@ describe("a flood of calls to a slow handler", () => {
   it("counts each call of a batch", async () => {
     const { methods } = hanging();
     await using on = await target({ methods, limits: { maxInFlight: 10 } });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(JSON.stringify(Array.from({ length: 1000 }, (_, id) => request(id, "hang"))));
     await vi.waitFor(() => expect(on.peers[0]!.stats()).toMatchObject({ running: 10, refusedBusy: 990 }));
   });
@@ -58,7 +58,7 @@ describe("a flood of calls to a slow handler", () => {
   it("runs 1,024 notifications at once, and the rest are dropped, counted and reported as `error`; calls still run", async () => {
     const { seen, methods } = hanging();
     await using on = await target({ methods });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     for (let i = 0; i < 3000; i++) client.webSocket.send(JSON.stringify(notification("hang")));
     client.webSocket.send(JSON.stringify(request(1, "here")));
     expect(await client.next()).toMatchObject({ id: 1, result: true });
@@ -141,7 +141,7 @@ describe("a message over `maxMessagesPerSecond`", () => {
 describe("a batch", () => {
   it("gets one -32010 with 524,288 entries, and none of it runs", async () => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(`[${"1,".repeat(524_286)}1]`);
     expect(await client.next()).toEqual(failure(null, -32010, "Batch is too large", { maxBatchEntries: 1000 }));
     expect(on.peers[0]!.stats()).toMatchObject({ malformed: 0, requestsReceived: 0 });
@@ -149,7 +149,7 @@ describe("a batch", () => {
 
   it("closes with 1008 after the hundredth of 1,000 bad entries, and is not answered", async () => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(`[${"{},".repeat(999)}{}]`);
     expect(await client.closed).toMatchObject({ code: 1008 });
     expect(client.received).toEqual([]);
@@ -159,7 +159,7 @@ describe("a batch", () => {
   it("gets one response of `maxReplyBytes` for 1,000 calls with results of 100 KiB, and -32008 for the rest", async () => {
     const long = "x".repeat(100 * 1024);
     await using on = await target({ methods: { long: () => long } });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(JSON.stringify(Array.from({ length: 1000 }, (_, id) => request(id, "long"))));
     const reply = (await client.next()) as { error?: { code: number } }[];
     expect(reply).toHaveLength(1000);
@@ -198,7 +198,7 @@ describe("a batch", () => {
 describe("a call with 500,000 errors in its params", () => {
   it("gets one -32602 that names the first hundred", async () => {
     await using on = await target({ methods: { m: () => 1 }, schemas: { m: z.array(z.string()) } });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"m","params":[${"1,".repeat(499_999)}1]}`);
     const { error } = (await client.next()) as { error: { code: number; data: { issues: { path: number[] }[] } } };
     expect(error.code).toBe(-32602);
@@ -228,7 +228,7 @@ describe("a flood of endless streams that are not read", () => {
     const { seen, methods } = counting();
     // The first values of 256 streams are 16 MiB in one tick.
     await using on = await target({ methods, limits: { maxUnsentBytes: 64 * MIB } });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     for (let id = 1; id <= 1000; id++) client.webSocket.send(JSON.stringify(request(id, "count")));
     await vi.waitFor(() => expect(client.received).toHaveLength(1000), 10_000);
     const refused = client.received.filter((text) => text.includes("-32009"));
@@ -253,7 +253,7 @@ describe("a flood of endless streams that are not read", () => {
         },
       },
     });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(JSON.stringify(request(1, "never")));
     const { token } = ((await client.next()) as { result: { token: number } }).result;
     for (let id = 2; id <= 101; id++)

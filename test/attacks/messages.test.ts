@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { acp, lsp, mcp, RpcError } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
-import { stranger } from "../support/network.js";
+import { plainPeer } from "../support/network.js";
 import { rejection, turn } from "../support/turns.js";
 import { failure, notification, request, result } from "../support/raw.js";
 import { attacker } from "./support/attacker.js";
@@ -31,7 +31,7 @@ describe("a flood of malformed messages", () => {
   it("is answered a hundred times a minute, and then closes with 1008: nothing after that is read", async () => {
     await using on = await target();
     const arrived = on.next();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     for (let i = 0; i < 5000; i++) client.webSocket.send("{");
     expect(await client.closed).toEqual({ code: 1008, reason: "more than 100 malformed messages in a minute" });
     expect(client.received.map((text) => JSON.parse(text) as unknown)).toEqual(
@@ -105,7 +105,7 @@ describe("a flood of responses to unknown calls", () => {
   it("settles no pending call, whatever ids it guesses as text", async () => {
     await using on = await target();
     const arrived = on.next();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const peer = await arrived;
     const call = peer.request("m");
     await client.next();
@@ -119,7 +119,7 @@ describe("a flood of responses to unknown calls", () => {
 describe("an id", () => {
   it("is echoed once and not kept if it has 1,000,000 characters", async () => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const ids = ["x".repeat(1_000_000), "张".repeat(300_000), "\u0000".repeat(150_000)];
     await expectKept(SLACK, async () => {
       for (const id of [...ids, ...ids, ...ids, ...ids]) {
@@ -139,7 +139,7 @@ describe("an id", () => {
     ["that nests 200,000 deep", "[".repeat(200_000) + "]".repeat(200_000)],
   ])("is refused with -32600 and id null, and nothing runs, if it is one %s", async (_what, id) => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(`{"jsonrpc":"2.0","id":${id},"method":"here"}`);
     expect(await client.next()).toEqual(failure(null, -32600, "Invalid Request"));
     expect(on.peers[0]!.stats()).toMatchObject({ malformed: 1, requestsReceived: 0 });
@@ -152,7 +152,7 @@ describe("a name of the prototype", () => {
   it("is no method: calls get -32601, and notifications are reported like any other", async () => {
     await using on = await target({ methods: { m: () => 1 } });
     const arrived = on.next();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const peer = await arrived;
     const told: string[] = [];
     peer.on("notification", (method) => told.push(method));
@@ -176,7 +176,7 @@ describe("a name of the prototype", () => {
         },
       },
     });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const evil = '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}}';
     const tokens = ',"workDoneToken":"__proto__","_meta":{"__proto__":{"polluted":1},"progressToken":"__proto__"}}';
     client.webSocket.send(`{"jsonrpc":"2.0","id":"__proto__","method":"echo","params":${evil}${tokens}}`);
@@ -210,7 +210,7 @@ describe("a value of 200,000 nested arrays", () => {
     ["that a handler only takes", "take", result(1, "taken")],
   ])("gets a response, and the connection stays: %s: %s", async (_what, method, answer) => {
     await using on = await target({ methods });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(CALL.replace("echo", method));
     expect(await client.next()).toEqual(answer);
     client.webSocket.send(JSON.stringify(request(2, "here")));
@@ -222,7 +222,7 @@ describe("a value of 200,000 nested arrays", () => {
   it("gets -32603 for its member only, in a batch, in a pack and by POST", async () => {
     await using on = await target({ methods });
     const batch = `[${CALL},${JSON.stringify(request(2, "here"))}]`;
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(batch);
     expect(await client.next()).toEqual([INTERNAL, result(2, true)]);
     const headers = { "Content-Type": "application/json" };
@@ -250,7 +250,7 @@ describe("a value of 200,000 nested arrays", () => {
   it("is the result if it answers a call of this side", async () => {
     await using on = await target();
     const arrived = on.next();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const call = (await arrived).request("m");
     client.webSocket.send(`{"jsonrpc":"2.0","id":1,"result":${DEEP}}`);
     expect(Array.isArray(await call)).toBe(true);
@@ -259,7 +259,7 @@ describe("a value of 200,000 nested arrays", () => {
   it("is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {
     await using on = await target();
     const arrived = on.next();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const call = (await arrived).request("m");
     for (const params of [`{"token":${DEEP}}`, `{"id":${DEEP}}`, `{"token":1,"value":${DEEP}}`]) {
       for (const method of ["$/cancelRequest", "$/progress", "$/enumerator/abort"])
@@ -305,7 +305,7 @@ describe("a progress token", () => {
 
   it("requests no reports if it has more than 1,024 characters: reports repeat it, and would multiply the length of the call", async () => {
     await using on = await target({ methods });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(reporting("x".repeat(1_000_000)));
     expect(await client.next()).toEqual(result(1, "done"));
     expect(client.received).toHaveLength(1);
@@ -320,7 +320,7 @@ function reporting(workDoneToken: string): string {
 
 /** Sends 30,000 messages as fast as they are read: a hundred bytes kept for each would be 3 MiB. */
 async function blast({ url }: Target, texts: string[]): Promise<void> {
-  using client = await stranger(url);
+  using client = await plainPeer(url);
   for (let i = 0; i < 30_000; i++) client.webSocket.send(texts[i % texts.length]!.replaceAll("$i", String(i)));
   client.webSocket.send(JSON.stringify(request("last", "here")));
   expect(await client.next()).toEqual(result("last", true));

@@ -17,7 +17,7 @@ import {
   told,
   type Serving,
 } from "../server/by-hand.js";
-import { portOf, readAnswer, stranger, upgrade, type Answer } from "../support/network.js";
+import { portOf, readAnswer, plainPeer, upgrade, type Answer } from "../support/network.js";
 import { notification, request, result } from "../support/raw.js";
 import { gate, turn } from "../support/turns.js";
 import { closeFrame, CONTINUATION, frame, frameHead, rawSocket, target, TEXT, upgradeText } from "./support/server.js";
@@ -45,7 +45,7 @@ function codesOf(responses: readonly any[]): Record<string, number> {
 
 /** Sends the frames on a plain connection. Returns the first `count` received messages, with batches split. */
 async function ask(url: string, frames: readonly unknown[], count: number): Promise<any[]> {
-  using client = await stranger(url);
+  using client = await plainPeer(url);
   for (const one of frames) client.webSocket.send(typeof one === "string" ? one : JSON.stringify(one));
   await vi.waitFor(() => expect(messagesOf(client.received)).toHaveLength(count));
   return messagesOf(client.received);
@@ -181,7 +181,7 @@ const LIMITS: Record<string, () => void> = {
     it("holds for a single frame: 1,000 bytes run, 1,001 close with 1009", async () => {
       let ran = 0;
       await using on = await target({ limits, methods: { m: () => void ran++ } });
-      using client = await stranger(on.url);
+      using client = await plainPeer(on.url);
       client.webSocket.send(messageOf(1000));
       client.webSocket.send(messageOf(1001));
       expect(await client.closed).toMatchObject(TOO_LONG);
@@ -285,7 +285,7 @@ const LIMITS: Record<string, () => void> = {
 
     it("holds for the values of a stream", async () => {
       await using on = await target({ limits, methods });
-      using client = await stranger(on.url);
+      using client = await plainPeer(on.url);
       client.webSocket.send(JSON.stringify(request(1, "streamed")));
       expect(await client.next()).toMatchObject(TOO_LONG);
     });
@@ -334,7 +334,7 @@ const LIMITS: Record<string, () => void> = {
     it("holds for a batch, whose reply waits for the calls that run", async () => {
       const { seen, methods } = hanging();
       await using on = await target({ limits, methods });
-      using client = await stranger(on.url);
+      using client = await plainPeer(on.url);
       client.webSocket.send(JSON.stringify(calls("hang", 10)));
       await vi.waitFor(() => expect(on.peers[0]?.stats()).toMatchObject({ refusedBusy: 6, running: 4 }));
       expect(seen.started).toBe(4);
@@ -343,7 +343,7 @@ const LIMITS: Record<string, () => void> = {
     it("holds for notifications, which are counted apart", async () => {
       const { seen, methods } = hanging();
       await using on = await target({ limits, methods });
-      using client = await stranger(on.url);
+      using client = await plainPeer(on.url);
       for (let i = 0; i < 10; i++) client.webSocket.send(JSON.stringify(notification("hang")));
       await vi.waitFor(() => expect(on.peers[0]?.stats()).toMatchObject({ refusedBusy: 6, running: 4 }));
       expect(seen.started).toBe(4);
@@ -391,7 +391,7 @@ const LIMITS: Record<string, () => void> = {
       ["invalid messages", Array<string>(6).fill('{"jsonrpc":"2.0","method":1}')],
     ])("is reached by %s", async (_what, frames) => {
       await using on = await target({ limits });
-      using client = await stranger(on.url);
+      using client = await plainPeer(on.url);
       for (const text of frames) client.webSocket.send(text);
       expect(await client.closed).toEqual(CLOSED);
     });

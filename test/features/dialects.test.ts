@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { acp, connect, lsp, mcp, Peer, serve, type Context, type Dialect } from "../../src/node.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
-import { stranger, upgrade } from "../support/network.js";
+import { plainPeer, upgrade } from "../support/network.js";
 import { rejection, turn } from "../support/turns.js";
 import { expectNoDeadlines, until } from "./joined.js";
 
@@ -187,7 +187,7 @@ describe("a server of several dialects", () => {
     ["the first that the client offers and the server knows", ["x", "own.v1", "mcp"], "own", "own.v1"],
   ])("speaks %s", async (_name, offer, spoken, agreed) => {
     await using server = await serve({ port: 0, methods, dialect: [lsp, mcp, own] });
-    const { webSocket, received } = await stranger(server.url, offer);
+    const { webSocket, received } = await plainPeer(server.url, offer);
     expect(webSocket.protocol).toBe(agreed);
     const before = contexts.length;
     webSocket.send(JSON.stringify(request(1, "wait")));

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer, type ServerOptions } from "ws";
 import { connect as connectStandard, ConnectError, type Peer } from "../../src/index.js";
 import { connect as connectNode, serve } from "../../src/node.js";
-import { bareHttp, listening, stranger, type Listening } from "../support/network.js";
+import { bareHttp, listening, plainPeer, type Listening } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
 /** Starts a bare `ws` server that answers every request with its params. */
@@ -180,7 +180,7 @@ describe("a refused upgrade", () => {
 
   it("gets the HTTP status if it did not offer reciproc.v1", async () => {
     await using server = await serve({ port: 0, authenticate: () => null });
-    await expect(stranger(server.url)).rejects.toThrow("401");
+    await expect(plainPeer(server.url)).rejects.toThrow("401");
     await expect(rejection(connectNode(server.url, { link: "plain" }))).resolves.toMatchObject({ status: 401 });
   });
 

@@ -10,7 +10,7 @@ import { WebSocket } from "ws";
 import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { notification, request } from "../support/raw.js";
-import { portOf, sendUpgrade, stranger } from "../support/network.js";
+import { portOf, sendUpgrade, plainPeer } from "../support/network.js";
 
 const MANY = 40;
 /** A close frame with 1000, masked with zeros. */
@@ -147,7 +147,7 @@ describe("calls that arrive together on one connection", () => {
   it("dispatches no more after one of the handlers closes the peer", async () => {
     await using at = await busy();
     const arrived = new Promise<AnyPeer>((resolve) => at.server.on("peer", resolve));
-    using client = await stranger(at.url);
+    using client = await plainPeer(at.url);
     const peer = await arrived;
     at.onFirst = () => setImmediate(() => void peer.close(4000, "enough"));
     for (const call of calls) client.webSocket.send(JSON.stringify(call));

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { connect, Peer, serve, type ServerStats } from "../../src/node.js";
-import { stranger, upgrade } from "../support/network.js";
+import { plainPeer, upgrade } from "../support/network.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
 
@@ -145,10 +145,10 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ peers: 1, suspended: 0, suspendedBytes: 0, opened: 1, resumed: 1 });
     byHand.say([1, 2]);
     await peer.closed;
-    using plain = await stranger(url);
+    using plain = await plainPeer(url);
     plain.webSocket.close(4_321);
     await plain.closed;
-    using cut = await stranger(url);
+    using cut = await plainPeer(url);
     cut.webSocket.terminate();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
     expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
@@ -201,7 +201,7 @@ describe("server.stats()", () => {
     await client.request("one");
     // A reader that stops, and still has many queued bytes when its connection is cut.
     const coming = nextPeer(server);
-    using deaf = await stranger(url);
+    using deaf = await plainPeer(url);
     deaf.webSocket.pause();
     const slow = await coming;
     while (slow.stats().unsentBytes < 2 ** 19) {
@@ -215,7 +215,7 @@ describe("server.stats()", () => {
     look();
     for (let i = 0; i < 5; i++) void client.request("slow", [1]).catch(() => {});
     await post(url, '{"jsonrpc":"2.0","id":1,"method":"one"}');
-    using noise = await stranger(url);
+    using noise = await plainPeer(url);
     for (let i = 0; i < 5; i++) noise.webSocket.send("nonsense");
     await once(noise.webSocket, "close");
     await upgrade(url, { Origin: "https://example.org" });
@@ -246,7 +246,7 @@ describe("server.stats()", () => {
     const { server, url } = await serving();
     const stats = server.stats();
     await upgrade(url, { Origin: "https://example.org" });
-    using client = await stranger(url);
+    using client = await plainPeer(url);
     client.webSocket.close();
     await vi.waitFor(() => expect(server.stats().closed).not.toEqual({}));
     expect(stats).toEqual(EMPTY);

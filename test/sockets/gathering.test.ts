@@ -6,7 +6,7 @@ import { expect, it, vi } from "vitest";
 import { connect, serve, type Peer } from "../../src/node.js";
 import { EncodedMessage } from "../../src/core/transport.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
-import { bareHttp, sendUpgrade, stranger } from "../support/network.js";
+import { bareHttp, sendUpgrade, plainPeer } from "../support/network.js";
 
 /** Counts the system calls with which a TCP socket writes. */
 function countWrites(socket: TcpSocket): { count: number } {
@@ -27,7 +27,7 @@ it("makes at most two writes for a hundred sends in one tick", async () => {
   const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>
     server.on("peer", (peer, { socket }) => resolve({ tcp: socket, notify: () => peer.notify("n", [1, 2, 3]) })),
   );
-  using client = await stranger(server.url);
+  using client = await plainPeer(server.url);
   const { tcp, notify } = await arrived;
   const writes = countWrites(tcp);
   for (let i = 0; i < 100; i++) notify();
@@ -39,7 +39,7 @@ it("makes at most two writes for a hundred sends in one tick", async () => {
 it("answers the pings of `reciproc.v1` in one read with one write", async () => {
   await using server = await serve({ port: 0 });
   const arrived = new Promise<TcpSocket>((resolve) => server.on("peer", (_peer, { socket }) => resolve(socket)));
-  using client = await stranger(server.url, ["reciproc.v1"]);
+  using client = await plainPeer(server.url, ["reciproc.v1"]);
   const tcp = await arrived;
   client.webSocket.send('{"hello":{}}');
   client.webSocket.send('{"ping":0}');
@@ -58,7 +58,7 @@ it("joins the long frames of a tick too, in pieces that the other side can begin
       resolve({ tcp: socket, notify: () => peer.notify("n", ["x".repeat(1000)]) }),
     ),
   );
-  using client = await stranger(server.url);
+  using client = await plainPeer(server.url);
   const { tcp, notify } = await arrived;
   const writes = countWrites(tcp);
   for (let i = 0; i < 60; i++) notify();
@@ -73,7 +73,7 @@ it("writes a message at once if the previous tick had a single one, and else at 
   const arrived = new Promise<{ tcp: TcpSocket; notify: () => void }>((resolve) =>
     server.on("peer", (peer, { socket }) => resolve({ tcp: socket, notify: () => peer.notify("n") })),
   );
-  using client = await stranger(server.url);
+  using client = await plainPeer(server.url);
   const { tcp, notify } = await arrived;
   const writes = countWrites(tcp);
   /** Returns the number of writes when the tick has sent its messages, and when it has ended. */
@@ -152,8 +152,8 @@ it("sends the messages of a tick before the close that ends it", async () => {
 it("writes the same bytes to every plain peer of a topic, in order with its other messages", async () => {
   await using server = await serve({ port: 0 });
   server.on("peer", (peer) => server.topic("all").add(peer));
-  using a = await stranger(server.url);
-  using b = await stranger(server.url);
+  using a = await plainPeer(server.url);
+  using b = await plainPeer(server.url);
   await using packed = await connect(server.url, { methods: {} });
   const heard: unknown[] = [];
   packed.on("notification", (_method, params) => heard.push(params));

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Server } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../../src/node.js";
-import { stranger } from "../../support/network.js";
+import { plainPeer } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
@@ -67,7 +67,7 @@ describe("an rpc-websockets server", () => {
 
   it("answers no call of id 0, which is why reciproc counts from 1", async () => {
     await using foreign = await start();
-    using bare = await stranger(foreign.url);
+    using bare = await plainPeer(foreign.url);
     for (const id of [0, 1]) bare.webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [id] }));
     expect(await bare.next()).toEqual({ jsonrpc: "2.0", id: 1, result: [1] });
   });
