@@ -24,7 +24,7 @@ import {
   type Bye,
   type ResumeFrame,
 } from "./frames.js";
-import { ROOM_FOR_PONGS } from "../link/socket.js";
+import { frameText, ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
 import { isTooLong, PACK_LENGTH } from "./sizes.js";
 import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
@@ -133,9 +133,8 @@ export class Endpoint {
   }
 
   /**
-   * Client: takes a socket. `isAgreed`: whether the server has agreed to `reciproc.v1`. `hello`: what the server's first frame
-   * says, `undefined` if it is no hello or is still to come. `isAwaited`: whether the server waits for the client's first frame,
-   * as it does where the client offered to resume.
+   * Client: takes a socket. `isAgreed`: whether the server agreed to `reciproc.v1`. `hello`: the content of its first frame,
+   * `undefined` if that is no hello or has not come. `isAwaited`: whether the client offered to resume, and must speak first.
    */
   attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
     // Rule 2: the link has left the old socket, so nothing of it is received behind the count in `resume`.
@@ -170,7 +169,7 @@ export class Endpoint {
     // Rule 6: some closes are final. Rule 9: any other suspends also a session that the client has not confirmed yet.
     if (session === undefined || CloseCode.endsSession(end.code)) return this.#forget(end);
     if (kind === "suspended") return;
-    // What is in the buffer has left for its senders. It gets its numbers, and is replayed.
+    // What is in the buffer has left for its senders, so it is replayed.
     this.#flushMessages();
     this.#controls = NONE;
     this.#isAckDue = this.#isFull = this.#owesHello = false;
@@ -201,9 +200,10 @@ export class Endpoint {
   /** A client may send plain frames until its hello. A server's first frame decides for good. */
   #receiveFirst(text: string): void {
     const hello = helloOf(text);
-    if (hello !== undefined) return this.#receiveHello(hello);
-    if (this.state.session !== undefined && this.#role === "client") return this.#discard(NO_SESSIONS);
-    if (this.#role === "client") this.state = { kind: "plain", session: undefined };
+    const isClient = this.#role === "client";
+    if (hello !== undefined) return isClient ? this.#receiveServerHello(hello) : this.#receiveClientHello(hello);
+    if (isClient && this.state.session !== undefined) return this.#discard(NO_SESSIONS);
+    if (isClient) this.state = { kind: "plain", session: undefined };
     this.#receivePlain(text);
   }
 
@@ -236,11 +236,6 @@ export class Endpoint {
     }
   }
 
-  #receiveHello(hello: unknown): void {
-    if (this.#role === "server") this.#receiveClientHello(hello);
-    else this.#receiveServerHello(hello);
-  }
-
   #receiveServerHello(hello: unknown): void {
     const { session } = this.state;
     const isOffered = this.#wantsSession && isObject(member(hello, "session"));
@@ -256,7 +251,7 @@ export class Endpoint {
 
   /**
    * Client: takes the session that the server offers. The data frames of both sides are counted from their hellos on. The
-   * server's is enough for the session to exist (rule 9), so the client's leaves with the first other frame.
+   * server's is enough for the session to exist (rule 9): the client's leaves with the first other frame.
    */
   #open(hello: unknown): void {
     const offer = sessionOf(member(hello, "session"));
@@ -265,8 +260,8 @@ export class Endpoint {
     session.token = offer.token;
     session.ttlMs = offer.ttlMs;
     this.#flushMessages();
-    if (this.#isAwaited) this.#greet();
-    else this.#owesHello = true;
+    this.#owesHello = true;
+    if (this.#isAwaited) this.#sendAll(NONE);
     this.#goLive(session);
   }
 
@@ -533,42 +528,37 @@ export class Endpoint {
   }
 
   #flushControls(): void {
-    if (this.#controls === NONE) return;
     const controls = this.#controls;
+    if (controls === NONE) return;
     this.#controls = NONE;
-    if (this.#owesHello) this.#greet(...controls);
-    else this.#sendAll(controls);
+    this.#sendAll(controls);
   }
 
-  #sendAll(frames: readonly string[]): void {
+  /** Sends frames, behind the hello if that is still to be sent. */
+  #sendAll(more: readonly string[]): void {
+    const frames = this.#owesHello ? [clientHello(this.#limits), ...more] : more;
+    this.#owesHello = false;
     const wire = this.#wire;
     if (wire?.sendAll !== undefined) wire.sendAll(frames);
     else for (const frame of frames) wire?.send(frame);
   }
 
-  /** Sends a frame, behind the hello if that is still to be sent. Returns false if there is no socket, or it takes no more. */
+  /** Sends a frame as `#sendAll` does. Returns false if there is no socket, or it takes no more. */
   #write(frame: string | EncodedFrame): boolean {
     const wire = this.#wire;
-    if (wire === undefined) return false;
-    if (!this.#owesHello) return wire.send(frame);
-    this.#greet(typeof frame === "string" ? frame : frame.text);
+    if (!this.#owesHello || wire === undefined) return wire?.send(frame) ?? false;
+    this.#sendAll([frameText(frame)]);
     return wire.open;
   }
 
-  /** Client: sends its hello, and frames behind it. */
-  #greet(...frames: string[]): void {
-    this.#owesHello = false;
-    this.#sendAll([clientHello(this.#limits), ...frames]);
-  }
-
   #flushMessages(): void {
-    if (this.#messages === NONE) return;
     const messages = this.#messages;
+    if (messages === NONE) return;
     this.#messages = NONE;
     this.#length = 0;
-    if (!this.#packs && this.state.session === undefined) return this.#sendAll(messages);
-    const frame = `[${messages.join(",")}]`;
     const { session } = this.state;
+    if (!this.#packs && session === undefined) return this.#sendAll(messages);
+    const frame = `[${messages.join(",")}]`;
     if (session === undefined) return void this.#write(frame);
     session.log.push(frame);
     this.#writeLog(session);

@@ -82,7 +82,7 @@ describe("a peer that never reads", () => {
     reader.terminate();
   });
 
-  it('is closed by a broadcast with `whenSlow: "close"`', async () => {
+  it("is closed by a broadcast if `whenSlow` says so", async () => {
     await using server = await serve({ port: 0, limits: LIMITS });
     const { peer, webSocket } = await slowReader(server);
     for (let i = 0; i < 500 && peer.state === "open"; i++) {
