@@ -144,7 +144,7 @@ async function answeredWithError(contender, frame, expected) {
   return parse(reply.text)?.error?.code === expected ? "yes" : no(reply);
 }
 
-/** What a frame holds, `undefined` when there was none or it is not JSON: strangers send anything. */
+/** What a frame holds, `undefined` when there was none or it is not JSON: a client can send anything. */
 function parse(text) {
   try {
     return JSON.parse(text);

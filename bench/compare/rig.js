@@ -1,4 +1,4 @@
-/** What the experiments stand on: a server in a process of its own, a connection that can be cut, and a stranger with a bare socket. */
+/** What the experiments stand on: a server in a process of its own, a connection that can be cut, and a client with a bare socket. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -52,7 +52,7 @@ export async function startProxy(target) {
   };
 }
 
-/** Sends one frame as a stranger would, and resolves with the text that answers it or with what happened instead. */
+/** Sends one frame on a bare socket. Resolves with the text that answers it, or with another outcome. */
 export async function tell(server, frame) {
   const socket = new WebSocket(`ws://127.0.0.1:${server.port}${server.path}`);
   const happened = new Promise((resolve) => {

@@ -100,7 +100,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
   it("stops reading the client while the command does not read, and loses nothing", async () => {
     const COUNT = 400;
     const text = `"${"x".repeat(100_000)}"`;
-    const pair = await bridged(["deaf", framing], SHORT);
+    const pair = await bridged(["unreading", framing], SHORT);
     const { pid } = await pair.greeting();
     let read = 0;
     pair.server.on("message", (data: Buffer) => (read += data.length));
@@ -219,7 +219,7 @@ describe("the end of the command", () => {
   });
 
   it("is reported correctly while reading from the client is paused", async () => {
-    const pair = await bridged(["deaf"]);
+    const pair = await bridged(["unreading"]);
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     await eventually(() => pair.server.isPaused).toBe(true);
@@ -275,7 +275,7 @@ describe("the end of the WebSocket", () => {
   });
 
   it("is noticed while reading is paused because the command does not read", async () => {
-    const pair = await bridged(["deaf"], { ...SHORT, pingMs: 50 });
+    const pair = await bridged(["unreading"], { ...SHORT, pingMs: 50 });
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     await eventually(() => pair.server.isPaused).toBe(true);

@@ -88,7 +88,7 @@ describe("reciproc call", () => {
       stdout: "",
       stderr: 'error 403: declined\n{"by":"you"}\n',
     });
-    expect(await run(["call", url, "nobody"])).toMatchObject({ code: 1, stderr: "error -32601: Method not found\n" });
+    expect(await run(["call", url, "missing"])).toMatchObject({ code: 1, stderr: "error -32601: Method not found\n" });
   });
 
   it("prints an error on standard output with --json, and exits 1", async () => {

@@ -136,7 +136,7 @@ describe("reciproc serve", () => {
     await using peer = await connect(url);
     peer.notify("rename");
     await expect(peer.request("rename")).rejects.toMatchObject({ code: -32603, message: "Internal error" });
-    await expect(peer.request("nobody")).rejects.toMatchObject({ code: -32601 });
+    await expect(peer.request("missing")).rejects.toMatchObject({ code: -32601 });
     await expect(peer.request("text")).rejects.toMatchObject({ code: -32603 });
     await until("stderr", "a text");
     child.kill("SIGTERM");

@@ -41,11 +41,11 @@ export const schema = {
       enum: ["packed", "plain"],
       default: "packed",
       markdownEnumDescriptions: [
-        "Speaks `reciproc.v1`, many messages a frame, with whoever offers it, and plainly with everybody else.",
-        "Knows nothing but plain JSON-RPC, one message a frame.",
+        "Speaks `reciproc.v1`, many messages a frame, with a peer that offers it, and plain JSON-RPC with any other.",
+        "Speaks plain JSON-RPC only, one message a frame.",
       ],
       markdownDescription:
-        "How messages become frames. `packed` is faster; **strangers are always spoken to plainly**.",
+        "How messages become frames. `packed` is faster. **Peers that are not reciproc always get plain JSON-RPC**.",
     },
     origins: {
       type: "array",

@@ -30,7 +30,7 @@ describe("ethers", () => {
     await using provider = open(node.url);
     const address = `0x${"0".repeat(40)}`;
     const error = await rejection(provider.send("eth_getBalance", [address, "latest"]));
-    expect(error.error).toEqual({ code: 4711, message: "nobody's account", data: { address } });
+    expect(error.error).toEqual({ code: 4711, message: "no such account", data: { address } });
     expect(await rejection(provider.send("eth_nope", []))).toMatchObject({ error: { code: -32601 } });
   });
 

@@ -51,7 +51,7 @@ describe("viem", () => {
     const address = `0x${"0".repeat(40)}` as const;
     const error = await rejection(client.getBalance({ address }));
     const cause = error.walk((inner: unknown) => inner instanceof RpcRequestError);
-    expect(cause).toMatchObject({ code: 4711, details: "nobody's account", data: { address } });
+    expect(cause).toMatchObject({ code: 4711, details: "no such account", data: { address } });
     const unknown = await rejection(client.request({ method: "eth_nope" as never }));
     expect(unknown).toMatchObject({ name: "MethodNotFoundRpcError", code: -32601 });
   });

@@ -28,7 +28,7 @@ describe("web3-providers-ws", () => {
     expect(await provider.request(request("b", "eth_getBalance", [address]))).toEqual({
       jsonrpc: "2.0",
       id: "b",
-      error: { code: 4711, message: "nobody's account", data: { address } },
+      error: { code: 4711, message: "no such account", data: { address } },
     });
     const calls = Array.from({ length: 100 }, (_, i) =>
       provider.request(request(i + 2, "eth_getBlockByNumber", [`0x${i.toString(16)}`])),

@@ -245,17 +245,17 @@ describe.each<[string, Join]>([
 
   describe("limitations of vscode-jsonrpc", () => {
     it("reports a close with any code but 1000 as an error before the close", async () => {
-      const told: string[] = [];
+      const reported: string[] = [];
       const closed = gate();
       await using both = await join();
-      both.theirs.onError(([error]) => told.push(error.message));
+      both.theirs.onError(([error]) => reported.push(error.message));
       both.theirs.onClose(() => {
-        told.push("closed");
+        reported.push("closed");
         closed.resolve();
       });
       await both.peer.close(4000, "moved");
       await closed.promise;
-      expect(told).toEqual([expect.stringContaining("code = 4000, reason = moved"), "closed"]);
+      expect(reported).toEqual([expect.stringContaining("code = 4000, reason = moved"), "closed"]);
     });
 
     it("reports a batch as an error and never answers it, but answers later messages", async () => {

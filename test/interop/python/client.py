@@ -1,4 +1,4 @@
-"""Connects to the address it is given, and does what its standard input says, one command a line."""
+"""Connects to the given address, and runs the commands of its standard input, one a line."""
 
 import asyncio
 import sys

@@ -1,7 +1,7 @@
 /** A hand-written client in Python, over Debian's `websockets`, calls a reciproc server and is called by it during a call. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { gate, rejection, type Gate } from "../../support/turns.js";
-import { behavesAsClient, type Stranger } from "../clients/behaviour.js";
+import { behavesAsClient, type ThirdPartyClient } from "../clients/behaviour.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC, startService } from "../support/service.js";
 import { ensurePython, Puppet } from "./puppet.js";
@@ -11,9 +11,9 @@ beforeAll(async () => {
   python = await ensurePython();
 }, 600_000);
 
-interface Opened extends Stranger {
+interface Opened extends ThirdPartyClient {
   /** Sends a command to the program. */
-  tell(what: object): void;
+  command(what: object): void;
   batch(...members: [method: string, params: object | null, isCall: boolean][]): Promise<unknown>;
   /** Errors with id null. */
   readonly refused: Inbox;
@@ -40,20 +40,20 @@ async function open(url: string): Promise<Opened> {
   await opened.promise;
   const ask = (what: object): Promise<unknown> => {
     const call = gate<unknown>();
-    puppet.tell({ id: calls.push(call) - 1, ...what });
+    puppet.send({ id: calls.push(call) - 1, ...what });
     return call.promise;
   };
   return {
-    tell: (what) => puppet.tell(what),
+    command: (what) => puppet.send(what),
     call: (method, params) => ask({ call: method, params }),
     batch: (...members) => ask({ batch: members }),
-    notify: (method, params) => puppet.tell({ notify: method, params }),
+    notify: (method, params) => puppet.send({ notify: method, params }),
     pushed,
     refused,
     hanging,
     closed: closed.promise,
     async close() {
-      puppet.tell({ close: true });
+      puppet.send({ close: true });
       await closed.promise;
       await puppet[Symbol.asyncDispose]();
     },
@@ -113,11 +113,11 @@ describe("a Python client", () => {
   it("gets a parse error for invalid JSON, and may send binary frames", async () => {
     await using service = await startService();
     const client = await open(service.url);
-    client.tell({ raw: "{bad json" });
+    client.command({ raw: "{bad json" });
     expect(await client.refused.next()).toEqual({ code: -32700, message: "Parse error" });
-    client.tell({ raw: "[]" });
+    client.command({ raw: "[]" });
     expect(await client.refused.next()).toEqual({ code: -32600, message: "Invalid Request" });
-    client.tell({ raw: '{"jsonrpc":"2.0","method":"note","params":["é"]}', binary: true });
+    client.command({ raw: '{"jsonrpc":"2.0","method":"note","params":["é"]}', binary: true });
     expect(await service.noted.next()).toEqual(["é"]);
     await client.close();
   });

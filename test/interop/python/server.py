@@ -40,7 +40,7 @@ async def ask(peer, params):
 
 
 async def count(peer, params):
-    """Notifies as often as it is told, and then answers."""
+    """Sends `to` notifications, and then answers."""
     for number in range(params["to"]):
         await peer.notify("tick", [number])
     return params["to"]

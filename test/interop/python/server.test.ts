@@ -20,9 +20,9 @@ async function start(): Promise<ForeignServer> {
   });
   return {
     url: `ws://127.0.0.1:${await port.promise}`,
-    gates: { of: (name) => ({ resolve: (value) => puppet.tell({ open: name, value }) }) },
+    gates: { of: (name) => ({ resolve: (value) => puppet.send({ open: name, value }) }) },
     noted,
-    cut: () => puppet.tell({ cut: true }),
+    cut: () => puppet.send({ cut: true }),
     [Symbol.asyncDispose]: () => puppet[Symbol.asyncDispose](),
   };
 }
