@@ -59,15 +59,6 @@ describe("reciproc bridge", () => {
     expect(await peer.request("add", [1, 2])).toBe(3);
   });
 
-  it("ends the command when its connection ends, and accepts the next one", async () => {
-    const { open } = await bridging(["pid"]);
-    const first = await open();
-    first.webSocket.terminate();
-    await eventually(() => runs(first.pid)).toBe(false);
-    using second = await open();
-    expect(runs(second.pid)).toBe(true);
-  });
-
   it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, with a command that ignores the signal", async (signal) => {
     const { child, ended, open } = await bridging(["stubborn"]);
     using client = await open();
@@ -112,28 +103,15 @@ describe("reciproc bridge", () => {
     expect(runs(client.pid)).toBe(false);
   });
 
-  it("closes with the reason when the command fails, and prints it on standard error", async () => {
-    const { url, until } = await bridging(["exit", "3", "0"]);
+  it.each([
+    ["the reason when the command fails", "3", 1011, "the command exited with code 3\n"],
+    ["nothing when the command exits with code 0", "0", 1000, ""],
+  ])("prints %s", async (_what, exitCode, code, printed) => {
+    const { url, child, ended } = await bridging(["exit", exitCode, "0"]);
     using client = await plainPeer(url);
-    expect(await client.closed).toEqual({ code: 1011, reason: "the command exited with code 3" });
-    expect(await until("stderr", "\n")).toBe("the command exited with code 3\n");
-  });
-
-  it("prints nothing when the command exits with code 0", async () => {
-    const { url, child, ended } = await bridging(["exit", "0", "0"]);
-    using client = await plainPeer(url);
-    expect(await client.closed).toMatchObject({ code: 1000 });
+    expect(await client.closed).toEqual({ code, reason: `the command exited with code ${exitCode}` });
     child.kill("SIGTERM");
-    expect(await ended).toMatchObject({ code: 0, stderr: "" });
-  });
-
-  it("closes with the reason when there is no such command, and prints it on standard error", async () => {
-    const running = start(["bridge", "--port", "0", "--", "no-such-command-here"]);
-    const url = (await running.until("stdout", "\n")).trim().replace("listening on ", "");
-    using client = await plainPeer(url);
-    const reason = "the command could not be started: ENOENT";
-    expect(await client.closed).toEqual({ code: 1011, reason });
-    expect(await running.until("stderr", "\n")).toBe(`${reason}\n`);
+    expect(await ended).toMatchObject({ code: 0, stderr: printed });
   });
 
   it("forwards the commands' standard error line by line, with the connection's number if there are several", async () => {
