@@ -15,7 +15,6 @@ import {
   type Demo,
   type Visit,
 } from "./demo.js";
-import { goTo, line, ready, same, squiggles, textOf, withTwoEditors } from "./editor.js";
 
 /** A change applied twice, or in another order, would look different. */
 const ZIGZAG = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
@@ -177,34 +176,7 @@ describe("the board, when its connection is cut", () => {
   );
 });
 
-describe("the editor, when its connection is cut", () => {
-  it("delivers text typed while disconnected, once, in both windows, and restarts its language server", () =>
-    withTwoEditors(async (ada, bo) => {
-      await note(ada.page);
-      await goTo(ada.page, "display: grid");
-      await ada.page.keyboard.type(" /* before");
-      await line(bo.page, "/* before").waitFor();
-      await cut(ada.page);
-      await ada.page.keyboard.type(" and during */");
-      await ada.page.getByText("css language server: reconnecting", { exact: true }).waitFor();
-      expect(await ada.page.getByRole("button", { name: "Restart" }).count()).toBe(0);
-      await goTo(bo.page, "position: abs");
-      await bo.page.keyboard.type(" /* meanwhile */");
-      await back(ada.page);
-      await line(bo.page, "/* before and during */").waitFor();
-      await line(ada.page, "/* meanwhile */").waitFor();
-      await expect.poll(() => same(ada.page, bo.page)).toBe(true);
-      const text = await textOf(ada.page);
-      for (const part of ["before", "and during", "meanwhile"]) expect(text.split(part)).toHaveLength(2);
-      await ready(ada.page, "css");
-      await goTo(ada.page, "place-items");
-      await ada.page.keyboard.type("\nwdith: 1px;");
-      for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
-      await expect.poll(() => said(ada.page), PATIENCE).toEqual(["Reconnecting", "Back", "Live"]);
-    }));
-});
-
-/** Presses the switch, and waits until the page has seen that its connection is gone. The panels are beside either room. */
+/** Presses the switch, and waits until the page has seen that its connection is gone. */
 async function cut(page: Page): Promise<void> {
   const before = await said(page);
   // The focus does not change, so a person can keep typing.

@@ -2,7 +2,7 @@
 import { client, type ClientApp } from "@agentclientprotocol/sdk";
 import { describe, expect, it } from "vitest";
 import type { AnyPeer, Context } from "../../../src/node.js";
-import { gate, rejection } from "../../support/turns.js";
+import { rejection } from "../../support/turns.js";
 import { aborted, answersTo, behavesWithSdk, type Methods, type Sdk } from "../support/sdk.js";
 import { INITIALIZE, joinClient, PROMPT, register, TRAITS } from "./joined.js";
 
@@ -19,11 +19,12 @@ function say(peer: AnyPeer, text: string): void {
 }
 
 /** Returns the SDK's client with a started session. */
-async function inSession(app: ClientApp, prompt: (params: any, context: Context) => unknown, more: Methods = {}) {
-  const both = await joinClient(app, { ...AGENT, "session/prompt": prompt as never, ...more });
+async function inSession(app: ClientApp, prompt: (params: any, context: Context) => unknown) {
+  const both = await joinClient(app, { ...AGENT, "session/prompt": prompt as never });
   const { agent } = both.theirs;
   await agent.request("initialize", INITIALIZE);
-  return { both, session: await agent.buildSession("/tmp").start(), agent };
+  await agent.buildSession("/tmp").start();
+  return { both, agent };
 }
 
 /** Opens both ends for the shared suite. */
@@ -73,37 +74,6 @@ describe("a reciproc agent", () => {
     expect(both.wire.sent.flatMap(({ id, method }) => (method === undefined ? [] : [id]))).toEqual([0, 1, 2]);
   });
 
-  it("is stopped by session/cancel, and its prompt answers that it was", async () => {
-    const [started, stopped] = [gate(), gate()];
-    const prompt = async (): Promise<object> => {
-      started.resolve();
-      await stopped.promise;
-      return { stopReason: "cancelled" };
-    };
-    const { both, agent } = await inSession(client(), prompt, { "session/cancel": () => stopped.resolve() });
-    await using _ = both;
-    const answer = agent.request("session/prompt", PROMPT);
-    await started.promise;
-    await agent.notify("session/cancel", { sessionId: "s-1" });
-    expect(await answer).toEqual({ stopReason: "cancelled" });
-  });
-
-  it("whose call is cancelled by $/cancel_request may still answer with a result", async () => {
-    const started = gate();
-    const { both, agent } = await inSession(client(), async (_params, { signal }) => {
-      started.resolve();
-      await aborted(signal);
-      return { stopReason: "cancelled" };
-    });
-    await using _ = both;
-    const controller = new AbortController();
-    const answer = agent.request("session/prompt", PROMPT, { cancellationSignal: controller.signal });
-    await started.promise;
-    controller.abort();
-    expect(await answer).toEqual({ stopReason: "cancelled" });
-    expect(answersTo(2, both.wire.received)).toHaveLength(1);
-  });
-
   it("answers calls that were cancelled before they started or that have id 0", async () => {
     const both = await joinClient(client(), {
       ...AGENT,
@@ -119,31 +89,6 @@ describe("a reciproc agent", () => {
     await both.theirs.agent.request("session/new", { cwd: "/", mcpServers: [] });
     expect(both.wire.sent[1]).toEqual({ jsonrpc: "2.0", method: "$/cancel_request", params: { requestId: 0 } });
     expect(answersTo(0, both.wire.received)).toMatchObject([{ error: { code: -32800 } }]);
-  });
-
-  it("gets -32602 for invalid params and -32601 for unknown requests, while unknown notifications are ignored", async () => {
-    const app = client().onRequest("fs/read_text_file", () => ({ content: "never" }));
-    const { both } = await inSession(app, () => {});
-    await using _ = both;
-    both.peer.notify("$/hint", { a: 1 });
-    both.peer.notify("_acme/hint");
-    expect(await rejection(both.peer.request("fs/read_text_file", { path: 5 }))).toMatchObject({ code: -32602 });
-    for (const [method, params] of [["terminal/create", { sessionId: "s-1", command: "ls" }], ["$/ask"]] as const) {
-      expect(await rejection(both.peer.request(method, params))).toMatchObject({ code: -32601 });
-    }
-  });
-
-  it("loses no session update, even if many arrive at once", async () => {
-    const pieces = Array.from({ length: 200 }, (_, i) => `${i} `);
-    const { both, session } = await inSession(client(), (_params, { peer }) => {
-      for (const piece of pieces) say(peer, piece);
-      return { stopReason: "end_turn" };
-    });
-    await using _ = both;
-    const answer = session.prompt("go");
-    expect(await session.readText()).toBe(pieces.join(""));
-    expect(await answer).toEqual({ stopReason: "end_turn" });
-    session.dispose();
   });
 
   it("reports progress to a client that asked for it by `_meta`, and to no other", async () => {

@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { acp, connect, type AnyPeer } from "../../../src/node.js";
 import { start } from "../../cli/program.js";
-import { gate, rejection } from "../../support/turns.js";
-import { aborted, answersTo, behavesWithSdk, type Joined, type Methods, type Sdk } from "../support/sdk.js";
+import { rejection } from "../../support/turns.js";
+import { behavesWithSdk, type Joined, type Methods, type Sdk } from "../support/sdk.js";
 import { INITIALIZE, joinAgent, PROMPT, register, TRAITS } from "./joined.js";
 
 type Prompting = (context: AgentRequestContext<PromptRequest>) => PromptResponse | Promise<PromptResponse>;
@@ -78,40 +78,6 @@ describe("a reciproc client", () => {
     const file = { content: "what is in /a.txt" };
     const permission = { outcome: { outcome: "selected", optionId: "once" } };
     expect(heard).toEqual(["you ", "said ", "hello", { stopReason: "end_turn", _meta: { file, permission } }]);
-  });
-
-  it("stops a prompt by session/cancel, and receives the confirmation", async () => {
-    const [started, stopped] = [gate(), gate()];
-    const app = answering(async () => {
-      started.resolve();
-      await stopped.promise;
-      return { stopReason: "cancelled" };
-    }).onNotification("session/cancel", () => stopped.resolve());
-    await using both = await inSession(app);
-    const answer = both.peer.request("session/prompt", PROMPT);
-    await started.promise;
-    both.peer.notify("session/cancel", { sessionId: "s-1" });
-    expect(await answer).toEqual({ stopReason: "cancelled" });
-  });
-
-  it("whose handler is cancelled by $/cancel_request may still answer with a result", async () => {
-    const controller = new AbortController();
-    const app = answering(async ({ client }) => {
-      const params = { sessionId: "s-1", path: "/a" };
-      const file = await client.request("fs/read_text_file", params, { cancellationSignal: controller.signal });
-      return { stopReason: "end_turn", _meta: { file } };
-    });
-    await using both = await inSession(app, {
-      "fs/read_text_file": async (_params, { signal }) => {
-        controller.abort();
-        await aborted(signal);
-        return { content: "half of it" };
-      },
-    });
-    expect(await both.peer.request("session/prompt", PROMPT)).toMatchObject({
-      _meta: { file: { content: "half of it" } },
-    });
-    expect(answersTo(0, both.wire.received)).toHaveLength(1);
   });
 
   it("gets -32602 for invalid params, -32601 for unknown requests, and -32600 for a second initialize", async () => {

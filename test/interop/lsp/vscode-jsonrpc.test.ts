@@ -147,16 +147,6 @@ describe.each<[string, Join]>([
       await both.settled();
       expect(values).toEqual([["$/setTrace", { value: "verbose" }], "off"]);
     });
-
-    it("$/logTrace of reciproc reaches the vscode-jsonrpc tracer", async () => {
-      const lines: unknown[] = [];
-      await using both = await join();
-      const traced = { log: (...args: unknown[]) => void lines.push(args) };
-      await both.theirs.trace(Trace.Verbose, traced as never);
-      both.peer.notify("$/logTrace", { message: "looked it up", verbose: "twice" });
-      await both.settled();
-      expect(lines).toContainEqual(["looked it up", "twice"]);
-    });
   });
 
   it("gets the result of a handler that ignores its cancel", async () => {

@@ -184,23 +184,6 @@ describe.each<[string, Open, number]>([
     finish.resolve();
     expect(await result).toEqual({ done: true });
   });
-
-  it("cancels its call by its timeout", async () => {
-    const [begun, ended] = [gate(), gate()];
-    await using sdk = await open({
-      _wait: async (_params, { signal }) => {
-        begun.resolve();
-        await aborted(signal);
-        ended.resolve();
-      },
-    });
-    stopClocks();
-    const outcome = rejection(sdk.protocol.request({ method: "_wait", params: {} }, ANY_RESULT, { timeout: 100 }));
-    await begun.promise;
-    vi.advanceTimersByTime(100);
-    expect(await outcome).toMatchObject({ code: -32001 });
-    await ended.promise;
-  });
 });
 
 const TOOL = { name: "add", inputSchema: { type: "object", properties: { a: { type: "number" } } } };

@@ -12,28 +12,18 @@ beforeAll(async () => {
 }, 600_000);
 
 interface Opened extends ThirdPartyClient {
-  /** Sends a command to the program. */
-  command(what: object): void;
   batch(...members: [method: string, params: object | null, isCall: boolean][]): Promise<unknown>;
-  /** Errors with id null. */
-  readonly refused: Inbox;
-  readonly hanging: Inbox;
-  readonly closed: Promise<[code: number, reason: string]>;
 }
 
 async function open(url: string): Promise<Opened> {
   const opened = gate();
-  const closed = gate<[number, string]>();
+  const closed = gate();
   const pushed = new Inbox();
-  const refused = new Inbox();
-  const hanging = new Inbox();
   const calls: Gate<unknown>[] = [];
   const puppet = new Puppet(python, "client.py", [url], (said) => {
     if ("open" in said) opened.resolve();
     else if ("pushed" in said) pushed.push(said.pushed);
-    else if ("refused" in said) refused.push(said.refused);
-    else if ("hanging" in said) hanging.push(true);
-    else if ("closed" in said) closed.resolve(said.closed);
+    else if ("closed" in said) closed.resolve();
     else if ("error" in said) calls[said.settled]!.reject(said.error);
     else calls[said.settled]!.resolve(said.result);
   });
@@ -44,14 +34,10 @@ async function open(url: string): Promise<Opened> {
     return call.promise;
   };
   return {
-    command: (what) => puppet.send(what),
     call: (method, params) => ask({ call: method, params }),
     batch: (...members) => ask({ batch: members }),
     notify: (method, params) => puppet.send({ notify: method, params }),
     pushed,
-    refused,
-    hanging,
-    closed: closed.promise,
     async close() {
       puppet.send({ close: true });
       await closed.promise;
@@ -90,48 +76,5 @@ describe("a Python client", () => {
       { jsonrpc: "2.0", id: 2, result: null },
     ]);
     await client.close();
-  });
-
-  it("answers a batch of the server", async () => {
-    await using service = await startService();
-    const client = await open(service.url);
-    const batch = (await service.peers.next()).batch();
-    const calls = [
-      batch.request("confirm", { question: "a" }),
-      batch.request("nope"),
-      batch.request("confirm", { question: "b" }),
-    ];
-    batch.notify("tick", ["in a batch"]);
-    batch.send();
-    expect(await calls[0]).toBe("yes to a");
-    expect(await rejection(calls[1]!)).toMatchObject({ code: -32601 });
-    expect(await calls[2]).toBe("yes to b");
-    expect(await client.pushed.next()).toEqual(["tick", ["in a batch"]]);
-    await client.close();
-  });
-
-  it("gets a parse error for invalid JSON, and may send binary frames", async () => {
-    await using service = await startService();
-    const client = await open(service.url);
-    client.command({ raw: "{bad json" });
-    expect(await client.refused.next()).toEqual({ code: -32700, message: "Parse error" });
-    client.command({ raw: "[]" });
-    expect(await client.refused.next()).toEqual({ code: -32600, message: "Invalid Request" });
-    client.command({ raw: '{"jsonrpc":"2.0","method":"note","params":["é"]}', binary: true });
-    expect(await service.noted.next()).toEqual(["é"]);
-    await client.close();
-  });
-
-  it("fails the server's call when it disconnects during it, and gets the reason when the server closes", async () => {
-    await using service = await startService();
-    const leaving = await open(service.url);
-    const lost = rejection((await service.peers.next()).request("hang"));
-    await leaving.hanging.next();
-    await leaving.close();
-    expect(await lost).toMatchObject({ name: "ConnectionLostError", outcome: "unknown" });
-    const left = await open(service.url);
-    await (await service.peers.next()).close(4321, "grüß Gott");
-    expect(await left.closed).toEqual([4321, "grüß Gott"]);
-    await left.close();
   });
 });

@@ -45,8 +45,6 @@ class Peer:
         future = self.waiting.pop(key, None)
         if future is not None:
             future.set_result(reply)
-        elif key is None:
-            print(json.dumps({"refused": reply["error"]}), flush=True)
 
     async def answer(self, message):
         if isinstance(message, list):

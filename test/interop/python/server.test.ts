@@ -39,18 +39,4 @@ describe("a Python server", () => {
     expect(await Promise.all(asked)).toEqual(["a", "b", "c"].map((question) => `you said yes to ${question}`));
     expect(await peer.request("twice")).toEqual(["yes to a", "yes to b"]);
   });
-
-  it("gets -32601 for an unknown method", async () => {
-    await using server = await start();
-    await using peer = await connect(server.url);
-    expect(await peer.request("ask", { question: "a" })).toBe("you failed with -32601");
-  });
-
-  it("notifies the client, in order, before it answers", async () => {
-    await using server = await start();
-    const ticks = new Inbox();
-    await using peer = await connect(server.url, { methods: { tick: ([n]) => ticks.push(n) } });
-    expect(await peer.request("count", { to: 100 })).toBe(100);
-    expect(ticks.all).toEqual(Array.from({ length: 100 }, (_, i) => i));
-  });
 });

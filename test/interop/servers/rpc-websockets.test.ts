@@ -1,6 +1,4 @@
 /** A reciproc client calls an rpc-websockets 10 server, whose events are not JSON-RPC and are refused. */
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { Server } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../../src/node.js";
@@ -8,7 +6,7 @@ import { plainPeer } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
-import { behavesAsServer, connectPlainly, Gates, type ForeignServer } from "./behaviour.js";
+import { behavesAsServer, connectPlainly, Gates, listeningServer, type ForeignServer } from "./behaviour.js";
 
 async function start(): Promise<ForeignServer & { server: Server }> {
   const server = new Server({ port: 0, host: "127.0.0.1" });
@@ -22,18 +20,7 @@ async function start(): Promise<ForeignServer & { server: Server }> {
   });
   server.register("wait", (params) => gates.of(params[0]).promise as never);
   server.register("note", (params) => noted.push(params));
-  await once(server.wss, "listening");
-  return {
-    server,
-    url: `ws://127.0.0.1:${(server.wss.address() as AddressInfo).port}`,
-    gates,
-    noted,
-    cut: () => server.wss.clients.forEach((client) => client.terminate()),
-    async [Symbol.asyncDispose]() {
-      server.wss.clients.forEach((client) => client.terminate());
-      await server.close();
-    },
-  };
+  return { ...(await listeningServer(server.wss)), server, gates, noted };
 }
 
 describe("an rpc-websockets server", () => {
