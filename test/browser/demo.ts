@@ -4,11 +4,15 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { expect } from "vitest";
+import { beforeAll, expect } from "vitest";
 import { connect, type AnyPeer } from "../../src/node.js";
+import { ensurePackages } from "../support/packages.js";
 import { browser } from "./browser.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
+const LANGUAGE_SERVERS = fileURLToPath(new URL("../../demo/language-servers", import.meta.url));
+
+beforeAll(() => ensurePackages(LANGUAGE_SERVERS), 600_000);
 
 /** A running demo. */
 export interface Demo extends AsyncDisposable {
