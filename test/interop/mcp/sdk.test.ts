@@ -7,14 +7,12 @@ import {
   McpError,
   type CallToolResult,
 } from "@modelcontextprotocol/sdk/types.js";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { AnyPeer } from "../../../src/node.js";
 import { gate, rejection } from "../../support/turns.js";
 import { aborted, behavesWithSdk, type Handlers, type Joined, type Methods, type Sdk } from "../support/sdk.js";
-import { initialize, sdkClient, sdkServer, startClocks, stopClocks } from "./sdk.js";
-
-afterEach(startClocks);
+import { initialize, sdkClient, sdkServer } from "./sdk.js";
 
 type AnyProtocol = Protocol<any, any, any>;
 type Extra = RequestHandlerExtra<any, any>;
@@ -132,57 +130,6 @@ describe.each<[string, Open, number]>([
     expect(ours).toEqual([...[1, 2, 3].map((progress) => ({ progress, total: 3 })), {}]);
     const { id, params: sent } = sdk.wire.received.find(({ method }) => method === "_build");
     expect(sent._meta).toEqual({ "example.org/tag": 7, progressToken: id });
-  });
-
-  it("gets reports before the result even if the handler awaits nothing, and none that it did not request", async () => {
-    const late = gate<(value: unknown) => void>();
-    await using sdk = await open({ _build: (_params, { progress }) => (progress(1), late.resolve(progress), {}) });
-    await sdk.protocol.request({ method: "_build", params: {} }, ANY_RESULT);
-    (await late.promise)(2);
-    expect(sdk.wire.received.filter(({ method }) => method === "notifications/progress")).toEqual([]);
-    await sdk.protocol.request({ method: "_build", params: {} }, ANY_RESULT, { onprogress: () => {} });
-    expect(sdk.wire.received.slice(-2)).toMatchObject([{ method: "notifications/progress" }, { result: {} }]);
-    // Whether the SDK delivers it depends on how TCP splits the bytes.
-    sdk.takeComplaints();
-  });
-
-  it.each(["SDK", "peer"])("restarts the timeout of a call by the %s with each report", async (who) => {
-    const begun = gate<(progress: number) => unknown>();
-    const finish = gate();
-    await using sdk = await open({
-      _build: async (_params, { progress }) => {
-        begun.resolve(progress);
-        await finish.promise;
-        return { done: true };
-      },
-    });
-    handle(sdk.protocol, "_build", async (_params, extra) => {
-      begun.resolve((progress) => report(extra, progress));
-      await finish.promise;
-      return { done: true };
-    });
-    stopClocks();
-    let reported = gate();
-    const onReport = (): void => reported.resolve();
-    const restarts = { resetTimeoutOnProgress: true };
-    const result =
-      who === "peer"
-        ? sdk.peer.request("_build", {}, { timeoutMs: 100, ...restarts, onProgress: onReport })
-        : sdk.protocol.request({ method: "_build", params: {} }, ANY_RESULT, {
-            timeout: 100,
-            ...restarts,
-            onprogress: onReport,
-          });
-    const progress = await begun.promise;
-    for (const n of [1, 2, 3]) {
-      vi.advanceTimersByTime(80);
-      await progress(n);
-      await reported.promise;
-      reported = gate();
-    }
-    vi.advanceTimersByTime(80);
-    finish.resolve();
-    expect(await result).toEqual({ done: true });
   });
 });
 
