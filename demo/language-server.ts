@@ -33,8 +33,9 @@ interface Timer {
 }
 
 const language = process.argv[2] as Language;
-// Resolves dependencies as the package does, wherever they are installed.
-const require = createRequire(createRequire(import.meta.url).resolve("vscode-langservers-extracted/package.json"));
+// Resolves dependencies as the package does, which `npm run demo` installs in a folder of its own.
+const installed = createRequire(new URL("../language-servers/package.json", import.meta.url));
+const require = createRequire(installed.resolve("vscode-langservers-extracted/package.json"));
 const { createConnection } = require("vscode-languageserver/node") as Protocol;
 const { startServer } = require(`./lib/${language}-language-server/${language}Server.js`) as LanguageServer;
 

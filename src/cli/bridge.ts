@@ -1,7 +1,7 @@
 import type { WebSocket } from "ws";
 import { bridge as startBridge } from "../bridge/bridge.js";
 import { DEFAULT_MESSAGE_BYTES } from "../bridge/options.js";
-import { Gate, type GateOwner } from "../server/gate.js";
+import { Gate, type GateDelegate } from "../server/gate.js";
 import { checkServerOptions } from "../server/options.js";
 import { UsageError, type Args } from "./args.js";
 import { BridgeLog } from "./bridge-log.js";
@@ -76,7 +76,7 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 };
 
 /** The bridges of one gate. */
-class Bridges implements GateOwner {
+class Bridges implements GateDelegate {
   readonly gate: Gate;
   readonly maxFrameBytes: number;
   /** Without an agreed subprotocol, most clients close, and the command was started for nothing. */
@@ -114,7 +114,8 @@ class Bridges implements GateOwner {
     this.#running.add(bridged);
   }
 
-  refused: GateOwner["refused"] = (refusal, request) => printRefusal(this.#io.stderr, refusal, request, bridge.options);
+  refused: GateDelegate["refused"] = (refusal, request) =>
+    printRefusal(this.#io.stderr, refusal, request, bridge.options);
 
   failed(error: unknown): void {
     this.#io.stderr.alarm(`error: ${describe(error)}`);

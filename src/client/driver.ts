@@ -12,7 +12,7 @@ import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import type { EndpointLimits } from "../session/endpoint.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
-import { PackedLink, PROTOCOL, type LinkOwner } from "../session/link.js";
+import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
 import type { Admitted } from "./open.js";
 import { Watch, watchPage } from "./watch.js";
@@ -48,7 +48,7 @@ export async function greet(peer: AnyPeer, onOpen: OnOpen, opening = openingOf(p
 }
 
 /** Brings one client its sockets. Its deadline limits the wait for messages on a new socket, and the delay while there is none. */
-export class ClientDriver implements LinkOwner, Expiring {
+export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
   /** The link of the present connection. Its successor takes its place when the connection is lost. */
   declare link: PackedLink;

@@ -27,7 +27,7 @@ import {
 } from "./upgrade.js";
 
 /** Takes the WebSockets and requests that a gate accepts. None of its functions throws. */
-export interface GateOwner {
+export interface GateDelegate {
   /** Maximum length of an incoming frame, in bytes. `ws` refuses a longer one before it is buffered. */
   readonly maxFrameBytes: number;
   /** True if the delegate answers pings itself, with a bound, which `ws` does not have. */
@@ -70,7 +70,7 @@ const latestResponse = new WeakMap<Duplex, ServerResponse>();
 /** Accepts or refuses clients. Takes checked settings. The constructor throws a `TypeError` if another gate has its path. */
 export class Gate {
   readonly #settings: GateSettings;
-  readonly #delegate: GateOwner;
+  readonly #delegate: GateDelegate;
   readonly #upgrader: Server<typeof GatheringWebSocket>;
   readonly #http: HttpServer | undefined;
   /** Sockets that wait for `authenticate`. */
@@ -82,7 +82,7 @@ export class Gate {
   readonly #leave = (): void => void this.#connections--;
   #isShut = false;
 
-  constructor(settings: GateSettings, delegate: GateOwner) {
+  constructor(settings: GateSettings, delegate: GateDelegate) {
     this.#settings = settings;
     this.#delegate = delegate;
     this.#upgrader = new WebSocketServer<typeof GatheringWebSocket>({

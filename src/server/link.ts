@@ -4,11 +4,11 @@ import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.j
 import type { Socket } from "../link/socket.js";
 import type { EndpointHooks, EndpointLimits } from "../session/endpoint.js";
 import type { ResumeFrame } from "../session/frames.js";
-import { PackedLink, type LinkOwner } from "../session/link.js";
+import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
 
 /** What keeps the session of a server's link. */
-export interface ServerLinkOwner extends LinkOwner {
+export interface ServerLinkDelegate extends LinkDelegate {
   /** The client has the newest token. */
   confirmed(): void;
   /** What a suspended session holds may have changed. */
@@ -17,17 +17,17 @@ export interface ServerLinkOwner extends LinkOwner {
   acceptsBroadcast(length: number): boolean;
 }
 
-/** A server's end of a connection that speaks `reciproc.v1`. Without an owner, it has no session. */
+/** A server's end of a connection that speaks `reciproc.v1`. Without an delegate, it has no session. */
 export class ServerLink extends PackedLink implements EndpointHooks {
-  declare readonly owner: ServerLinkOwner | undefined;
+  declare readonly delegate: ServerLinkDelegate | undefined;
   /** What the receiver keeps for the other side. */
   #kept = 0;
   #frameLength = 0;
   /** The frame that is received at present, once something of it stays in use. */
   #frame: Frame | undefined;
 
-  constructor(limits: EndpointLimits, owner: ServerLinkOwner | undefined) {
-    super(limits, owner !== undefined, owner);
+  constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
+    super(limits, delegate !== undefined, delegate);
   }
 
   /** Takes the first socket. As `Endpoint.accept`. */
@@ -55,13 +55,13 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   /** Sends a message that goes to many peers. Returns false if it is dropped. A broadcast ends no session. */
   #broadcast(message: EncodedMessage): boolean {
-    const { endpoint, owner } = this;
+    const { endpoint, delegate } = this;
     if (endpoint.sendEncoded(message)) return true;
     const { text } = message;
     if (endpoint.canSend) return endpoint.send(text);
     // Queued only while little is queued, so that ordinary messages keep all their room.
     if (endpoint.queuedLength + text.length > endpoint.limits.queueLength / 2) return false;
-    if (!endpoint.isFlowing && owner?.acceptsBroadcast(text.length + QUEUED_COST) !== true) return false;
+    if (!endpoint.isFlowing && delegate?.acceptsBroadcast(text.length + QUEUED_COST) !== true) return false;
     return endpoint.send(text, new BroadcastHandle());
   }
 
@@ -84,7 +84,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   /** The frame whose messages are received at present. It counts towards what the session holds. */
   get currentFrame(): Frame | undefined {
-    if (this.owner === undefined) return undefined;
+    if (this.delegate === undefined) return undefined;
     return (this.#frame ??= new Frame(this.#frameLength, this));
   }
 
@@ -100,10 +100,10 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   }
 
   #heldChanged(): void {
-    if (this.endpoint.state.kind === "suspended") this.owner?.heldChanged();
+    if (this.endpoint.state.kind === "suspended") this.delegate?.heldChanged();
   }
 
   confirmed(): void {
-    this.owner?.confirmed();
+    this.delegate?.confirmed();
   }
 }

@@ -19,7 +19,7 @@ import {
 } from "../session/frames.js";
 import { Session } from "../session/session.js";
 import { longestFrame } from "../session/sizes.js";
-import { ServerLink, type ServerLinkOwner } from "./link.js";
+import { ServerLink, type ServerLinkDelegate } from "./link.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "./tokens.js";
 
 /** How a server keeps sessions. */
@@ -206,7 +206,7 @@ export class Sessions {
 }
 
 /** The session of one client. It certainly exists once the client has confirmed its token. */
-class ServerSession implements ServerLinkOwner {
+class ServerSession implements ServerLinkDelegate {
   /** Set while the session is suspended. */
   place: Place | undefined;
   /** The part of this session in the counts of all suspended sessions. */

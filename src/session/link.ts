@@ -31,7 +31,7 @@ export const DRAIN_CHECK_MS = 20;
 const PACK_MESSAGES = 16;
 
 /** What brings a link its sockets: the client's driver, or the server's registry of sessions. */
-export interface LinkOwner {
+export interface LinkDelegate {
   /** Messages flow on the present socket. */
   flows?(): void;
   /** The session has lost its socket, and the receiver knows. */
@@ -42,7 +42,7 @@ export interface LinkOwner {
   succeed?(end: CloseInfo): Transport | undefined;
   /** The connection is over, and no other follows. Called before the receiver is. */
   over?(): void;
-  /** The other side does not have the session. On a client, the owner calls `handOver`. */
+  /** The other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
 
@@ -56,7 +56,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives that socket, as do the messages of a pack that was counted as received. */
   declare budget: SocketBudget | undefined;
-  readonly owner: LinkOwner | undefined;
+  readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
   /** Undefined until `start`: sockets are started from then on. */
   #receiver: Receiver | undefined;
@@ -70,10 +70,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #past: Traffic | undefined;
 
   /** `lost`: the link in whose place this one goes on. Its receiver is suspended, and counts what went over both. */
-  constructor(limits: EndpointLimits, wantsSession: boolean, owner: LinkOwner | undefined, lost?: PackedLink) {
+  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
     this.deadline = this.heard = 0;
     this.socket = this.budget = undefined;
-    this.owner = owner;
+    this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
     this.endpoint = new Endpoint(limits, wantsSession, this);
@@ -238,7 +238,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
       this.#expiresAt = this.deadline;
     }
     this.#suspend();
-    if (!this.#isOver) this.owner!.suspended?.();
+    if (!this.#isOver) this.delegate!.suspended?.();
   }
 
   /** Ends a session without a socket whose time is over. Its timer may be late. Returns true if the session is over. */
@@ -299,7 +299,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   flows(): void {
     this.#stopTimer();
-    this.owner?.flows?.();
+    this.delegate?.flows?.();
     if (!this.#isSuspended || this.#isOver) return;
     this.#isSuspended = false;
     this.#receiver!.resumed?.();
@@ -313,13 +313,13 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   discarded(reason: string): void {
-    this.owner!.discarded(reason);
+    this.delegate!.discarded(reason);
   }
 
   /** The session cannot be resumed any more. */
   #drop(): void {
     this.#stopTimer();
-    this.owner?.dropped?.();
+    this.delegate?.dropped?.();
   }
 
   #suspend(): void {
@@ -328,12 +328,12 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#receiver!.suspended?.();
   }
 
-  /** The connection is over. The receiver goes on with another one, if the owner has one. */
+  /** The connection is over. The receiver goes on with another one, if the delegate has one. */
   #finish(end: CloseInfo): void {
     if (this.#isOver) return;
     this.#drop();
     const receiver = this.#receiver!;
-    const next = receiver.lost && this.owner?.succeed?.(end);
+    const next = receiver.lost && this.delegate?.succeed?.(end);
     if (next !== undefined) this.#suspend();
     // A listener of `suspend` may have closed the peer.
     if (this.#isOver) return;
@@ -343,7 +343,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   #report(end: CloseInfo): void {
-    this.owner?.over?.();
+    this.delegate?.over?.();
     this.#receiver!.closed(end);
   }
 }

@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
-import { portOf, sendUpgrade, stranger } from "../support/network.js";
+import { portOf, sendUpgrade, plainPeer } from "../support/network.js";
 import { notification, request } from "../support/raw.js";
 import { attacker } from "./support/attacker.js";
 import { MIB } from "./support/memory.js";
@@ -167,7 +167,7 @@ describe("a flood of WebSocket pings and pongs", () => {
 
   it("answers up to 1,000 at once", async () => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     let pongs = 0;
     client.webSocket.on("pong", () => pongs++);
     for (let i = 0; i < 1000; i++) client.webSocket.ping();
@@ -206,10 +206,10 @@ describe("a close", () => {
     await using on = await target();
     const origin = `https://${"x".repeat(200)}.example`;
     const webSocket = new WebSocket(on.url, ["reciproc.v1"], { headers: { Origin: origin } });
-    const told = once(webSocket, "message");
+    const emitted = once(webSocket, "message");
     const [code, reason] = (await once(webSocket, "close")) as [number, Buffer];
     expect([code, reason.length]).toEqual([4403, 123]);
-    const { bye } = JSON.parse(String((await told)[0])) as { bye: { code: number; reason: string } };
+    const { bye } = JSON.parse(String((await emitted)[0])) as { bye: { code: number; reason: string } };
     expect(bye.code).toBe(4403);
     expect(bye.reason).toContain(origin);
     expect(bye.reason.startsWith(reason.toString())).toBe(true);

@@ -4,7 +4,7 @@ import { WebSocket } from "ws";
 import { z } from "zod";
 import { acp, lsp, mcp, type ServerContext } from "../../src/node.js";
 import { inspect } from "../../src/peer/peer.js";
-import { stranger } from "../support/network.js";
+import { plainPeer } from "../support/network.js";
 import { post } from "../support/post.js";
 import { rejection, turn } from "../support/turns.js";
 import { failure, request, result } from "../support/raw.js";
@@ -144,7 +144,7 @@ describe("a flood that leaves its connection open", () => {
 describe("an id", () => {
   it("is echoed once and not kept if it has 1,000,000 characters", async () => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const ids = ["x".repeat(1_000_000), "张".repeat(300_000), "\u0000".repeat(150_000)];
     await expectKept(SLACK, async () => {
       for (const id of [...ids, ...ids, ...ids, ...ids]) {
@@ -161,7 +161,7 @@ describe("an id", () => {
     ["that nests 200,000 deep", "[".repeat(200_000) + "]".repeat(200_000)],
   ])("is refused with -32600 and id null, and nothing runs, if it is one %s", async (_what, id) => {
     await using on = await target();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(`{"jsonrpc":"2.0","id":${id},"method":"here"}`);
     expect(await client.next()).toEqual(failure(null, -32600, "Invalid Request"));
     expect(on.peers[0]!.stats()).toMatchObject({ malformed: 1, requestsReceived: 0 });
@@ -179,7 +179,7 @@ describe("a name of the prototype", () => {
         },
       },
     });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const evil = '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}}';
     const tokens = ',"workDoneToken":"__proto__","_meta":{"__proto__":{"polluted":1},"progressToken":"__proto__"}}';
     client.webSocket.send(`{"jsonrpc":"2.0","id":"__proto__","method":"echo","params":${evil}${tokens}}`);
@@ -199,7 +199,7 @@ describe("a value of 200,000 nested arrays", () => {
   it("gets -32603 for its member only, in a batch, in a pack and by POST", async () => {
     await using on = await target({ methods });
     const batch = `[${CALL},${JSON.stringify(request(2, "here"))}]`;
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(batch);
     expect(await client.next()).toEqual([INTERNAL, result(2, true)]);
     expect(on.errors).toEqual([expect.any(RangeError)]);
@@ -226,7 +226,7 @@ describe("a value of 200,000 nested arrays", () => {
   it("is ignored or reported as a token, an id to cancel or an error, and the connection stays", async () => {
     await using on = await target();
     const arrived = on.next();
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     const call = (await arrived).request("m");
     for (const params of [`{"token":${DEEP}}`, `{"id":${DEEP}}`, `{"token":1,"value":${DEEP}}`]) {
       for (const method of ["$/cancelRequest", "$/progress", "$/enumerator/abort"])
@@ -242,7 +242,7 @@ describe("a value of 200,000 nested arrays", () => {
 
 it("answers a call with 500,000 errors in its params by one -32602 that names the first hundred", async () => {
   await using on = await target({ methods: { m: () => 1 }, schemas: { m: z.array(z.string()) } });
-  using client = await stranger(on.url);
+  using client = await plainPeer(on.url);
   client.webSocket.send(`{"jsonrpc":"2.0","id":1,"method":"m","params":[${"1,".repeat(499_999)}1]}`);
   const { error } = (await client.next()) as { error: { code: number; data: { issues: { path: number[] }[] } } };
   expect(error.code).toBe(-32602);
@@ -262,7 +262,7 @@ describe("a progress token", () => {
 
   it("requests no reports if it has more than 1,024 characters: reports repeat it, and would multiply the length of the call", async () => {
     await using on = await target({ methods });
-    using client = await stranger(on.url);
+    using client = await plainPeer(on.url);
     client.webSocket.send(reporting("x".repeat(1_000_000)));
     expect(await client.next()).toEqual(result(1, "done"));
     expect(client.received).toHaveLength(1);
@@ -277,7 +277,7 @@ function reporting(workDoneToken: string): string {
 
 /** Sends 30,000 messages as fast as they are read: a hundred bytes kept for each would be 3 MiB. */
 async function blast({ url }: Target, texts: string[]): Promise<void> {
-  using client = await stranger(url);
+  using client = await plainPeer(url);
   for (let i = 0; i < 30_000; i++) client.webSocket.send(texts[i % texts.length]!.replaceAll("$i", String(i)));
   client.webSocket.send(JSON.stringify(request("last", "here")));
   expect(await client.next()).toEqual(result("last", true));

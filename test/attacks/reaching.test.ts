@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { Subscriptions, type AnyPeer, type ServerContext } from "../../src/node.js";
 import { begun, ByHand, drop, LIMITS as CLIENT_LIMITS, serving, suspended, type Serving } from "../server/by-hand.js";
-import { readAnswer, stranger, upgrade } from "../support/network.js";
+import { readAnswer, plainPeer, upgrade } from "../support/network.js";
 import { post, postRaw, postText, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { turn } from "../support/turns.js";
@@ -38,7 +38,7 @@ type Send = (url: string, messages: readonly object[]) => Promise<(count?: numbe
 
 /** Sends frames on a plain connection. */
 async function sendFrames(url: string, frames: readonly object[]): ReturnType<Send> {
-  const client = await stranger(url);
+  const client = await plainPeer(url);
   onTestFinished(() => client[Symbol.dispose]());
   for (const one of frames) client.webSocket.send(JSON.stringify(one));
   const replies = (): any[] => client.received.flatMap((text) => JSON.parse(text) as unknown);
@@ -98,7 +98,7 @@ async function acrossResume(
   const { byHand, peer, token } = session;
   await before(byHand, peer);
   await drop(session);
-  const { byHand: next, told: answer } = await ByHand.resume(world.url, token, 1);
+  const { byHand: next, answer } = await ByHand.resume(world.url, token, 1);
   expect(answer).toMatchObject({ resumed: { token: expect.any(String) as string } });
   await after(next);
   return peer;

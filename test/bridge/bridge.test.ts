@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { WebSocket } from "ws";
-import { bridge } from "../../src/bridge/bridge.js";
+import { bridge, type BridgeEnd } from "../../src/bridge/bridge.js";
 import { bridged, CLOSE_TIMEOUT_MS, COMMAND, eventually, runs, settled, SHORT, type Bridged } from "./bridged.js";
 
 const MIB = 2 ** 20;
@@ -100,7 +100,7 @@ describe.each(["lsp", "lines"])("a bridge with %s framing", (framing) => {
   it("stops reading the client while the command does not read, and loses nothing", async () => {
     const COUNT = 400;
     const text = `"${"x".repeat(100_000)}"`;
-    const pair = await bridged(["deaf", framing], SHORT);
+    const pair = await bridged(["unreading", framing], SHORT);
     const { pid } = await pair.greeting();
     let read = 0;
     pair.server.on("message", (data: Buffer) => (read += data.length));
@@ -119,25 +119,42 @@ function timers(): number {
 }
 
 describe("the end of the command", () => {
-  it("closes with 1000 when it exits with code 0", async () => {
-    const pair = await bridged(["exit", "0", "1"]);
-    expect(await pair.closed).toEqual({ code: 1000, reason: "the command exited with code 0" });
-    expect(pair.received).toEqual(["0"]);
-    expect(await pair.over).toMatchObject({ endedBy: "command", isFailure: false, exitCode: 0 });
-  });
-
-  it("closes with 1011 and the name of the signal that killed it", async () => {
-    const pair = await bridged(["signal", "SIGABRT"]);
-    expect(await pair.closed).toEqual({ code: 1011, reason: "the command was killed by SIGABRT" });
-    expect(pair.received).toEqual(["1"]);
-    expect(await pair.over).toMatchObject({ endedBy: "command", exitCode: null, signal: "SIGABRT" });
-  });
-
-  it("closes with 1011 and the reason when it could not be started", async () => {
-    const pair = await bridged([], { command: "/no/such/command" });
-    const reason = "the command could not be started: ENOENT";
-    expect(await pair.closed).toEqual({ code: 1011, reason });
-    expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
+  const incomplete = Buffer.from("Content-Length: 9\r\n\r\n{}").toString("hex");
+  const unended = Buffer.from("1\n2").toString("hex");
+  it.each<[string, string[], close: { code: number; reason: string }, received: string[], end: Partial<BridgeEnd>]>([
+    [
+      "1000 when it exits with code 0",
+      ["exit", "0", "1"],
+      { code: 1000, reason: "the command exited with code 0" },
+      ["0"],
+      { isFailure: false, exitCode: 0, signal: null },
+    ],
+    [
+      "1011 and the signal that killed it",
+      ["signal", "SIGABRT"],
+      { code: 1011, reason: "the command was killed by SIGABRT" },
+      ["1"],
+      { isFailure: true, exitCode: null, signal: "SIGABRT" },
+    ],
+    [
+      "1011 when a message is incomplete, even if it exited with code 0",
+      ["rawExit", incomplete, "lsp"],
+      { code: 1011, reason: "the command exited with code 0, in the middle of a message" },
+      [],
+      { isFailure: true, exitCode: 0 },
+    ],
+    [
+      "1000 after a last line without a line end",
+      ["rawExit", unended],
+      { code: 1000, reason: "the command exited with code 0" },
+      ["1", "2"],
+      { isFailure: false },
+    ],
+  ])("closes with %s", async (_when, command, close, received, end) => {
+    const pair = await bridged(command);
+    expect(await pair.closed).toEqual(close);
+    expect(pair.received).toEqual(received);
+    expect(await pair.over).toMatchObject({ endedBy: "command", reason: close.reason, ...end });
   });
 
   it("leaves no timer when it could not be started", async () => {
@@ -149,24 +166,15 @@ describe("the end of the command", () => {
   });
 
   it.each([
+    ["does not exist", { command: "/no/such/command" }, "ENOENT"],
     ["is not a program", { command: COMMAND }, "EACCES"],
     ["has a NUL in its arguments", { args: ["\0"] }, "ERR_INVALID_ARG_VALUE"],
     ["runs in no directory", { cwd: "/no/such/directory" }, "ENOENT"],
   ])("closes with the cause when the command %s", async (_name, options, code) => {
     const pair = await bridged([], options);
-    expect(await pair.closed).toEqual({ code: 1011, reason: `the command could not be started: ${code}` });
-  });
-
-  it("reports an incomplete message, even if it exited with code 0", async () => {
-    const pair = await bridged(["rawExit", Buffer.from("Content-Length: 9\r\n\r\n{}").toString("hex"), "lsp"]);
-    const reason = "the command exited with code 0, in the middle of a message";
+    const reason = `the command could not be started: ${code}`;
     expect(await pair.closed).toEqual({ code: 1011, reason });
-  });
-
-  it("delivers a last line without a line end", async () => {
-    const pair = await bridged(["rawExit", Buffer.from("1\n2").toString("hex")]);
-    expect((await pair.closed).code).toBe(1000);
-    expect(pair.received).toEqual(["1", "2"]);
+    expect(await pair.over).toMatchObject({ endedBy: "command", reason, exitCode: null, signal: null });
   });
 
   it("delivers all its output before the close, for any time", async () => {
@@ -219,7 +227,7 @@ describe("the end of the command", () => {
   });
 
   it("is reported correctly while reading from the client is paused", async () => {
-    const pair = await bridged(["deaf"]);
+    const pair = await bridged(["unreading"]);
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     await eventually(() => pair.server.isPaused).toBe(true);
@@ -275,7 +283,7 @@ describe("the end of the WebSocket", () => {
   });
 
   it("is noticed while reading is paused because the command does not read", async () => {
-    const pair = await bridged(["deaf"], { ...SHORT, pingMs: 50 });
+    const pair = await bridged(["unreading"], { ...SHORT, pingMs: 50 });
     const { pid } = await pair.greeting();
     for (let i = 0; i < 40; i++) pair.webSocket.send(`"${"x".repeat(100_000)}"`);
     await eventually(() => pair.server.isPaused).toBe(true);
@@ -295,21 +303,16 @@ describe("the end of the WebSocket", () => {
 });
 
 describe("child processes that outlive their command", () => {
-  it("are ended, and do not delay the end", async () => {
-    const pair = await bridged(["leave"], SHORT);
+  it.each([
+    ["are ended, and do not delay the end", ["leave"], false],
+    ["do not delay the end when they have left the process group", ["leave", "apart"], true],
+  ])("%s", async (_what, command, outlives) => {
+    const pair = await bridged(command, SHORT);
     const { helper } = await pair.greeting();
     expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
     await pair.over;
-    expect(runs(helper)).toBe(false);
-  });
-
-  it("do not delay the end when they have left the process group", async () => {
-    const pair = await bridged(["leave", "apart"], SHORT);
-    const { helper } = await pair.greeting();
-    expect(await pair.closed).toEqual({ code: 1011, reason: "the command exited with code 4" });
-    await pair.over;
-    expect(runs(helper)).toBe(true);
-    process.kill(helper, "SIGKILL");
+    expect(runs(helper)).toBe(outlives);
+    if (outlives) process.kill(helper, "SIGKILL");
   });
 });
 

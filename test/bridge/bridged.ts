@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { bridge, type BridgeEnd, type BridgeOptions } from "../../src/bridge/bridge.js";
-import { stranger, type Stranger } from "../support/network.js";
+import { plainPeer, type PlainPeer } from "../support/network.js";
 
 export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 
@@ -14,7 +14,7 @@ export const COMMAND = fileURLToPath(new URL("command.mjs", import.meta.url));
 export const CLOSE_TIMEOUT_MS = 1000;
 
 /** A client, the server's end of its connection, and the bridge between that and a command. */
-export interface Bridged extends Stranger {
+export interface Bridged extends PlainPeer {
   readonly server: WebSocket;
   /** The TCP connection of the client. */
   readonly raw: Socket;
@@ -61,7 +61,7 @@ export async function bridged(
       resolve({ server, raw, over });
     });
   });
-  const client = await stranger(`ws://127.0.0.1:${(http.address() as AddressInfo).port}`);
+  const client = await plainPeer(`ws://127.0.0.1:${(http.address() as AddressInfo).port}`);
   const { server, raw, over } = await joined;
   onTestFinished(async () => {
     client.webSocket.terminate();

@@ -66,7 +66,7 @@ const commands = {
   },
 
   /** Reads nothing until SIGUSR2. Then writes the number of bytes read at each message that ends with "end". */
-  deaf() {
+  unreading() {
     say({ pid: process.pid });
     stay();
     process.on("SIGUSR2", () => {

@@ -1,7 +1,6 @@
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launch } from "./chromium.js";
-import { draw, leave, live, picture, pixels, startDemo, strokes, visit, type Demo, type Visitor } from "./demo.js";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { draw, picture, pixels, strokes, withTwo, type Visitor } from "./demo.js";
 
 const BLANK = Array.from({ length: 24 }, () => ".".repeat(32)).join("\n");
 const DIAGONAL: [number, number][] = [
@@ -10,50 +9,24 @@ const DIAGONAL: [number, number][] = [
   [0.8, 0.6],
 ];
 
-let browser: Browser;
-let demo: Demo;
-let visitors: Visitor[];
-
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
-
-/** Opens a new board with two pages, closes them at the end, and asserts that they had no errors. */
-async function withTwo(env: Record<string, string>, run: (ada: Visitor, bo: Visitor) => Promise<void>): Promise<void> {
-  demo = await startDemo(env);
-  visitors = [];
-  try {
-    const ada = await visit(browser, demo.url, "Ada");
-    const bo = await visit(browser, demo.url, "Bo");
-    visitors.push(ada, bo);
-    await run(ada, bo);
-    for (const { complaints } of visitors) expect(complaints).toEqual([]);
-  } finally {
-    await leave(...visitors);
-    await demo[Symbol.asyncDispose]();
-  }
-}
-
 describe("the demo's board", () => {
   it("shows a drawing in every window, and in windows opened later", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo, demo) => {
       expect(await picture(bo.page)).toBe(BLANK);
       await draw(ada.page, DIAGONAL);
       const drawn = await picture(ada.page);
       expect(drawn).not.toBe(BLANK);
       await expect.poll(() => picture(bo.page)).toBe(drawn);
-      const late = await visit(browser, demo.url, "Cy", { viewport: { width: 900, height: 900 } });
-      visitors.push(late);
+      const late = await demo.invite("Cy", { viewport: { width: 900, height: 900 } });
       await strokes(late.page, 1);
       // A window of another size shows the same picture, except for squares that a line only touches.
       expect(differences(await picture(late.page), drawn)).toBeLessThan(12);
       await ada.page.getByRole("button", { name: "Undo" }).click();
-      for (const { page } of visitors) await expect.poll(() => picture(page)).toBe(BLANK);
+      for (const { page } of [ada, bo, late]) await expect.poll(() => picture(page)).toBe(BLANK);
     }));
 
   it("draws a dot for a click, in every window and after a reload", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       await draw(ada.page, [[0.5, 0.5]]);
       const dot = await picture(ada.page);
       expect(dot).not.toBe(BLANK);
@@ -64,7 +37,7 @@ describe("the demo's board", () => {
     }));
 
   it("paints a line as it grows exactly as after a reload, corners and crossings too", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       const zigzag = Array.from({ length: 9 }, (_, i): [number, number] => [0.1 + i * 0.1, i % 2 === 0 ? 0.2 : 0.8]);
       await draw(ada.page, zigzag);
       await bo.page.getByLabel("Thick", { exact: true }).check();
@@ -84,7 +57,7 @@ describe("the demo's board", () => {
     }));
 
   it("keeps the picture when a window changes its size", () =>
-    withTwo({}, async (ada) => {
+    withTwo(async (ada) => {
       await draw(ada.page, DIAGONAL);
       const before = await picture(ada.page);
       const width = await ada.page.locator("#canvas").evaluate((canvas: HTMLCanvasElement) => canvas.width);
@@ -98,7 +71,7 @@ describe("the demo's board", () => {
     }));
 
   it("shows the others' pointers with their names, at their positions", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       const { x, y, width, height } = (await ada.page.locator("#canvas").boundingBox())!;
       await ada.page.mouse.move(x + width / 4, y + height / 2);
       const cursor = bo.page.locator(".cursor", { hasText: "Ada" });
@@ -111,18 +84,17 @@ describe("the demo's board", () => {
     }));
 
   it("delivers a chat line to every page, and to pages opened later", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo, demo) => {
       await ada.page.getByLabel("Message").fill("<b>hello</b> there");
       await ada.page.getByRole("button", { name: "Send" }).click();
       for (const { page } of [ada, bo]) await page.locator(".line").getByText("<b>hello</b> there").waitFor();
       await expect.poll(() => ada.page.getByLabel("Message").inputValue()).toBe("");
-      const late = await visit(browser, demo.url, "Cy");
-      visitors.push(late);
+      const late = await demo.invite("Cy");
       expect(await late.page.locator(".line").allTextContents()).toEqual(["Ada<b>hello</b> there"]);
     }));
 
   it("floats a reaction over every board", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       // Observed in the page, because a balloon disappears after some seconds.
       const seen = bo.page.waitForSelector(".balloon");
       await ada.page.getByRole("button", { name: "React with a rocket" }).click();
@@ -131,7 +103,7 @@ describe("the demo's board", () => {
     }));
 
   it("lists the connected people, under their newest names, until they leave", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       await ada.page.getByText("2 here").waitFor();
       await bo.page.getByLabel("You are").fill("Bea");
       await bo.page.getByLabel("You are").press("Enter");
@@ -146,7 +118,7 @@ describe("the demo's board", () => {
     }));
 
   it("measures each page's round trip and the messages per second", () =>
-    withTwo({}, async (ada) => {
+    withTwo(async (ada) => {
       await expect
         .poll(() => ada.page.locator(".person .ms").allTextContents(), { timeout: 8000 })
         .toEqual([expect.stringMatching(/^\d+(\.\d)? ms$/), expect.stringMatching(/^\d+(\.\d)? ms$/)]);
@@ -158,7 +130,7 @@ describe("the demo's board", () => {
 
 describe("the vote on clearing the board", () => {
   it("clears every board when all others agree", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await strokes(bo.page, 1);
       await ada.page.getByRole("button", { name: "Clear" }).click();
@@ -175,44 +147,34 @@ describe("the vote on clearing the board", () => {
       await expectRow(ada, "clear", "outgoing", /^\d+(\.\d)? ms$/);
     }));
 
-  it("keeps the board when one person refuses", () =>
-    withTwo({}, async (ada, bo) => {
-      await draw(ada.page, DIAGONAL);
-      await ada.page.getByRole("button", { name: "Clear" }).click();
-      await bo.page.getByRole("button", { name: "Keep it" }).click();
-      for (const { page } of [ada, bo]) {
-        await page.getByText("The board stays: Bo refused.").waitFor();
-        expect(await picture(page)).not.toBe(BLANK);
-      }
-    }));
-
-  it("keeps the board when one person does not answer in time", () =>
-    withTwo({ VOTE_TIMEOUT_MS: "600" }, async (ada, bo) => {
-      await draw(ada.page, DIAGONAL);
-      await ada.page.getByRole("button", { name: "Clear" }).click();
-      await bo.page.getByRole("alertdialog").waitFor();
-      for (const { page } of [ada, bo]) {
-        await page.getByText("The board stays: Bo did not answer.").waitFor();
-        expect(await picture(page)).not.toBe(BLANK);
-      }
-      await bo.page.getByRole("alertdialog").waitFor({ state: "hidden" });
-    }));
-
-  it("keeps the board when the only one who was asked leaves", () =>
-    withTwo({}, async (ada, bo) => {
-      await draw(ada.page, DIAGONAL);
-      await ada.page.getByRole("button", { name: "Clear" }).click();
-      await bo.page.getByRole("alertdialog").waitFor();
-      await bo.page.reload();
-      await ada.page.getByText("The board stays: nobody was left to agree.").waitFor();
-      await live(bo.page);
-      for (const { page } of [ada, bo]) expect(await picture(page)).not.toBe(BLANK);
-    }));
+  type Act = (ada: Page, bo: Page) => Promise<unknown>;
+  it.each<[when: string, notice: string, act: Act, gone: "Ada" | "Bo" | "none", env?: Record<string, string>]>([
+    ["one person refuses", "Bo refused.", (_ada, bo) => bo.getByRole("button", { name: "Keep it" }).click(), "none"],
+    ["one person does not answer in time", "Bo did not answer.", async () => {}, "none", { VOTE_TIMEOUT_MS: "600" }],
+    ["the only one who was asked leaves", "nobody was left to agree.", (_ada, bo) => bo.reload(), "Bo"],
+    ["the asker leaves", "Ada, who asked, left.", (ada) => ada.reload(), "Ada"],
+  ])("keeps the board when %s", (_when, notice, act, gone, env = {}) =>
+    withTwo(
+      async (ada, bo) => {
+        await draw(ada.page, DIAGONAL);
+        await ada.page.getByRole("button", { name: "Clear" }).click();
+        await bo.page.getByRole("alertdialog").waitFor();
+        await act(ada.page, bo.page);
+        if (gone !== "Ada") await ada.page.getByText(`The board stays: ${notice}`).waitFor();
+        if (gone !== "Bo") await bo.page.getByText(`The board stays: ${notice}`).waitFor();
+        await bo.page.getByRole("alertdialog").waitFor({ state: "hidden" });
+        for (const { page } of [ada, bo]) {
+          await strokes(page, 1);
+          expect(await picture(page)).not.toBe(BLANK);
+        }
+      },
+      { env },
+    ),
+  );
 
   it("clears the board when one leaves and those who stay agree", () =>
-    withTwo({}, async (ada, bo) => {
-      const cy = await visit(browser, demo.url, "Cy");
-      visitors.push(cy);
+    withTwo(async (ada, bo, demo) => {
+      const cy = await demo.invite("Cy");
       await draw(ada.page, DIAGONAL);
       await ada.page.getByRole("button", { name: "Clear" }).click();
       await cy.page.getByRole("alertdialog").waitFor();
@@ -224,19 +186,8 @@ describe("the vote on clearing the board", () => {
       }
     }));
 
-  it("keeps the board when the asker leaves, and reports no other person as the cause", () =>
-    withTwo({}, async (ada, bo) => {
-      await draw(ada.page, DIAGONAL);
-      await ada.page.getByRole("button", { name: "Clear" }).click();
-      await bo.page.getByRole("alertdialog").waitFor();
-      await ada.page.reload();
-      await bo.page.getByText("The board stays: Ada, who asked, left.").waitFor();
-      await bo.page.getByRole("alertdialog").waitFor({ state: "hidden" });
-      expect(await picture(bo.page)).not.toBe(BLANK);
-    }));
-
   it("clears at once for a single person", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       await bo.page.context().close();
       await ada.page.getByText("1 here").waitFor();
       await draw(ada.page, DIAGONAL);
@@ -246,7 +197,7 @@ describe("the vote on clearing the board", () => {
     }));
 
   it("has the focus while it is open, does not answer by a letter key, and restores the focus", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       await bo.page.getByLabel("Message").fill("I was just");
       await ada.page.getByRole("button", { name: "Clear" }).click();
       const card = bo.page.getByRole("alertdialog");
@@ -265,7 +216,7 @@ describe("the vote on clearing the board", () => {
 
 describe("the traffic panel", () => {
   it("groups frequent messages in one row and does not change while paused", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       await draw(ada.page, DIAGONAL);
       await bo.page.locator(".message.incoming[data-method=drew] .times").filter({ hasText: /×\d+/ }).waitFor();
       expect(await bo.page.locator(".message[data-method=drew]").count()).toBe(1);
@@ -280,7 +231,7 @@ describe("the traffic panel", () => {
     }));
 
   it("keeps no more than its newest rows", () =>
-    withTwo({}, async (ada, bo) => {
+    withTwo(async (ada, bo) => {
       const fire = ada.page.getByRole("button", { name: "React with fire" });
       await fire.evaluate((button: HTMLButtonElement) => {
         for (let i = 0; i < 120; i++) button.click();

@@ -38,8 +38,8 @@ export async function launch(args: readonly string[] = []): Promise<Browser> {
 }
 
 /**
- * Starts a Chromium whose tabs are as a person's: one that is not in front is hidden, and can be frozen, which Playwright
- * prevents in those it starts itself. Answers its first window.
+ * Starts a Chromium whose background tabs are hidden and can be frozen. Playwright prevents both in a browser that it starts
+ * itself. Returns the first window.
  */
 export async function launchTabs(): Promise<{ context: BrowserContext } & AsyncDisposable> {
   const profile = await mkdtemp(join(tmpdir(), "reciproc-chromium-"));
@@ -51,8 +51,7 @@ export async function launchTabs(): Promise<{ context: BrowserContext } & AsyncD
     address = /^DevTools listening on (ws:\S+)$/.exec(line)?.[1];
     if (address !== undefined) break;
   }
-  if (address === undefined)
-    throw new Error(`Chromium ended with ${child.exitCode}, without a word of where it listens`);
+  if (address === undefined) throw new Error(`Chromium ended with ${child.exitCode} and printed no address`);
   child.stderr.resume();
   const browser = await chromium.connectOverCDP(address, { noDefaults: true });
   return {

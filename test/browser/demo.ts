@@ -1,12 +1,18 @@
-/** The whole demo: its server in a process of its own, its page in a browser. */
+/** The demo: its server in a process of its own, and its page in the browser of the test file. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
+import { beforeAll, expect } from "vitest";
 import { connect, type AnyPeer } from "../../src/node.js";
+import { ensurePackages } from "../support/packages.js";
+import { browser } from "./browser.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));
+const LANGUAGE_SERVERS = fileURLToPath(new URL("../../demo/language-servers", import.meta.url));
+
+beforeAll(() => ensurePackages(LANGUAGE_SERVERS), 600_000);
 
 /** A running demo. */
 export interface Demo extends AsyncDisposable {
@@ -36,7 +42,9 @@ export async function startDemo(env: Record<string, string> = {}): Promise<Demo>
     once(lines, "line"),
     once(child, "exit").then(([code]) => Promise.reject(new Error(`the demo ended with ${String(code)}`))),
   ])) as [string];
+  let isKilled = false;
   const kill: Demo["kill"] = async (signal) => {
+    isKilled = true;
     if (child.exitCode === null && child.signalCode === null) {
       child.kill(signal);
       await once(child, "exit");
@@ -48,6 +56,7 @@ export async function startDemo(env: Record<string, string> = {}): Promise<Demo>
     pid: child.pid!,
     kill,
     async [Symbol.asyncDispose]() {
+      if (isKilled) return;
       const code = await kill("SIGTERM");
       if (code !== 0) throw new Error(`the demo ended with ${String(code)}`);
     },
@@ -55,15 +64,17 @@ export async function startDemo(env: Record<string, string> = {}): Promise<Demo>
 }
 
 const VIEWPORT = { width: 1280, height: 800 };
+/** The options of a visitor with a phone. */
+export const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
 
 /**
- * The pages that visitors have left, each in a context of its own. A further visitor takes one of them, which needs less than
- * half of the CPU time of a new one. Each demo listens on another port, so its page finds nothing stored.
+ * The pages that visitors have left, each in a context of its own. The next visitor takes one of them, which needs less than half
+ * of the CPU time of a new one. Each demo listens on another port, so its page finds nothing stored.
  */
-const leftPages = new WeakMap<Browser, Page[]>();
+const leftPages: Page[] = [];
 
-async function newPage(browser: Browser, options: object): Promise<Page> {
-  const context = await browser.newContext({ viewport: VIEWPORT, ...options });
+async function newPage(options: object): Promise<Page> {
+  const context = await (await browser()).newContext({ viewport: VIEWPORT, ...options });
   // Below the test's own timeout, so that a failure names the missing condition.
   context.setDefaultTimeout(10_000);
   return context.newPage();
@@ -74,14 +85,13 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
   await Promise.all(
     visitors.map(async ({ page, options }) => {
       if (page.isClosed()) return;
-      const browser = page.context().browser()!;
       if (options !== undefined || !page.url().startsWith("http:")) return page.context().close();
       page.removeAllListeners();
       await page.mouse.move(0, 0);
       await page.setViewportSize(VIEWPORT);
       // A page of the same site, because Chromium would start another process for any other.
       await page.goto(new URL("/left", page.url()).href).then(
-        () => leftPages.set(browser, [...(leftPages.get(browser) ?? []), page]),
+        () => void leftPages.push(page),
         // The demo has ended.
         () => page.context().close(),
       );
@@ -90,9 +100,8 @@ export async function leave(...visitors: Visitor[]): Promise<void> {
 }
 
 /** Opens the page in a browser context of its own, and waits until it has joined. */
-export async function visit(browser: Browser, url: string, name: string, options?: object): Promise<Visitor> {
-  const left = options === undefined ? leftPages.get(browser)?.pop() : undefined;
-  const page = left ?? (await newPage(browser, options ?? {}));
+export async function visit(url: string, name: string, options?: object): Promise<Visitor> {
+  const page = (options === undefined && leftPages.pop()) || (await newPage(options ?? {}));
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("console", (message) => {
@@ -108,6 +117,55 @@ export async function visit(browser: Browser, url: string, name: string, options
   await field.press("Enter");
   await page.locator(".person", { hasText: `${name} (you)` }).waitFor({ state: "attached" });
   return { page, complaints, options };
+}
+
+/** A demo with visitors, who leave at the end of the test. */
+export interface VisitedDemo extends Demo {
+  invite(name: string, options?: object): Promise<Visitor>;
+}
+
+/** Options of a visited demo. */
+export interface Visit {
+  env?: Record<string, string>;
+  open?: typeof visit;
+  /** Whether the pages may report errors, as they do when their server ends. Default false. */
+  mayComplain?: boolean;
+}
+
+/** Starts a demo that two people visit. At the end they leave, and their pages must have had no errors. */
+export async function withTwo(
+  run: (ada: Visitor, bo: Visitor, demo: VisitedDemo) => Promise<void>,
+  how: Visit = {},
+): Promise<void> {
+  await withDemo(async (demo) => {
+    const [ada, bo] = await Promise.all([demo.invite("Ada"), demo.invite("Bo")]);
+    await run(ada, bo, demo);
+  }, how);
+}
+
+/** Starts a demo that one person visits. */
+export async function withOne(run: (ada: Visitor, demo: VisitedDemo) => Promise<void>, how: Visit = {}): Promise<void> {
+  await withDemo(async (demo) => run(await demo.invite("Ada"), demo), how);
+}
+
+/** Starts a demo to which a test invites visitors. */
+export async function withDemo(
+  run: (demo: VisitedDemo) => Promise<void>,
+  { env, open = visit, mayComplain = false }: Visit = {},
+): Promise<void> {
+  await using demo = await startDemo(env);
+  const visitors: Visitor[] = [];
+  const invite: VisitedDemo["invite"] = async (name, options) => {
+    const visitor = await open(demo.url, name, options);
+    visitors.push(visitor);
+    return visitor;
+  };
+  try {
+    await run({ ...demo, invite });
+    if (!mayComplain) expect(visitors.flatMap(({ complaints }) => complaints)).toEqual([]);
+  } finally {
+    await leave(...visitors);
+  }
 }
 
 /** Joins the board without a browser, by a connection like that of a page. `methods` replace the default ones. */

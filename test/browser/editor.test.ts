@@ -1,19 +1,12 @@
-import type { Browser, Locator } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launch } from "./chromium.js";
-import { draw, leave, startDemo, strokes, visit } from "./demo.js";
-import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
-
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+import type { Locator } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { browser } from "./browser.js";
+import { draw, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
+import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withOneEditor, withTwoEditors } from "./editor.js";
 
 describe("the editor", () => {
   it("shows the others' carets with their names and colours, where they are", () =>
-    withTwo(browser, async (ada, bo) => {
+    withTwoEditors(async (ada, bo) => {
       await bo.page.getByLabel("Orange", { exact: true }).evaluate((input: HTMLInputElement) => input.click());
       await goTo(bo.page, "place-items");
       const caret = ada.page.locator(".file:visible .caret");
@@ -30,7 +23,7 @@ describe("the editor", () => {
           return range.toString().length;
         });
       expect(await column()).toBe("  place-items: center;".length);
-      // It goes along with what he types, and stays before what she does there.
+      // The caret moves with the text that Bo types, and stays before the text that Ada types there.
       await bo.page.keyboard.type("/*");
       await expect.poll(column).toBe("  place-items: center;/*".length);
       await goTo(ada.page, "place-items");
@@ -46,7 +39,7 @@ describe("the editor", () => {
             .then((parts) => parts.join("")),
         )
         .toBe("place-items: center;/*");
-      // Under his newest name, in the file where he is, until he leaves.
+      // The caret has Bo's newest name, is in the file that he edits, and disappears when he leaves.
       await bo.page.getByLabel("You are").fill("Bob");
       await bo.page.getByLabel("You are").press("Enter");
       await ada.page.locator(".caret", { hasText: "Bob" }).waitFor();
@@ -68,7 +61,7 @@ describe("the editor", () => {
     }));
 
   it("shows its traffic, with the server and with the language server, both ways", () =>
-    withTwo(browser, async (ada, bo) => {
+    withTwoEditors(async (ada, bo) => {
       await goTo(bo.page, "place-items");
       await goTo(ada.page, "place-items");
       await ada.page.keyboard.type("\nbor");
@@ -76,25 +69,25 @@ describe("the editor", () => {
       await line(bo.page, "bor").first().waitFor();
       const rows = (direction: string, method: string): Locator =>
         ada.page.locator(`.message.${direction}[data-method="${method}"]`);
-      /** What stands beside the newest such message, once it is that. */
-      const says = async (direction: string, method: string, what: RegExp): Promise<void> => {
+      /** Waits until the newest message of the method has this duration. */
+      const expectDuration = async (direction: string, method: string, what: RegExp): Promise<void> => {
         const duration = rows(direction, method).first().locator(".duration");
         await expect.poll(() => duration.textContent(), { timeout: 10_000 }).toMatch(what);
       };
       const answered = /^\d+(\.\d)? ms$/;
       for (const method of ["open", "edit", "initialize", "textDocument/completion"])
-        await says("outgoing", method, answered);
+        await expectDuration("outgoing", method, answered);
       // The language server calls the page, and waits for the answer.
       expect(await rows("incoming", "workspace/configuration").locator(".duration").textContent()).toMatch(answered);
       for (const method of ["textDocument/didOpen", "textDocument/didChange", "point"])
-        await says("outgoing", method, /^notify$/);
+        await expectDuration("outgoing", method, /^notify$/);
       for (const method of ["edited", "pointed", "textDocument/publishDiagnostics"])
-        await says("incoming", method, /^notify$/);
+        await expectDuration("incoming", method, /^notify$/);
       expect(await rows("outgoing", "edit").count()).toBe(1);
     }));
 
   it("is reached by keyboard alone, and by its address", () =>
-    withTwo(browser, async ({ page }) => {
+    withTwoEditors(async ({ page }) => {
       await page.getByRole("tab", { name: "Editor" }).focus();
       await page.keyboard.press("ArrowRight");
       await page.getByRole("tabpanel", { name: "Board" }).waitFor();
@@ -111,7 +104,7 @@ describe("the editor", () => {
       await page.keyboard.press("Tab");
       await page.keyboard.type(" ");
       await expect.poll(() => textOf(page)).toMatch(/^ \{/);
-      // And out of the text again.
+      // Tab leaves the text again.
       await page.keyboard.press("Tab");
       expect(await page.evaluate(() => document.activeElement!.closest(".cm-editor"))).toBe(null);
       await page.reload();
@@ -119,30 +112,26 @@ describe("the editor", () => {
       expect(await page.locator("#canvas").isVisible()).toBe(false);
     }));
 
-  it("does not change the board, and undoes in the text only", async () => {
-    await using demo = await startDemo();
-    const ada = await visit(browser, demo.url, "Ada");
-    const { page, complaints } = ada;
-    await draw(page, [
-      [0.2, 0.2],
-      [0.6, 0.7],
-    ]);
-    await strokes(page, 1);
-    await page.getByRole("tab", { name: "Editor" }).click();
-    await ready(page, "css");
-    await goTo(page, "place-items");
-    await page.keyboard.type(" /* gone */");
-    await page.keyboard.press("Control+z");
-    await expect.poll(() => textOf(page)).not.toContain("gone");
-    await page.keyboard.press("Control+z");
-    await page.getByRole("tab", { name: "Board" }).click();
-    await strokes(page, 1);
-    expect(complaints).toEqual([]);
-    await leave(ada);
-  });
+  it("does not change the board, and undoes in the text only", () =>
+    withOne(async ({ page }) => {
+      await draw(page, [
+        [0.2, 0.2],
+        [0.6, 0.7],
+      ]);
+      await strokes(page, 1);
+      await page.getByRole("tab", { name: "Editor" }).click();
+      await ready(page, "css");
+      await goTo(page, "place-items");
+      await page.keyboard.type(" /* gone */");
+      await page.keyboard.press("Control+z");
+      await expect.poll(() => textOf(page)).not.toContain("gone");
+      await page.keyboard.press("Control+z");
+      await page.getByRole("tab", { name: "Board" }).click();
+      await strokes(page, 1);
+    }));
 
   it("asks for a vote in either room", () =>
-    withTwo(browser, async (ada, bo) => {
+    withTwoEditors(async (ada, bo) => {
       await ada.page.getByRole("tab", { name: "Board" }).click();
       await ada.page.getByRole("button", { name: "Clear" }).click();
       await bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." }).waitFor();
@@ -152,7 +141,7 @@ describe("the editor", () => {
 
   it("loads only when it is opened, and from the demo's server only", async () => {
     await using demo = await startDemo();
-    const context = await browser.newContext();
+    const context = await (await browser()).newContext();
     const page = await context.newPage();
     const addresses: string[] = [];
     page.on("request", (request) => addresses.push(request.url()));
@@ -169,57 +158,53 @@ describe("the editor", () => {
     await context.close();
   });
 
-  it("fits on a phone", async () => {
-    await using demo = await startDemo();
-    const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
-    const { page, complaints } = await visitEditor(browser, demo.url, "A name of 24 characters!", options);
-    await expect.poll(() => squiggles(page)).toEqual(["colr"]);
-    await goTo(page, "place-items");
-    await page.keyboard.type("\nbor");
-    await page.getByRole("option", { name: "border", exact: true }).waitFor();
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-    for (const part of ["#rooms", "#status", "#name", "#files", ".statusline", ".cm-tooltip-autocomplete"]) {
-      const { x, width } = (await page.locator(part).boundingBox())!;
-      expect(x).toBeGreaterThanOrEqual(0);
-      expect(x + width).toBeLessThanOrEqual(390);
-    }
-    expect(complaints).toEqual([]);
-    await page.context().close();
-  });
+  it("fits on a phone", () =>
+    withDemo(
+      async (demo) => {
+        const { page } = await demo.invite("A name of 24 characters!", PHONE);
+        await expect.poll(() => squiggles(page)).toEqual(["colr"]);
+        await goTo(page, "place-items");
+        await page.keyboard.type("\nbor");
+        await page.getByRole("option", { name: "border", exact: true }).waitFor();
+        expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+        for (const part of ["#rooms", "#status", "#name", "#files", ".statusline", ".cm-tooltip-autocomplete"]) {
+          const { x, width } = (await page.locator(part).boundingBox())!;
+          expect(x).toBeGreaterThanOrEqual(0);
+          expect(x + width).toBeLessThanOrEqual(390);
+        }
+      },
+      { open: visitEditor },
+    ));
 
-  it("never renders received text as HTML", async () => {
-    await using demo = await startDemo();
-    const ada = await visitEditor(browser, demo.url, "Ada");
-    const { page, complaints } = ada;
-    const markdown = [
-      "<img src=x onerror=alert(1)> **bold** &lt;b&gt; `<i>`",
-      "[bad](javascript:alert(1)) [worse](data:text/html,x) [good](https://example.org/?a=1&b=2)",
-      "![pixel](https://example.org/pixel.png) ![icon](data:image/svg+xml;base64,PHN2Zy8+)",
-      "- one\n- two",
-      "```html\n<script>alert(1)</script>\n```",
-    ].join("\n\n");
-    const contents = [
-      { kind: "markdown", value: markdown },
-      { kind: "plaintext", value: "*plain* <b>" },
-      "*bare*",
-      "  ",
-    ];
-    const html = await page.evaluate(`import("/page/editor/markdown.js").then(({ rendered }) =>
+  it("never renders received text as HTML", () =>
+    withOneEditor(async ({ page }) => {
+      const markdown = [
+        "<img src=x onerror=alert(1)> **bold** &lt;b&gt; `<i>`",
+        "[bad](javascript:alert(1)) [worse](data:text/html,x) [good](https://example.org/?a=1&b=2)",
+        "![pixel](https://example.org/pixel.png) ![icon](data:image/svg+xml;base64,PHN2Zy8+)",
+        "- one\n- two",
+        "```html\n<script>alert(1)</script>\n```",
+      ].join("\n\n");
+      const contents = [
+        { kind: "markdown", value: markdown },
+        { kind: "plaintext", value: "*plain* <b>" },
+        "*bare*",
+        "  ",
+      ];
+      const html = await page.evaluate(`import("/page/editor/markdown.js").then(({ rendered }) =>
       ${JSON.stringify(contents)}.map((content) => rendered(content)?.innerHTML))`);
-    const link = '<a href="https://example.org/?a=1&amp;b=2" target="_blank" rel="noopener noreferrer">good</a>';
-    expect(html).toEqual([
-      [
-        "<p>&lt;img src=x onerror=alert(1)&gt; <strong>bold</strong> &lt;b&gt; <code>&lt;i&gt;</code></p>",
-        `<p><span>bad</span> <span>worse</span> ${link}</p>`,
-        '<p>pixel <img src="data:image/svg+xml;base64,PHN2Zy8+" alt="icon"></p>',
-        "<ul><li>one</li><li>two</li></ul>",
-        "<pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>",
-      ].join(""),
-      "<p>*plain* &lt;b&gt;</p>",
-      "<p><em>bare</em></p>",
-      undefined,
-    ]);
-    expect(complaints).toEqual([]);
-    await leave(ada);
-  });
+      const link = '<a href="https://example.org/?a=1&amp;b=2" target="_blank" rel="noopener noreferrer">good</a>';
+      expect(html).toEqual([
+        [
+          "<p>&lt;img src=x onerror=alert(1)&gt; <strong>bold</strong> &lt;b&gt; <code>&lt;i&gt;</code></p>",
+          `<p><span>bad</span> <span>worse</span> ${link}</p>`,
+          '<p>pixel <img src="data:image/svg+xml;base64,PHN2Zy8+" alt="icon"></p>',
+          "<ul><li>one</li><li>two</li></ul>",
+          "<pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>",
+        ].join(""),
+        "<p>*plain* &lt;b&gt;</p>",
+        "<p><em>bare</em></p>",
+        undefined,
+      ]);
+    }));
 });

@@ -1,27 +1,21 @@
-/** The demo's editor, as people use it. */
+/** The demo's editor in a browser. */
 import { execFileSync } from "node:child_process";
-import type { Browser, Locator, Page } from "playwright-core";
-import { expect } from "vitest";
-import { leave, startDemo, visit, type Demo, type Visitor } from "./demo.js";
+import type { Locator, Page } from "playwright-core";
+import { visit, withOne, withTwo, type Demo, type Visitor } from "./demo.js";
 
-/** Opens the editor of a new demo in two pages, closes them at the end, and asserts that they had no errors. */
-export async function withTwo(
-  browser: Browser,
-  run: (ada: Visitor, bo: Visitor, demo: Demo) => Promise<void>,
-): Promise<void> {
-  await using demo = await startDemo();
-  const [ada, bo] = await Promise.all([visitEditor(browser, demo.url, "Ada"), visitEditor(browser, demo.url, "Bo")]);
-  try {
-    await run(ada, bo, demo);
-    for (const { complaints } of [ada, bo]) expect(complaints).toEqual([]);
-  } finally {
-    await leave(ada, bo);
-  }
+/** As `withTwo`, with both in the editor. */
+export function withTwoEditors(...[run]: Parameters<typeof withTwo>): Promise<void> {
+  return withTwo(run, { open: visitEditor });
+}
+
+/** As `withOne`, in the editor. */
+export function withOneEditor(...[run]: Parameters<typeof withOne>): Promise<void> {
+  return withOne(run, { open: visitEditor });
 }
 
 /** Opens the page, goes to the editor, and waits until the language server is ready. */
-export async function visitEditor(browser: Browser, url: string, name: string, options?: object): Promise<Visitor> {
-  const visitor = await visit(browser, url, name, options);
+export async function visitEditor(url: string, name: string, options?: object): Promise<Visitor> {
+  const visitor = await visit(url, name, options);
   await visitor.page.getByRole("tab", { name: "Editor" }).click();
   await ready(visitor.page, "css");
   return visitor;
@@ -32,7 +26,7 @@ export function ready(page: Page, language: "css" | "json"): Promise<void> {
   return page.getByText(`${language} language server: ready`, { exact: true }).waitFor();
 }
 
-/** The text of the file that is shown, without the others' carets. All of it, as long as it is short. */
+/** Returns the text of the shown file, without the carets of others. The editor renders only a part of a long file. */
 export function textOf(page: Page): Promise<string> {
   return page.locator(".file:visible .cm-content").evaluate((content) => {
     const lines = [...content.querySelectorAll(".cm-line")].map((each) => {
@@ -44,12 +38,12 @@ export function textOf(page: Page): Promise<string> {
   });
 }
 
-/** Waits until both have the same text. */
+/** Returns true if both pages show the same text. */
 export async function same(one: Page, other: Page): Promise<boolean> {
   return (await textOf(one)) === (await textOf(other));
 }
 
-/** The line that holds this text. The name at a caret is part of its line, too. */
+/** Returns the line that contains this text. The name at a caret is part of its line. */
 export function line(page: Page, text: string): Locator {
   return page.locator(".file:visible .cm-line", { hasText: text });
 }
@@ -60,7 +54,7 @@ export async function goTo(page: Page, text: string): Promise<void> {
   await page.keyboard.press("End");
 }
 
-/** The text underlined as an error. */
+/** Returns the texts that are underlined as errors. */
 export function squiggles(page: Page): Promise<string[]> {
   return page.locator(".file:visible .cm-lintRange").allTextContents();
 }
@@ -73,7 +67,7 @@ export async function pointAt(page: Page, lineText: string, word: string): Promi
   return documentation;
 }
 
-/** The numbers of the language servers that a demo has started. */
+/** Returns the process ids of the language servers that a demo has started. */
 export function languageServers({ pid }: Demo, language: "css" | "json"): number[] {
   const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="]).toString().trim().split("\n");
   return rows.flatMap((row) => {

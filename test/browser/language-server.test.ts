@@ -1,24 +1,26 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { WebSocket as Stranger } from "ws";
+import { describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
 import { templateOf } from "../../demo/page/editor/snippet.js";
-import { launch } from "./chromium.js";
-import { leave, startDemo, visit } from "./demo.js";
-import { goTo, languageServers, line, pointAt, ready, squiggles, textOf, visitEditor, withTwo } from "./editor.js";
-
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
+import { withOne } from "./demo.js";
+import {
+  goTo,
+  languageServers,
+  line,
+  pointAt,
+  ready,
+  squiggles,
+  textOf,
+  visitEditor,
+  withOneEditor,
+  withTwoEditors,
+} from "./editor.js";
 
 describe("the language server in the editor", () => {
   it("reports the initial error of the file to all people, until one of them fixes it", () =>
-    withTwo(browser, async (ada, bo) => {
+    withTwoEditors(async (ada, bo) => {
       for (const { page } of [ada, bo]) {
         await expect.poll(() => squiggles(page)).toEqual(["colr"]);
         await page.getByRole("button", { name: "1 problem", exact: true }).waitFor();
@@ -33,7 +35,7 @@ describe("the language server in the editor", () => {
     }));
 
   it("underlines, for both, an error that one types", () =>
-    withTwo(browser, async (ada, bo) => {
+    withTwoEditors(async (ada, bo) => {
       await goTo(ada.page, "position: absolute");
       await ada.page.keyboard.type("\nwdith: 1px;");
       for (const { page } of [ada, bo]) await expect.poll(() => squiggles(page)).toEqual(["colr", "wdith"]);
@@ -45,7 +47,7 @@ describe("the language server in the editor", () => {
     }));
 
   it("completes a property, with documentation beside it, and then offers values", () =>
-    withTwo(browser, async (ada, bo) => {
+    withTwoEditors(async (ada, bo) => {
       await goTo(ada.page, "place-items");
       await ada.page.keyboard.type("\nbor");
       const { page } = ada;
@@ -55,7 +57,7 @@ describe("the language server in the editor", () => {
       const option = page.locator("[role=option][aria-selected=true]", { hasText: "border-radius" });
       await option.waitFor();
       await option.click();
-      // What the snippet leaves open is where the caret is, and the server said to go on suggesting there.
+      // The caret is at the snippet's open place, and the server requested further suggestions there.
       await page.getByRole("option", { name: "initial", exact: true }).waitFor();
       await page.keyboard.type("1px");
       for (const each of [ada, bo]) {
@@ -64,39 +66,36 @@ describe("the language server in the editor", () => {
       }
     }));
 
-  it("gets a cancel when its completions are no longer needed", async () => {
-    await using demo = await startDemo();
-    const ada = await visit(browser, demo.url, "Ada");
-    const { page } = ada;
-    const sent: { id?: number; method: string; params: { id?: number } }[] = [];
-    page.on("websocket", (webSocket) =>
-      webSocket.on("framesent", ({ payload }) => {
-        if (new URL(webSocket.url()).pathname === "/lsp/css")
-          sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
-      }),
-    );
-    await page.getByRole("tab", { name: "Editor" }).click();
-    await ready(page, "css");
-    await goTo(page, "place-items");
-    const [server] = languageServers(demo, "css");
-    process.kill(server!, "SIGSTOP");
-    try {
-      await page.keyboard.type("\nbor");
-      const question = (): (typeof sent)[number] | undefined =>
-        sent.find(({ method }) => method === "textDocument/completion");
-      await expect.poll(question).toBeDefined();
-      await page.keyboard.press("Home");
-      await expect
-        .poll(() => sent.filter(({ method }) => method === "$/cancelRequest").map(({ params }) => params.id))
-        .toEqual([question()!.id]);
-    } finally {
-      process.kill(server!, "SIGCONT");
-    }
-    await leave(ada);
-  });
+  it("gets a cancel when its completions are no longer needed", () =>
+    withOne(async ({ page }, demo) => {
+      const sent: { id?: number; method: string; params: { id?: number } }[] = [];
+      page.on("websocket", (webSocket) =>
+        webSocket.on("framesent", ({ payload }) => {
+          if (new URL(webSocket.url()).pathname === "/lsp/css")
+            sent.push(JSON.parse(payload as string) as (typeof sent)[number]);
+        }),
+      );
+      await page.getByRole("tab", { name: "Editor" }).click();
+      await ready(page, "css");
+      await goTo(page, "place-items");
+      const [server] = languageServers(demo, "css");
+      process.kill(server!, "SIGSTOP");
+      try {
+        await page.keyboard.type("\nbor");
+        const question = (): (typeof sent)[number] | undefined =>
+          sent.find(({ method }) => method === "textDocument/completion");
+        await expect.poll(question).toBeDefined();
+        await page.keyboard.press("Home");
+        await expect
+          .poll(() => sent.filter(({ method }) => method === "$/cancelRequest").map(({ params }) => params.id))
+          .toEqual([question()!.id]);
+      } finally {
+        process.kill(server!, "SIGCONT");
+      }
+    }));
 
   it("explains the property under the pointer, and a selector without rendering its HTML", () =>
-    withTwo(browser, async ({ page }) => {
+    withTwoEditors(async ({ page }) => {
       const property = await pointAt(page, "display: grid", "display");
       expect(await property.textContent()).toContain("Syntax: [ <display-outside> || <display-inside> ]");
       const link = property.getByRole("link", { name: "MDN Reference" });
@@ -109,7 +108,7 @@ describe("the language server in the editor", () => {
     }));
 
   it("validates, explains and completes another file by its schema", () =>
-    withTwo(browser, async (ada, bo) => {
+    withTwoEditors(async (ada, bo) => {
       for (const { page } of [ada, bo]) {
         await page.getByRole("tab", { name: "server.json" }).click();
         await ready(page, "json");
@@ -128,7 +127,7 @@ describe("the language server in the editor", () => {
     }));
 
   it("reads no address that the text names", () =>
-    withTwo(browser, async ({ page }) => {
+    withTwoEditors(async ({ page }) => {
       let visits = 0;
       const tempting = createServer((_request, response) => {
         visits++;
@@ -150,63 +149,59 @@ describe("the language server in the editor", () => {
     }));
 
   it("can be restarted by a button after it exits, while the editor keeps working", () =>
-    withTwo(browser, async (ada, bo, demo) => {
+    withTwoEditors(async (ada, bo, demo) => {
       const servers = languageServers(demo, "css");
       expect(servers).toHaveLength(2);
       await expect.poll(() => squiggles(bo.page)).toEqual(["colr"]);
-      // Any one of them.
       process.kill(servers[0]!, "SIGKILL");
       const died = "css language server: stopped (1011: the command was killed by SIGKILL)";
-      const bereft = await Promise.any(
+      const broken = await Promise.any(
         [ada, bo].map(async (each) => {
           await each.page.getByText(died).waitFor();
           return each;
         }),
       );
-      const other = bereft === ada ? bo : ada;
-      expect(await squiggles(bereft.page)).toEqual([]);
+      const other = broken === ada ? bo : ada;
+      expect(await squiggles(broken.page)).toEqual([]);
       await other.page.getByText("css language server: ready").waitFor();
-      await goTo(bereft.page, "place-items");
-      await bereft.page.keyboard.type("\nwdith: 1px;");
+      await goTo(broken.page, "place-items");
+      await broken.page.keyboard.type("\nwdith: 1px;");
       await expect.poll(() => squiggles(other.page)).toEqual(["colr", "wdith"]);
-      expect(await textOf(other.page)).toBe(await textOf(bereft.page));
-      await bereft.page.getByRole("button", { name: "Restart" }).click();
-      await ready(bereft.page, "css");
-      await expect.poll(() => squiggles(bereft.page)).toEqual(["colr", "wdith"]);
+      expect(await textOf(other.page)).toBe(await textOf(broken.page));
+      await broken.page.getByRole("button", { name: "Restart" }).click();
+      await ready(broken.page, "css");
+      await expect.poll(() => squiggles(broken.page)).toEqual(["colr", "wdith"]);
     }));
 
   it.each([
     ["SIGTERM", 0],
     ["SIGKILL", null],
-  ] as const)("ends with the demo, also by %s", async (signal, exitCode) => {
-    const demo = await startDemo();
-    try {
-      const { page } = await visitEditor(browser, demo.url, "Ada");
-      await page.getByRole("tab", { name: "server.json" }).click();
-      await ready(page, "json");
-      const servers = [...languageServers(demo, "css"), ...languageServers(demo, "json")];
-      expect(servers).toHaveLength(2);
-      expect(await demo.kill(signal)).toBe(exitCode);
-      await gone(servers);
-      await page.getByText("json language server: reconnecting").waitFor();
-      await page.context().close();
-    } finally {
-      await demo.kill("SIGKILL");
-    }
-  });
+  ] as const)("ends with the demo, also by %s", (signal, exitCode) =>
+    withOne(
+      async ({ page }, demo) => {
+        await page.getByRole("tab", { name: "server.json" }).click();
+        await ready(page, "json");
+        const servers = [...languageServers(demo, "css"), ...languageServers(demo, "json")];
+        expect(servers).toHaveLength(2);
+        expect(await demo.kill(signal)).toBe(exitCode);
+        await gone(servers);
+        await page.getByText("json language server: reconnecting").waitFor();
+      },
+      { open: visitEditor, mayComplain: true },
+    ),
+  );
 
-  it("ends with the page, and is for pages of this server only", async () => {
-    await using demo = await startDemo();
-    const { page } = await visitEditor(browser, demo.url, "Ada");
-    const servers = languageServers(demo, "css");
-    expect(servers).toHaveLength(1);
-    await page.context().close();
-    await gone(servers);
-    const stranger = new Stranger(`${demo.url.replace("http", "ws")}/lsp/css`, { origin: "https://elsewhere.test" });
-    const error = await new Promise<Error>((resolve) => stranger.once("error", resolve));
-    expect(error.message).toContain("403");
-    expect(languageServers(demo, "css")).toEqual([]);
-  });
+  it("ends with the page, and is for pages of this server only", () =>
+    withOneEditor(async ({ page }, demo) => {
+      const servers = languageServers(demo, "css");
+      expect(servers).toHaveLength(1);
+      await page.context().close();
+      await gone(servers);
+      const foreign = new WebSocket(`${demo.url.replace("http", "ws")}/lsp/css`, { origin: "https://elsewhere.test" });
+      const error = await new Promise<Error>((resolve) => foreign.once("error", resolve));
+      expect(error.message).toContain("403");
+      expect(languageServers(demo, "css")).toEqual([]);
+    }));
 });
 
 describe("a snippet of a language server", () => {

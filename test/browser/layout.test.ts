@@ -1,8 +1,8 @@
 /** Proves that a page with ten people fits into windows of many sizes: every clipped element can be scrolled into view. */
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
-import { launch } from "./chromium.js";
+import { browser } from "./browser.js";
 import { enter, live, startDemo, type Demo } from "./demo.js";
 
 const NAMES = [
@@ -17,14 +17,12 @@ const NAMES = [
   "W".repeat(24),
 ];
 
-let browser: Browser;
 let demo: Demo;
 const people: AnyPeer[] = [];
 /** A page for each kind of device. Only one is open at a time, because each open page counts as a person. */
 const pages = new Map<boolean, Page>();
 
 beforeAll(async () => {
-  browser = await launch();
   demo = await startDemo();
   for (const name of NAMES) people.push(await enter(demo.url, name));
   for (const peer of people) await peer.request("say", { text: "a line that may need more than one row of the chat" });
@@ -33,12 +31,11 @@ afterEach(() => Promise.all([...pages.values()].map((page) => page.goto(new URL(
 afterAll(async () => {
   await Promise.all(people.map((peer) => peer.close()));
   await demo[Symbol.asyncDispose]();
-  await browser.close();
 });
 
 /** Opens the page of the demo in a window of this size. */
 async function open(width: number, height: number, isTouched: boolean): Promise<Page> {
-  const page = pages.get(isTouched) ?? (await browser.newPage({ hasTouch: isTouched, isMobile: isTouched }));
+  const page = pages.get(isTouched) ?? (await (await browser()).newPage({ hasTouch: isTouched, isMobile: isTouched }));
   pages.set(isTouched, page);
   await page.setViewportSize({ width, height });
   await page.goto(demo.url);
@@ -102,7 +99,7 @@ function unreachable(page: Page, selector: string): Promise<string[]> {
   return page.evaluate((elements) => {
     type Side = { from: number; to: number };
     const fits = (inner: Side, outer: Side): boolean => inner.from >= outer.from - 1 && inner.to <= outer.to + 1;
-    /** Follows an element outwards along one axis. What can be scrolled into view of an ancestor is where the ancestor is. */
+    /** Follows an element outwards along one axis. If an ancestor can scroll, the ancestor's own place counts from there on. */
     const isCutOff = (element: Element, axis: "X" | "Y"): boolean => {
       const sideOf = (each: Element): Side => {
         const { left, right, top, bottom } = each.getBoundingClientRect();

@@ -1,25 +1,14 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Page } from "playwright-core";
+import { beforeAll, expect, it } from "vitest";
 import { WebSocketServer, type ServerOptions } from "ws";
 import { serve, type Server } from "../../src/node.js";
-import { launch } from "./chromium.js";
-import { startSite } from "./site.js";
+import { openBarePage } from "./site.js";
 
-let browser: Browser;
-let site: Awaited<ReturnType<typeof startSite>>;
 let page: Page;
-
 beforeAll(async () => {
-  [browser, site] = await Promise.all([launch(), startSite()]);
-  page = await browser.newPage();
-  await page.goto(`http://127.0.0.1:${site.port}/`);
-  await page.waitForFunction(() => document.title === "ready");
-});
-afterAll(async () => {
-  await browser.close();
-  site.http.close();
+  ({ page } = await openBarePage());
 });
 
 /** A bare server that answers every request with its params, and records the offered subprotocols. */

@@ -1,91 +1,78 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launch } from "./chromium.js";
-import { draw, leave, live, picture, startDemo, strokes, visit } from "./demo.js";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { browser } from "./browser.js";
+import { draw, live, PHONE, picture, startDemo, strokes, withDemo, withOne } from "./demo.js";
 
 const LINE: [number, number][] = [
   [0.2, 0.2],
   [0.6, 0.7],
 ];
 
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
-
 describe("the page", () => {
-  it("draws with a finger on a phone, does not scroll for it, and fits in its width", async () => {
-    await using phones = await startDemo();
-    const options = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
-    const { page, complaints } = await visit(browser, phones.url, "A name of 24 characters!", options);
-    const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
-    const cdp = await page.context().newCDPSession(page);
-    const touch = (type: string, points: { x: number; y: number }[]): Promise<unknown> =>
-      cdp.send("Input.dispatchTouchEvent", { type, touchPoints: points } as never);
-    await touch("touchStart", [{ x: x + width / 2, y: y + height * 0.8 }]);
-    for (let i = 8; i > 1; i--) await touch("touchMove", [{ x: x + width / 2, y: y + (height * i) / 10 }]);
-    await touch("touchEnd", []);
-    await strokes(page, 1);
-    const columns = (await picture(page)).split("\n").filter((row) => row.includes("X"));
-    expect(columns.length).toBeGreaterThan(10);
-    expect(await page.evaluate(() => document.scrollingElement!.scrollTop)).toBe(0);
-    await page.getByLabel("Message").fill("x".repeat(300));
-    await page.getByLabel("Message").press("Enter");
-    await page.locator(".line").waitFor();
-    for (const tab of ["Chat", "Traffic", "People"]) {
-      await page.getByRole("button", { name: tab, exact: true }).click();
-      await page.locator(`[data-panel=${tab.toLowerCase()}]`).waitFor();
-      expect(await page.locator("#panels > section:visible").count()).toBe(1);
-      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-    }
-    expect(complaints).toEqual([]);
-    await page.context().close();
-  });
-
-  it("fits in its width and truncates nothing, for names of any length", async () => {
-    await using names = await startDemo();
-    const name = "W".repeat(24);
-    const wide = await visit(browser, names.url, name, { viewport: { width: 1440, height: 900 } });
-    const phone = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
-    const narrow = await visit(browser, names.url, name, phone);
-    for (const { page } of [wide, narrow]) await page.emulateMedia({ reducedMotion: "reduce" });
-    for (const [from, to] of [
-      [wide.page, narrow.page],
-      [narrow.page, wide.page],
-    ] as const) {
-      const { x, y, width, height } = (await from.locator("#canvas").boundingBox())!;
-      await from.mouse.move(x + width * 0.98, y + height / 2);
-      await expect.poll(() => overhang(to, ".cursor .name", ".board")).toBe(0);
-      const balloon = to.waitForSelector(".balloon .name");
-      // Each rises somewhere else.
-      await from.getByRole("button", { name: "React with fire" }).evaluate((button: HTMLButtonElement) => {
-        for (let i = 0; i < 16; i++) button.click();
-      });
-      await balloon;
-      await expect.poll(() => to.locator(".balloon").count()).toBeGreaterThanOrEqual(16);
-      expect(await overhang(to, ".balloon .name", ".board")).toBe(0);
-      for (const tag of [".cursor .name", ".balloon .name"]) {
-        const { width: most } = (await to.locator(".board").boundingBox())!;
-        expect((await to.locator(tag).first().boundingBox())!.width).toBeLessThan(most / 2);
+  it("draws with a finger on a phone, does not scroll for it, and fits in its width", () =>
+    withDemo(async (demo) => {
+      const { page } = await demo.invite("A name of 24 characters!", PHONE);
+      const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;
+      const cdp = await page.context().newCDPSession(page);
+      const touch = (type: string, points: { x: number; y: number }[]): Promise<unknown> =>
+        cdp.send("Input.dispatchTouchEvent", { type, touchPoints: points } as never);
+      await touch("touchStart", [{ x: x + width / 2, y: y + height * 0.8 }]);
+      for (let i = 8; i > 1; i--) await touch("touchMove", [{ x: x + width / 2, y: y + (height * i) / 10 }]);
+      await touch("touchEnd", []);
+      await strokes(page, 1);
+      const columns = (await picture(page)).split("\n").filter((row) => row.includes("X"));
+      expect(columns.length).toBeGreaterThan(10);
+      expect(await page.evaluate(() => document.scrollingElement!.scrollTop)).toBe(0);
+      await page.getByLabel("Message").fill("x".repeat(300));
+      await page.getByLabel("Message").press("Enter");
+      await page.locator(".line").waitFor();
+      for (const tab of ["Chat", "Traffic", "People"]) {
+        await page.getByRole("button", { name: tab, exact: true }).click();
+        await page.locator(`[data-panel=${tab.toLowerCase()}]`).waitFor();
+        expect(await page.locator("#panels > section:visible").count()).toBe(1);
+        expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
       }
-      await from.getByRole("button", { name: "Clear" }).click();
-      await to.getByRole("alertdialog").waitFor();
-      expect(await overhang(to, "#vote", ".board")).toBe(0);
-      expect(await to.locator("#question").evaluate((text) => text.scrollWidth - text.clientWidth)).toBe(0);
-      await to.getByRole("button", { name: "Keep it" }).click();
-      await from.getByText(/^The board stays: W+ refused\.$/).waitFor();
-      expect(await overhang(from, "#notice", ".board")).toBe(0);
-    }
-    await narrow.page.getByRole("button", { name: "People", exact: true }).click();
-    for (const { page, complaints } of [wide, narrow]) {
-      expect(await overhang(page, ".person", "#people")).toBe(0);
-      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
-      expect(complaints).toEqual([]);
-      await page.context().close();
-    }
-  });
+    }));
+
+  it("fits in its width and truncates nothing, for names of any length", () =>
+    withDemo(async (demo) => {
+      const name = "W".repeat(24);
+      const wide = await demo.invite(name, { viewport: { width: 1440, height: 900 } });
+      const narrow = await demo.invite(name, PHONE);
+      for (const { page } of [wide, narrow]) await page.emulateMedia({ reducedMotion: "reduce" });
+      for (const [from, to] of [
+        [wide.page, narrow.page],
+        [narrow.page, wide.page],
+      ] as const) {
+        const { x, y, width, height } = (await from.locator("#canvas").boundingBox())!;
+        await from.mouse.move(x + width * 0.98, y + height / 2);
+        await expect.poll(() => overhang(to, ".cursor .name", ".board")).toBe(0);
+        const balloon = to.waitForSelector(".balloon .name");
+        // Each balloon rises at another place.
+        await from.getByRole("button", { name: "React with fire" }).evaluate((button: HTMLButtonElement) => {
+          for (let i = 0; i < 16; i++) button.click();
+        });
+        await balloon;
+        await expect.poll(() => to.locator(".balloon").count()).toBeGreaterThanOrEqual(16);
+        expect(await overhang(to, ".balloon .name", ".board")).toBe(0);
+        for (const tag of [".cursor .name", ".balloon .name"]) {
+          const { width: most } = (await to.locator(".board").boundingBox())!;
+          expect((await to.locator(tag).first().boundingBox())!.width).toBeLessThan(most / 2);
+        }
+        await from.getByRole("button", { name: "Clear" }).click();
+        await to.getByRole("alertdialog").waitFor();
+        expect(await overhang(to, "#vote", ".board")).toBe(0);
+        expect(await to.locator("#question").evaluate((text) => text.scrollWidth - text.clientWidth)).toBe(0);
+        await to.getByRole("button", { name: "Keep it" }).click();
+        await from.getByText(/^The board stays: W+ refused\.$/).waitFor();
+        expect(await overhang(from, "#notice", ".board")).toBe(0);
+      }
+      await narrow.page.getByRole("button", { name: "People", exact: true }).click();
+      for (const { page } of [wide, narrow]) {
+        expect(await overhang(page, ".person", "#people")).toBe(0);
+        expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+      }
+    }));
 
   it("starts with a random name if the stored one is invalid", async () => {
     await using board = await startDemo();
@@ -98,42 +85,42 @@ describe("the page", () => {
     await page.context().close();
   });
 
-  it("gives each window of a browser a name and a colour of its own, which a reload keeps", async () => {
-    await using board = await startDemo();
-    const { page: first, complaints } = await visit(browser, board.url, "Ada");
-    const windows = [first];
-    for (let i = 0; i < 2; i++) {
-      const opened = first.waitForEvent("popup");
-      // The link is for a window of its own. This one begins with a copy of what the first has stored for itself.
-      if (i === 0) await first.getByRole("link", { name: "Open a second window" }).click();
-      else await first.evaluate(() => void window.open("/"));
-      windows.push(await opened);
-      await live(windows.at(-1)!);
-    }
-    const identities = (): Promise<[string, string | null][]> =>
-      Promise.all(
-        windows.map(async (page) => [
-          await page.getByLabel("You are").inputValue(),
-          await page.locator("#colors :checked").getAttribute("value"),
-        ]),
-      );
-    await expect.poll(async () => (await identities()).map(([name]) => name)).toEqual(["Ada", "Ada 2", "Ada 3"]);
-    const before = await identities();
-    expect(new Set(before.map(([, color]) => color)).size).toBe(3);
-    await expect.poll(() => first.locator(".person .name").allTextContents()).toEqual(["Ada (you)", "Ada 2", "Ada 3"]);
-    for (const page of windows) {
-      await page.reload();
-      await live(page);
-    }
-    expect(await identities()).toEqual(before);
-    expect(complaints).toEqual([]);
-    await first.context().close();
-  });
+  it("gives each window of a browser a name and a colour of its own, which a reload keeps", () =>
+    withOne(async ({ page: first }) => {
+      const windows = [first];
+      for (let i = 0; i < 2; i++) {
+        const opened = first.waitForEvent("popup");
+        // The link opens an independent window. `window.open` copies the session storage of the first.
+        if (i === 0) await first.getByRole("link", { name: "Open a second window" }).click();
+        else await first.evaluate(() => void window.open("/"));
+        windows.push(await opened);
+        await live(windows.at(-1)!);
+      }
+      const identities = (): Promise<[string, string | null][]> =>
+        Promise.all(
+          windows.map(async (page) => [
+            await page.getByLabel("You are").inputValue(),
+            await page.locator("#colors :checked").getAttribute("value"),
+          ]),
+        );
+      await expect.poll(async () => (await identities()).map(([name]) => name)).toEqual(["Ada", "Ada 2", "Ada 3"]);
+      const before = await identities();
+      expect(new Set(before.map(([, color]) => color)).size).toBe(3);
+      await expect
+        .poll(() => first.locator(".person .name").allTextContents())
+        .toEqual(["Ada (you)", "Ada 2", "Ada 3"]);
+      for (const page of windows) {
+        await page.reload();
+        await live(page);
+      }
+      expect(await identities()).toEqual(before);
+      for (const page of windows.slice(1)) await page.close();
+    }));
 
   it("reports a refusal by the server, and connects again by its button", async () => {
     await using board = await startDemo();
     const page = await visitWith(board.url, () => {
-      // The first time only.
+      // Changes the first visit only.
       if (sessionStorage.getItem("asked") !== null) return;
       sessionStorage.setItem("asked", "yes");
       const { send } = WebSocket.prototype;
@@ -149,93 +136,78 @@ describe("the page", () => {
     await page.context().close();
   });
 
-  it("shows the newest lines to a new page, beside a list of people that does not shrink them", async () => {
-    await using board = await startDemo();
-    const visitors = [await visit(browser, board.url, "A name of 24 characters!")];
-    for (let i = 1; i <= 8; i++) {
-      await visitors[0]!.page.getByLabel("Message").fill(`line ${i}`);
-      await visitors[0]!.page.getByLabel("Message").press("Enter");
-    }
-    await visitors[0]!.page.locator(".line", { hasText: "line 8" }).waitFor();
-    for (const name of ["Another one of 24 chars!", "And one more of 24 chars"])
-      visitors.push(await visit(browser, board.url, name));
-    for (const { page } of visitors) {
-      const below = (): Promise<number> =>
-        page.locator("#lines").evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight);
-      await expect.poll(below).toBeLessThan(5);
-      await page.context().close();
-    }
-  });
+  it("shows the newest lines to a new page, beside a list of people that does not shrink them", () =>
+    withOne(async (ada, demo) => {
+      for (let i = 1; i <= 8; i++) {
+        await ada.page.getByLabel("Message").fill(`line ${i}`);
+        await ada.page.getByLabel("Message").press("Enter");
+      }
+      await ada.page.locator(".line", { hasText: "line 8" }).waitFor();
+      const names = ["Another one of 24 chars!", "And one more of 24 chars"];
+      for (const { page } of [ada, await demo.invite(names[0]!), await demo.invite(names[1]!)]) {
+        const below = (): Promise<number> =>
+          page.locator("#lines").evaluate((list) => list.scrollHeight - list.scrollTop - list.clientHeight);
+        await expect.poll(below).toBeLessThan(5);
+      }
+    }));
 
-  it("undoes by Ctrl+Z, but not while a text field has the focus", async () => {
-    await using board = await startDemo();
-    const ada = await visit(browser, board.url, "Ada");
-    const { page } = ada;
-    await draw(page, LINE);
-    await draw(page, [[0.5, 0.2]]);
-    await strokes(page, 2);
-    await page.getByLabel("Message").press("Control+z");
-    await page.getByLabel("Red", { exact: true }).press("Control+z");
-    await strokes(page, 1);
-    await page.locator("body").press("Meta+z");
-    await strokes(page, 0);
-    await leave(ada);
-  });
+  it("undoes by Ctrl+Z, but not while a text field has the focus", () =>
+    withOne(async ({ page }) => {
+      await draw(page, LINE);
+      await draw(page, [[0.5, 0.2]]);
+      await strokes(page, 2);
+      await page.getByLabel("Message").press("Control+z");
+      await page.getByLabel("Red", { exact: true }).press("Control+z");
+      await strokes(page, 1);
+      await page.locator("body").press("Meta+z");
+      await strokes(page, 0);
+    }));
 
-  it("restores the old name if the new one is blank", async () => {
-    await using board = await startDemo();
-    const ada = await visit(browser, board.url, "Ada");
-    const { page } = ada;
-    await page.getByLabel("You are").fill("  ");
-    await page.getByLabel("You are").press("Enter");
-    await expect.poll(() => page.getByLabel("You are").inputValue()).toBe("Ada");
-    await leave(ada);
-  });
+  it("restores the old name if the new one is blank", () =>
+    withOne(async ({ page }) => {
+      await page.getByLabel("You are").fill("  ");
+      await page.getByLabel("You are").press("Enter");
+      await expect.poll(() => page.getByLabel("You are").inputValue()).toBe("Ada");
+    }));
 
-  it("never splits a character", async () => {
-    await using board = await startDemo();
-    const ada = await visit(browser, board.url, "Ada");
-    const { page } = ada;
-    const field = page.getByLabel("You are");
-    const family = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}\u200D\u{1F466}";
-    await field.fill("");
-    // As a paste does.
-    await page.keyboard.insertText(family.repeat(3));
-    expect(await field.inputValue()).toBe(family.repeat(2));
-    await field.press("Enter");
-    await page.locator(".person", { hasText: `${family.repeat(2)} (you)` }).waitFor();
-    // In the middle of a full field it is what comes last that does not fit.
-    await field.fill("x".repeat(23));
-    await field.press("Home");
-    await page.keyboard.insertText("y\u{1F600}");
-    expect(await field.inputValue()).toBe(`y${"x".repeat(23)}`);
-    await leave(ada);
-  });
+  it("never splits a character", () =>
+    withOne(async ({ page }) => {
+      const field = page.getByLabel("You are");
+      const family = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}\u200D\u{1F466}";
+      await field.fill("");
+      // As a paste does.
+      await page.keyboard.insertText(family.repeat(3));
+      expect(await field.inputValue()).toBe(family.repeat(2));
+      await field.press("Enter");
+      await page.locator(".person", { hasText: `${family.repeat(2)} (you)` }).waitFor();
+      // In a full field, the end of an inserted text is dropped.
+      await field.fill("x".repeat(23));
+      await field.press("Home");
+      await page.keyboard.insertText("y\u{1F600}");
+      expect(await field.inputValue()).toBe(`y${"x".repeat(23)}`);
+    }));
 
-  it("sends a line once and keeps the text typed while it is sent", async () => {
-    await using board = await startDemo();
-    const ada = await visit(browser, board.url, "Ada");
-    const { page } = ada;
-    const field = page.getByLabel("Message");
-    // All in one tick, so that no answer can arrive in between.
-    await field.evaluate((input: HTMLInputElement) => {
-      input.value = "one";
-      input.form!.requestSubmit();
-      input.form!.requestSubmit();
-      input.value = "two";
-    });
-    await page.locator(".line").getByText("one").waitFor();
-    await field.press("Enter");
-    await page.locator(".line").getByText("two").waitFor();
-    expect(await page.locator(".line .text").allTextContents()).toEqual(["one", "two"]);
-    // The server accepts 300 characters at most, so the line returns to the field.
-    const long = "x".repeat(301);
-    await field.evaluate((input: HTMLInputElement, text) => (input.value = text), long);
-    await field.press("Enter");
-    await page.locator("#notice").waitFor();
-    expect(await field.inputValue()).toBe(long);
-    await leave(ada);
-  });
+  it("sends a line once and keeps the text typed while it is sent", () =>
+    withOne(async ({ page }) => {
+      const field = page.getByLabel("Message");
+      // All in one tick, so that no answer can arrive in between.
+      await field.evaluate((input: HTMLInputElement) => {
+        input.value = "one";
+        input.form!.requestSubmit();
+        input.form!.requestSubmit();
+        input.value = "two";
+      });
+      await page.locator(".line").getByText("one").waitFor();
+      await field.press("Enter");
+      await page.locator(".line").getByText("two").waitFor();
+      expect(await page.locator(".line .text").allTextContents()).toEqual(["one", "two"]);
+      // The server accepts 300 characters at most, so the line returns to the field.
+      const long = "x".repeat(301);
+      await field.evaluate((input: HTMLInputElement, text) => (input.value = text), long);
+      await field.press("Enter");
+      await page.locator("#notice").waitFor();
+      expect(await field.inputValue()).toBe(long);
+    }));
 
   it("is served from its own folders only", async () => {
     await using files = await startDemo();
@@ -257,7 +229,7 @@ describe("the page", () => {
 
 /** Opens the page after `prepare` ran in it. */
 async function visitWith(url: string, prepare: () => void): Promise<Page> {
-  const context = await browser.newContext();
+  const context = await (await browser()).newContext();
   context.setDefaultTimeout(10_000);
   await context.addInitScript(prepare);
   const page = await context.newPage();

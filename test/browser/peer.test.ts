@@ -63,7 +63,7 @@ async function open(url: string): Promise<void> {
   await page.waitForFunction(() => document.title === "ready");
 }
 
-/** What the page's `connect` rejects with; false when it is no `ConnectError`. */
+/** Returns the members of the `ConnectError` with which the page's `connect` rejects, or false for another error. */
 function attempt(url: string, link: "packed" | "plain"): Promise<unknown> {
   return page.evaluate(
     async ([target, kind]) => {
@@ -74,33 +74,36 @@ function attempt(url: string, link: "packed" | "plain"): Promise<unknown> {
   );
 }
 
-/** The peer of the page that connects next. */
+/** Returns the server's peer of the next connection. */
 async function nextPeer(): Promise<Peer<ServerApi, ClientApi>> {
   const [peer] = (await once(server as never, "peer")) as [Peer<ServerApi, ClientApi>];
   return peer;
 }
 
-it("calls a server from a page", async () => {
-  const answers = await page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc");
-    const [sum, unknown] = await Promise.all([
-      peer.request("add", [1, 2]),
-      peer.request("nothing").catch((error: unknown) => (error as { code: number }).code),
-    ]);
-    return { sum, unknown, state: peer.state };
-  });
-  expect(answers).toEqual({ sum: 3, unknown: -32601, state: "open" });
-});
-
-it("lets the server call the page while the page's call is pending", async () => {
-  const answers = await page.evaluate(async () => {
+it("calls, is called back, and notifies in both directions", async () => {
+  const outcome = await page.evaluate(async () => {
     const asked: unknown[] = [];
     const peer = await reciproc.connect("/rpc", {
       methods: { confirm: (params: { question: string }) => asked.push(params) === 1 },
     });
-    return [await peer.request("ask", { question: "sure?" }), await peer.request("ask", { question: "still?" }), asked];
+    const came = new Promise((resolve) => peer.on("notification", (method, params) => resolve({ method, params })));
+    const taken = peer.notify("noted", { text: "héllo" });
+    const unknown = peer.request("nothing").catch((error: unknown) => (error as { code: number }).code);
+    const answers = [
+      await peer.request("ask", { question: "sure?" }),
+      await peer.request("ask", { question: "still?" }),
+    ];
+    return { asked, answers, unknown: await unknown, taken, came: await came, state: peer.state };
   });
-  expect(answers).toEqual(["confirmed", "declined", [{ question: "sure?" }, { question: "still?" }]]);
+  expect(outcome).toEqual({
+    asked: [{ question: "sure?" }, { question: "still?" }],
+    answers: ["confirmed", "declined"],
+    unknown: -32601,
+    taken: true,
+    came: { method: "noted", params: { text: "héllo yourself" } },
+    state: "open",
+  });
+  expect(noted).toEqual(["héllo"]);
 });
 
 it("reports a handler's failure without a listener as an error of the page, with its cause", async () => {
@@ -118,16 +121,6 @@ it("reports a handler's failure without a listener as an error of the page, with
   });
   const message = expect.stringContaining('"confirm" failed, and nothing listens for `error`') as string;
   expect(reported).toEqual([-32603, [message, "Error: the page failed"]]);
-});
-
-it("notifies in both directions", async () => {
-  const heard = await page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc");
-    const came = new Promise((resolve) => peer.on("notification", (method, params) => resolve({ method, params })));
-    return [peer.notify("noted", { text: "héllo" }), await came];
-  });
-  expect(heard).toEqual([true, { method: "noted", params: { text: "héllo yourself" } }]);
-  expect(noted).toEqual(["héllo"]);
 });
 
 it("shows both sides the code and the reason the page closes with", async () => {
@@ -163,32 +156,6 @@ it("closes with 4413 when a message exceeds the page's limit", async () => {
   });
   expect(await (await served).closed).toMatchObject({ code: 4413 });
   expect(await info).toEqual({ code: 4413, outcome: "unknown", heard: [] });
-});
-
-it("sends and receives nothing beyond the announced limits of either side", async () => {
-  const outcome = await page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 } });
-    const heard: string[] = [];
-    peer.on("notification", (method) => void heard.push(method));
-    await peer.request("add", [1, 2]);
-    const taken = peer.notify("noted", { text: "x".repeat(20_000) });
-    await peer.request("flood");
-    return { taken, heard, state: peer.state };
-  });
-  expect(outcome).toEqual({ taken: false, heard: [], state: "open" });
-  expect(noted).toEqual([]);
-});
-
-it("is closed with 1009 when a message exceeds the server's limit", async () => {
-  const served = nextPeer();
-  const code = page.evaluate(async () => {
-    const peer = await reciproc.connect("/rpc", { reconnect: false });
-    peer.notify("noted", { text: "x".repeat(30_000) });
-    return (await peer.closed).code;
-  });
-  expect(await code).toBe(1009);
-  expect((await (await served).closed).error).toBeInstanceOf(RangeError);
-  expect(noted).toEqual([]);
 });
 
 it("rejects with ConnectError if the server refuses the page's origin or host name", async () => {

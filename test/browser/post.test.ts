@@ -1,22 +1,12 @@
 /** HTTP POST from a page of another origin: the browser's handling of the server's CORS headers. */
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
-import type { Browser, Frame, Page } from "playwright-core";
+import { beforeAll, expect, it, vi } from "vitest";
+import type { Frame, Page } from "playwright-core";
 import { serve } from "../../src/node.js";
-import { launch } from "./chromium.js";
-import { startSite } from "./site.js";
+import { openBarePage } from "./site.js";
 
-let browser: Browser;
-let site: Awaited<ReturnType<typeof startSite>>;
 let page: Page;
-
 beforeAll(async () => {
-  [browser, site] = await Promise.all([launch(), startSite()]);
-  page = await browser.newPage();
-  await page.goto(`http://127.0.0.1:${site.port}/`);
-});
-afterAll(async () => {
-  await browser.close();
-  site.http.close();
+  ({ page } = await openBarePage());
 });
 
 /** Posts a call from a frame. Returns the status and the body, or the error. */

@@ -4,7 +4,10 @@ import { readFile } from "node:fs/promises";
 import { createServer, type Server as HttpServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterAll } from "vitest";
 import type * as Entry from "../../src/index.js";
+import { browser } from "./browser.js";
 
 declare global {
   /** The whole browser entry, imported by the page. */
@@ -42,4 +45,23 @@ export async function startSite(): Promise<{ http: HttpServer; port: number }> {
   http.listen(0, "127.0.0.1");
   await once(http, "listening");
   return { http, port: (http.address() as AddressInfo).port };
+}
+
+/** The bare page in the browser of the test file. */
+export interface BarePage {
+  readonly page: Page;
+  /** The port of its site. */
+  readonly port: number;
+}
+
+let site: Awaited<ReturnType<typeof startSite>> | undefined;
+afterAll(() => void site?.http.close());
+
+/** Opens the bare page in a context of its own. All pages of a test file are of one site. */
+export async function openBarePage(context?: BrowserContext): Promise<BarePage> {
+  site ??= await startSite();
+  const page = await (context ?? (await (await browser()).newContext())).newPage();
+  await page.goto(`http://127.0.0.1:${site.port}/`);
+  await page.waitForFunction(() => document.title === "ready");
+  return { page, port: site.port };
 }

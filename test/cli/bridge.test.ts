@@ -2,13 +2,13 @@ import { once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/node.js";
 import { COMMAND, eventually, runs } from "../bridge/bridged.js";
-import { stranger, upgrade, type Stranger } from "../support/network.js";
+import { plainPeer, upgrade, type PlainPeer } from "../support/network.js";
 import { run, start, type Running } from "./program.js";
 
 interface Bridging extends Running {
   readonly url: string;
   /** Connects, and waits until the command has sent its number. */
-  open(): Promise<Stranger & { pid: number }>;
+  open(): Promise<PlainPeer & { pid: number }>;
 }
 
 /** Starts `reciproc bridge` for a command of `command.mjs`. */
@@ -17,8 +17,8 @@ async function bridging(command: readonly string[], ...options: string[]): Promi
   const running = start(["bridge", "--port", "0", ...framing, ...options, "--", process.execPath, COMMAND, ...command]);
   const printed = await running.until("stdout", "\n");
   const url = printed.replace(/^listening on (\S+)\n$/, "$1");
-  const open = async (): Promise<Stranger & { pid: number }> => {
-    const client = await stranger(url);
+  const open = async (): Promise<PlainPeer & { pid: number }> => {
+    const client = await plainPeer(url);
     if (client.received.length === 0) await once(client.webSocket, "message");
     return Object.assign(client, JSON.parse(client.received[0]!) as { pid: number });
   };
@@ -26,10 +26,10 @@ async function bridging(command: readonly string[], ...options: string[]): Promi
 }
 
 /** Connects as soon as the limit allows it, which is a moment after another connection was cut. */
-async function admitted(url: string): Promise<Stranger> {
-  let client: Stranger | undefined;
+async function admitted(url: string): Promise<PlainPeer> {
+  let client: PlainPeer | undefined;
   await eventually(async () => {
-    client = await stranger(url).catch(() => undefined);
+    client = await plainPeer(url).catch(() => undefined);
     return client !== undefined;
   }).toBe(true);
   return client!;
@@ -57,15 +57,6 @@ describe("reciproc bridge", () => {
     await using peer = await connect(url, { methods: { add: ([a, b]: [number, number]) => a + b } });
     // The command echoes each message, so the peer receives its own request and then its own answer.
     expect(await peer.request("add", [1, 2])).toBe(3);
-  });
-
-  it("ends the command when its connection ends, and accepts the next one", async () => {
-    const { open } = await bridging(["pid"]);
-    const first = await open();
-    first.webSocket.terminate();
-    await eventually(() => runs(first.pid)).toBe(false);
-    using second = await open();
-    expect(runs(second.pid)).toBe(true);
   });
 
   it.each(["SIGINT", "SIGHUP"] as const)("ends on %s, with a command that ignores the signal", async (signal) => {
@@ -112,28 +103,15 @@ describe("reciproc bridge", () => {
     expect(runs(client.pid)).toBe(false);
   });
 
-  it("closes with the reason when the command fails, and prints it on standard error", async () => {
-    const { url, until } = await bridging(["exit", "3", "0"]);
-    using client = await stranger(url);
-    expect(await client.closed).toEqual({ code: 1011, reason: "the command exited with code 3" });
-    expect(await until("stderr", "\n")).toBe("the command exited with code 3\n");
-  });
-
-  it("prints nothing when the command exits with code 0", async () => {
-    const { url, child, ended } = await bridging(["exit", "0", "0"]);
-    using client = await stranger(url);
-    expect(await client.closed).toMatchObject({ code: 1000 });
+  it.each([
+    ["the reason when the command fails", "3", 1011, "the command exited with code 3\n"],
+    ["nothing when the command exits with code 0", "0", 1000, ""],
+  ])("prints %s", async (_what, exitCode, code, printed) => {
+    const { url, child, ended } = await bridging(["exit", exitCode, "0"]);
+    using client = await plainPeer(url);
+    expect(await client.closed).toEqual({ code, reason: `the command exited with code ${exitCode}` });
     child.kill("SIGTERM");
-    expect(await ended).toMatchObject({ code: 0, stderr: "" });
-  });
-
-  it("closes with the reason when there is no such command, and prints it on standard error", async () => {
-    const running = start(["bridge", "--port", "0", "--", "no-such-command-here"]);
-    const url = (await running.until("stdout", "\n")).trim().replace("listening on ", "");
-    using client = await stranger(url);
-    const reason = "the command could not be started: ENOENT";
-    expect(await client.closed).toEqual({ code: 1011, reason });
-    expect(await running.until("stderr", "\n")).toBe(`${reason}\n`);
+    expect(await ended).toMatchObject({ code: 0, stderr: printed });
   });
 
   it("forwards the commands' standard error line by line, with the connection's number if there are several", async () => {

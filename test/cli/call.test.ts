@@ -3,12 +3,12 @@ import { closeSync, openSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { WebSocketServer } from "ws";
+import { WebSocketServer, type WebSocket } from "ws";
 import { RpcError } from "../../src/node.js";
 import { serving } from "../server/by-hand.js";
 import { gate } from "../support/turns.js";
-import { MAIN, run, start } from "./program.js";
-import { freePort, reciprocServer, plainServer } from "./server.js";
+import { MAIN, run, start, type Ended } from "./program.js";
+import { reciprocServer, plainServer } from "./server.js";
 
 const methods = {
   echo: (params: unknown) => params ?? "none",
@@ -16,24 +16,45 @@ const methods = {
   fail() {
     throw new RpcError(403, "declined", { by: "you" });
   },
+  draw() {
+    throw new RpcError(1, "a\u001b[2J\nb");
+  },
   hang: () => new Promise(() => {}),
   big: ([length]: [number]) => "x".repeat(length),
 };
 
 describe("reciproc call", () => {
-  it("prints the result as one line of compact JSON when piped", async () => {
+  it.each<[what: string, argv: string[], expected: Partial<Ended>, input?: string]>([
+    ["the result as one line of compact JSON when piped", ["ada"], { stdout: '{"name":"Ada","tags":["x",null]}\n' }],
+    [
+      "the result in an object with --json",
+      ["ada", "--json"],
+      { stdout: '{"result":{"name":"Ada","tags":["x",null]}}\n' },
+    ],
+    ["what it sent: params as typed", ["echo", '{"a":[1,"é"]}'], { stdout: '{"a":[1,"é"]}\n' }],
+    ["what it sent: params of standard input", ["echo", "-"], { stdout: "[1,2]\n" }, "[1,\n 2]\n"],
+    ["what it sent: no params if they are omitted", ["echo"], { stdout: '"none"\n' }],
+    ["code, message and data of an error", ["fail"], { code: 1, stderr: 'error 403: declined\n{"by":"you"}\n' }],
+    ["an error without data", ["missing"], { code: 1, stderr: "error -32601: Method not found\n" }],
+    ["an error without terminal control characters", ["draw"], { code: 1, stderr: "error 1: a\\x1b[2J b\n" }],
+    [
+      "an error on standard output with --json",
+      ["fail", "--json"],
+      { code: 1, stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n' },
+    ],
+    [
+      "that the call timed out",
+      ["hang", "--timeout", "1000"],
+      { code: 1, stderr: '"hang" was not answered within 1000 ms\n' },
+    ],
+    [
+      "the code of a timeout with --json",
+      ["hang", "--timeout", "1000", "--json"],
+      { code: 1, stdout: expect.stringContaining('{"error":{"code":"TIMEOUT",') as string },
+    ],
+  ])("prints %s", async (_what, argv, expected, input) => {
     const { url } = await reciprocServer({ methods });
-    expect(await run(["call", url, "ada"])).toEqual({
-      code: 0,
-      stdout: '{"name":"Ada","tags":["x",null]}\n',
-      stderr: "",
-    });
-  });
-
-  it("sends params as typed, and none when omitted", async () => {
-    const { url } = await reciprocServer({ methods });
-    expect((await run(["call", url, "echo", '{"a":[1,"é"]}'])).stdout).toBe('{"a":[1,"é"]}\n');
-    expect((await run(["call", url, "echo"])).stdout).toBe('"none"\n');
+    expect(await run(["call", url, ...argv], input)).toEqual({ code: 0, stdout: "", stderr: "", ...expected });
   });
 
   it("does not crash when PARAMS or the result nest too deep to be encoded", async () => {
@@ -62,65 +83,6 @@ describe("reciproc call", () => {
     });
   });
 
-  it("takes a URL without a scheme", async () => {
-    const { url } = await reciprocServer({ methods });
-    expect((await run(["call", url.replace("ws://", ""), "echo", "[7]"])).stdout).toBe("[7]\n");
-  });
-
-  it("reads params from standard input", async () => {
-    const { url } = await reciprocServer({ methods });
-    expect(await run(["call", url, "echo", "-"], "[1,\n 2]\n")).toMatchObject({ code: 0, stdout: "[1,2]\n" });
-  });
-
-  it("prints the result in an object with --json", async () => {
-    const { url } = await reciprocServer({ methods });
-    expect(await run(["call", url, "ada", "--json"])).toEqual({
-      code: 0,
-      stdout: '{"result":{"name":"Ada","tags":["x",null]}}\n',
-      stderr: "",
-    });
-  });
-
-  it("prints code, message and data of an error on standard error and exits 1", async () => {
-    const { url } = await reciprocServer({ methods });
-    expect(await run(["call", url, "fail"])).toEqual({
-      code: 1,
-      stdout: "",
-      stderr: 'error 403: declined\n{"by":"you"}\n',
-    });
-    expect(await run(["call", url, "nobody"])).toMatchObject({ code: 1, stderr: "error -32601: Method not found\n" });
-  });
-
-  it("prints an error on standard output with --json, and exits 1", async () => {
-    const { url } = await reciprocServer({ methods });
-    expect(await run(["call", url, "fail", "--json"])).toEqual({
-      code: 1,
-      stdout: '{"error":{"code":403,"message":"declined","data":{"by":"you"}}}\n',
-      stderr: "",
-    });
-  });
-
-  it("prints an error's message without terminal control characters", async () => {
-    const { url } = await reciprocServer({
-      fallback: () => {
-        throw new RpcError(1, "a\u001b[2J\nb");
-      },
-    });
-    expect((await run(["call", url, "any"])).stderr).toBe("error 1: a\\x1b[2J b\n");
-  });
-
-  it("exits 1 when the call times out", async () => {
-    const { url } = await reciprocServer({ methods });
-    expect(await run(["call", url, "hang", "--timeout", "1000"])).toEqual({
-      code: 1,
-      stdout: "",
-      stderr: '"hang" was not answered within 1000 ms\n',
-    });
-    const { code, stdout } = await run(["call", url, "hang", "--timeout", "1000", "--json"]);
-    expect(code).toBe(1);
-    expect(JSON.parse(stdout)).toMatchObject({ error: { code: "TIMEOUT" } });
-  });
-
   it("exits 1 when the answer breaks the protocol", async () => {
     const url = await plainServer((socket) => socket.on("message", () => socket.send('{"jsonrpc":"2.0","id":1}')));
     const { code, stderr } = await run(["call", url, "any"]);
@@ -128,15 +90,6 @@ describe("reciproc call", () => {
     expect(stderr).toMatch(
       /^127\.0\.0\.1:\d+ broke the protocol: .*neither `result` nor `error`\n\{"jsonrpc":"2\.0","id":1\}\n$/,
     );
-  });
-
-  it("prints host, port and reason when the connection is refused, and exits 2", async () => {
-    const port = await freePort();
-    expect(await run(["call", `ws://127.0.0.1:${port}/rpc`, "any"])).toEqual({
-      code: 2,
-      stdout: "",
-      stderr: `cannot connect to 127.0.0.1:${port}: connection refused\n`,
-    });
   });
 
   it("prints that a host name is unknown, and exits 2", async () => {
@@ -169,13 +122,16 @@ describe("reciproc call", () => {
     expect((await run(["call", url, "headers", ...argv])).stdout).toBe('["Bearer t","a, b"]\n');
   });
 
-  it("prints the outcome when the connection is lost during the call, and exits 2", async () => {
-    const url = await plainServer((socket) => socket.on("message", () => socket.terminate()));
-    const { code, stdout, stderr } = await run(["call", url, "any"]);
-    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toMatch(
-      /^lost the connection to 127\.0\.0\.1:\d+: it ended without a close; the call may have run\n$/,
-    );
+  it.each<[string, (socket: WebSocket) => void, string]>([
+    ["is lost", (socket) => socket.terminate(), "it ended without a close"],
+    ["is closed", (socket) => socket.close(4001, "go away"), "closed with 4001 (go away)"],
+  ])("prints reason and outcome when the connection %s during the call, and exits 2", async (_how, end, reason) => {
+    const url = await plainServer((socket) => socket.on("message", () => end(socket)));
+    expect(await run(["call", url, "any"])).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `lost the connection to ${new URL(url).host}: ${reason}; the call may have run\n`,
+    });
     const json = await run(["call", url, "any", "--json"]);
     expect(json.code).toBe(2);
     expect(JSON.parse(json.stdout)).toMatchObject({ error: { code: "CONNECTION_LOST", outcome: "unknown" } });
@@ -190,11 +146,6 @@ describe("reciproc call", () => {
     const { code, stderr } = await ended;
     expect(code).toBe(2);
     expect(stderr).toMatch(/^lost the connection to .*; the call may have run\n$/);
-  });
-
-  it("prints the reason when the server closes during the call", async () => {
-    const url = await plainServer((socket) => socket.on("message", () => socket.close(4001, "go away")));
-    expect((await run(["call", url, "any"])).stderr).toContain("closed with 4001 (go away); the call may have run\n");
   });
 
   it("reports the position of a fault in params that are not JSON, sends nothing and exits 64", async () => {

@@ -48,26 +48,6 @@ describe("reciproc serve", () => {
     expect(await run(["call", `localhost:${port}`, "add", "[1,2]"])).toMatchObject({ code: 0 });
   });
 
-  it("ends on SIGINT with exit code 0", async () => {
-    const { child, ended } = await serving();
-    child.kill("SIGINT");
-    expect(await ended).toMatchObject({ code: 0, stderr: "" });
-  });
-
-  it("ends at once on a second signal, even if a peer does not answer the close", async () => {
-    const { child, ended, url } = await serving();
-    const { WebSocket } = await import("ws");
-    const socket = new WebSocket(url);
-    await new Promise((resolve) => socket.once("open", resolve));
-    // The peer has stopped reading, so it never answers the close.
-    socket.pause();
-    child.kill("SIGTERM");
-    await refusing(url);
-    child.kill("SIGTERM");
-    expect((await ended).code).toBe(143);
-    socket.terminate();
-  });
-
   it("finishes running handlers on SIGTERM, delivers their answers, and refuses new connections", async () => {
     const { child, ended, url } = await serving();
     const begun = gate();
@@ -85,23 +65,16 @@ describe("reciproc serve", () => {
     expect(await ended).toMatchObject({ code: 0 });
   });
 
-  it("aborts handlers that still run after --drain-timeout", async () => {
-    const { child, ended, url } = await serving("--drain-timeout", "50");
+  it.each([
+    ["after --drain-timeout on SIGTERM", "SIGTERM", ["--drain-timeout", "50"]],
+    ["at once on SIGINT", "SIGINT", []],
+  ] as const)("aborts running handlers %s, and exits 0", async (_when, signal, options) => {
+    const { child, ended, url } = await serving(...options);
     await using peer = await connect(url, { reconnect: false });
     const call = rejection(peer.request("hang"));
     // The handler runs when this call is answered.
     await peer.request("add", [1, 2]);
-    child.kill("SIGTERM");
-    expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
-    expect(await ended).toMatchObject({ code: 0, stderr: "" });
-  });
-
-  it("does not wait for running handlers on SIGINT", async () => {
-    const { child, ended, url } = await serving();
-    await using peer = await connect(url, { reconnect: false });
-    const call = rejection(peer.request("hang"));
-    await peer.request("add", [1, 2]);
-    child.kill("SIGINT");
+    child.kill(signal);
     expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
@@ -136,7 +109,7 @@ describe("reciproc serve", () => {
     await using peer = await connect(url);
     peer.notify("rename");
     await expect(peer.request("rename")).rejects.toMatchObject({ code: -32603, message: "Internal error" });
-    await expect(peer.request("nobody")).rejects.toMatchObject({ code: -32601 });
+    await expect(peer.request("missing")).rejects.toMatchObject({ code: -32601 });
     await expect(peer.request("text")).rejects.toMatchObject({ code: -32603 });
     await until("stderr", "a text");
     child.kill("SIGTERM");

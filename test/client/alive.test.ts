@@ -66,21 +66,21 @@ function pings(): number {
 
 describe("the heartbeat of a client by a standard WebSocket", () => {
   it("pings a server that was silent for 25 s, disconnects after 45 s of silence, and then reconnects", async () => {
-    const { peer, told } = await live();
+    const { peer, emitted } = await live();
     await pass(31_000);
     expect(pings()).toBe(1);
     await pass(300_000);
     // Each ping is answered, and there is at most one in each interval.
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
     expect(pings()).toBeGreaterThanOrEqual(9);
     expect(pings()).toBeLessThanOrEqual(13);
     const tries = network.attempts.length;
     network.last.line.freeze();
     // The last frame arrived up to 25 s ago, and the check runs every 5 s.
     await pass(19_900);
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
     await pass(35_200);
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
     expect(network.attempts).toHaveLength(tries + 1);
     await expectEcho(peer);
   });
@@ -92,28 +92,28 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
     await pass(300);
     expect(network.attempts).toHaveLength(tries + 1);
     await closeAll();
-    const { told } = await live({ heartbeat: false });
+    const { emitted } = await live({ heartbeat: false });
     network.last.line.freeze();
     await pass(600_000);
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
     expect(pings()).toBe(0);
   });
 
   it("works also if the peer ends with its socket", async () => {
-    const { peer, told } = await live({ reconnect: false });
+    const { peer, emitted } = await live({ reconnect: false });
     await pass(31_000);
     expect(pings()).toBe(1);
     network.last.line.freeze();
     await pass(60_000);
-    expect(told).toEqual(["close 1006"]);
+    expect(emitted).toEqual(["close 1006"]);
     expect(await peer.closed).toMatchObject({ code: 1006, reason: expect.stringContaining("nothing was heard") });
   });
 
   it("cannot ping over a plain link, and disconnects no server there", async () => {
     network.answer = plainEcho;
-    const { peer, told } = await live({ reconnect: true });
+    const { peer, emitted } = await live({ reconnect: true });
     await pass(600_000);
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
     expect(network.last.line.sent).toEqual([]);
     await expectEcho(peer);
   });
@@ -121,29 +121,29 @@ describe("the heartbeat of a client by a standard WebSocket", () => {
 
 describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
   it("pings at once, and disconnects if the server does not answer within 5 s", async () => {
-    const { told } = await live();
+    const { emitted } = await live();
     network.last.line.freeze();
     const tries = network.attempts.length;
     page.emit(type);
     expect(pings()).toBe(1);
     await pass(4999);
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
     await pass(10);
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
     expect(network.attempts).toHaveLength(tries + 1);
   });
 
   it("keeps a server that answers, however long it was silent", async () => {
-    const { told } = await live({ heartbeat: { intervalMs: 3_600_000 } });
+    const { emitted } = await live({ heartbeat: { intervalMs: 3_600_000 } });
     await pass(3_000_000);
     page.emit(type);
     await pass(10_000);
     expect(pings()).toBe(1);
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
   });
 
   it("starts a delayed connection attempt at once, and once only", async () => {
-    const { peer, told } = await live();
+    const { peer, emitted } = await live();
     network.answer = refuse;
     network.cut();
     await pass(3000);
@@ -153,7 +153,7 @@ describe.each(["online", "pageshow", "visibilitychange"])("%s", (type) => {
     page.emit(type);
     await pass(1);
     expect(network.attempts).toHaveLength(tries + 1);
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
     expect(peer.state).toBe("open");
   });
 
@@ -180,7 +180,7 @@ describe("a page", () => {
   });
 
   it("pings its server after a day of sleep before it disconnects", async () => {
-    const { told } = await live();
+    const { emitted } = await live();
     // The clock advances, and no timer fires.
     vi.setSystemTime(Date.now() + 86_400_000);
     const now = performance.now();
@@ -190,7 +190,7 @@ describe("a page", () => {
     expect(pings()).toBe(1);
     vi.mocked(performance.now).mockRestore();
     await pass(100_000);
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
   });
 
   it("sends bye when the user leaves it, so that the server keeps no session", async () => {

@@ -105,7 +105,7 @@ describe("a client that lost its socket", () => {
   it("reconnects at a random moment within the time that the server names, and retries as usual if that fails", async () => {
     draw(0.75);
     const peer = await connectVirtual();
-    const told = record(peer);
+    const emitted = record(peer);
     await pass(1000);
     const from = performance.now();
     network.answer = refuse;
@@ -114,7 +114,7 @@ describe("a client that lost its socket", () => {
     line.end({ code: 1001, reason: "the server is closing" });
     await pass(5000);
     expect(network.times(from)).toEqual([3000, 3400, 4180]);
-    expect(told).toEqual(["suspend", "lost"]);
+    expect(emitted).toEqual(["suspend", "lost"]);
   });
 
   it.each([1_200_000, 2 ** 31, Number.MAX_SAFE_INTEGER])(
@@ -137,7 +137,7 @@ describe("a client that lost its socket", () => {
 
   it.each([1000, 4400, 4401, 4499])("does not reconnect after a close with %i", async (code) => {
     const peer = await connectVirtual({ reconnect: true, onOpen: () => {} });
-    const told = record(peer);
+    const emitted = record(peer);
     await pass(1000);
     const call = rejection(peer.request("never"));
     await pass(0);
@@ -147,7 +147,7 @@ describe("a client that lost its socket", () => {
     await pass(60_000);
     await call;
     expect(await peer.closed).toMatchObject({ code, reason: "no more" });
-    expect(told).toEqual([`close ${code}`]);
+    expect(emitted).toEqual([`close ${code}`]);
     expect(network.attempts).toHaveLength(before);
     expect(countDeadlines().waiting).toBe(0);
   });
@@ -186,13 +186,13 @@ describe("a client that could not connect", () => {
     network.answer = server.answer;
     await pass(2050);
     const peer = await connecting;
-    const told = record(peer);
+    const emitted = record(peer);
     await pass(10);
     expect(await peer.request("echo", [1])).toEqual([1]);
     network.cut();
     await pass(10);
     expect(await peer.request("echo", [2])).toEqual([2]);
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
   });
 
   it.each([401, 403])("does not retry if a server refuses it with %i", async (status) => {

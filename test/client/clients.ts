@@ -32,18 +32,18 @@ export async function confirmed(connect: Connect, url: string, options?: object)
 
 /** Records the connection events of a peer, in order. */
 export function record(peer: AnyPeer): string[] {
-  const told: string[] = [];
-  peer.on("suspend", () => told.push("suspend"));
-  peer.on("lost", () => told.push("lost"));
-  peer.on("resume", () => told.push("resume"));
-  peer.on("close", ({ code }: CloseInfo) => told.push(`close ${code}`));
-  peer.on("error", (error) => told.push(`error ${(error as Error).message}`));
-  return told;
+  const emitted: string[] = [];
+  peer.on("suspend", () => emitted.push("suspend"));
+  peer.on("lost", () => emitted.push("lost"));
+  peer.on("resume", () => emitted.push("resume"));
+  peer.on("close", ({ code }: CloseInfo) => emitted.push(`close ${code}`));
+  peer.on("error", (error) => emitted.push(`error ${(error as Error).message}`));
+  return emitted;
 }
 
 /** Resolves at the next event of a peer. */
 export function event(peer: AnyPeer, name: "suspend" | "lost" | "resume" | "close" | "error"): Promise<unknown> {
-  return new Promise((resolve) => peer.once(name, (...told: unknown[]) => resolve(told[0])));
+  return new Promise((resolve) => peer.once(name, (...emitted: unknown[]) => resolve(emitted[0])));
 }
 
 /** A plain JSON-RPC server. */

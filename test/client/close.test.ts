@@ -28,10 +28,10 @@ useVirtualServer(METHODS);
 beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
 
 /** Asserts that nothing of the client is left, and that it does nothing more. */
-async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
+async function expectOver(peer: AnyPeer, emitted: string[]): Promise<void> {
   expect(peer.state).toBe("closed");
-  expect(told.filter((name) => name.startsWith("close"))).toEqual(["close 1000"]);
-  expect(told.at(-1)).toBe("close 1000");
+  expect(emitted.filter((name) => name.startsWith("close"))).toEqual(["close 1000"]);
+  expect(emitted.at(-1)).toBe("close 1000");
   expect(inspect(peer)).toMatchObject({ pending: 0, openBatches: 0, running: 0, streams: 0, progress: 0 });
   await server.close();
   expect(countDeadlines().waiting, "deadlines").toBe(0);
@@ -39,17 +39,17 @@ async function expectOver(peer: AnyPeer, told: string[]): Promise<void> {
   expect(network.lines.size, "sockets").toBe(0);
   expect(vi.getTimerCount(), "timers").toBeLessThanOrEqual(1);
   const { length } = network.attempts;
-  const { length: times } = told;
+  const { length: times } = emitted;
   await pass(100_000);
   expect(network.attempts, "tries").toHaveLength(length);
-  expect(told, "events").toHaveLength(times);
+  expect(emitted, "events").toHaveLength(times);
 }
 
 const hangs: Answer = () => {};
 
 describe("close()", () => {
   it("settles at once while suspended", async () => {
-    const { peer, told } = await live();
+    const { peer, emitted } = await live();
     network.answer = refuse;
     const call = rejection(peer.request("never"));
     await pass(1);
@@ -59,7 +59,7 @@ describe("close()", () => {
     await peer.close();
     expect(await call).toMatchObject({ outcome: "unknown" });
     expect(await waiting).toMatchObject({ outcome: "not-sent" });
-    await expectOver(peer, told);
+    await expectOver(peer, emitted);
   });
 
   it.each([
@@ -70,21 +70,21 @@ describe("close()", () => {
   ])("settles at once during an attempt %s", async (_name, answer) => {
     for (const options of [{}, { reconnect: true, link: "plain" }, { onOpen: () => {} }]) {
       network.answer = server.answer;
-      const { peer, told } = await live(options);
+      const { peer, emitted } = await live(options);
       network.answer = answer;
       const { length } = network.attempts;
       network.cut();
       await pass(0);
       expect(network.attempts.length).toBeGreaterThan(length);
       await peer.close();
-      expect(told.at(-1)).toBe("close 1000");
-      await expectOver(peer, told);
+      expect(emitted.at(-1)).toBe("close 1000");
+      await expectOver(peer, emitted);
     }
   });
 
   it("opens no other socket during an attempt to a server that never sent hello", async () => {
     network.answer = plainEcho;
-    const { peer, told } = await live({ onOpen: () => {} });
+    const { peer, emitted } = await live({ onOpen: () => {} });
     network.answer = hangs;
     network.cut();
     await pass(0);
@@ -92,7 +92,7 @@ describe("close()", () => {
     await peer.close();
     await pass(10);
     expect(network.attempts).toHaveLength(length);
-    await expectOver(peer, told);
+    await expectOver(peer, emitted);
   });
 
   describe.each(["suspend", "lost", "resume"] as const)("inside a listener of `%s`", (name) => {
@@ -130,7 +130,7 @@ describe("close()", () => {
     const cases = Object.keys(ways).flatMap((way) => [[way, "with onOpen"] as const, [way, "without"] as const]);
     it.each(cases)("settles at once after %s, %s", async (way, how) => {
       let opened = how === "without" ? -1 : 0;
-      const { peer, told } = await live(how === "without" ? { reconnect: true } : { onOpen: () => void opened++ });
+      const { peer, emitted } = await live(how === "without" ? { reconnect: true } : { onOpen: () => void opened++ });
       let closing: Promise<void> | undefined;
       let after: string | undefined;
       peer.on(name, () => {
@@ -145,22 +145,22 @@ describe("close()", () => {
       expect(after).toBe("closed");
       expect(await call).toMatchObject({ name: "ConnectionLostError" });
       const before = { suspend: ["suspend"], lost: ["suspend", "lost"], resume: ["suspend", "lost", "resume"] }[name];
-      expect(told).toEqual([...before, "close 1000"]);
+      expect(emitted).toEqual([...before, "close 1000"]);
       // `onOpen` must not run on a connection that has ended.
       expect(opened).toBe(how === "without" ? -1 : name === "resume" ? 2 : 1);
-      await expectOver(peer, told);
+      await expectOver(peer, emitted);
     });
   });
 
   it("settles inside `resume` of a resumed session", async () => {
-    const { peer, told } = await live();
+    const { peer, emitted } = await live();
     let closing: Promise<void> | undefined;
     peer.on("resume", () => (closing = peer.close()));
     network.cut();
     await pass(1);
     await closing;
-    expect(told).toEqual(["suspend", "resume", "close 1000"]);
-    await expectOver(peer, told);
+    expect(emitted).toEqual(["suspend", "resume", "close 1000"]);
+    await expectOver(peer, emitted);
   });
 
   it("rejects the calls of a running onOpen without an `error`, and queued calls as not sent", async () => {
@@ -174,7 +174,7 @@ describe("close()", () => {
       opening.resolve();
       await call;
     };
-    const { peer, told } = await live({ onOpen });
+    const { peer, emitted } = await live({ onOpen });
     network.cut();
     await pass(1);
     await opening.promise;
@@ -182,8 +182,8 @@ describe("close()", () => {
     await peer.close();
     expect(await failed).toMatchObject({ outcome: "unknown" });
     expect(await waiting).toMatchObject({ outcome: "not-sent" });
-    expect(told).toEqual(["suspend", "lost", "close 1000"]);
-    await expectOver(peer, told);
+    expect(emitted).toEqual(["suspend", "lost", "close 1000"]);
+    await expectOver(peer, emitted);
   });
 
   it("settles inside the `error` of a failed onOpen", async () => {
@@ -192,14 +192,14 @@ describe("close()", () => {
     const onOpen = (): void => {
       if (++runs === 2) throw new Error("not again");
     };
-    const { peer, told } = await live({ onOpen });
+    const { peer, emitted } = await live({ onOpen });
     let closing: Promise<void> | undefined;
     peer.on("error", () => (closing = peer.close()));
     network.cut();
     await pass(1);
     await closing;
-    expect(told).toEqual(["suspend", "lost", "error not again", "close 1000"]);
-    await expectOver(peer, told);
+    expect(emitted).toEqual(["suspend", "lost", "error not again", "close 1000"]);
+    await expectOver(peer, emitted);
   });
 });
 

@@ -37,7 +37,7 @@ describeClients("a client that reconnects", (connect: Connect) => {
     await using server = await serveEcho({ authenticate: () => (isStrict ? null : "me") });
     await using relay = await Relay.to(server.url);
     const peer = await confirmed(connect, relay.url);
-    const told = record(peer);
+    const emitted = record(peer);
     const suspended = event(peer, "suspend");
     await relay.close();
     await suspended;
@@ -48,7 +48,7 @@ describeClients("a client that reconnects", (connect: Connect) => {
     expect(info).toMatchObject({ code: 4401, error: { name: "ConnectError", status: 401 } });
     expect(info.reason).toContain("authentication failed");
     expect(await waiting).toMatchObject({ outcome: "not-sent", cause: info.error });
-    expect(told).toEqual(["suspend", "close 4401"]);
+    expect(emitted).toEqual(["suspend", "close 4401"]);
     await server.close();
     expect(countDeadlines().waiting).toBe(0);
   });
@@ -57,7 +57,7 @@ describeClients("a client that reconnects", (connect: Connect) => {
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);
     await using peer = await confirmed(connect, relay.url);
-    const told = record(peer);
+    const emitted = record(peer);
     // This server accepts any subprotocol, and sends first.
     await using bare = await bareServer({ handleProtocols: undefined }, '{"jsonrpc":"2.0","method":"hi"}');
     const back = event(peer, "resume");
@@ -67,7 +67,7 @@ describeClients("a client that reconnects", (connect: Connect) => {
     expect(await lost).toMatchObject({ message: "the server keeps no sessions any more" });
     await back;
     expect(await peer.request("echo", [1])).toEqual([1]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     expect(bare.offers).toEqual(["reciproc.v1,reciproc.resume"]);
     // Then a reciproc server again.
     relay.redirect(server.url);
@@ -75,14 +75,14 @@ describeClients("a client that reconnects", (connect: Connect) => {
     relay.cut();
     await again;
     expect(await peer.request("echo", [2])).toEqual([2]);
-    expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
   });
 
   it("never drops its offer after a hello: it retries while a server ignores subprotocols", async () => {
     await using server = await serveEcho();
     await using relay = await Relay.to(server.url);
     await using peer = await confirmed(connect, relay.url);
-    const told = record(peer);
+    const emitted = record(peer);
     await using bare = await bareServer();
     relay.redirect(bare.url);
     relay.cut();
@@ -91,7 +91,7 @@ describeClients("a client that reconnects", (connect: Connect) => {
     const back = event(peer, "resume");
     relay.redirect(server.url);
     await back;
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
   });
 });
 
@@ -121,7 +121,7 @@ describe("a socket on which no messages begin to flow", () => {
   };
 
   it.each(Object.entries(silent))("is replaced after openTimeoutMs: %s", async (_name, answer) => {
-    const { peer, told } = await live({ openTimeoutMs: 2000 });
+    const { peer, emitted } = await live({ openTimeoutMs: 2000 });
     network.answer = answer;
     const from = performance.now();
     network.cut();
@@ -130,14 +130,14 @@ describe("a socket on which no messages begin to flow", () => {
     network.answer = virtualServer.answer;
     await pass(10);
     expect(network.times(from)).toEqual([0, 2300]);
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
     // The abandoned socket is gone.
     expect(network.lines.size).toBe(1);
     await expectEcho(peer);
   });
 
   it("is replaced at once if it is lost before the server has sent a frame", async () => {
-    const { peer, told } = await live();
+    const { peer, emitted } = await live();
     network.answer = ({ line }) => {
       line.accept("reciproc.v1");
       network.answer = virtualServer.answer;
@@ -147,12 +147,12 @@ describe("a socket on which no messages begin to flow", () => {
     network.cut();
     await pass(500);
     expect(network.attempts).toHaveLength(length + 2);
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
     await expectEcho(peer);
   });
 
   it("offers its dialect's subprotocol each time", async () => {
-    const { peer, told } = await live({ dialect: mcp });
+    const { peer, emitted } = await live({ dialect: mcp });
     network.cut();
     await pass(10);
     // A server of the dialect that is not reciproc.
@@ -164,12 +164,12 @@ describe("a socket on which no messages begin to flow", () => {
       ["reciproc.v1", "reciproc.resume", "mcp"],
       ["reciproc.v1", "reciproc.resume", "mcp"],
     ]);
-    expect(told).toEqual(["suspend", "resume", "suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume", "suspend", "lost", "resume"]);
     await expectEcho(peer);
   });
 
   it("continues as a new session if the old one is refused, whatever the server sends after that", async () => {
-    const { told } = await live({ openTimeoutMs: 2000, onOpen: () => {} });
+    const { emitted } = await live({ openTimeoutMs: 2000, onOpen: () => {} });
     network.answer = ({ line }) => {
       const socket = line.accept("reciproc.v1");
       socket.send(HELLO);
@@ -181,7 +181,7 @@ describe("a socket on which no messages begin to flow", () => {
     network.cut();
     await pass(2299);
     // No other frame is due before messages flow.
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     expect(network.last.line.sent.map((frame) => Object.keys(JSON.parse(frame) as object)[0])).toEqual([
       "resume",
       "hello",
@@ -192,14 +192,14 @@ describe("a socket on which no messages begin to flow", () => {
   it("starts a session even if it is lost right after the hello, and another server does not know that session", async () => {
     network.answer = silent["sends only hello"]!;
     const peer = await connectVirtual();
-    const told = record(peer);
+    const emitted = record(peer);
     const call = rejection(peer.request("echo", [1]));
     await pass(10);
     network.answer = virtualServer.answer;
     network.cut();
     await pass(10);
     expect(await call).toMatchObject({ outcome: "unknown" });
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     await expectEcho(peer);
   });
 

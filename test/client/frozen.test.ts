@@ -17,7 +17,7 @@ describeClients("a client whose server is frozen", (connect: Connect) => {
     });
     await using relay = await Relay.to(server.url);
     await using peer = await confirmed(connect, relay.url, { heartbeat });
-    const told = record(peer);
+    const emitted = record(peer);
     peer.notify("note", [1]);
     await peer.request("echo", []);
     relay.freeze();
@@ -31,7 +31,7 @@ describeClients("a client whose server is frozen", (connect: Connect) => {
     peer.notify("note", [4]);
     expect(await peer.request("echo", [5])).toEqual([5]);
     expect(heard).toEqual([1, 2, 3, 4]);
-    expect(told).toEqual(["suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "resume"]);
   });
 });
 
@@ -41,7 +41,7 @@ it("detects a frozen plain server from Node, by pings of the WebSocket", async (
   const connect = connectNode as Connect;
   await using peer = await connect(relay.url, { link: "plain", reconnect: true, heartbeat });
   await using other = await connect(relay.url, { link: "plain", reconnect: false, heartbeat });
-  const told = record(peer);
+  const emitted = record(peer);
   await peer.request("echo", [1]);
   let pings = 0;
   for (const webSocket of bare.webSockets) webSocket.on("ping", () => pings++);
@@ -54,5 +54,5 @@ it("detects a frozen plain server from Node, by pings of the WebSocket", async (
   relay.thaw();
   await event(peer, "resume");
   expect(await peer.request("echo", [3])).toEqual([3]);
-  expect(told).toEqual(["suspend", "lost", "resume"]);
+  expect(emitted).toEqual(["suspend", "lost", "resume"]);
 });

@@ -23,7 +23,7 @@ async function logIn(remote: Caller<any>): Promise<void> {
 
 describe("a client of a plain server with onOpen", () => {
   it("runs it on the first open and after each loss, before queued calls and notifications", async () => {
-    const { peer, told } = await live({ link: "plain", onOpen: logIn });
+    const { peer, emitted } = await live({ link: "plain", onOpen: logIn });
     await Promise.all([peer.request("a"), pass(1)]);
     expect(heard).toEqual(["login", "ready", "a"]);
     for (let round = 0; round < 2; round++) {
@@ -43,7 +43,7 @@ describe("a client of a plain server with onOpen", () => {
       expect(heard).toEqual(["login", "ready", "b", "c", "d"]);
       await pass(6000);
     }
-    expect(told).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "lost", "resume"]);
   });
 
   it("queues calls until a slow one is done, but answers calls of the server", async () => {
@@ -55,7 +55,7 @@ describe("a client of a plain server with onOpen", () => {
       await go.promise;
       remote.notify("done");
     };
-    const { peer, told } = await live({ link: "plain", onOpen, methods: { ask: () => "answered" } });
+    const { peer, emitted } = await live({ link: "plain", onOpen, methods: { ask: () => "answered" } });
     network.cut();
     const call = peer.request("a");
     await pass(1);
@@ -65,7 +65,7 @@ describe("a client of a plain server with onOpen", () => {
     go.resolve();
     await Promise.all([call, pass(1)]);
     expect(heard).toEqual(["login", "done", "a"]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
   });
 
   it("retries without an event if the socket is lost during one", async () => {
@@ -74,10 +74,10 @@ describe("a client of a plain server with onOpen", () => {
       if (++runs === 2) network.cut();
       await remote.request("login");
     };
-    const { told } = await live({ link: "plain", onOpen });
+    const { emitted } = await live({ link: "plain", onOpen });
     network.cut();
     await pass(1000);
-    expect(told).toEqual(["suspend", "lost", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "lost", "resume"]);
     expect(runs).toBe(3);
   });
 });
@@ -89,13 +89,13 @@ it.each([
   ["makes the same offer again with `onOpen`", { onOpen: () => {} }, ["suspend", "lost", "resume"]],
 ])("a client of a plain server %s", async (_what, options, events) => {
   network.answer = plainEcho;
-  const { peer, told } = await live(options);
+  const { peer, emitted } = await live(options);
   const call = rejection(peer.request("never"));
   await pass(1);
   network.cut();
   expect(await call).toMatchObject({ outcome: "unknown" });
   await pass(1000);
-  expect(told).toEqual(events);
+  expect(emitted).toEqual(events);
   const offers = [["reciproc.v1"], []];
   expect(network.attempts.map(({ protocols }) => protocols)).toEqual(
     events.length > 1 ? [...offers, ...offers] : offers,
@@ -106,9 +106,9 @@ it.each(['{"jsonrpc":"2.0","method":"hi"}', '{"hello":{}}'])(
   "a client without `onOpen` and `reconnect` ends with its socket if the server's first frame is %s",
   async (frame) => {
     network.answer = says(frame);
-    const { told } = await live();
+    const { emitted } = await live();
     network.cut();
     await pass(1000);
-    expect(told).toEqual(["close 1006"]);
+    expect(emitted).toEqual(["close 1006"]);
   },
 );

@@ -67,7 +67,7 @@ describe.each([
   it("refuses messages beyond its queue limit, with an error", async () => {
     const maxUnsentBytes = 20_000;
     const peer = await down({ ...options, limits: { maxUnsentBytes, maxMessageBytes: 5000 } });
-    const told = record(peer);
+    const emitted = record(peer);
     // With its params, and the overhead of each message.
     const padding = "x".repeat(1000 - 64 - JSON.stringify({ jsonrpc: "2.0", method: "note", params: [0, ""] }).length);
     const taken = Array.from({ length: 30 }, (_, i) => peer.notify("note", [i % 10, padding]));
@@ -81,11 +81,11 @@ describe.each([
     expect(peer.state).toBe("open");
     if (name === "with a session") {
       // Its server would wait for a message that no longer exists: the session has ended.
-      expect(told).toEqual(["lost", "resume"]);
+      expect(emitted).toEqual(["lost", "resume"]);
       expect(heard).toEqual([]);
     } else {
       expect((refused.cause as Error).message).toBe("the queue is full");
-      expect(told).toEqual(["resume"]);
+      expect(emitted).toEqual(["resume"]);
       expect(heard).toHaveLength(fit);
     }
     await expectEcho(peer);
@@ -120,12 +120,12 @@ describe.each([
 
   it("rejects queued calls as not sent when it is closed, and leaves nothing", async () => {
     const peer = await down(options);
-    const told = record(peer);
+    const emitted = record(peer);
     const calls = [1, 2, 3].map((i) => rejection(peer.request("echo", [i])));
     await peer.close();
     for (const error of await Promise.all(calls)) expect(error).toMatchObject({ outcome: "not-sent" });
     expect(peer.notify("note", [])).toBe(false);
-    expect(told).toEqual(["close 1000"]);
+    expect(emitted).toEqual(["close 1000"]);
     const { length } = network.attempts;
     await server.close();
     expect(countDeadlines().waiting).toBe(0);
@@ -141,7 +141,7 @@ describe("a client whose server has stopped reading", () => {
     ["more than `maxUnsentBytes`, after 10 s", 60, 10_600],
   ])("loses a session whose queue is over its limit, and begins a new one: %s", async (_what, most, ms) => {
     const limits = { maxUnsentBytes: 20_000, maxReplyBytes: 20_000, maxMessageBytes: 5000 };
-    const { peer, told } = await live({ limits });
+    const { peer, emitted } = await live({ limits });
     // Its messages are neither read nor acked, and fill its replay log.
     const { line } = network.last;
     const { close } = line.near;
@@ -164,7 +164,7 @@ describe("a client whose server has stopped reading", () => {
     await pass(ms - (most === Infinity ? 0 : 9_900));
     // A page cannot send 1013.
     expect(closes).toEqual([4429]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     await expectEcho(peer);
   });
 
@@ -188,28 +188,28 @@ describe("a client whose server has stopped reading", () => {
 
 describe("a disconnected client whose session expires", () => {
   it("reports the loss at the timeout, rejects queued calls as not sent, and sends later ones", async () => {
-    const { peer, told } = await live();
+    const { peer, emitted } = await live();
     network.answer = refuse;
     const sent = rejection(peer.request("never", [], { timeoutMs: Infinity }));
     await pass(1);
     network.cut();
     const waiting = rejection(peer.request("echo", [1], { timeoutMs: Infinity }));
     await pass(59_999);
-    expect(told).toEqual(["suspend"]);
+    expect(emitted).toEqual(["suspend"]);
     await pass(2);
-    expect(told).toEqual(["suspend", "lost"]);
+    expect(emitted).toEqual(["suspend", "lost"]);
     expect(await sent).toMatchObject({ outcome: "unknown", cause: { message: expect.stringContaining("60000 ms") } });
     expect(await waiting).toMatchObject({ outcome: "not-sent" });
     const later = peer.request("echo", [2]);
     network.answer = server.answer;
     await pass(20_000);
     expect(await later).toEqual([2]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
   });
 });
 
 it("cancels a running call that was aborted while it was suspended, once it has resumed", async () => {
-  const { peer, told } = await live();
+  const { peer, emitted } = await live();
   const controller = new AbortController();
   const call = rejection(peer.request("never", [], { signal: controller.signal }));
   await pass(1);
@@ -219,18 +219,18 @@ it("cancels a running call that was aborted while it was suspended, once it has 
   expect(heard).toEqual([]);
   await pass(1);
   expect(heard).toEqual(["aborted"]);
-  expect(told).toEqual(["suspend", "resume"]);
+  expect(emitted).toEqual(["suspend", "resume"]);
 });
 
 it("asks for progress when it has reconnected, also if the previous server was plain", async () => {
   network.answer = plainEcho;
   const peer = await down({ reconnect: true });
-  const told: unknown[] = [];
-  const call = peer.request("steps", { a: 1 }, { onProgress: (value) => told.push(value) });
+  const emitted: unknown[] = [];
+  const call = peer.request("steps", { a: 1 }, { onProgress: (value) => emitted.push(value) });
   network.answer = server.answer;
   await pass(20_000);
   expect(await call).toBe("done");
-  expect(told).toEqual([1, 2, 3]);
+  expect(emitted).toEqual([1, 2, 3]);
 });
 
 describe("onOpen", () => {
@@ -243,7 +243,7 @@ describe("onOpen", () => {
       await go.promise;
     };
     const peer = await connectVirtual({ onOpen });
-    const told = record(peer);
+    const emitted = record(peer);
     await pass(10_000);
     server.restart();
     network.cut();
@@ -256,11 +256,11 @@ describe("onOpen", () => {
     go.resolve();
     await pass(10);
     expect(peer.state).toBe("suspended");
-    expect(told).toEqual(["suspend", "lost"]);
+    expect(emitted).toEqual(["suspend", "lost"]);
     network.answer = server.answer;
     await pass(2000);
     expect(await call).toEqual([1]);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     expect(runs).toBe(2);
   });
 
@@ -271,7 +271,7 @@ describe("onOpen", () => {
       called.push(rejection(remote.request("never", [], { timeoutMs: Infinity })));
       return called.length === 2 ? go.promise : undefined;
     };
-    const { told } = await live({ onOpen });
+    const { emitted } = await live({ onOpen });
     server.restart();
     network.cut();
     await pass(10);
@@ -284,14 +284,14 @@ describe("onOpen", () => {
     network.answer = server.answer;
     await pass(2000);
     expect(called).toHaveLength(3);
-    expect(told).toEqual(["suspend", "lost", "error not now", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "error not now", "lost", "resume"]);
   });
 
   it("sends no more than a full socket accepts: the session lasts", async () => {
     const go = gate<void>();
     let runs = 0;
     const onOpen = (): unknown => (runs++ === 0 ? undefined : go.promise);
-    const { peer, told } = await live({ onOpen, limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
+    const { peer, emitted } = await live({ onOpen, limits: { maxUnsentBytes: 20_000, maxMessageBytes: 5000 } });
     const other = new VirtualServer({ note: (params: unknown) => void heard.push(params) });
     network.answer = other.answer;
     network.cut();
@@ -304,7 +304,7 @@ describe("onOpen", () => {
     await pass(10);
     near.bufferedAmount = 0;
     await pass(100);
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     expect(taken).toBeGreaterThan(5);
     expect(heard).toHaveLength(taken);
     await peer.close();

@@ -23,7 +23,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     await using peer = await confirmed(connect, relay.url, {
       methods: { push: ([n]: [number]) => void pushed.push(n) },
     });
-    const told = record(peer);
+    const emitted = record(peer);
     await peer.request("n", [0]);
     const calls: Promise<unknown>[] = [];
     const last = 2000;
@@ -39,7 +39,7 @@ describeClients("a client whose socket is cut", (connect: Connect) => {
     await peer.request("n", [-1]);
     expect(heard).toEqual([...Array.from({ length: last + 1 }, (_, i) => i), -1]);
     expect(pushed).toEqual(odd);
-    expect(new Set(told)).toEqual(new Set(["suspend", "resume"]));
+    expect(new Set(emitted)).toEqual(new Set(["suspend", "resume"]));
     expect(peers).toHaveLength(1);
     expect(relay.accepted).toBeGreaterThan(1);
   });
@@ -54,7 +54,7 @@ describe("a client whose server restarts", () => {
   });
 
   it("reports which calls may have run and which were not sent, and continues with the new server", async () => {
-    const { peer, told } = await live();
+    const { peer, emitted } = await live();
     const [first] = (await Promise.all([peer.request("id"), pass(1)])) as [number, void];
     const sent = rejection(peer.request("never"));
     await pass(1);
@@ -73,14 +73,14 @@ describe("a client whose server restarts", () => {
     expect(await sent).toBeInstanceOf(ConnectionLostError);
     expect(await sent).toMatchObject({ outcome: "unknown", method: "never" });
     expect(await waiting).toMatchObject({ outcome: "not-sent", method: "echo" });
-    expect(told).toEqual(["suspend", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume"]);
     // Ids continue: a late response cannot match a new call.
     expect(await early).toBe(first + 3);
     // The new server keeps a session as well.
     network.cut();
     await pass(1000);
     await expectEcho(peer);
-    expect(told).toEqual(["suspend", "lost", "resume", "suspend", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "resume", "suspend", "resume"]);
   });
 
   it("leaves no session on a server on which `onOpen` fails", async () => {
@@ -88,10 +88,10 @@ describe("a client whose server restarts", () => {
     const onOpen = (): void => {
       if (++runs === 2 || runs === 3) throw new Error("not now");
     };
-    const { told } = await live({ onOpen });
+    const { emitted } = await live({ onOpen });
     void virtualServer.peers[0]!.close(4000);
     await pass(2000);
-    expect(told).toEqual(["suspend", "lost", "error not now", "lost", "error not now", "lost", "resume"]);
+    expect(emitted).toEqual(["suspend", "lost", "error not now", "lost", "error not now", "lost", "resume"]);
     expect(virtualServer.peers.map(({ state }) => state)).toEqual(["closed", "closed", "closed", "open"]);
   });
 

@@ -314,11 +314,11 @@ export async function connectVirtual(options?: object, url = URL): Promise<AnyPe
 }
 
 /** Connects a client whose session both sides have confirmed, and records its events. */
-export async function live(options?: object): Promise<{ peer: AnyPeer; told: string[] }> {
+export async function live(options?: object): Promise<{ peer: AnyPeer; emitted: string[] }> {
   const connecting = connectVirtual(options);
   await pass(10);
   const peer = await connecting;
-  return { peer, told: record(peer) };
+  return { peer, emitted: record(peer) };
 }
 
 /** Asserts that calls are answered. */

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { mcp, pair } from "../../src/index.js";
 import { serve } from "../../src/node.js";
-import { ByHand, LIMITS, nextPeer, serving, told } from "../server/by-hand.js";
+import { ByHand, LIMITS, nextPeer, serving, emitted } from "../server/by-hand.js";
 import { upgrade } from "../support/network.js";
 
 /** Opens a WebSocket that offers `protocols`, and resolves with the one that the server chose. */
@@ -66,10 +66,10 @@ describe("a session", () => {
     for (const frame of [{ ping: 1 }, { ack: 0 }, { later: true }, { ping: 2 }]) byHand.say(frame);
     const answers: unknown[] = [];
     while (!answers.some((frame) => (frame as { pong?: number }).pong === 2)) answers.push(await byHand.next());
-    const gone = told(peer, "suspend");
+    const gone = emitted(peer, "suspend");
     byHand.cut();
     await gone;
-    const { byHand: next, told: answer } = await ByHand.resume(url, token, 1);
+    const { byHand: next, answer } = await ByHand.resume(url, token, 1);
     expect(answer).toEqual({ resumed: { token: expect.any(String), received: 1 } });
     // The response is replayed, and none of the pongs and acks sent with it.
     expect(await next.next()).toEqual([{ jsonrpc: "2.0", id: 1, result: 3 }]);
@@ -84,7 +84,7 @@ describe("a client that offers to resume", () => {
     const coming = nextPeer(server);
     const { byHand, token } = await ByHand.begin(url);
     const peer = await coming;
-    const gone = told(peer, "suspend");
+    const gone = emitted(peer, "suspend");
     byHand.cut();
     await gone;
     peer.notify("before", {});

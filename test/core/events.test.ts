@@ -32,13 +32,13 @@ describe("the `notification` event", () => {
 describe("the `close` event", () => {
   it("is emitted once, after every call is settled, with code and reason", async () => {
     const raw = rawPeer();
-    const told: unknown[] = [];
-    raw.peer.on("close", (info) => told.push(info, raw.peer.state));
+    const emitted: unknown[] = [];
+    raw.peer.on("close", (info) => emitted.push(info, raw.peer.state));
     const error = new Error("reset");
     raw.cut({ code: 1006, reason: "", error });
     raw.cut();
     await raw.peer.close();
-    expect(told).toEqual([{ code: 1006, reason: "", error }, "closed"]);
+    expect(emitted).toEqual([{ code: 1006, reason: "", error }, "closed"]);
   });
 });
 

@@ -103,7 +103,7 @@ describe("any schema", () => {
     const schema = z.object({ user: z.string().refine(async (user) => (await open.promise, user === "known")) });
     const raw = rawPeer({ methods: { m: ({ user }) => user }, schemas: { m: schema } });
     raw.feed(request(1, "m", { user: "known" }));
-    raw.feed(request(2, "m", { user: "stranger" }));
+    raw.feed(request(2, "m", { user: "plainPeer" }));
     await turn();
     expect(raw.sent).toEqual([]);
     open.resolve();

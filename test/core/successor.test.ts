@@ -106,10 +106,10 @@ describe("a loss", () => {
     const { peer, transport } = restless();
     const outcomes = new Outcomes().watch("call", peer.request("m"));
     transport.suspend();
-    const told: unknown[] = [];
-    peer.on("lost", (error) => told.push(error, inspect(peer).pending));
+    const emitted: unknown[] = [];
+    peer.on("lost", (error) => emitted.push(error, inspect(peer).pending));
     transport.lose(GONE);
-    expect(told).toEqual([GONE, 0]);
+    expect(emitted).toEqual([GONE, 0]);
     await turn();
     expect(outcomes.names).toEqual(["call"]);
   });
@@ -382,7 +382,7 @@ describe("a peer that is closed inside", () => {
     ["suspend", ["suspend (suspended)", "close (closed)"]],
     ["lost", ["suspend (suspended)", "lost (suspended)", "close (closed)"]],
     ["resume", ["suspend (suspended)", "lost (suspended)", "resume (open)", "close (closed)"]],
-  ])("a listener of `%s` stays closed, and emits nothing more", async (event, told) => {
+  ])("a listener of `%s` stays closed, and emits nothing more", async (event, emitted) => {
     const { peer, transport, events } = restless();
     const closing = new Promise<void>((resolve) => peer.on(event, () => resolve(peer.close(4001, "no more"))));
     const call = rejection(peer.request("m"));
@@ -390,7 +390,7 @@ describe("a peer that is closed inside", () => {
     if (event !== "suspend") transport.lose(GONE);
     if (event === "resume") transport.resume();
     await closing;
-    expect(events).toEqual(told);
+    expect(events).toEqual(emitted);
     expect(peer.state).toBe("closed");
     expect(transport.closes).toEqual([{ code: 4001, reason: "no more" }]);
     expect(await call).toBeInstanceOf(ConnectionLostError);

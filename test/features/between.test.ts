@@ -35,10 +35,10 @@ const report = (token: unknown, value: unknown): object => notification("$/progr
 describe("a call with onProgress that is made between two sessions", () => {
   it("asks for reports when it is sent, and receives them in order and before its result", async () => {
     const { peer, transport, take, resume } = between();
-    const told: unknown[] = [];
+    const emitted: unknown[] = [];
     const params = { a: [1, { b: null }], text: "é\u2028" };
-    const call = peer.request("work", params, { onProgress: (value) => told.push(value) });
-    void call.then((value) => told.push(value));
+    const call = peer.request("work", params, { onProgress: (value) => emitted.push(value) });
+    void call.then((value) => emitted.push(value));
     // Later changes of the params by the caller are not sent.
     params.text = "changed";
     const other = peer.request("other", [1]);
@@ -52,7 +52,7 @@ describe("a call with onProgress that is made between two sessions", () => {
     transport.feed(result(1, "done"));
     transport.feed(result(2, null));
     await Promise.all([call, other]);
-    expect(told).toEqual(["one", "two", "done"]);
+    expect(emitted).toEqual(["one", "two", "done"]);
   });
 
   it("asks for nothing when the next server is not a reciproc peer", async () => {

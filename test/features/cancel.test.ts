@@ -144,12 +144,12 @@ describe("a call in a batch", () => {
     const batch = peer.batch();
     const dropped = batch.request("dropped", [], { signal: controller.signal });
     batch.request("kept").catch(() => {});
-    batch.notify("told");
+    batch.notify("emitted");
     await turn();
     controller.abort("x");
     batch.send();
     expect(await rejection(dropped)).toBe("x");
-    expect(messages()).toEqual([[request(2, "kept"), notification("told")]]);
+    expect(messages()).toEqual([[request(2, "kept"), notification("emitted")]]);
   });
 
   it("that was sent is cancelled separately, and the rest of the batch still settles", async () => {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { acp, connect, lsp, mcp, Peer, serve, type Context, type Dialect } from "../../src/node.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
-import { stranger, upgrade } from "../support/network.js";
+import { plainPeer, upgrade } from "../support/network.js";
 import { rejection, turn } from "../support/turns.js";
 import { expectNoDeadlines, until } from "./joined.js";
 import { untilAborted } from "./waiting.js";
@@ -135,7 +135,7 @@ describe("an invalid dialect", () => {
 });
 
 describe("params that are null", () => {
-  const methods = { echo: (params: unknown) => ({ params }), told: () => {} };
+  const methods = { echo: (params: unknown) => ({ params }), emitted: () => {} };
   const invalid = failure(1, -32600, "Invalid Request");
 
   it.each<[string, Dialect | undefined]>([
@@ -151,10 +151,10 @@ describe("params that are null", () => {
 
   it("are read as absent in requests and notifications, alone and in batches", async () => {
     const seen: unknown[] = [];
-    const raw = rawPeer({ methods: { ...methods, told: (params) => void seen.push(params) }, dialect: lsp });
+    const raw = rawPeer({ methods: { ...methods, emitted: (params) => void seen.push(params) }, dialect: lsp });
     raw.feed(request(1, "echo", null));
-    raw.feed(notification("told", null));
-    raw.feed([request(2, "echo", null), notification("told", null), { jsonrpc: "2.0", id: 3, method: "echo" }]);
+    raw.feed(notification("emitted", null));
+    raw.feed([request(2, "echo", null), notification("emitted", null), { jsonrpc: "2.0", id: 3, method: "echo" }]);
     expect(raw.messages()).toEqual([result(1, {}), [result(2, {}), result(3, {})]]);
     expect(seen).toEqual([undefined, undefined]);
   });
@@ -187,7 +187,7 @@ describe("a server of several dialects", () => {
     ["the first that the client offers and the server knows", ["x", "own.v1", "mcp"], "own", "own.v1"],
   ])("speaks %s", async (_name, offer, spoken, agreed) => {
     await using server = await serve({ port: 0, methods, dialect: [lsp, mcp, own] });
-    const { webSocket, received } = await stranger(server.url, offer);
+    const { webSocket, received } = await plainPeer(server.url, offer);
     expect(webSocket.protocol).toBe(agreed);
     const before = contexts.length;
     webSocket.send(JSON.stringify(request(1, "wait")));

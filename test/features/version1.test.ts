@@ -24,8 +24,8 @@ const failureNamed1 = (id: unknown, code: number, message: string, data?: unknow
   ...failure1(id, code, message, data),
 });
 
-function serving(options: AnyOptions = {}): RawPeer & { told: unknown[] } {
-  const told: unknown[] = [];
+function serving(options: AnyOptions = {}): RawPeer & { emitted: unknown[] } {
+  const emitted: unknown[] = [];
   const raw = rawPeer({
     compat,
     ...options,
@@ -39,13 +39,13 @@ function serving(options: AnyOptions = {}): RawPeer & { told: unknown[] } {
       crash: () => {
         throw new Error("secret");
       },
-      told: (params) => void told.push(params),
+      emitted: (params) => void emitted.push(params),
       text: ([length]) => "x".repeat(length),
       wait: (_params, { signal }: Context) =>
         new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
     },
   });
-  return { ...raw, told };
+  return { ...raw, emitted };
 }
 
 /** Returns the messages that the peer sends in answer. */
@@ -157,12 +157,12 @@ function isEncodable(depth: number): boolean {
 
 describe("a notification of version 1.0", () => {
   it.each([
-    ["its id is null", { method: "told", params: [1], id: null }],
-    ["it has no id, which is tolerated", { method: "told", params: [1] }],
+    ["its id is null", { method: "emitted", params: [1], id: null }],
+    ["it has no id, which is tolerated", { method: "emitted", params: [1] }],
   ])("is run and not answered: %s", async (_name, message) => {
     const raw = serving();
     expect(await answersTo(raw, message)).toEqual([]);
-    expect(raw.told).toEqual([[1]]);
+    expect(raw.emitted).toEqual([[1]]);
   });
 });
 
@@ -172,7 +172,7 @@ describe("messages of both versions", () => {
     const batch = [
       call1(1, "later", [1]),
       request(2, "later", [2]),
-      call1(null, "told"),
+      call1(null, "emitted"),
       call1(3, "fail"),
       { ...call1(3, "fail"), jsonrpc: "1.0" },
       request(4, "fail"),

@@ -5,7 +5,7 @@ import { WebSocket, WebSocketServer } from "ws";
 import { connect as connectStandard, ConnectError, type Peer } from "../../src/index.js";
 import { connect as connectNode, serve } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
-import { bareHttp, listening, stranger, type Listening } from "../support/network.js";
+import { bareHttp, listening, plainPeer, type Listening } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
 /** Answers every upgrade with an HTTP status. */
@@ -164,7 +164,7 @@ describe("a refused upgrade", () => {
 
   it("gets the HTTP status if it did not offer reciproc.v1", async () => {
     await using server = await serve({ port: 0, authenticate: () => null });
-    await expect(stranger(server.url)).rejects.toThrow("401");
+    await expect(plainPeer(server.url)).rejects.toThrow("401");
     await expect(rejection(connectNode(server.url, { link: "plain" }))).resolves.toMatchObject({ status: 401 });
   });
 

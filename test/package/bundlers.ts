@@ -1,2 +1,2 @@
-/** The bundlers installed in this folder, for tests of other folders. */
+/** The bundler of this folder's tests, for tests of other folders. */
 export { build } from "esbuild-wasm";

@@ -12,6 +12,7 @@ const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");
 /** The folders whose packages have types. */
 const TYPED = ["guides", "interop", "readme"];
 const FOLDERS = [...TYPED, "runtimes", "server"];
+const OUTSIDE = ["../demo/language-servers"];
 
 async function readJson<T>(...path: string[]): Promise<T> {
   return JSON.parse(await readFile(join(TESTS, ...path), "utf8")) as T;
@@ -28,7 +29,7 @@ it("all folders with packages of their own are tested here", async () => {
   expect(new Set(found)).toEqual(new Set(FOLDERS));
 });
 
-describe.each(FOLDERS)("the packages of test/%s", (folder) => {
+describe.each([...FOLDERS, ...OUTSIDE])("the packages of test/%s", (folder) => {
   beforeAll(() => ensurePackages(join(TESTS, folder)), 600_000);
 
   it("are of exact versions, by a lock file without addresses, and no package may run a script", async () => {

@@ -1,4 +1,4 @@
-/** The built package in other runtimes, as a client: by the entry for all of them, and where it runs by the one for Node. */
+/** The built package in other runtimes, as a client: by the entry for all runtimes, and by the entry for Node where it runs. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { farEnd } from "./far-end.js";
 import { check, RUNTIMES, startWorkerd, type Program } from "./runtimes.js";
 
-/** Eight times `maxUnsentBytes` of the client, the message that is too much, and what the runtime adds to each frame. */
+/** Eight times `maxUnsentBytes` of the client, one more message, and the overhead of the runtime for each frame. */
 const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
 
 type Check = (name: string, options: object) => Promise<any>;
@@ -95,7 +95,7 @@ function describeClient(run: Check): void {
     expect(await run("withoutSubprotocol", { url: far.bareUrl })).toEqual(["echo"]);
   });
 
-  it.concurrent("rejects at once where a port refuses", async () => {
+  it.concurrent("rejects at once when a port refuses", async () => {
     await using far = await farEnd();
     expect(await run("failingOpen", { url: far.refusedUrl })).toEqual({ name: "ConnectError", hasCause: true });
   });
@@ -113,7 +113,7 @@ function describeClient(run: Check): void {
     },
   );
 
-  it.concurrent("ends with a server that does not read, and bounds what waits", async () => {
+  it.concurrent("closes when a server does not read, and bounds its queue", async () => {
     await using far = await farEnd();
     const { state, mostUnsent } = await run("slowServer", { url: far.url, link: "plain" });
     expect(state).toBe("closed");
@@ -122,7 +122,7 @@ function describeClient(run: Check): void {
   });
 
   it.concurrent.each(["packed", "plain"])(
-    "sends what waited, in order, when the server reads again, over a link that is %s",
+    "sends queued messages, in order, when the server reads again, over a link that is %s",
     async (link) => {
       await using far = await farEnd();
       const counted = await run("pausedServer", { url: far.url, link });

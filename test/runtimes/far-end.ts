@@ -1,4 +1,4 @@
-/** What a client in another runtime connects to: a server whose connections can be cut, paused and frozen. */
+/** A server for clients in other runtimes, whose connections can be cut, paused and frozen. */
 import { createServer, type Socket as TcpSocket } from "node:net";
 import { serve, type AnyPeer, type Server } from "../../src/node.js";
 import { bareServer } from "../client/clients.js";
@@ -6,13 +6,13 @@ import { Relay } from "../client/relay.js";
 import { listening } from "../support/network.js";
 
 export interface FarEnd extends AsyncDisposable {
-  /** Of a server of this package. */
+  /** The address of a server of this package. */
   readonly url: string;
-  /** Of the same server, through a relay that its method `freeze` freezes. */
+  /** The address of the same server through a relay, which its method `freeze` freezes. */
   readonly relayUrl: string;
-  /** Of a server that chooses no subprotocol. */
+  /** The address of a server that chooses no subprotocol. */
   readonly bareUrl: string;
-  /** Of a port on which nothing listens. */
+  /** The address of a port without a listener. */
   readonly refusedUrl: string;
 }
 
@@ -40,7 +40,7 @@ export async function farEnd(): Promise<FarEnd> {
         relay.freeze();
         return never();
       },
-      /** Reads nothing more, from the next turn on, for so long; 0 for ever. */
+      /** Stops reading in the next tick, for `ms`; 0 means for ever. */
       pause([ms]: [number], { peer }: { peer: AnyPeer }) {
         setImmediate(() => socketOf(peer).pause());
         if (ms > 0) setTimeout(() => socketOf(peer).resume(), ms);

@@ -1,4 +1,4 @@
-/** The runtimes that are installed beside this file, and what runs in them. */
+/** The runtimes that are installed in this folder, and the programs that run in them. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -32,7 +32,7 @@ function start(command: readonly string[], args: readonly string[]): ChildProces
   return spawn(file!, [...first, ...args], { cwd: here, stdio: ["pipe", "pipe", "inherit", "pipe"] });
 }
 
-/** Runs a check of `programs/checks.js` in a runtime, by an entry of the package. Resolves with what it returned. */
+/** Runs a check of `programs/checks.js` in a runtime, by an entry of the package. Resolves with its result. */
 export async function check(runtime: RuntimeName, entry: string, name: string, options: object): Promise<any> {
   const child = start(COMMANDS[runtime], ["programs/client.js", entry, name, JSON.stringify(options)]);
   let text = "";
@@ -56,7 +56,7 @@ export async function serveIn(runtime: RuntimeName): Promise<Program> {
   };
 }
 
-/** Starts workerd with a configuration; resolves when it listens, with what it says about that. */
+/** Starts workerd with a configuration. Resolves when it listens. Its first line is what it reports then. */
 export async function startWorkerd(configuration: string): Promise<Program> {
   const child = start([WORKERD], ["serve", configuration, "--control-fd=3"]);
   const ended = once(child, "close");

@@ -6,15 +6,15 @@ import { connect, type AnyPeer } from "../../src/node.js";
 import { Relay } from "../client/relay.js";
 import { RUNTIMES, serveIn, type Program } from "./runtimes.js";
 
-/** Eight times `maxUnsentBytes` of the server, the message that is too much, and what the runtime adds to each frame. */
+/** Eight times `maxUnsentBytes` of the server, one more message, and the overhead of the runtime for each frame. */
 const MOST_UNSENT = 8 * 2 ** 20 + 2 ** 18;
-/** What a flood of 320 MB may add to a process whose collector has not come to it. */
+/** The limit of the memory that a flood of 320 MB adds to a process before its garbage collection. */
 const MOST_RESIDENT = 64 * 2 ** 20;
 
 describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
   let program: Program;
   let url: string;
-  /** Another client, which tells the server what to do. */
+  /** Another client, which controls the server. */
   let control: AnyPeer;
 
   beforeAll(async () => {
@@ -58,7 +58,7 @@ describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
     expect(await ended).toEqual({ code: 4000, reason: "done" });
   });
 
-  it("reports a client that is gone as 1006", async () => {
+  it("reports a lost client as 1006", async () => {
     await using relay = await Relay.to(url);
     await using peer = await named("lost", "plain", relay.url);
     const ended = control.request("ended", ["lost"]);
@@ -79,7 +79,7 @@ describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
     },
   );
 
-  it("closes a client that does not read, and bounds what waits and what it takes in memory", async () => {
+  it("closes a client that does not read, and bounds its queue and its memory", async () => {
     using slow = await reader("slow");
     slow.webSocket.pause();
     const { state, mostUnsent, resident } = (await control.request("flood", ["slow"])) as Record<string, any>;
@@ -89,7 +89,7 @@ describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
     expect(resident).toBeLessThan(MOST_RESIDENT);
   });
 
-  it("sends what waited, in order, to a client that reads again", async () => {
+  it("sends queued messages, in order, to a client that reads again", async () => {
     using late = await reader("late");
     late.webSocket.pause();
     const sent = (await control.request("fill", ["late"])) as number;
@@ -98,7 +98,7 @@ describe.each(RUNTIMES)("%s", { timeout: 60_000 }, (runtime) => {
     expect(late.received).toEqual(Array.from({ length: sent }, (_, i) => i));
   });
 
-  /** A bare client under a name, which notes the first param of each notification. */
+  /** Connects a bare client under a name. It records the first param of each notification. */
   async function reader(name: string): Promise<{ webSocket: WebSocket; received: unknown[] } & Disposable> {
     const webSocket = new WebSocket(url);
     await once(webSocket, "open");

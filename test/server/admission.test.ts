@@ -8,7 +8,7 @@ import { bareHttp, upgrade } from "../support/network.js";
 import { post as postTo } from "../support/post.js";
 import { request } from "../support/raw.js";
 import { gate } from "../support/turns.js";
-import { begun, ByHand, drop, LIMITS, nextPeer, REFUSED, RESUMED, serving, suspended, told } from "./by-hand.js";
+import { begun, ByHand, drop, LIMITS, nextPeer, REFUSED, RESUMED, serving, suspended, emitted } from "./by-hand.js";
 
 /** Returns the close of a session that a new client evicted, on a server with this many slots. */
 function evicted(maxConnections: number): object {
@@ -34,7 +34,7 @@ describe("a new client of a full server", () => {
     expect(server.stats()).toMatchObject({ peers: 2, suspended: 1, closed: { 1013: 1 }, refused: {} });
     // Its client learns that when it tries to resume, and then counts as a new client: now the other session is the
     // oldest.
-    const { byHand: late, told: answer } = await ByHand.resume(url, one.token, 1);
+    const { byHand: late, answer } = await ByHand.resume(url, one.token, 1);
     expect(answer).toEqual(REFUSED);
     expect(two.peer.state).toBe("suspended");
     await late.hello();
@@ -154,7 +154,7 @@ describe("limits.maxConnections", () => {
     const second = await ByHand.begin(url);
     expect((await upgrade(url)).status).toBe(503);
     for (const { byHand, token } of [first, second]) {
-      expect((await ByHand.resume(url, token, 1)).told).toEqual(RESUMED);
+      expect((await ByHand.resume(url, token, 1)).answer).toEqual(RESUMED);
       expect(await byHand.closed).toMatchObject({ code: 4000 });
     }
     expect(server.stats()).toMatchObject({ opened: 2, peers: 2, resumed: 2, closed: {} });
@@ -201,7 +201,7 @@ describe("limits.maxConnections", () => {
     const coming = nextPeer(server);
     await using client = await connect(http.url);
     for (let i = 0; i < 2; i++) expect(await client.request("one")).toBe(1);
-    const gone = told(await coming, "suspend");
+    const gone = emitted(await coming, "suspend");
     isReachable = false;
     (await connected).destroy();
     await gone;
@@ -212,7 +212,7 @@ describe("limits.maxConnections", () => {
     isReachable = true;
     await refused;
     expect(seen).toEqual([]);
-    const lost = told(client, "lost");
+    const lost = emitted(client, "lost");
     byHand.cut();
     await lost;
     expect(await client.request("one")).toBe(1);

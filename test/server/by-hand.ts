@@ -63,11 +63,11 @@ export class ByHand {
     token: string,
     attempt: number,
     headers = {},
-  ): Promise<{ byHand: ByHand; told: any }> {
+  ): Promise<{ byHand: ByHand; answer: any }> {
     const byHand = await ByHand.open(url, { returns: true, headers });
     byHand.say({ resume: { token, received: 0, attempt, limits: LIMITS } });
     await byHand.next();
-    return { byHand, told: await byHand.next() };
+    return { byHand, answer: await byHand.next() };
   }
 
   /** Accepts the session that the server offers. Returns its token when the server has read that. */
@@ -133,7 +133,7 @@ export async function serving<D = unknown>(options: Some<D> = {}): Promise<Servi
 }
 
 /** Resolves when a peer emits `event` next. */
-export function told(peer: AnyPeer, event: keyof PeerEvents): Promise<void> {
+export function emitted(peer: AnyPeer, event: keyof PeerEvents): Promise<void> {
   return new Promise((resolve) => void peer.once(event, () => resolve()));
 }
 
@@ -167,7 +167,7 @@ export async function begun<D>({ server, url }: Serving<D>, headers = {}): Promi
 
 /** Cuts a socket of a session. Resolves when its peer is suspended. */
 export async function drop({ byHand, peer }: Pick<Session, "byHand" | "peer">): Promise<void> {
-  const gone = told(peer, "suspend");
+  const gone = emitted(peer, "suspend");
   byHand.cut();
   await gone;
 }

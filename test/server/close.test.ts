@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect as connectTcp } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve } from "../../src/node.js";
-import { bareHttp, portOf, sendUpgrade, stranger, upgrade } from "../support/network.js";
+import { bareHttp, portOf, sendUpgrade, plainPeer, upgrade } from "../support/network.js";
 import { gate, rejection, turn } from "../support/turns.js";
 
 describe("server.close()", () => {
@@ -19,7 +19,7 @@ describe("server.close()", () => {
     const client = await connect(server.url, { reconnect: false, methods: { never: () => new Promise(() => {}) } });
     const asked = rejection(client.request("ask"));
     const slow = rejection(client.request("slow"));
-    using other = await stranger(server.url);
+    using other = await plainPeer(server.url);
     const ready = client.request("ready").catch(() => {});
     await ready;
     await server.close();

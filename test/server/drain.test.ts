@@ -9,7 +9,7 @@ import { portOf, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
-import { begun, ByHand, drop, nextPeer, serving, suspended, told } from "./by-hand.js";
+import { begun, ByHand, drop, nextPeer, serving, suspended, emitted } from "./by-hand.js";
 
 const REASON = "the server is closing";
 
@@ -202,7 +202,7 @@ describe("server.drain()", () => {
     expect(await client.request("add", [1, 2])).toBe(3);
     const events: string[] = [];
     for (const event of ["suspend", "lost", "resume", "close"] as const) client.on(event, () => events.push(event));
-    const back = told(client, "resume");
+    const back = emitted(client, "resume");
     const stuck = rejection(client.request("slow"));
     const port = portOf(first.url);
     await first.drain({ retryMs: 200, timeoutMs: 100 });
@@ -226,7 +226,7 @@ describe("server.drain()", () => {
     const { byHand: busy } = await ByHand.begin(url);
     busy.say([request(1, "slow")]);
     await started.promise;
-    const lost = told(idle, "lost");
+    const lost = emitted(idle, "lost");
     const drained = server.drain({ retryMs: 60_000 });
     await lost;
     // A client that reconnected at once would arrive before these.

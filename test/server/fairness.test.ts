@@ -7,7 +7,7 @@ import { describe, expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
 import { busyFor } from "../support/busy.js";
-import { sendUpgrade, stranger } from "../support/network.js";
+import { sendUpgrade, plainPeer } from "../support/network.js";
 import { postText, write } from "../support/post.js";
 import { notification, request } from "../support/raw.js";
 import { ByHand, LIMITS } from "./by-hand.js";
@@ -119,7 +119,7 @@ describe("calls that arrive together on one connection", () => {
   it("dispatches no more after one of the handlers closes the peer", async () => {
     await using at = await busy();
     const arrived = new Promise<AnyPeer>((resolve) => at.server.on("peer", resolve));
-    using client = await stranger(at.url);
+    using client = await plainPeer(at.url);
     const peer = await arrived;
     at.onFirst = () => setImmediate(() => void peer.close(4000, "enough"));
     for (const call of calls) client.webSocket.send(JSON.stringify(call));

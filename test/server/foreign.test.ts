@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
-import { stranger } from "../support/network.js";
+import { plainPeer } from "../support/network.js";
 import { post } from "../support/post.js";
 import { notification } from "../support/raw.js";
 import { gate } from "../support/turns.js";
@@ -31,7 +31,7 @@ describe("onForeignMessage", () => {
         peer.notify("seen");
       },
     });
-    using client = await stranger(server.url);
+    using client = await plainPeer(server.url);
     const next = client.next();
     client.webSocket.send('{"event":"hello"}');
     const [message, peer] = await seen.promise;

@@ -4,7 +4,7 @@ import { serve } from "../../src/node.js";
 import { refuseOrigin } from "../../src/server/origin.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 import { plain } from "../../src/link/plain.js";
-import { bareHttp, sendUpgrade, stranger, upgrade } from "../support/network.js";
+import { bareHttp, sendUpgrade, plainPeer, upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
 describe("a listener of a server", () => {
@@ -14,7 +14,7 @@ describe("a listener of a server", () => {
       await peer.request("whoAreYou");
     });
     const failed = new Promise((resolve) => server.on("error", resolve));
-    using client = await stranger(server.url);
+    using client = await plainPeer(server.url);
     client.webSocket.terminate();
     expect(await failed).toMatchObject({ code: "CONNECTION_LOST", method: "whoAreYou" });
   });
@@ -23,7 +23,7 @@ describe("a listener of a server", () => {
 describe("limits.maxConnections", () => {
   it("counts a connection that does not answer its close until its socket is gone", async () => {
     await using server = await serve({ port: 0, limits: { maxConnections: 1, maxMalformedPerMinute: 1 } });
-    using first = await stranger(server.url);
+    using first = await plainPeer(server.url);
     first.webSocket.pause();
     first.webSocket.send("garbage");
     first.webSocket.send("garbage");
@@ -79,7 +79,7 @@ describe("handleUpgrade", () => {
       server.handleUpgrade(request, socket, head);
       server.handleUpgrade(request, socket, head);
     });
-    using client = await stranger(http.url);
+    using client = await plainPeer(http.url);
     expect(client.webSocket.readyState).toBe(client.webSocket.OPEN);
     expect(errors).toHaveLength(1);
   });

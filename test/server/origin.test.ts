@@ -29,7 +29,7 @@ async function ask(rules: Rules, given: Record<string, string>): Promise<{ statu
   const port = String(portOf(server.url));
   const headers = Object.entries(given).map(([name, value]) => [name, value.replaceAll("PORT", port)]);
   let refusal: Refusal | undefined;
-  server.on("refuse", (told) => (refusal = told));
+  server.on("refuse", (emitted) => (refusal = emitted));
   const { status } = await upgrade(server.url, Object.fromEntries(headers));
   return { status, ...(refusal && { refusal }) };
 }

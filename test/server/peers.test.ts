@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { connect, lsp, mcp, Peer, RpcError, serve, type AnyPeer } from "../../src/node.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
-import { stranger, upgrade } from "../support/network.js";
+import { plainPeer, upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
 describe("server.peers", () => {
@@ -71,7 +71,7 @@ describe("the `peer` event", () => {
       peer.data = "somebody";
       log.push(`peer ${request.url}`);
     });
-    using client = await stranger(`${server.url}?x`, {}, '{"jsonrpc":"2.0","id":1,"method":"hello"}');
+    using client = await plainPeer(`${server.url}?x`, {}, '{"jsonrpc":"2.0","id":1,"method":"hello"}');
     expect(client.received.length === 1 ? JSON.parse(client.received[0]!) : await client.next()).toMatchObject({
       result: "hi",
     });

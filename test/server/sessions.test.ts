@@ -15,7 +15,7 @@ import {
   RESUMED,
   serving,
   suspended,
-  told,
+  emitted,
   type Serving,
 } from "./by-hand.js";
 import { stringsIn } from "./reachable.js";
@@ -50,7 +50,7 @@ describe("a client that resumes its session", () => {
     const peer = await coming;
     const data = peer.data;
     server.topic("room").add(peer);
-    const [back, resumed] = [told(client, "resume"), told(peer, "resume")];
+    const [back, resumed] = [emitted(client, "resume"), emitted(peer, "resume")];
     let lost = 0;
     client.on("lost", () => lost++);
     cut();
@@ -71,7 +71,7 @@ describe("a client that resumes its session", () => {
     server.topic("room").notify("said", { n: 1 });
     server.peers.notify("said", { n: 2 });
     expect(peer.notify("said", { n: 3 })).toBe(true);
-    const { byHand, told: answer } = await ByHand.resume(url, token, 1);
+    const { byHand, answer } = await ByHand.resume(url, token, 1);
     expect(answer).toEqual(RESUMED);
     const said: { params: unknown }[] = [];
     while (said.length < 3) said.push(...(await byHand.next()));
@@ -82,7 +82,7 @@ describe("a client that resumes its session", () => {
     const { server, url, cut } = await serving({ limits: { maxMessageBytes: 50 }, methods: { add: () => 3 } });
     await using client = await connect(url);
     for (let i = 0; i < 2; i++) expect(await client.request("add")).toBe(3);
-    const back = told(client, "resume");
+    const back = emitted(client, "resume");
     cut();
     await back;
     expect(await client.request("add")).toBe(3);
@@ -103,7 +103,7 @@ describe("the principal", () => {
   it("resumes its own session, whatever else authenticate returns", async () => {
     const world = await named();
     const { peer, token } = await suspended(world, { cookie: "ada.1" });
-    expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.2" })).told).toEqual(RESUMED);
+    expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.2" })).answer).toEqual(RESUMED);
     // The data of its first authentication stays.
     expect(peer.data).toBe("ada.1");
   });
@@ -111,11 +111,11 @@ describe("the principal", () => {
   it("cannot resume another principal's session, even with its token, and does not change that session", async () => {
     const world = await named();
     const { peer, token } = await suspended(world, { cookie: "ada.1" });
-    const { byHand, told: answer } = await ByHand.resume(world.url, token, 5, { cookie: "eve.1" });
+    const { byHand, answer } = await ByHand.resume(world.url, token, 5, { cookie: "eve.1" });
     expect(answer).toEqual(REFUSED);
     expect(peer.state).toBe("suspended");
     // Its attempt number has not counted either.
-    expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.1" })).told).toEqual(RESUMED);
+    expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.1" })).answer).toEqual(RESUMED);
     // Eve can begin a session of her own.
     await byHand.hello();
     expect(world.server.peers.size).toBe(2);
@@ -157,7 +157,7 @@ describe("authenticate", () => {
     await using client = await connect(url);
     await settled(client);
     const peer = await coming;
-    const back = told(client, "resume");
+    const back = emitted(client, "resume");
     cut();
     await back;
     expect(asked).toBe(2);
@@ -177,7 +177,7 @@ describe("a token", () => {
   it("is stored only as a hash", async () => {
     const world = await serving();
     const { token } = await suspended(world);
-    const { told: answer } = await ByHand.resume(world.url, token, 1);
+    const { answer } = await ByHand.resume(world.url, token, 1);
     const { token: next } = (answer as { resumed: { token: string } }).resumed;
     const all = stringsIn(world.server);
     for (const secret of [token, next]) {
@@ -198,7 +198,7 @@ describe("session", () => {
     expect(await peer.closed).toEqual({ code: 1006, reason: "the session was not resumed within 50 ms" });
     expect(await call).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
     expect(world.server.stats()).toMatchObject({ peers: 0, suspended: 0, suspendedBytes: 0, closed: { 1006: 1 } });
-    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
+    expect((await ByHand.resume(world.url, token, 1)).answer).toEqual(REFUSED);
   });
 
   it("is sent to the client, 60 s by default", async () => {
@@ -274,7 +274,7 @@ describe("the limits of suspended sessions", () => {
     expect(await peer.closed).toMatchObject({ code: 1013 });
     expect(peer.stats().dropped).toBe(0);
     expect(await call).toMatchObject({ outcome: "not-sent" });
-    expect((await ByHand.resume(world.url, token, 1)).told).toEqual(REFUSED);
+    expect((await ByHand.resume(world.url, token, 1)).answer).toEqual(REFUSED);
   });
 
   it("drops broadcasts to a session beyond a quarter of its queue limit, which ends none", async () => {
@@ -289,8 +289,8 @@ describe("the limits of suspended sessions", () => {
     const world = await serving({ limits: { maxConnections: 2 } });
     const one = await suspended(world);
     const two = await suspended(world);
-    expect((await ByHand.resume(world.url, one.token, 1)).told).toEqual(RESUMED);
-    expect((await ByHand.resume(world.url, two.token, 1)).told).toEqual(RESUMED);
+    expect((await ByHand.resume(world.url, one.token, 1)).answer).toEqual(RESUMED);
+    expect((await ByHand.resume(world.url, two.token, 1)).answer).toEqual(RESUMED);
     expect(world.server.stats()).toMatchObject({ peers: 2, suspended: 0, resumed: 2, closed: {}, refused: {} });
     // Sockets have both slots now.
     expect((await upgrade(world.url)).status).toBe(503);

@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { connect, Peer, type ServerStats } from "../../src/node.js";
-import { stranger, upgrade } from "../support/network.js";
+import { plainPeer, upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { gate, rejection, turn } from "../support/turns.js";
-import { ByHand, nextPeer, serving, suspended, told } from "./by-hand.js";
+import { ByHand, nextPeer, serving, suspended, emitted } from "./by-hand.js";
 
 const GAUGES = ["peers", "suspended", "suspendedBytes", "topics", "pending", "running", "streams", "unsentBytes"];
 
@@ -111,10 +111,10 @@ describe("server.stats()", () => {
     expect(server.stats()).toMatchObject({ peers: 1, suspended: 0, suspendedBytes: 0, opened: 1, resumed: 1 });
     byHand.say([1, 2]);
     await peer.closed;
-    using plain = await stranger(url);
+    using plain = await plainPeer(url);
     plain.webSocket.close(4_321);
     await plain.closed;
-    using cut = await stranger(url);
+    using cut = await plainPeer(url);
     cut.webSocket.terminate();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
     expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
@@ -131,7 +131,7 @@ describe("server.stats()", () => {
     expect(before.bytesReceived).toBeGreaterThan(20_000);
     expect(before.bytesReceived).toBeLessThan(22_000);
     expect(before.bytesSent).toBeLessThan(2_000);
-    const back = told(client, "resume");
+    const back = emitted(client, "resume");
     cut();
     await back;
     await client.request("length", [text]);
@@ -165,7 +165,7 @@ describe("server.stats()", () => {
     await client.request("one");
     // A reader that stops, and still has many queued bytes when its connection is cut.
     const coming = nextPeer(server);
-    using deaf = await stranger(url);
+    using deaf = await plainPeer(url);
     deaf.webSocket.pause();
     const slow = await coming;
     while (slow.stats().unsentBytes < 2 ** 19) {
@@ -173,13 +173,13 @@ describe("server.stats()", () => {
       await turn();
     }
     look();
-    const back = told(client, "resume");
+    const back = emitted(client, "resume");
     cut();
     await Promise.all([back, slow.closed]);
     look();
     for (let i = 0; i < 5; i++) void client.request("slow", [1]).catch(() => {});
     await post(url, '{"jsonrpc":"2.0","id":1,"method":"one"}');
-    using noise = await stranger(url);
+    using noise = await plainPeer(url);
     for (let i = 0; i < 5; i++) noise.webSocket.send("nonsense");
     await once(noise.webSocket, "close");
     await upgrade(url, { Origin: "https://example.org" });
@@ -210,7 +210,7 @@ describe("server.stats()", () => {
     const { server, url } = await serving();
     const stats = server.stats();
     await upgrade(url, { Origin: "https://example.org" });
-    using client = await stranger(url);
+    using client = await plainPeer(url);
     client.webSocket.close();
     await vi.waitFor(() => expect(server.stats().closed).not.toEqual({}));
     expect(Object.values(stats).filter((value) => value !== 0)).toEqual([{}, {}]);

@@ -2,7 +2,7 @@
 import { expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type Server, type ServerContext } from "../../src/node.js";
 import { request } from "../support/raw.js";
-import { stranger } from "../support/network.js";
+import { plainPeer } from "../support/network.js";
 
 /** Serves `subscribe`, which notifies once, and `unsubscribe`. */
 function subscribable(): Promise<Server> {
@@ -42,7 +42,7 @@ it.each(["packed", "plain"] as const)(
 
 it("lets a client of `ws` with default options subscribe 300 times at once", async () => {
   await using server = await subscribable();
-  using client = await stranger(server.url);
+  using client = await plainPeer(server.url);
   for (let i = 0; i < 300; i++) client.webSocket.send(JSON.stringify(request(i, "subscribe")));
   await vi.waitFor(() => expect(client.received).toHaveLength(600));
   const messages = client.received.map((text) => JSON.parse(text) as { id?: number; method?: string });

@@ -413,7 +413,10 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     ),
   ],
   ["9: a client says no hello", withWrites("client", dropping('{"hello"'))],
-  ["8: a refused client is not told that its session is lost", withReads("client", dropping('{"resumed":{"refused"'))],
+  [
+    "8: a refused client is not emitted that its session is lost",
+    withReads("client", dropping('{"resumed":{"refused"')),
+  ],
   [
     "8: a refused client keeps what it had sent",
     {

@@ -350,7 +350,7 @@ export class World {
   readonly lines: Line[] = [];
   readonly servers: ServerEnd[] = [];
   client: ClientEnd;
-  /** Labels of messages that their sender was told were not sent. */
+  /** Labels of messages that their sender was emitted were not sent. */
   readonly #never = new Set<string>();
   readonly #parts: Parts;
   readonly #tokens: string[] = [];
@@ -594,7 +594,7 @@ export class World {
     const end = this.end(side);
     if (end?.session === undefined || end.line === undefined || end.endpoint.state.kind === "suspended") return;
     if (side === "server" && end.endpoint.state.kind !== "live") return;
-    end.pair.reason ??= "told bye";
+    end.pair.reason ??= "emitted bye";
     this.inject(side, '{"bye":{"code":4001,"reason":"enough"}}');
     this.check(end.hasEnded, "a bye ends no session");
   }
@@ -884,7 +884,7 @@ export class World {
     const there = pair.server?.session;
     if (here === undefined || there === undefined)
       return this.check(false, "the client did not find back to a session");
-    this.check(!this.client.isDown, "messages flow, and the client was not told so");
+    this.check(!this.client.isDown, "messages flow, and the client was not emitted so");
     for (const { sent, got } of Object.values(pair.flows))
       this.check(got === sent.length, `${sent[got]?.label} never arrives`);
     for (const [from, to] of [

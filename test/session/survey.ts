@@ -1,5 +1,5 @@
 /**
- * The oracle, exhaustively: every state that a bounded number of messages and losses can lead to. States are told apart by what
+ * The oracle, exhaustively: every state that a bounded number of messages and losses can lead to. States are emitted apart by what
  * both ends show of theirs, by what is under way on the lines, and by what the oracle knows.
  */
 import { World, type End, type Parts, type Side } from "./oracle.js";

@@ -5,7 +5,7 @@ import { expect, it, onTestFinished, vi } from "vitest";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { EncodedMessage } from "../../src/core/transport.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
-import { bareHttp, stranger } from "../support/network.js";
+import { bareHttp, plainPeer } from "../support/network.js";
 
 /** Counts the system calls with which a TCP socket writes. */
 function countWrites(socket: TcpSocket): { count: number } {
@@ -28,7 +28,7 @@ async function connected(protocols: string[] = []) {
   const arrived = new Promise<[peer: AnyPeer, tcp: TcpSocket]>((resolve) =>
     server.on("peer", (peer, { socket }) => resolve([peer, socket])),
   );
-  const client = await stranger(server.url, protocols);
+  const client = await plainPeer(server.url, protocols);
   onTestFinished(() => client[Symbol.dispose]());
   const [peer, tcp] = await arrived;
   return { client, peer, writes: countWrites(tcp) };
@@ -123,8 +123,8 @@ it("writes to the socket of the upgrade", async () => {
 it("writes the same bytes to every plain peer of a topic, in order with its other messages", async () => {
   await using server = await serve({ port: 0 });
   server.on("peer", (peer) => server.topic("all").add(peer));
-  using a = await stranger(server.url);
-  using b = await stranger(server.url);
+  using a = await plainPeer(server.url);
+  using b = await plainPeer(server.url);
   await using packed = await connect(server.url, { methods: {} });
   const heard: unknown[] = [];
   packed.on("notification", (_method, params) => heard.push(params));

@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
 import { maskedFrames } from "../../src/sockets/text-frames.js";
-import { stranger } from "../support/network.js";
+import { plainPeer } from "../support/network.js";
 import { overWs } from "./websocket.js";
 
 /** Lengths around the limits of the length field, and around the switch to another way of writing. */
@@ -35,7 +35,7 @@ it.each(UNITS)("sends texts %s, of any length, in one tick and in separate ticks
   await once(server, "listening");
   const texts = LENGTHS.map((length) => unit.repeat(length));
   server.on("connection", (webSocket, request) => sendAll(new WsSocket(webSocket, 2 ** 20, request.socket), texts));
-  using client = await stranger(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  using client = await plainPeer(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`);
   await expect.poll(() => client.received.length).toBe(2 * texts.length);
   expect(client.received).toEqual([...texts, ...texts]);
   server.close();

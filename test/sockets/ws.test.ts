@@ -28,38 +28,38 @@ describeWebSocket("over ws that hands out no socket", makeWithoutSocket, { tooLa
 /** Makes marks whose pings the test sees. `set(n)` sets a mark that records `n` when it is reached. */
 function recording() {
   const pings: string[] = [];
-  const told: number[] = [];
+  const emitted: number[] = [];
   const marks = new ReadMarks((payload) => pings.push(payload));
-  return { pings, told, marks, set: (n = 0): boolean => marks.set(() => told.push(n)) };
+  return { pings, emitted, marks, set: (n = 0): boolean => marks.set(() => emitted.push(n)) };
 }
 
 describe("afterRead of a socket over ws", () => {
   it("calls back when the other side has read all earlier frames, in order", async () => {
     await using ends = await started(overWs);
-    const told: string[] = [];
+    const emitted: string[] = [];
     ends.far.pause();
     ends.socket.send("reply");
-    expect(ends.socket.afterRead!(() => told.push("first"))).toBe(true);
-    expect(ends.socket.afterRead!(() => told.push("second"))).toBe(true);
+    expect(ends.socket.afterRead!(() => emitted.push("first"))).toBe(true);
+    expect(ends.socket.afterRead!(() => emitted.push("second"))).toBe(true);
     await turn();
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
     ends.far.resume();
-    await vi.waitFor(() => expect(told).toEqual(["first", "second"]));
+    await vi.waitFor(() => expect(emitted).toEqual(["first", "second"]));
     expect(await ends.far.received(1)).toEqual(["reply"]);
   });
 
   it("shares a ping among the marks of 5 ms, and sends the next one without waiting for a pong", async () => {
-    const { pings, told, marks, set } = recording();
+    const { pings, emitted, marks, set } = recording();
     for (const n of [1, 2, 3]) expect(set(n)).toBe(true);
     expect(pings).toEqual(["1"]);
     for (const stray of ["", "0", "x", "-1", "2", "3"]) expect(marks.reached(stray)).toBe(false);
     await vi.waitFor(() => expect(pings).toEqual(["1", "3"]));
-    expect(told).toEqual([]);
+    expect(emitted).toEqual([]);
     expect(marks.reached("1")).toBe(true);
-    expect(told).toEqual([1]);
+    expect(emitted).toEqual([1]);
     expect(marks.reached("3")).toBe(true);
     expect(marks.reached("3")).toBe(false);
-    expect(told).toEqual([1, 2, 3]);
+    expect(emitted).toEqual([1, 2, 3]);
   });
 
   it("has at most 16 pings in flight", () => {
@@ -92,7 +92,7 @@ describe("afterRead of a socket over ws", () => {
 
   it("pings again if a mark is set a second after an unanswered ping", () => {
     vi.useFakeTimers();
-    const { pings, told, marks, set } = recording();
+    const { pings, emitted, marks, set } = recording();
     set(1);
     vi.advanceTimersByTime(1001);
     set(2);
@@ -100,7 +100,7 @@ describe("afterRead of a socket over ws", () => {
     expect(pings).toEqual(["1", "2"]);
     // A pong for the latest ping answers all earlier pings.
     expect(marks.reached("2")).toBe(true);
-    expect(told).toEqual([1, 2]);
+    expect(emitted).toEqual([1, 2]);
   });
 
   it("keeps at most 1,024 unanswered marks, because a client might never answer", () => {

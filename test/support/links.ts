@@ -5,7 +5,7 @@ import type { CloseInfo, EncodedMessage, Transport } from "../../src/core/transp
 import type { Socket } from "../../src/link/socket.js";
 import type { EndpointLimits } from "../../src/session/endpoint.js";
 import { HELLO, helloOf } from "../../src/session/frames.js";
-import { PackedLink, type LinkOwner } from "../../src/session/link.js";
+import { PackedLink, type LinkDelegate } from "../../src/session/link.js";
 import { ServerLink } from "../../src/server/link.js";
 
 /** The limits of a peer that sets none. */
@@ -36,7 +36,7 @@ export interface ClientNotes {
 }
 
 /** A client whose sockets are supplied by the test. */
-export class TestClient implements LinkOwner {
+export class TestClient implements LinkDelegate {
   link: PackedLink;
   readonly #limits: EndpointLimits;
   readonly #notes: ClientNotes;

@@ -91,7 +91,7 @@ export function bareHttp(): Promise<Listening<HttpServer>> {
 }
 
 /** A bare open WebSocket client with its received messages. */
-export interface Stranger extends Disposable {
+export interface PlainPeer extends Disposable {
   readonly webSocket: WebSocket;
   readonly received: string[];
   /** Resolves with the next message. */
@@ -100,7 +100,7 @@ export interface Stranger extends Disposable {
 }
 
 /** Connects a bare `ws` client. */
-export async function stranger(url: string, options: object = {}, first?: string): Promise<Stranger> {
+export async function plainPeer(url: string, options: object = {}, first?: string): Promise<PlainPeer> {
   const webSocket = new WebSocket(url, options);
   const received: string[] = [];
   webSocket.on("message", (data: Buffer) => received.push(data.toString()));

@@ -33,11 +33,11 @@ export class RestlessTransport implements Transport {
     this.#receiver = receiver;
   }
 
-  send(text: string, ticket: SendHandle = { sent: true }): boolean {
+  send(text: string, handle: SendHandle = { sent: true }): boolean {
     if (this.#isClosed || exceeds(text, this.maxMessageBytes ?? Infinity)) return false;
     if (this.#isDown) {
-      ticket.sent = false;
-      this.#waiting.set(ticket, text);
+      handle.sent = false;
+      this.#waiting.set(handle, text);
     } else {
       this.sent.push(text);
       this.onSend(text);
@@ -45,8 +45,8 @@ export class RestlessTransport implements Transport {
     return true;
   }
 
-  cancel(ticket: SendHandle): boolean {
-    return this.#waiting.delete(ticket);
+  cancel(handle: SendHandle): boolean {
+    return this.#waiting.delete(handle);
   }
 
   keeps(by: number): void {
@@ -75,9 +75,9 @@ export class RestlessTransport implements Transport {
 
   resume(): void {
     this.#isDown = false;
-    for (const [ticket, text] of this.#waiting) {
-      this.#waiting.delete(ticket);
-      ticket.sent = true;
+    for (const [handle, text] of this.#waiting) {
+      this.#waiting.delete(handle);
+      handle.sent = true;
       this.send(text);
     }
     this.#receiver.resumed?.();

@@ -1,7 +1,6 @@
 /** Proves that a reciproc client drives an agent of the Agent Client Protocol's own SDK, on its own WebSocket server. */
 import {
   agent,
-  RequestError,
   type AgentApp,
   type AgentRequestContext,
   type PromptRequest,
@@ -10,18 +9,12 @@ import {
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { acp, connect, type AnyPeer } from "../../../src/node.js";
-import { inspect } from "../../../src/peer/peer.js";
 import { start } from "../../cli/program.js";
-import type { AnyOptions } from "../../support/pair.js";
-import { gate, rejection } from "../../support/turns.js";
-import { theirAgent, type Joined } from "./joined.js";
+import { rejection } from "../../support/turns.js";
+import { behavesWithSdk, type Joined, type Methods, type Sdk } from "../support/sdk.js";
+import { INITIALIZE, joinAgent, PROMPT, register, TRAITS } from "./joined.js";
 
-type Methods = NonNullable<AnyOptions["methods"]>;
 type Prompting = (context: AgentRequestContext<PromptRequest>) => PromptResponse | Promise<PromptResponse>;
-
-const INITIALIZE = { protocolVersion: 1, clientCapabilities: { fs: { readTextFile: true, writeTextFile: false } } };
-
-const PROMPT = { sessionId: "s-1", prompt: [{ type: "text", text: "hello" }] };
 
 /** Returns the SDK's agent with this handler for prompts. */
 function answering(prompt: Prompting): AgentApp {
@@ -33,36 +26,41 @@ function answering(prompt: Prompting): AgentApp {
 
 /** Returns a reciproc client with a started session. */
 async function inSession(app: AgentApp, methods: Methods = {}): Promise<Joined> {
-  const both = await theirAgent(app, methods);
+  const both = await joinAgent(app, methods);
   await both.peer.request("initialize", INITIALIZE);
   await both.peer.request("session/new", { cwd: "/tmp", mcpServers: [] });
   return both;
 }
 
-/** Returns the messages to the agent with this id. */
-function answersTo(both: Joined, id: unknown): unknown[] {
-  return both.wire.received.filter((message) => message.id === id && !("method" in message));
+/** Opens both ends for the shared suite. */
+async function open(methods: Methods, ...served: [handlers: any, heard: any]): Promise<Sdk> {
+  let remote!: AgentRequestContext<any>["client"];
+  const app = agent().onRequest("initialize", ({ client }) => {
+    remote = client;
+    return { protocolVersion: 1, agentCapabilities: {}, authMethods: [] };
+  });
+  register(app, ...served);
+  const both = await joinAgent(app, methods);
+  await both.peer.request("initialize", INITIALIZE);
+  return {
+    ...both,
+    request: (method, params, cancellationSignal) =>
+      remote.request(method, params, { ...(cancellationSignal && { cancellationSignal }) }),
+    notify: (method, params) => remote.notify(method, params),
+    close: () => both.wire.close(),
+  };
 }
 
 describe("a reciproc client", () => {
-  it("initializes, begins a session, and receives the answer part by part before its end", async () => {
+  behavesWithSdk({ open, firstId: 0, ...TRAITS });
+
+  it("begins a session, and gets the answer part by part while it serves the agent", async () => {
     const heard: unknown[] = [];
     const app = answering(async ({ params, client }) => {
       for (const text of ["you ", "said ", (params as any).prompt[0].text]) {
         const update = { sessionUpdate: "agent_message_chunk" as const, content: { type: "text" as const, text } };
         await client.notify("session/update", { sessionId: "s-1", update });
       }
-      return { stopReason: "end_turn" };
-    });
-    await using both = await inSession(app, {
-      "session/update": ({ update }) => void heard.push(update.content.text),
-    });
-    heard.push(await both.peer.request("session/prompt", PROMPT));
-    expect(heard).toEqual(["you ", "said ", "hello", { stopReason: "end_turn" }]);
-  });
-
-  it("reads a file and gives a permission for the agent, while its prompt is pending", async () => {
-    const app = answering(async ({ client }) => {
       const file = await client.request("fs/read_text_file", { sessionId: "s-1", path: "/a.txt" });
       const permission = await client.request("session/request_permission", {
         sessionId: "s-1",
@@ -72,142 +70,28 @@ describe("a reciproc client", () => {
       return { stopReason: "end_turn", _meta: { file, permission } };
     });
     await using both = await inSession(app, {
+      "session/update": ({ update }) => void heard.push(update.content.text),
       "fs/read_text_file": ({ path }) => ({ content: `what is in ${path}` }),
       "session/request_permission": ({ options: [{ optionId }] }) => ({ outcome: { outcome: "selected", optionId } }),
     });
-    expect(await both.peer.request("session/prompt", PROMPT)).toEqual({
-      stopReason: "end_turn",
-      _meta: {
-        file: { content: "what is in /a.txt" },
-        permission: { outcome: { outcome: "selected", optionId: "once" } },
-      },
-    });
+    heard.push(await both.peer.request("session/prompt", PROMPT));
+    const file = { content: "what is in /a.txt" };
+    const permission = { outcome: { outcome: "selected", optionId: "once" } };
+    expect(heard).toEqual(["you ", "said ", "hello", { stopReason: "end_turn", _meta: { file, permission } }]);
   });
 
-  it("stops a prompt by session/cancel, and receives the confirmation", async () => {
-    const [started, stopped] = [gate(), gate()];
-    const app = answering(async () => {
-      started.resolve();
-      await stopped.promise;
-      return { stopReason: "cancelled" };
-    }).onNotification("session/cancel", () => stopped.resolve());
-    await using both = await inSession(app);
-    const answer = both.peer.request("session/prompt", PROMPT);
-    await started.promise;
-    both.peer.notify("session/cancel", { sessionId: "s-1" });
-    expect(await answer).toEqual({ stopReason: "cancelled" });
-  });
-
-  it("that aborts a prompt cancels it at the agent, and ignores its answer", async () => {
-    const [started, told] = [gate(), gate<unknown>()];
-    const app = answering(({ signal }) => {
-      started.resolve();
-      return new Promise((_resolve, reject) => {
-        signal.addEventListener("abort", () => {
-          told.resolve(signal.reason);
-          reject(new DOMException("stop", "AbortError"));
-        });
-      });
-    });
-    await using both = await inSession(app);
-    const controller = new AbortController();
-    const answer = rejection(both.peer.request("session/prompt", PROMPT, { signal: controller.signal }));
-    await started.promise;
-    controller.abort("the user typed on");
-    expect(await answer).toBe("the user typed on");
-    expect(await told.promise).toMatchObject({ code: -32800, data: { requestId: 3 } });
-    while (inspect(both.peer).unmatched === 0) {
-      await both.peer.request("session/new", { cwd: "/tmp", mcpServers: [] });
-    }
-    expect(both.wire.sent).toContainEqual(
-      expect.objectContaining({ id: 3, error: expect.objectContaining({ code: -32800 }) }),
-    );
-  });
-
-  describe("whose handler the agent cancels by $/cancel_request", () => {
-    it("ends by its signal and answers -32800, once; for id 0 too", async () => {
-      const controller = new AbortController();
-      const app = answering(async ({ client }) => {
-        const params = { sessionId: "s-1", path: "/a" };
-        const answer = client.request("fs/read_text_file", params, { cancellationSignal: controller.signal });
-        const error = await rejection(answer);
-        return { stopReason: "end_turn", _meta: { code: error.code } };
-      });
-      await using both = await inSession(app, {
-        "fs/read_text_file": (_params, { signal }) => {
-          controller.abort();
-          return new Promise((_resolve, reject) => {
-            signal.addEventListener("abort", () => reject(signal.reason as Error));
-          });
-        },
-      });
-      expect(await both.peer.request("session/prompt", PROMPT)).toMatchObject({ _meta: { code: -32800 } });
-      expect(both.wire.sent).toContainEqual({
-        jsonrpc: "2.0",
-        method: "$/cancel_request",
-        params: { requestId: 0 },
-      });
-      expect(answersTo(both, 0)).toMatchObject([{ error: { code: -32800 } }]);
-    });
-
-    it("may still answer with a result", async () => {
-      const controller = new AbortController();
-      const app = answering(async ({ client }) => {
-        const params = { sessionId: "s-1", path: "/a" };
-        const file = await client.request("fs/read_text_file", params, { cancellationSignal: controller.signal });
-        return { stopReason: "end_turn", _meta: { file } };
-      });
-      await using both = await inSession(app, {
-        "fs/read_text_file": (_params, { signal }) => {
-          controller.abort();
-          return new Promise((resolve) => {
-            signal.addEventListener("abort", () => resolve({ content: "half of it" }));
-          });
-        },
-      });
-      expect(await both.peer.request("session/prompt", PROMPT)).toMatchObject({
-        _meta: { file: { content: "half of it" } },
-      });
-      expect(answersTo(both, 0)).toHaveLength(1);
-    });
-  });
-
-  it("receives errors with code, message and data", async () => {
-    const app = answering(() => {
-      throw RequestError.authRequired({ how: "log in" });
-    });
-    await using both = await inSession(app);
-    expect(await rejection(both.peer.request("session/prompt", PROMPT))).toMatchObject({
-      name: "RpcError",
-      code: -32000,
-      message: "Authentication required",
-      data: { how: "log in" },
-      method: "session/prompt",
-    });
-    expect(await rejection(both.peer.request("session/prompt", { prompt: 5 }))).toMatchObject({ code: -32602 });
-    expect(await rejection(both.peer.request("_acme/none", {}))).toMatchObject({ code: -32601 });
-    expect(await rejection(both.peer.request("$/ask"))).toMatchObject({ code: -32601 });
+  it("gets -32602 for invalid params, -32601 for unknown requests, and -32600 for a second initialize", async () => {
+    await using both = await inSession(answering(() => ({ stopReason: "end_turn" })));
     both.peer.notify("$/hint");
-    expect(await rejection(both.peer.request("initialize", INITIALIZE))).toMatchObject({ code: -32600 });
+    for (const [method, params, code] of [
+      ["session/prompt", { prompt: 5 }, -32602],
+      ["_acme/none", {}, -32601],
+      ["$/ask", undefined, -32601],
+      ["initialize", INITIALIZE, -32600],
+    ] as const) {
+      expect(await rejection(both.peer.request(method, params))).toMatchObject({ code });
+    }
     expect(both.takeComplaints()).toEqual([[expect.anything(), "Initialize not allowed on existing connection"]]);
-  });
-
-  it("has many calls in flight, and each gets its own answer", async () => {
-    const open = gate();
-    const app = answering(() => ({ stopReason: "end_turn" })).onRequest(
-      "_acme/echo",
-      (params: any) => params as { n: number },
-      async ({ params: { n } }) => {
-        if (n % 3 === 0) await open.promise;
-        return { n };
-      },
-    );
-    await using both = await inSession(app);
-    const numbers = Array.from({ length: 300 }, (_, i) => i);
-    const answers = numbers.map((n) => both.peer.request("_acme/echo", { n }));
-    await answers[1];
-    open.resolve();
-    expect(await Promise.all(answers)).toEqual(numbers.map((n) => ({ n })));
   });
 
   it("asks for progress if the protocol allows it, without changing the caller's params", async () => {
@@ -237,7 +121,7 @@ describe("a reciproc client", () => {
   });
 
   it("is closed with 1002 when it does not begin with initialize", async () => {
-    await using both = await theirAgent(answering(() => ({ stopReason: "end_turn" })));
+    await using both = await joinAgent(answering(() => ({ stopReason: "end_turn" })));
     const answer = rejection(both.peer.request("session/new", { cwd: "/", mcpServers: [] }));
     expect(await answer).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
     expect(await both.peer.closed).toEqual({ code: 1002, reason: "First message must be initialize" });
@@ -245,7 +129,7 @@ describe("a reciproc client", () => {
   });
 
   it("that offers reciproc.v1 speaks plain JSON-RPC to a server that agrees to it without knowing it", async () => {
-    await using both = await theirAgent(
+    await using both = await joinAgent(
       answering(() => ({ stopReason: "end_turn" })),
       {},
       { link: "packed" },

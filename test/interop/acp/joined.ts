@@ -2,31 +2,26 @@
 import { AcpServer } from "@agentclientprotocol/sdk/experimental/server";
 import { createNodeWebSocketUpgradeHandler } from "@agentclientprotocol/sdk/experimental/node";
 import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
-import type { AgentApp, ClientApp, ClientConnection } from "@agentclientprotocol/sdk";
+import { RequestError, type AgentApp, type ClientApp, type ClientConnection } from "@agentclientprotocol/sdk";
 import { createServer } from "node:http";
-import { expect, onTestFinished, vi } from "vitest";
+import { onTestFinished, vi } from "vitest";
 import { WebSocketServer } from "ws";
 import { acp, connect, serve, type AnyMethods, type AnyPeer, type NodeConnectOptions } from "../../../src/node.js";
-import { inspect } from "../../../src/peer/peer.js";
 import { listening } from "../../support/network.js";
-import { expectEmpty, type AnyOptions } from "../../support/pair.js";
-import { turn } from "../../support/turns.js";
+import { joined, type Handlers, type Joined, type Methods, type Traits } from "../support/sdk.js";
 import { TappedWebSocket } from "../support/tapped.js";
 
-/** Both ends of the wire. Disposing closes both, and asserts that no state and no unread error is left. */
-export interface Joined extends AsyncDisposable {
-  readonly peer: AnyPeer;
-  readonly wire: TappedWebSocket;
-  /** Returns the `error` events of the peer since the last call. */
-  takeErrors(): unknown[];
-  /** Returns the console output of the SDK since the last call. */
-  takeComplaints(): unknown[][];
-}
+/** The params of a request that opens a connection. */
+export const INITIALIZE = {
+  protocolVersion: 1,
+  clientCapabilities: { fs: { readTextFile: true, writeTextFile: false } },
+};
 
-type Methods = NonNullable<AnyOptions["methods"]>;
+/** The params of a prompt. */
+export const PROMPT = { sessionId: "s-1", prompt: [{ type: "text" as const, text: "hello" }] };
 
 /** Connects the SDK's client to a reciproc agent. */
-export async function theirClient(app: ClientApp, methods: Methods): Promise<Joined & { theirs: ClientConnection }> {
+export async function joinClient(app: ClientApp, methods: Methods): Promise<Joined & { theirs: ClientConnection }> {
   const complaints = listenToConsole();
   const server = await serve<AnyMethods>({ port: 0, dialect: acp, methods });
   const opened = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
@@ -39,7 +34,7 @@ export async function theirClient(app: ClientApp, methods: Methods): Promise<Joi
 }
 
 /** Connects a reciproc client to the SDK's agent. */
-export async function theirAgent(
+export async function joinAgent(
   app: AgentApp,
   methods: Methods = {},
   options: NodeConnectOptions = {},
@@ -57,29 +52,36 @@ export async function theirAgent(
   });
 }
 
-function joined(peer: AnyPeer, wire: TappedWebSocket, complaints: unknown[][], stop: () => Promise<void>): Joined {
-  const errors: unknown[] = [];
-  peer.on("error", (error) => errors.push(error));
-  return {
-    peer,
-    wire,
-    takeErrors: () => errors.splice(0),
-    takeComplaints: () => complaints.splice(0),
-    async [Symbol.asyncDispose]() {
-      await peer.close();
-      await stop();
-      await turn();
-      expectEmpty(peer);
-      expect(inspect(peer)).toMatchObject({ malformed: 0 });
-      expect(errors).toEqual([]);
-      expect(complaints).toEqual([]);
-    },
-  };
+/** What a client and an agent of the SDK have in common. */
+interface App {
+  onRequest(
+    method: string,
+    parse: (params: unknown) => any,
+    handler: (context: { params: any; signal: AbortSignal }) => unknown,
+  ): unknown;
+  onNotification(method: string, parse: (params: unknown) => any, handler: (context: { params: any }) => void): unknown;
 }
 
+/** Registers the handlers of the shared suite with the SDK, as client or agent. */
+export function register(app: App, handlers: Handlers, heard: (params: unknown) => void): void {
+  const any = (params: unknown): any => params;
+  for (const [name, run] of Object.entries(handlers)) {
+    app.onRequest(name, any, ({ params, signal }) => run(params, signal));
+  }
+  app.onNotification("_note", any, ({ params }) => heard(params));
+}
+
+/** The differences from other SDKs that are the same on both ends. */
+export const TRAITS: Omit<Traits, "open" | "firstId"> = {
+  cancel: (requestId) => ({ method: "$/cancel_request", params: { requestId } }),
+  cancelled: -32800,
+  error: (code, message, data) => new RequestError(code, message, data),
+  closed: { message: "ACP connection closed" },
+};
+
 /** The SDK reports messages that it does not understand there. */
-function listenToConsole(): unknown[][] {
-  const complaints: unknown[][] = [];
+function listenToConsole(): unknown[] {
+  const complaints: unknown[] = [];
   for (const level of ["error", "warn"] as const) {
     const spy = vi.spyOn(console, level).mockImplementation((...args) => void complaints.push(args));
     onTestFinished(() => spy.mockRestore());

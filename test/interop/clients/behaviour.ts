@@ -5,7 +5,7 @@ import { Inbox, stateOf } from "../support/inbox.js";
 import { ATTIC, startService, type Service } from "../support/service.js";
 
 /** An open client behind the interface of this suite. Its errors have `code`, `message` and `data`. */
-export interface Stranger {
+export interface ThirdPartyClient {
   call(method: string, params?: object): PromiseLike<unknown>;
   notify(method: string, params?: object): unknown;
   /** Notifications from the server: `[method, params]`. */
@@ -17,7 +17,7 @@ export interface Stranger {
 /** The differences between clients. */
 export interface Traits {
   /** Opens a client. */
-  readonly open: (url: string) => Promise<Stranger>;
+  readonly open: (url: string) => Promise<ThirdPartyClient>;
   /** The expected ids. */
   readonly ids: (ids: unknown[]) => void;
   /** The outcome of its pending calls when it or the server closes. */
@@ -27,7 +27,7 @@ export interface Traits {
 }
 
 /** Opens a service and a client of it. Both end with the test. */
-async function meet(open: Traits["open"]): Promise<{ service: Service; client: Stranger } & AsyncDisposable> {
+async function meet(open: Traits["open"]): Promise<{ service: Service; client: ThirdPartyClient } & AsyncDisposable> {
   const service = await startService();
   const client = await open(service.url);
   return {

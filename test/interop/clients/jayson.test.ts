@@ -5,12 +5,12 @@ import { describe, expect, it } from "vitest";
 import WebSocket from "ws";
 import { Inbox, stateOf } from "../support/inbox.js";
 import { ATTIC, startService } from "../support/service.js";
-import { behavesAsClient, type Stranger } from "./behaviour.js";
+import { behavesAsClient, type ThirdPartyClient } from "./behaviour.js";
 
 // Its declarations name packages that it does not install, so they are not used.
 const jayson = createRequire(import.meta.url)("jayson");
 
-interface Opened extends Stranger {
+interface Opened extends ThirdPartyClient {
   readonly client: any;
 }
 

@@ -6,9 +6,9 @@ import WebSocket from "ws";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC, startService } from "../support/service.js";
-import { behavesAsClient, type Stranger } from "./behaviour.js";
+import { behavesAsClient, type ThirdPartyClient } from "./behaviour.js";
 
-interface Opened extends Stranger {
+interface Opened extends ThirdPartyClient {
   readonly both: JSONRPCServerAndClient;
 }
 

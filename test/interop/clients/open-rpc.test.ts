@@ -4,9 +4,9 @@ import { describe, expect, it } from "vitest";
 import { rejection } from "../../support/turns.js";
 import { Inbox, stateOf } from "../support/inbox.js";
 import { ATTIC, startService } from "../support/service.js";
-import { behavesAsClient, type Stranger } from "./behaviour.js";
+import { behavesAsClient, type ThirdPartyClient } from "./behaviour.js";
 
-interface Opened extends Stranger {
+interface Opened extends ThirdPartyClient {
   readonly client: Client;
 }
 

@@ -1,12 +1,10 @@
 /** Ten clients of five libraries subscribe at once: each receives every notification of its subscription, in order. */
 import { createSolanaRpcSubscriptions } from "@solana/rpc-subscriptions";
-import { WebSocketProvider as EthersProvider } from "ethers";
 import { Client as RpcWebSocketsClient } from "rpc-websockets";
-import { createPublicClient, webSocket } from "viem";
-import { WebSocketProvider as Web3Provider } from "web3-providers-ws";
 import { describe, expect, it } from "vitest";
 import { serve, Subscriptions, type AnyPeer, type Server } from "../../../src/node.js";
 import { turn } from "../../support/turns.js";
+import { ethers, viem, web3, type Ethereum } from "../ethereum/clients.js";
 import { Inbox } from "../support/inbox.js";
 
 /** The notifications of each subscription. The first five are sent before its reply. */
@@ -55,33 +53,14 @@ interface Subscriber {
   close(): unknown;
 }
 
-async function viem(url: string): Promise<Subscriber> {
-  const numbers = new Inbox<number>();
-  const transport = webSocket(url, { keepAlive: false, reconnect: false, retryCount: 0 });
-  const client = createPublicClient({ transport });
-  await client.transport.subscribe({
-    params: ["newHeads"],
-    onData: ({ result }) => numbers.push(Number((result as { number: string }).number)),
-  });
-  return { numbers, close: async () => (await client.transport.getRpcClient()).close() };
-}
-
-async function ethers(url: string): Promise<Subscriber> {
-  const numbers = new Inbox<number>();
-  const provider = new EthersProvider(url, 1);
-  await provider.on("block", numbers.push);
-  return { numbers, close: () => provider.destroy() };
-}
-
-async function web3(url: string): Promise<Subscriber> {
-  const numbers = new Inbox<number>();
-  const provider: any = new Web3Provider(url, {}, { autoReconnect: false });
-  await new Promise((resolve) => provider.once("connect", resolve));
-  const { result: id } = await provider.request({ jsonrpc: "2.0", id: 1, method: "eth_subscribe", params: [] });
-  provider.on("message", ({ params }: any) => {
-    if (params?.subscription === id) numbers.push(Number(params.result.number));
-  });
-  return { numbers, close: () => provider.disconnect() };
+/** Subscribes with an Ethereum library. */
+function heads({ open }: Ethereum): (url: string) => Promise<Subscriber> {
+  return async (url) => {
+    const numbers = new Inbox<number>();
+    const client = await open(url);
+    await client.subscribe(numbers.push);
+    return { numbers, close: () => client[Symbol.asyncDispose]() };
+  };
 }
 
 /** Listens only after it knows the id. */
@@ -113,7 +92,7 @@ async function solana(url: string): Promise<Subscriber> {
 describe("ten clients that subscribe at once", () => {
   it.each(Array.from({ length: 10 }, (_, i) => [i + 1]))("receive everything, in order (run %i)", async () => {
     await using server = await startPublisher();
-    const libraries = { viem, ethers, web3, rpcWebSockets, solana };
+    const libraries = { viem: heads(viem), ethers: heads(ethers), web3: heads(web3), rpcWebSockets, solana };
     const opened = await Promise.all(
       [1, 2].flatMap((n) =>
         Object.entries(libraries).map(async ([name, open]) => [`${name} ${n}`, await open(server.url)] as const),

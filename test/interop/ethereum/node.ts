@@ -90,7 +90,7 @@ export async function startNode({ early = 0, withoutHelp = false }: Unusual = {}
         transactions: [],
       }),
       eth_getBalance: ([address, _tag]) => {
-        if (address === `0x${"0".repeat(40)}`) throw new RpcError(4711, "nobody's account", { address });
+        if (address === `0x${"0".repeat(40)}`) throw new RpcError(4711, "no such account", { address });
         return "0xde0b6b3a7640000";
       },
       slow: () => slow.promise,
@@ -128,7 +128,7 @@ export async function startNode({ early = 0, withoutHelp = false }: Unusual = {}
     async [Symbol.asyncDispose]() {
       slow.resolve(null);
       await server.close();
-      if (errors.length > 0) throw new AggregateError(errors, "errors on our side that nobody expected");
+      if (errors.length > 0) throw new AggregateError(errors, "unexpected errors of the server");
     },
   };
 }

@@ -17,7 +17,6 @@ const CAPABILITIES = {
     publishDiagnostics: {},
     hover: { contentFormat: ["markdown", "plaintext"] },
     completion: { completionItem: { snippetSupport: true, documentationFormat: ["markdown", "plaintext"] } },
-    rangeFormatting: { dynamicRegistration: true },
   },
 };
 
@@ -27,25 +26,17 @@ export interface At {
   position: { line: number; character: number };
 }
 
-/** A document without a position. */
-type Of = Pick<At, "textDocument">;
-
 /** The requests to a language server in these tests. */
 export interface LanguageServer {
   initialize(params: object): { capabilities: object };
   initialized(params: object): void;
   shutdown(): null;
   exit(): void;
-  "$/cancelRequest"(params: { id: number }): void;
   "textDocument/didOpen"(params: object): void;
   "workspace/didChangeConfiguration"(params: { settings: object }): void;
-  "textDocument/diagnostic"(params: Of): object;
   "textDocument/completion"(params: At): { items: { label: string }[] };
-  "completionItem/resolve"(params: object): object;
   "textDocument/hover"(params: At): { contents: unknown };
-  "textDocument/documentSymbol"(params: Of): { name: string }[];
-  "textDocument/foldingRange"(params: Of): object[];
-  "textDocument/formatting"(params: Of & { options: object }): { newText: string }[];
+  "textDocument/documentSymbol"(params: Pick<At, "textDocument">): { name: string }[];
 }
 
 /** An editor and its server. Disposing ends both, and asserts that no state and no error is left. */

@@ -5,93 +5,76 @@ import { expect } from "vitest";
 import type { Logger, MessageConnection } from "vscode-jsonrpc";
 import { createWebSocketConnection, listen, toSocket } from "vscode-ws-jsonrpc";
 import { WebSocketServer } from "ws";
-import { connect, serve, type AnyMethods, type AnyPeer } from "../../../src/node.js";
-import { inspect } from "../../../src/peer/peer.js";
-import { expectEmpty, type AnyOptions } from "../../support/pair.js";
-import { turn } from "../../support/turns.js";
+import { connect, lsp, serve, type AnyMethods, type AnyPeer } from "../../../src/node.js";
+import { joined, type Joined, type Methods } from "../support/sdk.js";
 import { TappedWebSocket } from "../support/tapped.js";
 
-/** Both ends. Disposing closes them, and asserts that no state and no unread error is left. */
-export interface Joined extends AsyncDisposable {
-  readonly peer: AnyPeer;
+/** Both ends. */
+export interface JoinedLsp extends Joined {
   readonly theirs: MessageConnection;
-  /** The vscode-jsonrpc end of the wire. */
-  readonly wire: TappedWebSocket;
-  /** Returns the errors that vscode-jsonrpc logged since the last call. */
-  takeComplaints(): string[];
-  /** Returns the `error` events of the peer since the last call. */
-  takeErrors(): unknown[];
-  /** Resolves when each side has handled all messages of the other. Both must serve `sync`. */
+  /** Resolves when each side has handled all messages of the other. */
   settled(): Promise<void>;
 }
 
-/** Joins a vscode-jsonrpc connection with a reciproc peer of these options. */
-export type Join = (options: AnyOptions) => Promise<Joined>;
+/** Joins a vscode-jsonrpc connection with a reciproc peer that serves these methods. */
+export type Join = (methods?: Methods) => Promise<JoinedLsp>;
 
 /** Connects a vscode-jsonrpc client to a reciproc server. */
-export const theyDial: Join = async (options) => {
-  const server = await serve<AnyMethods>({ port: 0, link: "plain", ...(options as object) });
+export const joinClient: Join = async (methods = {}) => {
+  const options = { port: 0, link: "plain", dialect: lsp, methods: { sync, ...methods } } as const;
+  const server = await serve<AnyMethods>(options);
   const opened = new Promise<AnyPeer>((resolve) => server.once("peer", resolve));
   const wire = new TappedWebSocket(server.url);
-  const { logger, complaints } = listeningLogger();
+  const complaints: string[] = [];
   const theirs = await new Promise<MessageConnection>((resolve) => {
-    listen({ webSocket: wire as never, logger, onConnection: resolve });
+    listen({ webSocket: wire as never, logger: loggerOf(complaints), onConnection: resolve });
   });
-  return joined(await opened, theirs, wire, complaints, () => server.close());
+  return joinLsp(await opened, theirs, wire, complaints, () => server.close());
 };
 
 /** Connects a reciproc client to a vscode-jsonrpc server. */
-export const weDial: Join = async (options) => {
+export const joinServer: Join = async (methods = {}) => {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", WebSocket: TappedWebSocket });
   await once(server, "listening");
-  const { logger, complaints } = listeningLogger();
+  const complaints: string[] = [];
   const accepted = new Promise<[MessageConnection, TappedWebSocket]>((resolve) => {
     server.on("connection", (wire: TappedWebSocket) => {
-      resolve([createWebSocketConnection(toSocket(wire as never), logger), wire]);
+      resolve([createWebSocketConnection(toSocket(wire as never), loggerOf(complaints)), wire]);
     });
   });
   const url = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const peer: AnyPeer = await connect(url, { link: "plain", ...options });
+  const peer: AnyPeer = await connect(url, { link: "plain", dialect: lsp, methods: { sync, ...methods } });
   const [theirs, wire] = await accepted;
-  return joined(peer, theirs, wire, complaints, () => new Promise((resolve) => server.close(() => resolve())));
+  return joinLsp(peer, theirs, wire, complaints, () => new Promise((resolve) => server.close(resolve)));
 };
 
-function joined(
+const sync = (): boolean => true;
+
+function joinLsp(
   peer: AnyPeer,
   theirs: MessageConnection,
   wire: TappedWebSocket,
   complaints: string[],
-  stop: () => Promise<void>,
-): Joined {
-  const errors: unknown[] = [];
-  peer.on("error", (error) => errors.push(error));
-  theirs.onRequest("sync", () => true);
+  stop: () => Promise<unknown>,
+): JoinedLsp {
+  theirs.onRequest("sync", sync);
   theirs.listen();
+  const ends = joined(peer, wire, complaints, stop);
   return {
-    peer,
+    ...ends,
     theirs,
-    wire,
-    takeComplaints: () => complaints.splice(0),
-    takeErrors: () => errors.splice(0),
     async settled() {
       await theirs.sendRequest("sync");
       await peer.request("sync");
     },
     async [Symbol.asyncDispose]() {
-      await peer.close();
-      await stop();
-      await turn();
-      expectEmpty(peer);
-      expect(inspect(peer)).toMatchObject({ malformed: 0 });
+      await ends[Symbol.asyncDispose]();
       expect(theirs.hasPendingResponse()).toBe(false);
-      expect(complaints).toEqual([]);
-      expect(errors).toEqual([]);
     },
   };
 }
 
-function listeningLogger(): { logger: Logger; complaints: string[] } {
-  const complaints: string[] = [];
+function loggerOf(complaints: string[]): Logger {
   const note = (message: string): void => void complaints.push(message);
-  return { logger: { error: note, warn: note, info: () => {}, log: () => {} }, complaints };
+  return { error: note, warn: note, info: () => {}, log: () => {} };
 }

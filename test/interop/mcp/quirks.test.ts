@@ -10,7 +10,8 @@ import {
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { TimeoutError } from "../../../src/node.js";
 import { gate, rejection } from "../../support/turns.js";
-import { answersTo, initialize, sdkClient, sdkServer, startClocks, stopClocks } from "./sdk.js";
+import { answersTo } from "../support/sdk.js";
+import { initialize, sdkClient, sdkServer, startClocks, stopClocks } from "./sdk.js";
 
 afterEach(startClocks);
 
@@ -27,37 +28,38 @@ describe("the MCP SDK 1.32.2", () => {
     await sdk.peer.request("ping");
     vi.advanceTimersByTime(100);
     expect(await ping).toBeInstanceOf(TimeoutError);
-    expect(sdk.takeErrors()).toHaveLength(1);
+    expect(sdk.takeComplaints()).toHaveLength(1);
   });
 
   it("drops a message with a member at its top level that it does not know", async () => {
     await using sdk = await sdkServer(() => {});
     const known = { jsonrpc: "2.0", method: "notifications/initialized" };
     const traced = { ...known, traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" };
-    sdk.webSocket.emit("message", Buffer.from(JSON.stringify(known)), false);
-    expect(sdk.takeErrors()).toEqual([]);
-    sdk.webSocket.emit("message", Buffer.from(JSON.stringify(traced)), false);
-    expect(sdk.takeErrors()).toHaveLength(1);
+    sdk.wire.emit("message", Buffer.from(JSON.stringify(known)), false);
+    expect(sdk.takeComplaints()).toEqual([]);
+    sdk.wire.emit("message", Buffer.from(JSON.stringify(traced)), false);
+    expect(sdk.takeComplaints()).toHaveLength(1);
   });
 
   it("drops an answer with the result null, as of a handler without a result, so that the call stays pending", async () => {
     await using sdk = await sdkClient({ "tools/call": () => {} });
     stopClocks();
     const outcome = rejection(sdk.client.callTool({ name: "any" }, undefined, { timeout: 100 }));
-    const { id } = sdk.sent.at(-1);
+    const { id } = sdk.wire.sent.at(-1);
     await sdk.client.ping();
-    expect(answersTo(id, sdk.received)).toMatchObject([{ result: null }]);
-    expect(sdk.takeErrors()).toHaveLength(1);
+    expect(answersTo(id, sdk.wire.received)).toMatchObject([{ result: null }]);
+    expect(sdk.takeComplaints()).toHaveLength(1);
     vi.advanceTimersByTime(100);
     expect(await outcome).toMatchObject({ code: -32001 });
   });
 
   it("drops an error whose id is null, the answer to malformed JSON", async () => {
     await using sdk = await sdkClient({});
-    sdk.webSocket.send("{}");
+    sdk.wire.send("{}");
     await sdk.client.ping();
-    expect(answersTo(null, sdk.received)).toMatchObject([{ error: { code: -32600 } }]);
-    expect(sdk.takeErrors()).toHaveLength(1);
+    sdk.malformed = 1;
+    expect(answersTo(null, sdk.wire.received)).toMatchObject([{ error: { code: -32600 } }]);
+    expect(sdk.takeComplaints()).toHaveLength(1);
   });
 
   it("loses a report of progress that is read together with the answer", async () => {
@@ -88,28 +90,22 @@ describe("the MCP SDK 1.32.2", () => {
     const begun = gate();
     const finish = gate();
     const aborted: boolean[] = [];
-    await using sdk = await sdkClient(
-      {},
-      {
-        capabilities: { roots: {} },
-        prepare: (client) =>
-          client.setRequestHandler(ListRootsRequestSchema, async (_request, { signal }) => {
-            begun.resolve();
-            await finish.promise;
-            aborted.push(signal.aborted);
-            return { roots: [] };
-          }),
-      },
-    );
+    await using sdk = await sdkClient({}, { roots: {} });
+    sdk.client.setRequestHandler(ListRootsRequestSchema, async (_request, { signal }) => {
+      begun.resolve();
+      await finish.promise;
+      aborted.push(signal.aborted);
+      return { roots: [] };
+    });
     const say = (message: object): boolean =>
-      sdk.webSocket.emit("message", Buffer.from(JSON.stringify({ jsonrpc: "2.0", ...message })), false);
+      sdk.wire.emit("message", Buffer.from(JSON.stringify({ jsonrpc: "2.0", ...message })), false);
     say({ id: 0, method: "roots/list" });
     await begun.promise;
     say({ method: "notifications/cancelled", params: { requestId: 0 } });
     finish.resolve();
     await sdk.client.ping();
     expect(aborted).toEqual([false]);
-    expect(answersTo(0, sdk.sent)).toHaveLength(1);
+    expect(answersTo(0, sdk.wire.sent)).toHaveLength(1);
   });
 
   it("rejects an aborted call with code -32001, and not with the signal's reason", async () => {
@@ -129,7 +125,7 @@ describe("the MCP SDK 1.32.2", () => {
     const abort = new AbortController();
     await sdk.client.callTool({ name: "any" }, undefined, { signal: abort.signal });
     abort.abort();
-    expect(sdk.sent.at(-1)).toMatchObject({ method: "notifications/cancelled" });
+    expect(sdk.wire.sent.at(-1)).toMatchObject({ method: "notifications/cancelled" });
     await sdk.client.ping();
   });
 
@@ -144,21 +140,21 @@ describe("the MCP SDK 1.32.2", () => {
       },
     });
     const abort = new AbortController();
-    const { params } = sdk.sent.find(({ method }) => method === "initialize");
+    const { params } = sdk.wire.sent.find(({ method }) => method === "initialize");
     const again = sdk.client.request({ method: "initialize", params }, InitializeResultSchema, {
       signal: abort.signal,
     });
-    const { id } = sdk.sent.at(-1);
+    const { id } = sdk.wire.sent.at(-1);
     abort.abort();
     await rejection(again);
-    expect(sdk.sent.at(-1)).toMatchObject({ method: "notifications/cancelled", params: { requestId: id } });
+    expect(sdk.wire.sent.at(-1)).toMatchObject({ method: "notifications/cancelled", params: { requestId: id } });
     // Answered after the cancel was read.
     await sdk.client.ping();
     finish.resolve();
     await sdk.client.ping();
     expect(aborted).toEqual([false, false]);
-    expect(answersTo(id, sdk.received)).toHaveLength(1);
-    expect(sdk.takeErrors()).toEqual([expect.stringContaining("unknown message ID")]);
+    expect(answersTo(id, sdk.wire.received)).toHaveLength(1);
+    expect(sdk.takeComplaints()).toEqual([expect.stringContaining("unknown message ID")]);
   });
 
   it("sends no cancel when maxTotalTimeout ends a call, and checks it only when a report arrives", async () => {
@@ -186,7 +182,7 @@ describe("the MCP SDK 1.32.2", () => {
     progress(1);
     expect(await outcome).toMatchObject({ code: -32001, data: { totalElapsed: 500 } });
     await sdk.client.ping();
-    expect(sdk.sent.filter(({ method }) => method === "notifications/cancelled")).toEqual([]);
+    expect(sdk.wire.sent.filter(({ method }) => method === "notifications/cancelled")).toEqual([]);
     // Only the end of the connection stops the handler.
     await sdk.client.close();
     await stopped.promise;

@@ -1,4 +1,4 @@
-"""Connects to the address it is given, and does what its standard input says, one command a line."""
+"""Connects to the given address, and runs the commands of its standard input, one a line."""
 
 import asyncio
 import sys
@@ -22,16 +22,11 @@ async def tick(_peer, params):
     say(pushed=["tick", params])
 
 
-async def hang(_peer, _params):
-    say(hanging=True)
-    await asyncio.get_running_loop().create_future()
-
-
 async def main(url):
     socket = await websockets.connect(url)
-    peer = Peer(socket, {"confirm": confirm, "tick": tick, "hang": hang})
+    peer = Peer(socket, {"confirm": confirm, "tick": tick})
     running = asyncio.ensure_future(peer.run())
-    running.add_done_callback(lambda _: say(closed=[socket.close_code, socket.close_reason]))
+    running.add_done_callback(lambda _: say(closed=True))
     tasks = []
     say(open=websockets.__version__)
     async for command in commands():
@@ -41,8 +36,6 @@ async def main(url):
             tasks.append(asyncio.ensure_future(outcome(command["id"], peer.batch(command["batch"]))))
         elif "notify" in command:
             await peer.notify(command["notify"], command.get("params"))
-        elif "raw" in command:
-            await socket.send(bytes(command["raw"], "utf8") if command.get("binary") else command["raw"])
         elif "close" in command:
             await socket.close()
 

@@ -23,7 +23,7 @@ class Peer:
         self.tasks = set()
 
     async def run(self):
-        """Takes what comes until the connection ends, and fails what still waits then."""
+        """Handles messages until the connection ends, and then fails all pending calls."""
         try:
             async for text in self.socket:
                 message = json.loads(text)
@@ -45,8 +45,6 @@ class Peer:
         future = self.waiting.pop(key, None)
         if future is not None:
             future.set_result(reply)
-        elif key is None:
-            print(json.dumps({"refused": reply["error"]}), flush=True)
 
     async def answer(self, message):
         if isinstance(message, list):
@@ -96,7 +94,7 @@ class Peer:
 
 
 async def commands():
-    """The lines of standard input, by which the test says what to do."""
+    """The lines of standard input, which are the commands of the test."""
     reader = asyncio.StreamReader(limit=2**24)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -105,5 +103,5 @@ async def commands():
 
 
 def say(**what):
-    """Tells the test."""
+    """Reports to the test."""
     print(json.dumps(what), flush=True)

@@ -38,7 +38,7 @@ export class Puppet implements AsyncDisposable {
   }
 
   /** Sends a command to the program. */
-  tell(what: object): void {
+  send(what: object): void {
     this.#child.stdin!.write(`${JSON.stringify(what)}\n`);
   }
 

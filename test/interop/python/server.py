@@ -33,17 +33,7 @@ async def note(_peer, params):
 
 
 async def ask(peer, params):
-    try:
-        return f"you said {await peer.call('confirm', params)}"
-    except Failure as failure:
-        return f"you failed with {failure.error['code']}"
-
-
-async def count(peer, params):
-    """Notifies as often as it is told, and then answers."""
-    for number in range(params["to"]):
-        await peer.notify("tick", [number])
-    return params["to"]
+    return f"you said {await peer.call('confirm', params)}"
 
 
 async def twice(peer, _params):
@@ -51,7 +41,7 @@ async def twice(peer, _params):
     return [reply["result"] for reply in await peer.batch([["confirm", {"question": q}, True] for q in "ab"])]
 
 
-METHODS = dict(add=add, echo=echo, attic=attic, wait=wait, note=note, ask=ask, count=count, twice=twice)
+METHODS = dict(add=add, echo=echo, attic=attic, wait=wait, note=note, ask=ask, twice=twice)
 
 
 async def main():

@@ -1,7 +1,8 @@
 /** The behaviour that a reciproc client must get from every third-party server: one suite, and an adapter for each server. */
 import { once } from "node:events";
 import { expect, it } from "vitest";
-import WebSocket from "ws";
+import type { AddressInfo } from "node:net";
+import WebSocket, { type WebSocketServer } from "ws";
 import { PROTOCOL } from "../../../src/session/link.js";
 import { connect, type AnyPeer } from "../../../src/node.js";
 import { gate, rejection, type Gate } from "../../support/turns.js";
@@ -27,6 +28,22 @@ export class Gates {
     this.#gates.set(name, known);
     return known;
   }
+}
+
+/** Returns what all servers over `ws` have in common, once the server listens. */
+export async function listeningServer(
+  webSockets: WebSocketServer,
+): Promise<Pick<ForeignServer, "url" | "cut" | typeof Symbol.asyncDispose>> {
+  await once(webSockets, "listening");
+  const cut = (): void => webSockets.clients.forEach((client) => client.terminate());
+  return {
+    url: `ws://127.0.0.1:${(webSockets.address() as AddressInfo).port}`,
+    cut,
+    async [Symbol.asyncDispose]() {
+      cut();
+      await new Promise((resolve) => webSockets.close(resolve));
+    },
+  };
 }
 
 /** The differences between servers. */

@@ -1,11 +1,9 @@
 /** A reciproc client calls a jayson 5 WebSocket server, also in batches. */
-import { once } from "node:events";
 import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
 import { describe } from "vitest";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
-import { behavesAsServer, Gates, type ForeignServer } from "./behaviour.js";
+import { behavesAsServer, Gates, listeningServer, type ForeignServer } from "./behaviour.js";
 
 // Its declarations name packages that it does not install, so they are not used.
 const jayson = createRequire(import.meta.url)("jayson");
@@ -23,19 +21,7 @@ async function start(): Promise<ForeignServer> {
     wait: ([name]: [string], done: Callback) => void gates.of(name).promise.then((value) => done(null, value)),
     note: (params: unknown, done: Callback) => (noted.push(params), done(null)),
   });
-  const webSockets = server.websocket({ port: 0, host: "127.0.0.1" });
-  await once(webSockets, "listening");
-  const cut = (): void => webSockets.clients.forEach((client: { terminate(): void }) => client.terminate());
-  return {
-    url: `ws://127.0.0.1:${(webSockets.address() as AddressInfo).port}`,
-    gates,
-    noted,
-    cut,
-    async [Symbol.asyncDispose]() {
-      cut();
-      await new Promise((resolve) => webSockets.close(resolve));
-    },
-  };
+  return { ...(await listeningServer(server.websocket({ port: 0, host: "127.0.0.1" }))), gates, noted };
 }
 
 describe("a jayson server", () => {

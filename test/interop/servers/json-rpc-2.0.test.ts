@@ -1,14 +1,12 @@
 /** A reciproc client calls a json-rpc-2.0 1.8 server, connected as in its README, and is called by it during a call. */
-import { once } from "node:events";
 import { JSONRPCClient, JSONRPCErrorException, JSONRPCServer, JSONRPCServerAndClient } from "json-rpc-2.0";
-import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { connect } from "../../../src/node.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
-import { behavesAsServer, Gates, type ForeignServer } from "./behaviour.js";
+import { behavesAsServer, Gates, listeningServer, type ForeignServer } from "./behaviour.js";
 
 async function start(): Promise<ForeignServer & { clients: Inbox<JSONRPCServerAndClient> }> {
   const gates = new Gates();
@@ -33,19 +31,7 @@ async function start(): Promise<ForeignServer & { clients: Inbox<JSONRPCServerAn
     webSocket.on("close", () => both.rejectAllPendingRequests("the connection is closed"));
     clients.push(both);
   });
-  await once(webSockets, "listening");
-  const cut = (): void => webSockets.clients.forEach((client) => client.terminate());
-  return {
-    clients,
-    url: `ws://127.0.0.1:${(webSockets.address() as AddressInfo).port}`,
-    gates,
-    noted,
-    cut,
-    async [Symbol.asyncDispose]() {
-      cut();
-      await new Promise((resolve) => webSockets.close(resolve));
-    },
-  };
+  return { ...(await listeningServer(webSockets)), clients, gates, noted };
 }
 
 describe("a json-rpc-2.0 server", () => {

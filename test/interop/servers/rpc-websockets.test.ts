@@ -1,14 +1,12 @@
 /** A reciproc client calls an rpc-websockets 10 server, whose events are not JSON-RPC and are refused. */
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { Server } from "rpc-websockets";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../../src/node.js";
-import { stranger } from "../../support/network.js";
+import { plainPeer } from "../../support/network.js";
 import { rejection } from "../../support/turns.js";
 import { Inbox } from "../support/inbox.js";
 import { ATTIC } from "../support/service.js";
-import { behavesAsServer, connectPlainly, Gates, type ForeignServer } from "./behaviour.js";
+import { behavesAsServer, connectPlainly, Gates, listeningServer, type ForeignServer } from "./behaviour.js";
 
 async function start(): Promise<ForeignServer & { server: Server }> {
   const server = new Server({ port: 0, host: "127.0.0.1" });
@@ -22,18 +20,7 @@ async function start(): Promise<ForeignServer & { server: Server }> {
   });
   server.register("wait", (params) => gates.of(params[0]).promise as never);
   server.register("note", (params) => noted.push(params));
-  await once(server.wss, "listening");
-  return {
-    server,
-    url: `ws://127.0.0.1:${(server.wss.address() as AddressInfo).port}`,
-    gates,
-    noted,
-    cut: () => server.wss.clients.forEach((client) => client.terminate()),
-    async [Symbol.asyncDispose]() {
-      server.wss.clients.forEach((client) => client.terminate());
-      await server.close();
-    },
-  };
+  return { ...(await listeningServer(server.wss)), server, gates, noted };
 }
 
 describe("an rpc-websockets server", () => {
@@ -67,7 +54,7 @@ describe("an rpc-websockets server", () => {
 
   it("answers no call of id 0, which is why reciproc counts from 1", async () => {
     await using foreign = await start();
-    using bare = await stranger(foreign.url);
+    using bare = await plainPeer(foreign.url);
     for (const id of [0, 1]) bare.webSocket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "echo", params: [id] }));
     expect(await bare.next()).toEqual({ jsonrpc: "2.0", id: 1, result: [1] });
   });

@@ -69,7 +69,7 @@ export async function startService(): Promise<Service> {
     async [Symbol.asyncDispose]() {
       for (const { resolve } of gates.values()) resolve(null);
       await server.close();
-      if (errors.left.length > 0) throw new AggregateError(errors.left, "errors on our side that nobody expected");
+      if (errors.left.length > 0) throw new AggregateError(errors.left, "unexpected errors of the server");
     },
   };
 }

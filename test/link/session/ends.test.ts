@@ -17,11 +17,11 @@ describe("a close (rule 6)", () => {
     rig.cut({ code, reason: "why" });
     expect(rig.client.isResumable).toBe(false);
     const lost = ["suspended", { lost: `the session ended with ${code} (why)` }];
-    expect(rig.told.notices).toEqual(lost);
-    expect(rig.server.told.notices).toEqual([{ closed: { code, reason: "why" } }]);
+    expect(rig.emitted.notices).toEqual(lost);
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code, reason: "why" } }]);
     expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
     await rig.comeBack();
-    expect(rig.told.notices).toEqual([...lost, "resumed"]);
+    expect(rig.emitted.notices).toEqual([...lost, "resumed"]);
     expect(rig.owner).toEqual(["over", "fresh"]);
     expect(rig.servers).toHaveLength(2);
   });
@@ -29,16 +29,16 @@ describe("a close (rule 6)", () => {
   it.each(PASSING)("suspends the session with code %i", async (code) => {
     await using rig = await Rig.live();
     rig.cut({ code, reason: "" });
-    expect(rig.server.told.notices).toEqual(["suspended"]);
+    expect(rig.server.emitted.notices).toEqual(["suspended"]);
     expect(rig.sessions.suspended).toBe(1);
     await rig.comeBack();
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
   });
 
   it("is ignored if the socket failed with an error", async () => {
     await using rig = await Rig.live();
     const error = new RangeError("Max payload size exceeded");
-    const lost = vi.spyOn(rig.told as never, "lost");
+    const lost = vi.spyOn(rig.emitted as never, "lost");
     rig.cut({ code: 1009, reason: "", error });
     expect(lost).toHaveBeenCalledExactlyOnceWith(error, rig.client.link);
   });
@@ -54,9 +54,9 @@ describe("an unreadable frame", () => {
     rig.wire.server.inject('[{"n":1}]');
     rig.wire.server.inject('{"ping":1}');
     await rig.settle();
-    expect(rig.server.told.messages).toEqual([]);
-    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1002") }]);
+    expect(rig.server.emitted.messages).toEqual([]);
+    expect(rig.server.emitted.notices).toMatchObject([{ closed: { code: 1002 } }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1002") }]);
   });
 });
 
@@ -66,8 +66,8 @@ describe("a message over this side's limit (rule 6)", () => {
     rig.wire.server.inject(`[${message(1, 5000)}]`);
     expect(rig.wire.server.closedWith).toMatchObject({ code: 1009 });
     rig.wire.server.cut({ code: 1006, reason: "" });
-    expect(rig.server.told.messages).toEqual([]);
-    expect(rig.server.told.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
+    expect(rig.server.emitted.messages).toEqual([]);
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1009, reason: "message is too large" } }]);
     expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
   });
 });
@@ -81,9 +81,9 @@ describe("bye (rule 6)", () => {
     rig.client.link.close(4001, "enough");
     expect(client.sent.at(-1)).toBe('{"bye":{"code":4001,"reason":"enough"}}');
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual(range(1, 30));
+    expect(numbers(rig.server.emitted)).toEqual(range(1, 30));
     const closed = { code: 4001, reason: "enough" };
-    expect([rig.server.told.notices, rig.told.notices]).toEqual([[{ closed }], [{ closed }]]);
+    expect([rig.server.emitted.notices, rig.emitted.notices]).toEqual([[{ closed }], [{ closed }]]);
     expect(rig.sessions.tokens.size).toBe(0);
   });
 
@@ -93,7 +93,7 @@ describe("bye (rule 6)", () => {
     rig.wire.client.deliver();
     expect(rig.client.isResumable).toBe(false);
     rig.wire.client.cut();
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the session ended with 1001 (going away)" }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the session ended with 1001 (going away)" }]);
   });
 
   it.each([true, false])(
@@ -105,10 +105,10 @@ describe("bye (rule 6)", () => {
       rig.wire.server.inject('{"bye":{"code":4001,"reason":"enough"}}');
       rig.wire.server.inject('[{"n":1}]');
       rig.wire.server.inject("[1,");
-      expect(rig.server.told.messages).toEqual([]);
+      expect(rig.server.emitted.messages).toEqual([]);
       expect(rig.wire.server.open).toBe(true);
       rig.wire.server.cut();
-      expect(rig.server.told.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
+      expect(rig.server.emitted.notices).toEqual([{ closed: { code: 4001, reason: "enough" } }]);
     },
   );
 
@@ -122,7 +122,7 @@ describe("bye (rule 6)", () => {
     await using rig = await Rig.live();
     rig.wire.server.inject(JSON.stringify({ bye }));
     rig.wire.server.cut();
-    expect(rig.server.told.notices).toEqual([{ closed: { code: 1000, reason: "" } }]);
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1000, reason: "" } }]);
   });
 
   it("is accepted in place of `resumed`", async () => {
@@ -132,7 +132,7 @@ describe("bye (rule 6)", () => {
     client.inject('{"bye":{"code":1001,"reason":"","retryMs":5000}}');
     client.cut();
     expect(rig.ends).toEqual([{ code: 1001, reason: "", retryMs: 5000 }]);
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the session ended with 1001" }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the session ended with 1001" }]);
   });
 });
 
@@ -151,7 +151,7 @@ describe("a message over the other side's limit (rule 6)", () => {
     for (const text of [tooLong, multibyte]) expect(link.send(text)).toBe(false);
     expect(link.send(longest)).toBe(true);
     await rig.comeBack();
-    expect(rig.server.told.messages).toHaveLength(2);
+    expect(rig.server.emitted.messages).toHaveLength(2);
   });
 });
 
@@ -162,12 +162,12 @@ describe("close() while suspended (rule 8)", () => {
     rig.cut();
     link.send(message(1));
     link.close(4002, "done");
-    expect(rig.told.notices).toEqual(["suspended", { closed: { code: 4002, reason: "done" } }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { closed: { code: 4002, reason: "done" } }]);
     expect(rig.client.isResumable).toBe(false);
     expect(link.send(message(1))).toBe(false);
     expect(heldBy(link)).toBe(0);
     link.close();
-    expect(rig.told.notices).toHaveLength(2);
+    expect(rig.emitted.notices).toHaveLength(2);
     // A socket that connects after it is closed.
     const { client } = new Wire();
     rig.client.attach(client, { session: { token: "t", ttlMs: 1000, limits: WIRE_LIMITS } });
@@ -180,7 +180,10 @@ describe("close() while suspended (rule 8)", () => {
     await using rig = await Rig.live();
     rig.cut();
     rig.server.link.close(1001, "the server is closing");
-    expect(rig.server.told.notices).toEqual(["suspended", { closed: { code: 1001, reason: "the server is closing" } }]);
+    expect(rig.server.emitted.notices).toEqual([
+      "suspended",
+      { closed: { code: 1001, reason: "the server is closing" } },
+    ]);
     expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
     await rig.comeBack();
     expect(rig.wire.server.sent).toContain(REFUSED);
@@ -188,9 +191,9 @@ describe("close() while suspended (rule 8)", () => {
 
   it("can be called by a server in its suspended hook", async () => {
     await using rig = await Rig.live();
-    vi.spyOn(rig.server.told, "suspended").mockImplementation(() => rig.server.link.close(4003, "no more"));
+    vi.spyOn(rig.server.emitted, "suspended").mockImplementation(() => rig.server.link.close(4003, "no more"));
     rig.cut();
-    expect(rig.server.told.notices).toEqual([{ closed: { code: 4003, reason: "no more" } }]);
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 4003, reason: "no more" } }]);
     expect(rig.sessions).toMatchObject({ suspended: 0, tokens: { size: 0 } });
   });
 });
@@ -201,9 +204,9 @@ describe("close() of a session that has ended, and whose socket has not", () => 
     rig.wire.server.inject("[1,");
     rig.server.link.close(1001, "going away");
     expect(rig.wire.server.closedWith).toMatchObject({ code: 1002 });
-    expect(rig.server.told.notices).toEqual([]);
+    expect(rig.server.emitted.notices).toEqual([]);
     rig.wire.server.cut({ code: 1002, reason: "read" });
-    expect(rig.server.told.notices).toEqual([{ closed: { code: 1002, reason: "read" } }]);
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1002, reason: "read" } }]);
   });
 
   it("closes the socket behind a bye whose close does not come", async () => {
@@ -213,7 +216,7 @@ describe("close() of a session that has ended, and whose socket has not", () => 
     rig.client.link.close(4002, "done");
     expect(rig.wire.client.closedWith).toEqual({ code: 4002, reason: "done" });
     rig.wire.client.cut({ code: 4002, reason: "done" });
-    expect(rig.told.notices).toEqual([{ closed: { code: 4002, reason: "done" } }]);
+    expect(rig.emitted.notices).toEqual([{ closed: { code: 4002, reason: "done" } }]);
     expect(rig.owner).toEqual([]);
   });
 });
@@ -230,13 +233,13 @@ describe("a session without a socket (rule 8)", () => {
     rig.server.link.send(message(1));
     rig.pass(59_999);
     await microtasks();
-    expect(rig.told.notices).toEqual(["suspended", "resumed", "suspended"]);
-    expect(rig.server.told.notices).toEqual(rig.told.notices);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed", "suspended"]);
+    expect(rig.server.emitted.notices).toEqual(rig.emitted.notices);
     rig.pass(1);
     await microtasks();
     const why = "the session was not resumed within 60000 ms";
-    expect(rig.told.notices.at(-1)).toEqual({ lost: `the session ended with 1006 (${why})` });
-    expect(rig.server.told.notices.at(-1)).toEqual({ closed: { code: 1006, reason: why } });
+    expect(rig.emitted.notices.at(-1)).toEqual({ lost: `the session ended with 1006 (${why})` });
+    expect(rig.server.emitted.notices.at(-1)).toEqual({ closed: { code: 1006, reason: why } });
     expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
     expect([heldBy(rig.client.link), rig.server.link.heldLength]).toEqual([0, 0]);
     expect(rig.server.link.send(message(2))).toBe(false);
@@ -251,7 +254,7 @@ describe("a session without a socket (rule 8)", () => {
     late.mockRestore();
     expect(rig.wire.server.sent).toContain(REFUSED);
     expect(rig.server).not.toBe(rig.servers[0]);
-    expect(rig.servers[0]!.told.notices.at(-1)).toHaveProperty("closed");
+    expect(rig.servers[0]!.emitted.notices.at(-1)).toHaveProperty("closed");
   });
 
   it("does not expire at the client while a connection attempt runs, whose result decides", async () => {
@@ -261,10 +264,10 @@ describe("a session without a socket (rule 8)", () => {
     rig.resuming();
     rig.pass(5_000);
     await microtasks();
-    expect(rig.told.notices).toEqual(["suspended"]);
+    expect(rig.emitted.notices).toEqual(["suspended"]);
     await rig.settle();
     // The server has never lost the socket.
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
   });
 
   it("expires at the client when its time from the first loss has passed, also if attempts fail meanwhile", async () => {
@@ -274,7 +277,7 @@ describe("a session without a socket (rule 8)", () => {
     rig.resuming().cut();
     rig.pass(30_000);
     await microtasks();
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
   });
 
   it("expires at the client if that attempt fails", async () => {
@@ -285,7 +288,7 @@ describe("a session without a socket (rule 8)", () => {
     rig.pass(5_000);
     client.cut();
     await microtasks();
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
     expect(rig.owner).toEqual(["suspended", "over"]);
   });
 });
@@ -299,17 +302,17 @@ describe("a client that gets unknown-session (rule 8)", () => {
     rig.client.link.send(message("lost too"));
     rig.server.link.close();
     await rig.comeBack();
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the server has no such session any more" }, "resumed"]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the server has no such session any more" }, "resumed"]);
     expect(rig.owner).toEqual(["suspended", "fresh"]);
     rig.client.link.send(message("fresh"));
     rig.server.link.send(message("answer"));
     await rig.settle();
     expect(rig.servers).toHaveLength(2);
-    expect(numbers(rig.server.told)).toEqual(["fresh"]);
-    expect(numbers(rig.told)).toEqual(["answer"]);
+    expect(numbers(rig.server.emitted)).toEqual(["fresh"]);
+    expect(numbers(rig.emitted)).toEqual(["answer"]);
     expect(controls(rig.wire.client.sent).map((frame) => Object.keys(frame as object)[0])).toEqual(["resume", "hello"]);
     await rig.cutAndResume();
-    expect(rig.told.notices.at(-1)).toBe("resumed");
+    expect(rig.emitted.notices.at(-1)).toBe("resumed");
   });
 });
 
@@ -321,13 +324,13 @@ describe("a session that the client has not confirmed (rule 9)", () => {
     rig.client.link.send(message("c"));
     await microtasks();
     rig.cut();
-    expect(rig.server.told.notices).toEqual(["suspended"]);
+    expect(rig.server.emitted.notices).toEqual(["suspended"]);
     expect(rig.sessions).toMatchObject({ suspended: 1, live: 0, tokens: { size: 1 } });
     expect(rig.server.link.maxMessageBytes).toBeUndefined();
     await rig.comeBack();
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
-    expect(numbers(rig.server.told)).toEqual(["c"]);
-    expect(numbers(rig.told)).toEqual(["s"]);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
+    expect(numbers(rig.server.emitted)).toEqual(["c"]);
+    expect(numbers(rig.emitted)).toEqual(["s"]);
     expect(rig.server.link.maxMessageBytes).toBe(2000);
     expect(rig.sessions).toMatchObject({ suspended: 0, live: 1, tokens: { size: 1 } });
   });

@@ -18,9 +18,9 @@ describe("a close with `retryMs`", () => {
     rig.server.link.close(1001, "going away", retryMs);
     expect(rig.wire.server.sent.slice(-2)).toEqual(['[{"n":1}]', JSON.stringify({ bye: { ...END, retryMs } })]);
     await rig.settle();
-    expect(numbers(rig.told)).toEqual([1]);
+    expect(numbers(rig.emitted)).toEqual([1]);
     expect(rig.ends).toEqual([{ ...END, retryMs }]);
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the session ended with 1001 (going away)" }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the session ended with 1001 (going away)" }]);
   });
 
   it("sends bye also without a session, to a client that can reconnect", async () => {
@@ -31,20 +31,20 @@ describe("a close with `retryMs`", () => {
     expect(rig.wire.server.sent.slice(1)).toEqual([BYE]);
     await rig.settle();
     expect(rig.ends).toEqual([END]);
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1001") }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1001") }]);
   });
 
   it("ends a link without sessions by its close, because that link ignores bye", async () => {
     const wire = new Wire();
     const [server, client] = [serverLink(wire.server), clientLink(wire.client)];
-    const told = new Told();
+    const emitted = new Told();
     server.start(new Told());
-    client.start(told);
+    client.start(emitted);
     await wire.settle();
     server.close(1001, "going away", 5000);
     await wire.settle();
     expect(wire.server.sent.at(-1)).toBe(BYE);
-    expect(told.notices).toEqual([{ closed: { code: 1001, reason: "going away" } }]);
+    expect(emitted.notices).toEqual([{ closed: { code: 1001, reason: "going away" } }]);
   });
 
   it("sends no bye without `retryMs` and without a session, nor over a plain link", async () => {

@@ -14,8 +14,8 @@ const PACK = `[${[1, 2, 3].map((n) => message(n)).join(",")}]`;
 
 /** Calls `act` when the client's receiver gets a message. */
 function onMessage(rig: Rig, act: () => void): void {
-  rig.told.dispatch = (value) => {
-    rig.told.messages.push(value);
+  rig.emitted.dispatch = (value) => {
+    rig.emitted.messages.push(value);
     act();
   };
 }
@@ -51,15 +51,15 @@ describe("a loss in the middle of a pack", () => {
     await rig.settle();
     expect(packs(rig.wire.server.sent)).toEqual([PACK]);
     await rig.comeBack();
-    expect(numbers(rig.told)).toEqual([1, 2, 3]);
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(numbers(rig.emitted)).toEqual([1, 2, 3]);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
   });
 
   it("discards the rest of the pack for the side that closed", async () => {
     await using rig = await Rig.live();
     onMessage(rig, () => rig.client.link.close());
     rig.wire.client.inject(PACK);
-    expect(numbers(rig.told)).toEqual([1]);
+    expect(numbers(rig.emitted)).toEqual([1]);
   });
 });
 
@@ -68,12 +68,12 @@ describe("a receiver whose connection is lost", () => {
     await using rig = await Rig.live();
     const { link } = rig.client;
     const taken: boolean[] = [];
-    Object.assign(rig.told, { suspended: () => taken.push(link.send(message("of the old"))) });
+    Object.assign(rig.emitted, { suspended: () => taken.push(link.send(message("of the old"))) });
     rig.cut({ code: 1008, reason: "" });
     expect(taken).toEqual([false]);
     expect([heldBy(link), heldBy(rig.client.link)]).toEqual([0, 0]);
     rig.client.link.send(message("of the new"));
     await rig.comeBack();
-    expect(numbers(rig.server.told)).toEqual(["of the new"]);
+    expect(numbers(rig.server.emitted)).toEqual(["of the new"]);
   });
 });

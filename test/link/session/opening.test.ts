@@ -20,13 +20,13 @@ function hello(session: unknown, more = {}): string {
 }
 
 /** Makes a client whose server is the test. `first`: the hello, as for `TestClient`. `isAwaited`: as of `Endpoint.attach`. */
-function clientAlone(first?: unknown, isAwaited = true): { wire: Wire; client: TestClient; told: Told } {
+function clientAlone(first?: unknown, isAwaited = true): { wire: Wire; client: TestClient; emitted: Told } {
   const wire = new Wire();
   wire.server.start({ frame() {}, closed() {} });
   const client = new TestClient(wire.client, LIMITS, { over: () => false }, first, isAwaited);
-  const told = new ToldLost();
-  client.link.start(told);
-  return { wire, client, told };
+  const emitted = new ToldLost();
+  client.link.start(emitted);
+  return { wire, client, emitted };
 }
 
 describe("a session", () => {
@@ -35,8 +35,8 @@ describe("a session", () => {
     rig.client.link.send(message(1));
     rig.server.link.send(message(2));
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual([1]);
-    expect(numbers(rig.told)).toEqual([2]);
+    expect(numbers(rig.server.emitted)).toEqual([1]);
+    expect(numbers(rig.emitted)).toEqual([2]);
     expect(controls(rig.wire.server.sent)).toEqual([
       { hello: { session: { token: "secret-1", ttlMs: KEPT.ttlMs, limits: WIRE_LIMITS } } },
     ]);
@@ -52,8 +52,8 @@ describe("a session", () => {
     expect(rig.client.link.endpoint.state.session).toMatchObject({ received: 1, next: 1 });
     expect(rig.server.link.endpoint.state.session).toMatchObject({ received: 0, next: 2 });
     await rig.cutAndResume();
-    expect(numbers(rig.server.told)).toEqual(["plain"]);
-    expect(numbers(rig.told)).toEqual(["packed"]);
+    expect(numbers(rig.server.emitted)).toEqual(["plain"]);
+    expect(numbers(rig.emitted)).toEqual(["packed"]);
   });
 
   it("sends queued messages plainly before the hello, and counted packs after it", async () => {
@@ -66,7 +66,7 @@ describe("a session", () => {
     await rig.settle();
     expect(rig.server.link.endpoint.state.session!.received).toBe(1);
     await rig.cutAndResume();
-    expect(numbers(rig.server.told)).toEqual(["plain", "packed"]);
+    expect(numbers(rig.server.emitted)).toEqual(["plain", "packed"]);
   });
 
   it("is confirmed by the hello of a client that offered to resume and begins a new session, with the token of that socket's hello", async () => {
@@ -79,7 +79,7 @@ describe("a session", () => {
     expect(rig.sessions).toMatchObject({ live: 1, tokens: { size: 1 } });
     await rig.cutAndResume();
     expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: offered, attempt: 1 } });
-    expect(rig.told.notices.at(-1)).toBe("resumed");
+    expect(rig.emitted.notices.at(-1)).toBe("resumed");
   });
 
   it.each([
@@ -94,7 +94,7 @@ describe("a session", () => {
   ])("is declined by a client that sends %s", async (frame) => {
     await using rig = await Rig.live();
     const server = rig.arrival(false);
-    const { link, told } = rig.server;
+    const { link, emitted } = rig.server;
     link.send(message(1));
     server.unsentBytes = LIMITS.highWaterBytes;
     await microtasks();
@@ -102,7 +102,7 @@ describe("a session", () => {
     expect(packs(server.sent)).toEqual([]);
     server.inject(frame);
     server.inject('[{"n":1}]');
-    expect(numbers(told)).toEqual([1]);
+    expect(numbers(emitted)).toEqual([1]);
     expect(link.endpoint.state).toMatchObject({ kind: "packed" });
     expect(rig.sessions).toMatchObject({ live: 1, tokens: { size: 1 } });
     // No message is lost, although the socket was full.
@@ -111,7 +111,7 @@ describe("a session", () => {
     await microtasks();
     expect(packs(server.sent)).toEqual(['[{"n":1}]', '[{"n":2}]']);
     server.cut();
-    expect(told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
+    expect(emitted.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
   });
 
   it("is not accepted by a client without sessions", async () => {
@@ -135,14 +135,14 @@ describe("a session", () => {
     '{"hello":true}',
     '{"hello":null}',
   ])("is not accepted if the server sends %s", async (frame) => {
-    const { wire, client, told } = clientAlone();
+    const { wire, client, emitted } = clientAlone();
     wire.client.inject(frame);
     client.link.send(message(1));
     await microtasks();
     expect(wire.client.sent).toEqual(['{"hello":{}}', '[{"n":1}]']);
     expect(client.isResumable).toBe(false);
     wire.client.cut();
-    expect(told.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
+    expect(emitted.notices).toEqual([{ closed: { code: 1006, reason: "" } }]);
   });
 
   it("is opened once: a second hello changes nothing, nor does the `session` of an old server", async () => {
@@ -154,7 +154,7 @@ describe("a session", () => {
       expect(rig.wire.client.open && rig.wire.server.open).toBe(true);
       await rig.cutAndResume();
       expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: "secret-1" } });
-      expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+      expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
     }
   });
 });
@@ -200,9 +200,9 @@ describe("a client's hello", () => {
       server.inject('[{"n":1}]');
       expect(server.closedWith).toEqual({ code: 1002, reason: "`limits` of a hello break their rules" });
       expect(rig.sessions.tokens.size).toBe(1);
-      expect(rig.server.told.messages).toEqual([]);
+      expect(rig.server.emitted.messages).toEqual([]);
       server.cut();
-      expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
+      expect(rig.server.emitted.notices).toMatchObject([{ closed: { code: 1002 } }]);
     },
   );
 
@@ -247,13 +247,13 @@ describe("a client's hello", () => {
 
 describe("a server's hello", () => {
   it.each(wrong("token", "ttlMs", "limits"))("closes with 1002 if it has a wrong %s: %j", async (name, value) => {
-    const { wire, client, told } = clientAlone();
+    const { wire, client, emitted } = clientAlone();
     wire.client.inject(hello({ ...OFFER, [name]: value }));
     expect(wire.client.closedWith).toEqual({ code: 1002, reason: "`session` of a hello breaks its rules" });
     expect(wire.client.sent).toEqual([]);
     expect(client.isResumable).toBe(false);
     wire.client.cut();
-    expect(told.notices).toMatchObject([{ closed: { code: 1002 } }]);
+    expect(emitted.notices).toMatchObject([{ closed: { code: 1002 } }]);
   });
 
   it.each([
@@ -301,6 +301,6 @@ describe("a `resumed`", () => {
     client.inject(JSON.stringify({ resumed: { token: "new", received: 1, [name]: value } }));
     expect(client.closedWith).toMatchObject({ code: 1002 });
     await rig.settle();
-    expect(rig.told.notices.at(-1)).toHaveProperty("lost");
+    expect(rig.emitted.notices.at(-1)).toHaveProperty("lost");
   });
 });

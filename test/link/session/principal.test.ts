@@ -25,8 +25,8 @@ describe("a principal (rule 10)", () => {
     expect(rig.sessions.suspended).toBe(1);
     // Its attempt number does not count either.
     await rig.comeBack();
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
-    expect(rig.server.told.messages).toEqual([{ n: 1 }]);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.server.emitted.messages).toEqual([{ n: 1 }]);
   });
 });
 
@@ -44,7 +44,7 @@ async function open(rig: Rig, principals: readonly (string | undefined)[]): Prom
   return ends;
 }
 
-const hasEnded = ({ told }: ServerSide): boolean => told.notices.length === 2;
+const hasEnded = ({ emitted }: ServerSide): boolean => emitted.notices.length === 2;
 
 describe("the limits of suspended sessions", () => {
   it("evicts the oldest session first, and sessions without a principal before the others", async () => {
@@ -63,7 +63,7 @@ describe("the limits of suspended sessions", () => {
       order.push([...ends.keys()].filter((one) => hasEnded(ends[one]!)));
     }
     expect(order).toEqual([[3], [1, 3], [1, 2, 3], [1, 2, 3, 4], [0, 1, 2, 3, 4]]);
-    expect(ends[0]!.told.notices.at(-1)).toEqual({ closed: { code: 1013, reason: "full" } });
+    expect(ends[0]!.emitted.notices.at(-1)).toEqual({ closed: { code: 1013, reason: "full" } });
     rig.sessions.evict("full");
     expect(rig.sessions.held).toBe(0);
   });
@@ -74,7 +74,7 @@ describe("the limits of suspended sessions", () => {
     expect(rig.sessions.live).toBe(1);
     rig.sessions.evict("full");
     await microtasks();
-    expect(rig.told.notices.at(-1)).toBe("resumed");
+    expect(rig.emitted.notices.at(-1)).toBe("resumed");
     rig.server.link.close();
     expect(rig.sessions.live).toBe(0);
   });
@@ -85,14 +85,14 @@ describe("the limits of suspended sessions", () => {
     for (const end of ends) end.cut();
     await microtasks();
     expect(ends.map(hasEnded)).toEqual([true, false, true, false, false]);
-    expect(ends[0]!.told.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
+    expect(ends[0]!.emitted.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
     expect(rig.sessions.suspended).toBe(3);
   });
 
   it("does not count resumed sessions", async () => {
     await using rig = await Rig.live({ principal: "alice", sessions: { maxSuspendedPerPrincipal: 1 } });
     for (let i = 0; i < 5; i++) await rig.cutAndResume();
-    expect(rig.told.notices.at(-1)).toBe("resumed");
+    expect(rig.emitted.notices.at(-1)).toBe("resumed");
   });
 
   it("has no such limit without a principal", async () => {
@@ -146,7 +146,7 @@ describe("the limits of suspended sessions", () => {
     await microtasks();
     rig.cut();
     await microtasks();
-    expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
+    expect(rig.server.emitted.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
     expect(rig.sessions).toMatchObject({ suspended: 0, held: 0 });
   });
 
@@ -160,7 +160,7 @@ describe("the limits of suspended sessions", () => {
     expect(rig.sessions.held).toBe(8000);
     streaming!.link.keeps(1001);
     await microtasks();
-    expect(streaming!.told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
+    expect(streaming!.emitted.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
     expect(rig.sessions.held).toBe(3000);
     // The peer's streams end when it is closed.
     streaming!.link.keeps(-6001);

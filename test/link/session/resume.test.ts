@@ -25,10 +25,10 @@ describe("a client that resumes its session", () => {
     rig.client.link.send(message("c3"));
     rig.server.link.send(message("s3"));
     await rig.comeBack();
-    expect(numbers(rig.server.told)).toEqual(["c1", "c2", "c3"]);
-    expect(numbers(rig.told)).toEqual(["s1", "s2", "s3"]);
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
-    expect(rig.server.told.notices).toEqual(["suspended", "resumed"]);
+    expect(numbers(rig.server.emitted)).toEqual(["c1", "c2", "c3"]);
+    expect(numbers(rig.emitted)).toEqual(["s1", "s2", "s3"]);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
+    expect(rig.server.emitted.notices).toEqual(["suspended", "resumed"]);
     expect(rig.servers).toHaveLength(1);
     expect(rig.owner).toEqual(["suspended", "resumed"]);
   });
@@ -54,9 +54,9 @@ describe("a client that resumes its session", () => {
     const client = rig.resuming();
     client.inject(frame);
     expect(client.closedWith).toMatchObject({ code: 1002 });
-    expect(numbers(rig.told)).toEqual(["s1"]);
+    expect(numbers(rig.emitted)).toEqual(["s1"]);
     await rig.settle();
-    expect(rig.told.notices.at(-1)).toHaveProperty("lost");
+    expect(rig.emitted.notices.at(-1)).toHaveProperty("lost");
   });
 
   it("can send hello instead, and begins a new session", async () => {
@@ -65,7 +65,7 @@ describe("a client that resumes its session", () => {
     server.inject('{"hello":{}}');
     server.inject('[{"n":"fresh"}]');
     expect(rig.servers).toHaveLength(2);
-    expect(numbers(rig.server.told)).toEqual(["fresh"]);
+    expect(numbers(rig.server.emitted)).toEqual(["fresh"]);
   });
 
   it.each([
@@ -109,14 +109,14 @@ describe("a client that resumes its session", () => {
     server.inject('{"hello":{}}');
     server.inject(resume("secret-1"));
     expect(server.closedWith).toMatchObject({ code: 1002 });
-    expect(first.told.notices).toEqual([]);
+    expect(first.emitted.notices).toEqual([]);
   });
 
   it("sends a message like any other if it sends `resume` on a socket that is due a hello", async () => {
     await using rig = await suspended();
     const server = rig.arrival(false);
     server.inject(resume("secret-1"));
-    expect(rig.server.told.messages).toEqual([
+    expect(rig.server.emitted.messages).toEqual([
       { resume: { token: "secret-1", received: 0, attempt: 1, limits: WIRE_LIMITS } },
     ]);
     expect(server.open).toBe(true);
@@ -143,10 +143,10 @@ describe("a client that resumes its session", () => {
       client.inject(isGreeted ? '[{"n":"answer"}]' : '{"n":"answer"}');
       rig.client.link.send(message("fresh"));
       await microtasks();
-      expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }, "resumed"]);
+      expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.any(String) }, "resumed"]);
       expect(client.sent).toEqual(isGreeted ? ['{"hello":{}}', '[{"n":"fresh"}]'] : ['{"n":"fresh"}']);
       expect(rig.owner.slice(-1)).toEqual(["fresh"]);
-      expect(numbers(rig.told).at(-1)).toBe("answer");
+      expect(numbers(rig.emitted).at(-1)).toBe("answer");
     }
   });
 });
@@ -165,9 +165,9 @@ describe("the old socket (rule 2)", () => {
     expect(old.client.closedWith).toMatchObject({ code: 4000 });
     expect(controls(server.sent)).toContainEqual({ resumed: { token: rig.tokens.at(-1), received: 1 } });
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual([1, 2, 3]);
+    expect(numbers(rig.server.emitted)).toEqual([1, 2, 3]);
     // The server never noticed the loss.
-    expect(rig.server.told.notices).toEqual([]);
+    expect(rig.server.emitted.notices).toEqual([]);
   });
 
   it("moves the messages of the current tick to the replay log, in order", async () => {
@@ -180,7 +180,7 @@ describe("the old socket (rule 2)", () => {
     server.deliver();
     rig.server.link.send(message(2));
     await rig.settle();
-    expect(numbers(rig.told)).toEqual([1, 2]);
+    expect(numbers(rig.emitted)).toEqual([1, 2]);
   });
 });
 
@@ -191,7 +191,7 @@ describe("an attempt (rule 3)", () => {
       expect(rig.resuming().sent).toEqual([resume("secret-1", 1, attempt)]);
       rig.cut();
     }
-    expect(rig.told.notices).toEqual(["suspended"]);
+    expect(rig.emitted.notices).toEqual(["suspended"]);
     expect(rig.owner).toEqual(["suspended", "suspended", "suspended", "suspended"]);
   });
 
@@ -209,8 +209,8 @@ describe("an attempt (rule 3)", () => {
     late.inject(resume("secret-1", 0, 99));
     expect(server.open).toBe(true);
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual(["c1", "c2"]);
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(numbers(rig.server.emitted)).toEqual(["c1", "c2"]);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
   });
 
   it("is sent once on a socket: a second `resume` ends socket and session", async () => {
@@ -221,7 +221,7 @@ describe("an attempt (rule 3)", () => {
     expect(server.closedWith).toMatchObject({ code: 1002 });
     expect(rig.sessions.tokens.size).toBe(0);
     await rig.settle();
-    expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1002 } });
+    expect(rig.server.emitted.notices.at(-1)).toMatchObject({ closed: { code: 1002 } });
   });
 });
 
@@ -239,7 +239,7 @@ describe("a token (rule 4)", () => {
       server.inject(resume(old, 0, 99));
       expect(server.sent.at(-1)).toBe(REFUSED);
     }
-    expect(rig.server.told.notices.at(-1)).toBe("resumed");
+    expect(rig.server.emitted.notices.at(-1)).toBe("resumed");
     await rig.cutAndResume();
     expect(controls(rig.wire.client.sent)[0]).toMatchObject({ resume: { token: third } });
   });
@@ -301,12 +301,12 @@ describe("replay (rule 5)", () => {
     await rig.settle();
     rig.client.link.send(message(4));
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(numbers(rig.server.emitted)).toEqual([1]);
     for (const n of [2, 3, 4]) {
       client.unsentBytes = 0;
       rig.pass(20);
       await rig.settle();
-      expect(numbers(rig.server.told)).toEqual(range(1, n));
+      expect(numbers(rig.server.emitted)).toEqual(range(1, n));
     }
   });
 
@@ -327,8 +327,8 @@ describe("replay (rule 5)", () => {
     expect(rig.wire.client.closedWith).toMatchObject({ code: 1002 });
     expect(rig.client.isResumable).toBe(false);
     await rig.settle();
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1002") }]);
-    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1002 } }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1002") }]);
+    expect(rig.server.emitted.notices).toMatchObject([{ closed: { code: 1002 } }]);
   });
 
   it("ends the session for an ack of frames that are logged, but not written to this socket yet", async () => {
@@ -363,7 +363,7 @@ describe("replay (rule 5)", () => {
     expect(server.sent.at(-1)).toBe(REFUSED);
     expect(rig.sessions.tokens.size).toBe(0);
     await microtasks();
-    expect(rig.server.told.notices).toMatchObject(["suspended", { closed: { code: 1002 } }]);
+    expect(rig.server.emitted.notices).toMatchObject(["suspended", { closed: { code: 1002 } }]);
     server.inject('{"hello":{}}');
     expect(rig.servers).toHaveLength(2);
   });

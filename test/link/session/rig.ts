@@ -49,7 +49,7 @@ export class ToldLost extends Told {
 /** One link of the server, and its receiver. */
 export interface ServerSide {
   readonly link: ServerLink;
-  readonly told: Told;
+  readonly emitted: Told;
 }
 
 /** Options of a rig. */
@@ -80,7 +80,7 @@ export class Rig implements AsyncDisposable {
   readonly servers: ServerSide[] = [];
   readonly wires: Wire[] = [];
   readonly client: TestClient;
-  readonly told: Told;
+  readonly emitted: Told;
   /** Other clients, which `close` closes too. */
   readonly others: TestClient[] = [];
   /** Notifications to the owner of the client's sockets. */
@@ -116,8 +116,8 @@ export class Rig implements AsyncDisposable {
         return options.reconnects !== false;
       },
     });
-    this.told = new ToldLost();
-    this.client.link.start(this.told);
+    this.emitted = new ToldLost();
+    this.client.link.start(this.emitted);
   }
 
   /** Returns a rig whose session is open and acked. */
@@ -141,9 +141,9 @@ export class Rig implements AsyncDisposable {
     const wire = new Wire();
     this.wires.push(wire);
     const welcome = (link: ServerLink): void => {
-      const told = new Told();
-      this.servers.push({ link, told });
-      link.start(told);
+      const emitted = new Told();
+      this.servers.push({ link, emitted });
+      link.start(emitted);
     };
     if (returns) this.sessions.admit(wire.server, principal, 10_000, welcome);
     else welcome(this.sessions.link(wire.server, principal));
@@ -259,8 +259,8 @@ export function range(from: number, to: number): number[] {
 }
 
 /** Returns the numbers of the received messages, in order. */
-export function numbers(told: Told): unknown[] {
-  return told.messages.map((received) => (received as { n: unknown }).n);
+export function numbers(emitted: Told): unknown[] {
+  return emitted.messages.map((received) => (received as { n: unknown }).n);
 }
 
 /** Returns the control frames among the sent frames. */

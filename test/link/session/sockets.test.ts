@@ -53,7 +53,7 @@ describe("a read budget that is spent", () => {
     for (const n of [1, 2, 3]) rig.server.link.send(message(n));
     await rig.settle();
     for (const n of [1, 2, 3]) {
-      expect(numbers(rig.told)).toEqual(range(1, n));
+      expect(numbers(rig.emitted)).toEqual(range(1, n));
       deferred.shift()?.();
     }
     expect(deferred).toEqual([]);

@@ -28,7 +28,7 @@ describe("a message", () => {
     expect(waits.sent).toBe(false);
     await rig.comeBack();
     expect(waits.sent).toBe(true);
-    expect(numbers(rig.server.told)).toEqual([1, 2]);
+    expect(numbers(rig.server.emitted)).toEqual([1, 2]);
   });
 
   it("can be cancelled while it is queued, and then never arrives", async () => {
@@ -45,7 +45,7 @@ describe("a message", () => {
     expect(link.cancel(handles[1]!)).toBe(false);
     expect(heldBy(link)).toBe((held * 3) / 4);
     await rig.comeBack();
-    expect(numbers(rig.server.told)).toEqual([1, 3, 4]);
+    expect(numbers(rig.server.emitted)).toEqual([1, 3, 4]);
     expect(link.cancel(handles[0]!)).toBe(false);
   });
 
@@ -57,7 +57,7 @@ describe("a message", () => {
     expect(sendEncoded(rig.client.link, new EncodedMessage(message(2)))).toBe(true);
     expect(handle.sent).toBe(false);
     await rig.cutAndResume();
-    expect(numbers(rig.server.told)).toEqual([1, 2]);
+    expect(numbers(rig.server.emitted)).toEqual([1, 2]);
   });
 
   it("is queued and logged like any other if it is a broadcast", async () => {
@@ -71,7 +71,7 @@ describe("a message", () => {
     link.send(message(3));
     sendEncoded(link, new EncodedMessage(message(4)));
     await rig.settle();
-    expect(numbers(rig.told)).toEqual([1, 2, 3, 4]);
+    expect(numbers(rig.emitted)).toEqual([1, 2, 3, 4]);
     expect(sendEncoded(link, new EncodedMessage(JSON.stringify("x".repeat(5000))))).toBe(false);
   });
 });
@@ -95,7 +95,7 @@ describe("a socket above its high-water mark", () => {
     rig.pass(20);
     await rig.settle();
     expect(handle.sent).toBe(true);
-    expect(numbers(rig.server.told)).toEqual([1, 2, 3]);
+    expect(numbers(rig.server.emitted)).toEqual([1, 2, 3]);
   });
 
   it("is polled also if it is full at the end of a tick and nothing is sent after that", async () => {
@@ -110,7 +110,7 @@ describe("a socket above its high-water mark", () => {
     client.unsentBytes = 0;
     rig.pass(20);
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(numbers(rig.server.emitted)).toEqual([1]);
   });
 
   it("still sends control frames, but no pong to a peer that does not read", async () => {
@@ -136,7 +136,7 @@ describe("the replay log", () => {
     expect(packs(rig.wire.client.sent)).toHaveLength(16);
     expect(rig.client.link.endpoint.state.session!.last).toBe(16);
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual(range(1, 40));
+    expect(numbers(rig.server.emitted)).toEqual(range(1, 40));
   });
 
   it.each([
@@ -147,7 +147,7 @@ describe("the replay log", () => {
     await rig.send(rig.client.link, 1, 6, 4900);
     expect(rig.client.link.endpoint.state.session!.last).toBe(logged);
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual(range(1, 6));
+    expect(numbers(rig.server.emitted)).toEqual(range(1, 6));
   });
 
   it("numbers no message behind a pack that fills it", async () => {
@@ -159,22 +159,22 @@ describe("the replay log", () => {
     expect(handle.sent).toBe(false);
     expect(link.cancel(handle)).toBe(true);
     await rig.settle();
-    expect(numbers(rig.server.told)).toEqual([1]);
+    expect(numbers(rig.server.emitted)).toEqual([1]);
   });
 });
 
 describe("a queue over its limit", () => {
   it("ends a suspended session, soon and not inside send", async () => {
     await using rig = await Rig.live();
-    const { link, told } = rig.server;
+    const { link, emitted } = rig.server;
     rig.cut();
     let taken = 0;
     while (link.send(message(taken, 4000))) taken++;
     expect(taken).toBe(9);
-    expect(told.notices).toEqual(["suspended"]);
+    expect(emitted.notices).toEqual(["suspended"]);
     expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
     await microtasks();
-    expect(told.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
+    expect(emitted.notices).toMatchObject(["suspended", { closed: { code: 1013 } }]);
     expect(link.heldLength).toBe(0);
   });
 
@@ -184,7 +184,7 @@ describe("a queue over its limit", () => {
     while (rig.client.link.send(message(1, 4000)));
     rig.client.link.close();
     await microtasks();
-    expect(rig.told.notices).toEqual(["suspended", { closed: { code: 1000, reason: "" } }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { closed: { code: 1000, reason: "" } }]);
   });
 
   it("ends a live session, at both ends", async () => {
@@ -195,8 +195,8 @@ describe("a queue over its limit", () => {
     while (rig.server.link.send(message(1, 4000)));
     expect(rig.wire.server.closedWith).toMatchObject({ code: 1013 });
     await rig.settle();
-    expect(rig.server.told.notices).toMatchObject([{ closed: { code: 1013 } }]);
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1013") }]);
+    expect(rig.server.emitted.notices).toMatchObject([{ closed: { code: 1013 } }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1013") }]);
   });
 
   it("allows a burst: more behind a full socket than without one", async () => {
@@ -211,8 +211,8 @@ describe("a queue over its limit", () => {
     server.unsentBytes = 0;
     rig.pass(20);
     await rig.settle();
-    expect(numbers(rig.told)).toEqual(range(0, 17));
-    expect(rig.told.notices).toEqual([]);
+    expect(numbers(rig.emitted)).toEqual(range(0, 17));
+    expect(rig.emitted.notices).toEqual([]);
   });
 
   it("allows as much as without a burst if the socket is lost in the middle of one", async () => {
@@ -224,14 +224,14 @@ describe("a queue over its limit", () => {
     let taken = 18;
     while (taken < 26) expect(link.send(message(taken++, 4000))).toBe(true);
     await rig.comeBack();
-    expect(numbers(rig.told)).toEqual(range(0, 25));
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(numbers(rig.emitted)).toEqual(range(0, 25));
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
     rig.cut();
     while (link.send(message(taken, 4000))) taken++;
     // Messages that were queued at an earlier loss no longer count.
     expect(taken).toBe(26 + 9);
     await microtasks();
-    expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
+    expect(rig.server.emitted.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
   });
 
   it("allows no more after attempts to resume that fail", async () => {
@@ -243,7 +243,7 @@ describe("a queue over its limit", () => {
     rig.cut();
     expect(link.send(message(9, 4000))).toBe(false);
     await microtasks();
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1013") }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1013") }]);
   });
 
   it("counts many small messages like few long ones", async () => {
@@ -253,7 +253,7 @@ describe("a queue over its limit", () => {
     while (rig.client.link.send("1")) taken++;
     expect(taken).toBeLessThanOrEqual(40_000 / 64);
     await microtasks();
-    expect(rig.told.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
+    expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.any(String) }]);
   });
 
   it("ends a live session if its reader is too slow for it", async () => {
@@ -262,8 +262,8 @@ describe("a queue over its limit", () => {
     expect(rig.server.link.endSession("too slow again")).toBe(true);
     expect(rig.wire.server.closedWith).toEqual({ code: 1013, reason: "too slow" });
     await rig.settle();
-    expect(rig.server.told.notices).toEqual([{ closed: { code: 1013, reason: "too slow" } }]);
-    expect(rig.told.notices).toEqual(["suspended", { lost: "the session ended with 1013 (too slow)" }]);
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1013, reason: "too slow" } }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the session ended with 1013 (too slow)" }]);
   });
 
   it("drops broadcasts beyond a lower limit, and ends no session", async () => {
@@ -277,8 +277,8 @@ describe("a queue over its limit", () => {
     expect(taken).toBeLessThan(20);
     expect(link.send(message(17, 1000))).toBe(true);
     await rig.settle();
-    expect(rig.told.messages).toHaveLength(LIMITS.logFrames + taken + 1);
-    expect(rig.told.notices).toEqual([]);
+    expect(rig.emitted.messages).toHaveLength(LIMITS.logFrames + taken + 1);
+    expect(rig.emitted.notices).toEqual([]);
   });
 
   it("allows as much beside broadcasts to a suspended session as without them, all in order", async () => {
@@ -298,14 +298,14 @@ describe("a queue over its limit", () => {
       expect(broadcast()).toBe(false);
     }
     await rig.comeBack();
-    expect(numbers(rig.told)).toEqual(expected);
-    expect(rig.told.notices).toEqual(["suspended", "resumed"]);
+    expect(numbers(rig.emitted)).toEqual(expected);
+    expect(rig.emitted.notices).toEqual(["suspended", "resumed"]);
     // One more would have exceeded the limit, as without broadcasts.
     rig.cut();
     for (let i = 0; i < 100; i++) broadcast();
     for (let i = 0; i < 10; i++) link.send(message(i, 4000));
     await microtasks();
-    expect(rig.server.told.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
+    expect(rig.server.emitted.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
   });
 });
 
@@ -341,7 +341,7 @@ describe("an ack", () => {
     expect(acks(rig)).toEqual([{ ack: 1 }]);
     expect(server.closedWith).toMatchObject({ code: 1013 });
     server.inject(`[${message(1)}]`);
-    expect(rig.server.told.messages).toEqual([]);
+    expect(rig.server.emitted.messages).toEqual([]);
   });
 
   it("waits for its own side's data if that fills the socket, and ends no session", async () => {
@@ -395,8 +395,8 @@ describe("an ack", () => {
       rig.server.link.send(message(i));
       if (i % 10 === 0) await rig.settle();
     }
-    expect(numbers(rig.server.told)).toHaveLength(500);
-    expect(numbers(rig.told)).toHaveLength(500);
+    expect(numbers(rig.server.emitted)).toHaveLength(500);
+    expect(numbers(rig.emitted)).toHaveLength(500);
     expect(rig.client.link.endpoint.state.session!.logLength).toBeLessThan(5000);
   });
 });

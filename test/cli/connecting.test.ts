@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { run } from "./program.js";
-import { plainServer } from "./server.js";
+import { freePort, plainServer } from "./server.js";
 
 /** The arguments of each command after the URL. */
 const COMMANDS = [
@@ -30,3 +30,15 @@ describe("--plain", () => {
     expect(await offers(command, ...args)).toEqual({ code: 0, offer: "reciproc.v1" });
   });
 });
+
+it.each(COMMANDS)(
+  "%s prints host, port and reason when the connection is refused, and exits 2",
+  async (command, args) => {
+    const where = `127.0.0.1:${await freePort()}`;
+    expect(await run([command, where, ...args])).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: `cannot connect to ${where}: connection refused\n`,
+    });
+  },
+);

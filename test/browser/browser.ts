@@ -1,0 +1,13 @@
+/** The Chromium that the tests of a file share. */
+import type { Browser } from "playwright-core";
+import { afterAll } from "vitest";
+import { launch } from "./chromium.js";
+
+let launched: Promise<Browser> | undefined;
+afterAll(async () => (await launched)?.close());
+
+/** Returns the browser of the test file, which starts at the first call. */
+export function browser(): Promise<Browser> {
+  launched ??= launch();
+  return launched;
+}

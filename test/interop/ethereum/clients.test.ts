@@ -1,0 +1,123 @@
+/** Ethereum libraries call a reciproc server and subscribe to it. */
+import { describe, expect, it } from "vitest";
+import { rejection, turn } from "../../support/turns.js";
+import { Inbox, stateOf } from "../support/inbox.js";
+import { ethers, openViem, openWeb3, viem, web3 } from "./clients.js";
+import { CHAIN_ID, startNode } from "./node.js";
+
+const ADDRESS = `0x${"0".repeat(40)}`;
+
+describe.each(Object.entries({ ethers, viem, web3 }))("%s", (_name, { open, received, lost }) => {
+  it("gets results, many at once", async () => {
+    await using node = await startNode();
+    await using client = await open(node.url);
+    node.mine();
+    expect(await client.call("eth_blockNumber")).toBe("0x1");
+    const calls = Array.from({ length: 100 }, (_, i) =>
+      client.call("eth_getBlockByNumber", [`0x${i.toString(16)}`, false]),
+    );
+    expect((await Promise.all(calls)).map(({ number }) => Number(number))).toEqual(calls.map((_, i) => i));
+  });
+
+  it("gets errors with code, message and data", async () => {
+    await using node = await startNode();
+    await using client = await open(node.url);
+    const error = received(await rejection(client.call("eth_getBalance", [ADDRESS, "latest"])));
+    expect(error).toEqual({ code: 4711, message: "no such account", data: { address: ADDRESS } });
+    expect(received(await rejection(client.call("eth_nope")))).toMatchObject({ code: -32601 });
+  });
+
+  it("subscribes, gets every head in order, also those pushed before the reply, and unsubscribes", async () => {
+    await using node = await startNode({ early: 3 });
+    await using client = await open(node.url);
+    const numbers = new Inbox<number>();
+    const { unsubscribe } = await client.subscribe(numbers.push);
+    await node.subscribed.next();
+    for (let i = 0; i < 3; i++) node.mine();
+    for (let i = 1; i <= 6; i++) expect(await numbers.next()).toBe(i);
+    expect(node.subscriptions.size).toBe(1);
+    await unsubscribe();
+    await node.unsubscribed.next();
+    expect(node.subscriptions.size).toBe(0);
+    // ethers reports an error if it is destroyed while the answer to unsubscribe is pending.
+    await client.call("eth_chainId");
+  });
+
+  it(`${lost === undefined ? "leaves pending calls pending" : "rejects pending calls"} when the server closes`, async () => {
+    await using node = await startNode();
+    await using client = await open(node.url);
+    const slow = client.call("slow");
+    const outcome = rejection(slow);
+    await client.call("eth_blockNumber");
+    await (await node.peers.next()).close(4000, "enough");
+    if (lost !== undefined) return expect(await outcome).toMatchObject(lost);
+    await client.closed;
+    await turn();
+    expect(await stateOf(slow)).toBe("pending");
+  });
+});
+
+describe("viem", () => {
+  it("loses a push sent before the reply without `Subscriptions`", async () => {
+    await using node = await startNode({ early: 3, withoutHelp: true });
+    await using client = openViem(node.url);
+    const numbers = new Inbox<number>();
+    await client.subscribe(numbers.push);
+    await node.subscribed.next();
+    node.mine();
+    expect(await numbers.next()).toBe(4);
+    expect(numbers.all).toEqual([4]);
+  });
+
+  it("gets the reason for a refused subscription", async () => {
+    await using node = await startNode();
+    await using viemClient = openViem(node.url);
+    const { transport } = viemClient.client;
+    const refused = transport.subscribe({ params: ["logs" as "newHeads"], onData() {} });
+    expect(await rejection(refused)).toMatchObject({ code: -32602, data: { topic: "logs" } });
+  });
+
+  it("sends heartbeats as requests of id null, which are answered and have no other effect", async () => {
+    await using node = await startNode();
+    await using client = openViem(node.url, { keepAlive: { interval: 5 } });
+    const numbers = new Inbox<number>();
+    await client.subscribe(numbers.push);
+    await node.subscribed.next();
+    while (node.requests.filter(([method, id]) => method === "net_version" && id === null).length < 3) {
+      expect(Number(await client.call("eth_chainId"))).toBe(CHAIN_ID);
+    }
+    node.mine();
+    expect(await numbers.next()).toBe(1);
+  });
+
+  it("reconnects after a cut and subscribes again, by a new id", async () => {
+    await using node = await startNode();
+    await using client = openViem(node.url, { reconnect: { attempts: 5, delay: 1 } });
+    const numbers = new Inbox<number>();
+    await client.subscribe(numbers.push);
+    await node.subscribed.next();
+    node.mine();
+    expect(await numbers.next()).toBe(1);
+    await (await node.peers.next()).close(4000, "for a moment");
+    await node.subscribed.next();
+    expect(node.subscriptions.size).toBe(1);
+    // The reply and this push may be read together. They are two messages, in order.
+    node.mine();
+    expect(await numbers.next()).toBe(2);
+  });
+});
+
+describe("web3", () => {
+  it("gets the answers to a batch in request order, because it matches the id of the first one", async () => {
+    await using node = await startNode();
+    await using client = await openWeb3(node.url);
+    const request = (id: number, method: string): object => ({ jsonrpc: "2.0", id, method, params: [] });
+    const batch = client.provider.request([request(1, "slow"), request(2, "eth_blockNumber"), request(3, "eth_nope")]);
+    node.slow.resolve("at last");
+    expect(await batch).toEqual([
+      { jsonrpc: "2.0", id: 1, result: "at last" },
+      { jsonrpc: "2.0", id: 2, result: "0x0" },
+      { jsonrpc: "2.0", id: 3, error: { code: -32601, message: "Method not found" } },
+    ]);
+  });
+});
