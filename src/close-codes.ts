@@ -13,16 +13,16 @@ export const ProtocolError = 1002;
 export const NoStatus = 1005;
 /** The connection was lost without a close. Never sent. */
 export const Abnormal = 1006;
-/** The other side passed a limit on malformed messages, or on pings. */
+/** The other side exceeded a limit on malformed messages, or on pings. */
 export const PolicyViolation = 1008;
 /** A message is longer than `maxMessageBytes`. */
 export const MessageTooBig = 1009;
-/** The other side reads too slowly, or its session takes too much room. */
+/** The other side reads too slowly, or its session takes too much memory. */
 export const TryAgainLater = 1013;
-/** The socket is left for another one. It ends no session. */
+/** A newer socket superseded this one. The session continues. */
 export const Superseded = 4000;
 
-/** What a standard WebSocket, which may send 1000 and 3000 to 4999 only, sends instead of a code. */
+/** The codes that a standard WebSocket sends instead of others. It may send only 1000 and 3000 to 4999. */
 const STANDARD: Readonly<Record<number, number>> = {
   [GoingAway]: Normal,
   [ProtocolError]: 4400,
@@ -47,8 +47,8 @@ export function toHttpStatus(code: number): number | undefined {
 }
 
 /**
- * Whether a close ends the session (rule 6). After these codes the other side would read the same again: what it could not read,
- * or would not take. Any other close suspends a session.
+ * Returns true if a close ends the session (rule 6). After these codes, a replay would fail for the same reason. Any other close
+ * suspends the session.
  */
 export function endsSession(code: number): boolean {
   return (
@@ -60,7 +60,7 @@ export function endsSession(code: number): boolean {
   );
 }
 
-/** Whether a client connects again after a close. 1000 was meant, and 44xx would be the same again. */
+/** Returns true if a client reconnects after a close. 1000 was on purpose, and 44xx would come again. */
 export function shouldReconnect(code: number): boolean {
   return code !== Normal && !isRefusal(code);
 }
@@ -69,10 +69,10 @@ function isRefusal(code: number): boolean {
   return code >= 4400 && code < 4500;
 }
 
-/** A close reason holds at most 123 bytes of UTF-8 (RFC 6455, section 5.5). Cuts between characters. */
+/** Cuts a close reason at 123 bytes of UTF-8 (RFC 6455, section 5.5), between characters. */
 export function cutReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
   if (bytes.length <= 123) return reason;
-  // Of a character that is cut in two nothing is given out: the decoder waits for the rest.
+  // The decoder drops a character that is cut, because it waits for the rest.
   return new TextDecoder().decode(bytes.subarray(0, 123), { stream: true });
 }

@@ -1,4 +1,4 @@
-/** `connect`: opens a connection and makes a peer of it. Here for a standard WebSocket; `node.ts` does the same over `ws`. */
+/** `connect` for a standard WebSocket: opens a connection, and makes a peer of it. `node.ts` does the same over `ws`. */
 import { dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
 import { Normal } from "./close-codes.js";
 import { Backoff } from "./client/backoff.js";
@@ -18,7 +18,7 @@ import type { Caller } from "./peer/caller.js";
 import { configFrom } from "./peer/config.js";
 import { createPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
 
-/** How to connect to a server that serves `S`, and what to do when the connection is lost. */
+/** The options by which a client connects to a server that serves `S`, and reconnects. */
 export interface ConnectOptions<S extends Contract<S> = any> {
   /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
   openTimeoutMs?: number | undefined;
@@ -79,12 +79,12 @@ export const CONNECT_OPTIONS = {
 };
 
 /**
- * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open, and `onOpen` is done.
- * What the server sends at once is dispatched only after that, so listeners added right behind `await connect(..)` miss
- * nothing; with `onOpen`, after its first call.
+ * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open and `onOpen` is done. The
+ * server's first messages are dispatched only after that, so listeners that are added directly after `await connect(..)` miss nothing.
+ * With `onOpen`, they are dispatched after its first call.
  *
- * Uses the runtime's own WebSocket. Rejects with `ConnectError` when the connection cannot be opened, with the reason of
- * `signal` when that aborts, and with `TypeError` for bad options, naming option, rule and value.
+ * Uses the runtime's own WebSocket. Rejects with `ConnectError` if the connection cannot be opened, with the reason of
+ * `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: string | URL,
@@ -97,7 +97,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard);
 }
 
-/** Opens a connection, and makes the peer. Both `connect` call it with options that are checked. */
+/** Opens a connection, and makes the peer. Both `connect` functions call it with checked options. */
 export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: string | URL,
   options: Checked<typeof CONNECT_OPTIONS>,
@@ -131,8 +131,8 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
 }
 
 /**
- * Tries once; if `waits`, until the connection is open. Rejects with a `ConnectError`, or with the reason of `signal` as
- * soon as that aborts.
+ * Makes one connection attempt, or attempts until one succeeds if `waits`. Rejects with a `ConnectError`, or with the reason of
+ * `signal` as soon as that aborts.
  */
 async function openFirst(
   connectTo: ClientPlan["connect"],
@@ -145,7 +145,7 @@ async function openFirst(
     throwIfAborted(signal);
     try {
       const admitted = await connectTo(false, false, signal);
-      // The signal may have aborted when the attempt was over already.
+      // The signal may have aborted after the attempt succeeded.
       if (signal?.aborted) admitted.socket.discard(Normal, "aborted");
       throwIfAborted(signal);
       return admitted;
@@ -196,7 +196,7 @@ async function greetFirst(peer: AnyPeer, onOpen: OnOpen, signal: AbortSignal | u
   }
 }
 
-/** A timer of 0 ms takes at least one; Node has something quicker. */
+/** Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. */
 function nextTurn(task: () => void): void {
   const { setImmediate = setTimeout } = globalThis as { setImmediate?: (task: () => void) => unknown };
   setImmediate(task);

@@ -1,4 +1,4 @@
-/** The entry for every runtime: nothing below it needs Node. */
+/** The entry for every runtime. No module that it imports needs Node. */
 export { connect, type ConnectOptions } from "./connect.js";
 export { pair } from "./pair.js";
 export { Peer } from "./peer/peer.js";

@@ -1,5 +1,5 @@
 /// <reference types="node" preserve="true" />
-/** The entry for Node: everything of the other one, `serve`, and a `connect` that sends headers. */
+/** The entry for Node: everything of `index.ts`, `serve`, and a `connect` that sends headers. */
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
@@ -12,7 +12,7 @@ import type { Context, Options, Peer } from "./peer/peer.js";
 import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
-/** How to connect from Node. */
+/** The options of `connect` on Node. */
 export interface NodeConnectOptions<S extends Contract<S> = any> extends ConnectOptions<S> {
   /** Headers of the upgrade request, such as `Authorization` or `Cookie`. */
   headers?: Readonly<Record<string, string | readonly string[]>> | undefined;
@@ -37,11 +37,11 @@ export {
 export type { Refusal } from "./server/upgrade.js";
 
 /**
- * Connects to a server that serves `S` and may call back by `C`; resolves when the connection is open. What the server sends
- * at once is dispatched only after that, so listeners added right behind `await connect(..)` miss nothing.
+ * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open. The server's first messages are
+ * dispatched only after that, so listeners that are added directly after `await connect(..)` miss nothing.
  *
- * Uses the `ws` package. Rejects with `ConnectError` when the connection cannot be opened (`status` when HTTP refused it), with
- * the reason of `signal` when that aborts, and with `TypeError` for bad options, naming option, rule and value.
+ * Uses the `ws` package. Rejects with `ConnectError` if the connection cannot be opened (with `status` if HTTP refused it), with the
+ * reason of `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: string | URL,
@@ -67,11 +67,11 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
     maxPayload: longestFrame(maxMessageBytes),
     ...pieceLimits(longestFrame(maxMessageBytes)),
     closeTimeout: CLOSE_TIMEOUT_MS,
-    // Answered with a bound (sockets/ws.ts).
+    // `sockets/ws.ts` sends the pongs, within a limit.
     autoPong: false,
   } as ClientOptions);
   const socket = new WsSocket(webSocket, maxMessageBytes);
-  /** Whether it failed for what was offered. The answer itself is not kept: it would be for as long as the connection. */
+  /** Whether the offer may be the cause of the failure. The response itself is not kept, because it would live as long as the connection. */
   let offerMayBeWhy = false;
   const opened = new Promise<string>((resolve, reject) => {
     webSocket.once("upgrade", (response) => (offerMayBeWhy = blamesOffer(response)));
@@ -89,7 +89,7 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
   return { socket, opened, offerMayBeWhy: () => offerMayBeWhy, abandon: () => webSocket.terminate() };
 }
 
-/** A 101 without the protocol, which `ws` takes for a failure; or a status by which servers say that they know no such thing. */
+/** Returns true for a 101 without a subprotocol, which `ws` reports as a failure, and for a status with which servers refuse unknown subprotocols. */
 function blamesOffer({ statusCode: status, headers }: IncomingMessage): boolean {
   if (status === 101) return headers["sec-websocket-protocol"] === undefined;
   return status === 400 || status === 426;

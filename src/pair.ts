@@ -1,4 +1,4 @@
-/** Two peers joined in memory: for tests, and for two parts of one program that talk as if they were apart. */
+/** Two connected peers in memory, for tests and for two parts of one program. */
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { Peer, type Context, type Options } from "./peer/peer.js";
 import { peerLimits } from "./core/limits.js";
@@ -6,8 +6,8 @@ import { plain } from "./link/plain.js";
 import { memorySockets } from "./sockets/memory.js";
 
 /**
- * Makes two connected peers: the first serves `A` and calls `B`, the second the other way round. Messages are encoded and
- * parsed as on a network, and arrive in a microtask. Closing either closes both. Throws a `TypeError` for bad options.
+ * Makes two connected peers: the first serves `A` and calls `B`, the second serves `B` and calls `A`. Messages are encoded and parsed as
+ * on a network, and arrive in a microtask. If one peer closes, both close. Throws a `TypeError` for bad options.
  */
 export function pair<A extends Contract<A> = AnyMethods, B extends Contract<B> = AnyMethods>(
   a: NoInfer<Options<A, Context<A, B>>>,

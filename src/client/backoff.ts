@@ -1,36 +1,36 @@
-/** How long a client waits before it connects again, so that many that were cut off together do not come back together. */
+/** The delays between connection attempts. They are random, so that clients that were cut off together reconnect at different times. */
 
-/** Shortest wait but for the first, which is none. */
+/** The shortest delay after the first, which is zero. */
 const MIN_MS = 100;
 const FIRST_CAP_MS = 500;
 const LAST_CAP_MS = 20_000;
-/** A connection that lasted so long begins the row anew when it is lost. */
+/** A connection that lasted this long resets the delays when it is lost. */
 const STABLE_MS = 5_000;
 
-/** The waits of one client, one for each try. */
+/** The delays of one client, one for each connection attempt. */
 export class Backoff {
   readonly #random: () => number;
   #tries = 0;
   #openSince = Infinity;
 
-  /** `random` answers a number from 0 to just below 1. */
+  /** `random` returns a number from 0 to just below 1. */
   constructor(random: () => number = Math.random) {
     this.#random = random;
   }
 
-  /** The connection is open: messages flow. */
+  /** Records that a connection is open. */
   opened(): void {
     this.#openSince = performance.now();
   }
 
-  /** How long to wait before the next try, in milliseconds: not at all before the first. */
+  /** Returns the delay before the next attempt, in milliseconds: 0 before the first. */
   nextDelayMs(): number {
     if (performance.now() - this.#openSince >= STABLE_MS) this.#tries = 0;
     this.#openSince = Infinity;
     const tries = this.#tries++;
     if (tries === 0) return 0;
     const cap = Math.min(FIRST_CAP_MS * 2 ** (tries - 1), LAST_CAP_MS);
-    // Drawn after the cap: cutting what was drawn would gather everybody at the cap.
+    // The random number is drawn after the cap. A cap on the drawn number would give many clients the same delay.
     return MIN_MS + this.#random() * (cap - MIN_MS);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The life of a client: connect, run until the socket is lost, back off, and connect again, until its peer is closed. Which close
- * does what is listed in `close-codes.ts`.
+ * The life of a client as one loop: connect, run until the socket is lost, back off, and connect again, until the peer is closed.
+ * `close-codes.ts` lists the effect of each close code.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -17,65 +17,65 @@ import { Backoff } from "./backoff.js";
 import type { Admitted } from "./open.js";
 import { Watch, watchPage } from "./watch.js";
 
-/** Says how to begin again: what the other side must hear before anything else. */
+/** Sends the first messages of a new connection, before all others. */
 export type OnOpen = (server: Caller<any>) => unknown;
 
-/** How a client connects, and connects again. */
+/** The options by which a client connects and reconnects. */
 export interface ClientPlan {
   readonly limits: EndpointLimits;
   readonly onOpen: OnOpen | undefined;
-  /** Whether it reconnects. `undefined`: if there was a session, or `onOpen` says how to begin again. */
+  /** Whether the client reconnects. `undefined`: only if it had a session, or has `onOpen`. */
   readonly reconnects: boolean | undefined;
   readonly heartbeat: HeartbeatTimes | undefined;
-  /** How long a connection that has opened may take until messages flow on it, in milliseconds. */
+  /** The time from the opening of a socket until messages flow on it, at most, in milliseconds. */
   readonly openTimeoutMs: number;
-  /** Connects. `isResumable`: whether there is a session to resume. `isKnown`, `signal`: as of an `Attempt`. */
+  /** Makes one connection attempt. `isResumable`: there is a session to resume. `isKnown`, `signal`: as in `Attempt`. */
   connect(isResumable: boolean, isKnown: boolean, signal: AbortSignal | undefined): Promise<Admitted>;
 }
 
-/** Delays are multiples of this. Deadlines of equal length share a queue, and many clients of a process share many queues. */
+/** Delays are multiples of this number, because deadlines of equal length share a queue. */
 const STEP_MS = 10;
 
-/** Whether a connection attempt failed for good: the server refused this client, or the runtime refused to connect. */
+/** Returns true if a connection attempt must not be repeated: the server refused this client, or the runtime refused to connect. */
 export function isFinal(error: unknown): boolean {
   return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
 }
 
-/** Sends what the other side must hear first, and then what is queued. Rejects as `onOpen` does. */
+/** Runs `onOpen`, and then sends the queued messages. Rejects if `onOpen` does. */
 export async function greet(peer: AnyPeer, onOpen: OnOpen, opening = openingOf(peer)): Promise<void> {
   await onOpen(opening.caller);
   opening.release();
 }
 
-/** Brings one client its sockets. Its deadline limits the wait for messages on a new socket, and the delay while there is none. */
+/** Connects and reconnects one client. Its deadline limits the wait for messages on a new socket, and the delay before an attempt. */
 export class ClientDriver implements LinkDelegate, Expiring {
   declare deadline: number;
-  /** The link of the present connection. Its successor takes its place when the connection is lost. */
+  /** The link of the present connection. A new link replaces it when the connection is lost. */
   declare link: PackedLink;
   readonly #plan: ClientPlan;
   readonly #watch: Watch | undefined;
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
-  /** The newest socket, and the content of its hello. */
+  /** The result of the newest connection attempt. */
   #opened: Admitted;
-  /** Ends the connection attempt that is under way. Made for each attempt: a client that is not lost has none. */
+  /** Aborts the present connection attempt. Made for each attempt, because it takes memory. */
   #attempt: AbortController | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
-  /** Whether another socket is needed. Then `#reconnect` runs. */
+  /** True while there is no socket. Then `#reconnect` runs. */
   #isDown = false;
-  /** Whether `link` follows a lost one, and no messages have flowed on it yet. */
+  /** True if `link` replaced a lost one, until messages flow on it. */
   #isSuccessor = false;
-  /** Whether the server has ever sent a hello, and one that offers a session. */
+  /** True after the first hello of the server, and after the first session. */
   #wasGreeted = false;
   #hadSession = false;
   /** Ends the delay before an attempt. */
   #skipDelay: (() => void) | undefined;
   #ignorePage: (() => void) | undefined;
-  /** The server has asked the client to reconnect at a random moment within this time. */
+  /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
   #retryMs: number | undefined;
 
-  /** Nothing happens before `open`. `first`: the socket that `connect` has opened. */
+  /** Does nothing before `open`. `first`: the result of the attempt that `connect` made. */
   constructor(plan: ClientPlan, first: Admitted) {
     this.deadline = 0;
     this.#plan = plan;
@@ -84,19 +84,19 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (plan.heartbeat !== undefined) this.#watch = new Watch(this, plan.heartbeat);
   }
 
-  /** Attaches the first socket, which is started with the link. */
+  /** Attaches the first socket. The link starts it. */
   open(): void {
     this.#attach(this.#opened, false);
   }
 
-  /** Keeps the client connected until `peer`, which has the link, is closed. */
+  /** Reconnects the client until `peer` is closed. */
   run(peer: AnyPeer): void {
     this.#peer = peer;
     const wake = (): void => {
-      this.#watch?.doubt();
+      this.#watch?.check();
       this.#skipDelay?.();
     };
-    // Otherwise the server would keep the session of a page that is gone, and other users would see its peer.
+    // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
   }
 
@@ -120,7 +120,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     }
   }
 
-  /** Resolves when it is time to connect again: at once if the page wakes up, or the peer is closed. */
+  /** Resolves after the delay before the next attempt, and at once if the page wakes up or the peer is closed. */
   async #backOff(): Promise<void> {
     const delayMs = this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
@@ -134,13 +134,13 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#skipDelay = undefined;
   }
 
-  /** The delay is over, or no messages began to flow on the new socket. */
+  /** Ends the delay before an attempt, or drops a new socket on which no messages flow in time. */
   expire(): void {
     if (this.#isDown) this.#skipDelay?.();
     else this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
   }
 
-  /** `isAwaited`: as of `Endpoint.attach`. */
+  /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.attach`. */
   #attach(opened: Admitted, isAwaited: boolean): void {
     this.#isDown = false;
     this.#opened = opened;
@@ -148,13 +148,13 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.link.attach(opened.socket, this.#isAgreed(), opened.hello, isAwaited);
   }
 
-  /** Whether the server speaks `reciproc.v1`. One that has sent a hello before does not only if its first frame is none. */
+  /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
   #isAgreed(): boolean {
     const { protocol, hello } = this.#opened;
     return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
   }
 
-  // What the link reports.
+  // Reports of the link.
 
   flows(): void {
     clearDeadline(this);
@@ -204,7 +204,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
-  /** There is no socket. */
+  /** Begins to reconnect, because the socket is lost. */
   #down(): void {
     if (this.#isDown) return;
     this.#isDown = true;
@@ -225,7 +225,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     try {
       await greet(this.#peer, onOpen, opening);
     } catch (error) {
-      // The connection was lost meanwhile, and another one has begun.
+      // If the connection was lost meanwhile, the next connection runs `onOpen` again.
       if (opening.isOver()) return;
       tell(this.#peer, "error", [error]);
       link.endpoint.restart("`onOpen` failed");

@@ -1,4 +1,4 @@
-/** One connection attempt: the offer, the time that it may take, and the server's first frame, which accepts or refuses the client. */
+/** One connection attempt: the offered subprotocols, the timeout, and the first frame of the server, which accepts or refuses the client. */
 import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
@@ -8,30 +8,30 @@ import { PROTOCOL } from "../session/link.js";
 import type { Inbox } from "../sockets/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
 
-/** A connection whose server has accepted the client. */
+/** An open connection whose server has accepted the client. */
 export interface Admitted {
   readonly socket: Socket;
-  /** The agreed subprotocol; empty for none. */
+  /** The selected subprotocol; empty for none. */
   readonly protocol: string;
-  /** The content of the server's first frame, if that is a hello; `undefined` if it is none, or did not come in time. */
+  /** The content of the server's first frame, if that is a hello; `undefined` if it is no hello, or did not come in time. */
   readonly hello?: unknown;
 }
 
-/** A connection under way. */
+/** A connection that is being opened. */
 export interface Opening {
   readonly socket: Socket & Inbox;
-  /** Resolves with the agreed subprotocol when the socket is open; empty for none. Rejects with a `ConnectError`. */
+  /** Resolves with the selected subprotocol when the socket is open; empty for none. Rejects with a `ConnectError`. */
   readonly opened: Promise<string>;
-  /** Whether it failed for what may be the subprotocol alone: some servers refuse any, or do not answer the offer. */
+  /** Returns true if the subprotocols may be the cause of a failure: some servers refuse all, or select none. */
   readonly offerMayBeWhy: () => boolean;
-  /** Gives up. */
+  /** Ends the attempt. */
   readonly abandon: () => void;
 }
 
 /** Opens a connection that offers `protocols`. */
 export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => Opening;
 
-/** A server that knows `reciproc.v1` speaks first, in the same flight as its 101; one that agreed to what it does not know may say nothing. */
+/** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
 
 /** One connection attempt. */
@@ -39,21 +39,21 @@ export interface Attempt {
   readonly url: URL;
   /** The subprotocols to offer. */
   readonly offer: readonly string[];
-  /** How long the attempt may take, in milliseconds. */
+  /** The timeout of the attempt, in milliseconds. */
   readonly timeoutMs: number;
   /**
-   * Whether the server has sent a hello before. Then the attempt is not repeated without the offer, and waits for the hello as
-   * long as it takes.
+   * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
+   * until its timeout.
    */
   readonly isKnown: boolean;
-  /** Aborting it ends the attempt. */
+  /** Ends the attempt when it aborts. */
   readonly signal: AbortSignal | undefined;
   readonly open: Open;
   readonly maxMessageBytes: number;
 }
 
 /**
- * Connects with the offer, and once more without it if the offer may be why the connection failed. Rejects with `ConnectError`,
+ * Connects with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects with `ConnectError`,
  * also when the signal aborts.
  */
 export async function dial(attempt: Attempt): Promise<Admitted> {
@@ -73,7 +73,7 @@ export async function dial(attempt: Attempt): Promise<Admitted> {
     return { socket, protocol, hello: protocol === PROTOCOL ? await readHello(socket, url, isKnown) : undefined };
   };
   const connectAgain = (error: unknown): Promise<Admitted> => {
-    // A socket that opened and was then refused is still open. For any other this does nothing.
+    // A socket that opened and was then refused is still open.
     opening?.abandon();
     if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
     return connect([]);
@@ -94,8 +94,8 @@ export async function dial(attempt: Attempt): Promise<Admitted> {
 }
 
 /**
- * Resolves with the content of the server's hello, or with `undefined` if its first frame is none. Rejects if that is a bye. If
- * the server is not known to send a hello, `undefined` also means that no frame came in time, or before the end.
+ * Resolves with the content of the server's hello; with `undefined` if its first frame is no hello. Rejects if that frame is a bye.
+ * Unless `isKnown`, also resolves with `undefined` if no frame comes within `FIRST_FRAME_WAIT_MS`, or before the end.
  */
 function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> {
   return new Promise((resolve, reject) => {
@@ -116,31 +116,31 @@ function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> 
       }
       const bye = readBye(first);
       if (bye !== undefined)
-        return refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server said ${first}`) });
+        return refuse(bye.reason, { status: toHttpStatus(bye.code), cause: new Error(`the server sent ${first}`) });
       const hello = helloOf(first);
-      // The link gets its content with the socket. Any other frame stays for the link.
+      // The link gets the hello with the socket. It reads any other frame itself.
       if (hello !== undefined) socket.skipFirst();
       resolve(hello);
     });
   });
 }
 
-/** Accepts what a WebSocket does: ws, wss, http and https, in a page also relative to it. Throws a `TypeError` for anything else. */
+/** Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other. */
 export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
   const target = parseUrl(url, base);
   if (target === undefined) throw expected("url", "a ws: or wss: address", url);
-  // Assigning to a part parses the URL again.
+  // Assigning to a URL property parses the URL again, so assign only when needed.
   if (target.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
   if (target.hash !== "") target.hash = "";
   if (target.protocol !== "ws:" && target.protocol !== "wss:") {
-    // Without what may be secret in it.
+    // The error must not contain the user, the password or the query.
     throw expected("url", "a ws: or wss: address", target.protocol);
   }
   return target;
 }
 
-/** `URL.parse`, where that may be missing. */
+/** Does what `URL.parse` does, which older runtimes do not have. */
 function parseUrl(url: string | URL, base: string | undefined): URL | undefined {
   try {
     return new URL(url, base);
@@ -149,19 +149,19 @@ function parseUrl(url: string | URL, base: string | undefined): URL | undefined 
   }
 }
 
-/** An address without what may be secret in it: user, password and query. */
+/** Returns a URL without its secrets: user, password and query. */
 export function publicUrl({ protocol, host, pathname }: URL): string {
   return `${protocol}//${host}${pathname}`;
 }
 
-/** An `error` or a `close` event. Browsers say nothing in the former, other runtimes put the error or its message there. */
+/** An `error` or a `close` event. The `error` event of a browser has no details. Other runtimes add the error or its message. */
 interface FailureEvent {
   readonly error?: unknown;
   readonly message?: string;
   readonly code?: number;
 }
 
-/** Opens the runtime's own WebSocket. Throws a `TypeError` where there is none. */
+/** Opens a connection with the runtime's own WebSocket. Throws a `TypeError` if the runtime has none. */
 export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
   if (WebSocket === undefined) {
@@ -175,7 +175,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
       wasOpen = true;
       resolve(webSocket.protocol);
     });
-    // Node 20 and 22 fire no "close" after the "error" of a WebSocket that does not open. After "open" both come too late.
+    // Node 20 and 22 emit no "close" after the "error" of a WebSocket that does not open. After "open", both have no effect.
     const failed = ({ error, message, code }: FailureEvent): void => {
       const reason = "the WebSocket failed, and browsers do not tell a page why";
       const cause = error ?? new Error(message || `closed with ${closeCode(code)}`);

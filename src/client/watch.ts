@@ -1,19 +1,19 @@
-/** Whether a client's connection still lives: by its heartbeat, and at once when the machine or the page wakes up. */
+/** Detects a dead connection of a client: by its heartbeat, and by a check when the machine or the page wakes up. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { Heartbeat, type HeartbeatTimes } from "../link/heartbeat.js";
 import type { PackedLink } from "../session/link.js";
 
-/** How long a connection that is doubted has to show that it lives. */
-const DOUBT_MS = 5_000;
+/** The time in which the server must respond to the ping of a check. */
+const CHECK_MS = 5_000;
 
-/** Looks after the link of one client, while it has a socket on which messages flow. */
+/** Watches the link of one client while messages flow. */
 export class Watch implements Expiring {
   deadline = 0;
   readonly #client: { readonly link: PackedLink };
   readonly #times: HeartbeatTimes;
   #heartbeat: Heartbeat | undefined;
-  /** When the doubt began that is to be answered, and how many frames had come by then. */
-  #doubtedAt = 0;
+  /** The time of the last check, and the number of frames received before it. */
+  #checkedAt = 0;
   #heardBefore = 0;
 
   constructor(client: { readonly link: PackedLink }, times: HeartbeatTimes) {
@@ -21,49 +21,49 @@ export class Watch implements Expiring {
     this.#times = times;
   }
 
-  /** Messages flow. */
+  /** Starts to watch the present socket. */
   start(): void {
     this.stop();
     const { link } = this.#client;
     if (link.canPing) this.#heartbeat = new Heartbeat(link, this.#times);
   }
 
-  /** The socket is lost, or left. */
+  /** Stops to watch. */
   stop(): void {
     this.#heartbeat?.stop();
     this.#heartbeat = undefined;
     clearDeadline(this);
   }
 
-  /** Something happened after which a connection may be dead and not know it: asks, and waits a little. That time passed alone kills nobody. */
-  doubt(): void {
+  /** Checks the connection with a ping, after an event that may have ended it unnoticed. Passed time alone never ends a connection. */
+  check(): void {
     if (this.#heartbeat === undefined) return;
-    this.#doubtedAt = performance.now();
+    this.#checkedAt = performance.now();
     this.#heardBefore = this.#client.link.heard;
     this.#client.link.ping();
-    setDeadline(this, DOUBT_MS);
+    setDeadline(this, CHECK_MS);
   }
 
-  /** The doubt is over. */
+  /** Drops the socket if nothing has come since the check began. */
   expire(): void {
     // A pong of a WebSocket is no frame, and a clock may be coarse, so either is enough.
     const { heard, heardAt } = this.#client.link;
-    if (heard > this.#heardBefore || (heardAt ?? Infinity) > this.#doubtedAt) return;
-    this.#client.link.giveUp(`no answer to a ping within ${DOUBT_MS} ms`);
+    if (heard > this.#heardBefore || (heardAt ?? Infinity) > this.#checkedAt) return;
+    this.#client.link.giveUp(`no answer to a ping within ${CHECK_MS} ms`);
   }
 }
 
 type Listener = (event: { persisted?: boolean }) => void;
 
-/** The part of a page that is listened to. */
+/** The part of a page that emits events. */
 interface EventSource {
   addEventListener?(type: string, listener: Listener): void;
   removeEventListener?(type: string, listener: Listener): void;
 }
 
 /**
- * Calls `woke` when the network comes back, or the page is shown again, and `left` when the page is left for good. Returns a
- * function that stops this. Does nothing in a runtime without such events.
+ * Calls `woke` when the network is back or the page is shown again, and `left` when the page is closed. Returns a function that
+ * removes the listeners. Does nothing in a runtime without such events.
  */
 export function watchPage(woke: () => void, left?: () => void): () => void {
   const page = globalThis as EventSource & { document?: EventSource & { visibilityState?: string } };
@@ -73,7 +73,7 @@ export function watchPage(woke: () => void, left?: () => void): () => void {
     [page, "online", woke],
     [page, "pageshow", woke],
     [document, "visibilitychange", () => document!.visibilityState !== "hidden" && woke()],
-    // A page that is only put aside may be shown again.
+    // The browser may show a cached page again.
     [page, "pagehide", ({ persisted }) => persisted === true || left?.()],
   ];
   for (const [source, type, listener] of listeners) source?.addEventListener?.(type, listener);

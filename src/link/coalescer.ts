@@ -1,31 +1,31 @@
-/** Decides when the messages of one tick leave, so that many of them share a write. */
+/** Decides when the messages of a tick are sent, so that many of them share a write. */
 import { atEndOfTick, type TickEnd } from "./tick.js";
 
-/** So many characters leave at once, however few the messages are. */
+/** A buffer of this length is sent at once, in UTF-16 code units. */
 export const MOST_COALESCED = 8192;
 
-/** What a coalescer flushes. */
+/** The buffer that a coalescer flushes. */
 interface Buffer {
   flush(): void;
 }
 
-/** The tick of one link. */
+/** Coalesces the messages of one link. */
 export class Coalescer implements TickEnd {
   readonly #buffer: Buffer;
   readonly #firstMessages: number;
-  /** The messages of this tick. */
+  /** The number of messages in this tick. */
   #count = 0;
   #isScheduled = false;
-  /** Whether the tick before had a single message. Then the first of this one does not wait for others. */
+  /** True if the previous tick had a single message. Then the first message of this tick is sent at once. */
   #wasAlone = false;
 
-  /** `firstMessages`: so many messages of a tick leave at once, and again whenever their number has doubled. */
+  /** `firstMessages`: the buffer is flushed after that many messages of a tick, and again whenever their number has doubled. */
   constructor(buffer: Buffer, firstMessages: number) {
     this.#buffer = buffer;
     this.#firstMessages = firstMessages;
   }
 
-  /** Counts a message that was added to the buffer, whose length is now `length`, and flushes the buffer if it is time. */
+  /** Counts a message that was added to the buffer, whose length is now `length`. Flushes the buffer if that is due. */
   added(length: number): void {
     this.schedule();
     const count = ++this.#count;

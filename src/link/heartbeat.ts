@@ -1,40 +1,40 @@
-/** Finding out that the other side is gone, when no packet says so. */
+/** Detects that the other side is gone, if no packet reports it. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
 import { checkOptions, optional, positive } from "../core/options.js";
 import type { Traffic } from "../core/transport.js";
 
-/** What can be asked whether it lives. */
+/** A connection that a heartbeat checks. */
 export interface Pulse {
-  /** When anything was last heard of it, by `performance.now()`. Where nobody notes it, it is never given up. */
+  /** When data last came, by `performance.now()`. If it is `undefined`, the heartbeat never ends the connection. */
   readonly heardAt: number | undefined;
-  /** Bytes that came so far, where they are counted. */
+  /** Bytes received so far, if they are counted. */
   readonly traffic?: Traffic | undefined;
-  /** Asks for a sign of life. */
+  /** Sends a ping. */
   ping(): void;
-  /** Gives it up: no sign came. */
+  /** Ends the connection, because the ping was not answered in time. */
   giveUp(reason: string): void;
 }
 
-/** How often to ask, and for how long to wait; in milliseconds. */
+/** The times of a heartbeat, in milliseconds. */
 export interface HeartbeatTimes {
-  /** So long nothing is heard before a sign of life is asked for. */
+  /** The silence after which a ping is sent. */
   readonly intervalMs: number;
-  /** So long nothing is heard before the other side is given up. */
+  /** The silence after which the connection ends. */
   readonly deadAfterMs: number;
 }
 
-/** The same as an option. */
+/** The option `heartbeat`. */
 export interface HeartbeatOptions {
-  /** Default 25,000. */
+  /** The silence after which a ping is sent, in milliseconds. Default 25,000. */
   intervalMs?: number | undefined;
-  /** Default 20,000 more than `intervalMs`. */
+  /** The silence after which the connection ends, in milliseconds. Default: `intervalMs` and 20,000. */
   deadAfterMs?: number | undefined;
 }
 
 const HEARTBEAT_OPTIONS = { intervalMs: optional(positive, 25_000), deadAfterMs: optional(positive) };
 
-/** The times, unless `given` turns it off. Throws a `TypeError` that names the option, the rule and the value. */
+/** Checks the option. Returns the times; `undefined` for `false`. Throws a `TypeError` that names the option, the rule and the value. */
 export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatTimes | undefined {
   if (given === false) return undefined;
   const { intervalMs, deadAfterMs = intervalMs + 20_000 } = checkOptions("heartbeat", given, HEARTBEAT_OPTIONS);
@@ -42,63 +42,63 @@ export function checkHeartbeat(given: HeartbeatOptions | false = {}): HeartbeatT
   throw expected("heartbeat.deadAfterMs", `more than \`heartbeat.intervalMs\`, ${intervalMs}, and finite`, deadAfterMs);
 }
 
-/** How many looks an interval has: a death is noticed so much of an interval late at most. */
-const LOOKS = 5;
+/** The number of checks in an interval. A dead connection is noticed at most one check late. */
+const CHECKS = 5;
 
 /**
- * Looks after one connection. Nobody is given up for the passing of time alone: when this process slept, it asks first.
- * All heartbeats of a process share one timer (`core/deadlines.ts`).
+ * The heartbeat of one connection. Passed time alone never ends a connection: after this process slept, it sends a ping first. All
+ * heartbeats of a process share one timer (`core/deadlines.ts`).
  */
 export class Heartbeat implements Expiring {
   deadline = 0;
   readonly #pulse: Pulse;
   readonly #times: HeartbeatTimes;
-  #askedAt: number | undefined;
-  #lookedAt = performance.now();
+  #pingedAt: number | undefined;
+  #checkedAt = performance.now();
   #received: number | undefined;
-  /** When a part of a message was last found to have come. */
+  /** When a part of an incomplete message was last noticed. */
   #partAt: number | undefined;
 
-  /** Begins. `random`, from 0 to 1, says when within the first interval: many that begin together do not ask together. */
+  /** Starts. `random`, from 0 to 1, places the first check in the interval, so that connections of the same age ping at different times. */
   constructor(pulse: Pulse, times: HeartbeatTimes, random = Math.random()) {
     this.#pulse = pulse;
     this.#times = times;
     this.#received = pulse.traffic?.received;
-    // Few different delays: deadlines of equal length share a queue.
-    setDeadline(this, (times.intervalMs / LOOKS) * (1 + Math.floor(random * LOOKS)));
+    // Few different delays, because deadlines of equal length share a queue.
+    setDeadline(this, (times.intervalMs / CHECKS) * (1 + Math.floor(random * CHECKS)));
   }
 
-  /** Looks no more. */
+  /** Stops. */
   stop(): void {
     clearDeadline(this);
   }
 
-  /** One look. */
+  /** Checks once. */
   expire(): void {
     const { intervalMs, deadAfterMs } = this.#times;
     const now = performance.now();
     const heardAt = this.#lastHeard(now);
-    if (this.#askedAt !== undefined && heardAt >= this.#askedAt) this.#askedAt = undefined;
-    if (this.#askedAt === undefined) {
+    if (this.#pingedAt !== undefined && heardAt >= this.#pingedAt) this.#pingedAt = undefined;
+    if (this.#pingedAt === undefined) {
       if (now - heardAt >= intervalMs) {
-        this.#askedAt = now;
+        this.#pingedAt = now;
         this.#pulse.ping();
       }
-    } else if (now - this.#askedAt >= deadAfterMs - intervalMs) {
+    } else if (now - this.#pingedAt >= deadAfterMs - intervalMs) {
       return this.#pulse.giveUp(`nothing was heard for ${Math.round(now - heardAt)} ms`);
     }
-    setDeadline(this, intervalMs / LOOKS);
+    setDeadline(this, intervalMs / CHECKS);
   }
 
   /**
-   * When anything was last heard. A message that takes long tells nothing before it is complete, and no answer to a ping can
-   * overtake it: its bytes are a sign of life, noticed at the look after them.
+   * Returns when data last came. A long message is reported only when it is complete, and no pong can overtake it. So its bytes count
+   * too, at the check after they came.
    */
   #lastHeard(now: number): number {
     const { heardAt = now, traffic } = this.#pulse;
-    if (traffic?.received !== this.#received && heardAt < this.#lookedAt) this.#partAt = now;
+    if (traffic?.received !== this.#received && heardAt < this.#checkedAt) this.#partAt = now;
     this.#received = traffic?.received;
-    this.#lookedAt = now;
+    this.#checkedAt = now;
     return Math.max(heardAt, this.#partAt ?? heardAt);
   }
 }

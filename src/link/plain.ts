@@ -13,7 +13,7 @@ import { Coalescer } from "./coalescer.js";
 
 const NONE: string[] = [];
 
-/** A transport whose messages are the socket's frames. */
+/** A transport that sends each message as one frame of its socket. */
 export class PlainLink implements Transport, SocketHandler {
   readonly isReciproc: boolean;
   readonly #socket: Socket;

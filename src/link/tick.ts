@@ -1,23 +1,23 @@
-/** The end of a tick: one microtask for all that finish something there. */
+/** The end of a tick: one microtask for all tasks. */
 import { uncaught } from "../core/tell.js";
 
-/** Something that finishes at the end of a tick. */
+/** A task for the end of a tick. */
 export interface TickEnd {
-  /** What it throws surfaces as uncaught, and keeps no other task from finishing. */
+  /** An error that it throws is reported as uncaught. The other tasks still run. */
   endTick(): void;
 }
 
 let queued: TickEnd[] = [];
-/** Node's `queueMicrotask` makes an AsyncResource for each call. A promise that is resolved already costs a third of that. */
+/** `queueMicrotask` of Node makes an AsyncResource for each call. A resolved promise takes a third of that time. */
 const now = Promise.resolve();
 
-/** Calls `task.endTick()` when the present code, and the microtasks that it has queued, have run. Tasks run in order. */
+/** Calls `task.endTick()` after the present code and the microtasks that it has queued. Tasks run in order. */
 export function atEndOfTick(task: TickEnd): void {
   if (queued.push(task) === 1) void now.then(endTick);
 }
 
 function endTick(): void {
-  // A task that is added meanwhile runs in another microtask, behind this one.
+  // A task that is added meanwhile runs in a later microtask.
   const due = queued;
   queued = [];
   for (const task of due) {

@@ -1,4 +1,4 @@
-/** The server's link: what a server does with the connection of one client that a client does not. */
+/** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
 import { BroadcastHandle, QUEUED_COST } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
@@ -7,23 +7,23 @@ import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
 
-/** What keeps the session of a server's link. */
+/** The session of a server's link. */
 export interface ServerLinkDelegate extends LinkDelegate {
-  /** The client has the newest token. */
+  /** Reports that the client has the newest token. */
   confirmed(): void;
-  /** What a suspended session holds may have changed. */
+  /** Reports that the memory of a suspended session may have changed. */
   heldChanged(): void;
   /** Returns true if a broadcast of that length may be queued for this suspended session. */
   acceptsBroadcast(length: number): boolean;
 }
 
-/** A server's end of a connection that speaks `reciproc.v1`. Without an delegate, it has no session. */
+/** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
 export class ServerLink extends PackedLink implements EndpointHooks {
   declare readonly delegate: ServerLinkDelegate | undefined;
-  /** What the receiver keeps for the other side. */
+  /** The length of the data that the receiver keeps for the other side. */
   #kept = 0;
   #frameLength = 0;
-  /** The frame that is received at present, once something of it stays in use. */
+  /** The present frame, if a part of it stays in use. */
   #frame: Frame | undefined;
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
@@ -36,9 +36,9 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.endpoint.accept(socket, session);
   }
 
-  /** Goes on over another socket. As `Endpoint.resume`. */
+  /** Continues the session on another socket. As `Endpoint.resume`. */
   resume(socket: Socket, resume: ResumeFrame, makeToken: () => string): void {
-    // Rule 2: the old socket is left before the count of received frames is read.
+    // Rule 2: the old socket is detached before the count of received frames is read.
     this.leave("a newer socket took over");
     this.take(socket);
     this.endpoint.resume(socket, resume, makeToken());
@@ -59,7 +59,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     if (endpoint.sendEncoded(message)) return true;
     const { text } = message;
     if (endpoint.canSend) return endpoint.send(text);
-    // Queued only while little is queued, so that ordinary messages keep all their room.
+    // Queued only while little is queued, so that broadcasts take no room from ordinary messages.
     if (endpoint.queuedLength + text.length > endpoint.limits.queueLength / 2) return false;
     if (!endpoint.isFlowing && delegate?.acceptsBroadcast(text.length + QUEUED_COST) !== true) return false;
     return endpoint.send(text, new BroadcastHandle());
@@ -82,13 +82,13 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.#heldChanged();
   }
 
-  /** The frame whose messages are received at present. It counts towards what the session holds. */
+  /** The frame whose messages are being received. It counts towards the memory of the session. */
   get currentFrame(): Frame | undefined {
     if (this.delegate === undefined) return undefined;
     return (this.#frame ??= new Frame(this.#frameLength, this));
   }
 
-  /** The length of what this end holds for the other: the log, the queued ordinary messages, and what the receiver keeps. */
+  /** The memory of the session: the log, the queued ordinary messages, and the data that the receiver keeps. */
   get heldLength(): number {
     const { state, ordinaryLength } = this.endpoint;
     return (state.session?.logLength ?? 0) + ordinaryLength + this.#kept;

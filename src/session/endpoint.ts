@@ -1,7 +1,7 @@
 /**
- * One end of a connection that speaks `reciproc.v1`, as a state machine without I/O: no socket, no timer, no clock. Frames come in
- * through `receive` and leave through a `Wire`. `docs/PROTOCOL.md` has the states and the ten rules of a session. A comment that
- * begins with "Rule" names the one that its line keeps.
+ * One end of a connection that speaks `reciproc.v1`, as a state machine without I/O: no socket, no timer, no clock. It takes
+ * frames by `receive`, and sends frames through a `Wire`. `docs/PROTOCOL.md` defines the states and the ten rules of a session. A
+ * comment that begins with "Rule" names the rule that its line keeps.
  */
 import * as CloseCode from "../close-codes.js";
 import { exceeds } from "../core/codec.js";
@@ -31,7 +31,7 @@ import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
 export type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
-/** Why a client's session is over. */
+/** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session any more";
 
@@ -40,27 +40,27 @@ const NONE: string[] = [];
 /** One end of one connection, from its first frame to its end, over one socket or several in turn. */
 export class Endpoint {
   declare state: State;
-  /** The length in a pack of the messages that leave at the end of the tick. */
+  /** The length of the messages of this tick, in a pack. */
   declare length: number;
   readonly limits: EndpointLimits;
   readonly #hooks: EndpointHooks;
   /** The present socket. */
   #wire: Wire | undefined;
-  /** Messages that may not leave yet. */
+  /** Messages that cannot be sent yet. */
   #queue: SendQueue | undefined;
-  /** Whether this end has sessions: a server that keeps them, a client that wants them. */
+  /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
-  /** Frames that leave at the end of the tick, the control frames first, then the messages, in one pack if this end packs. */
+  /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
   #controls = NONE;
   #messages = NONE;
   #isServer = false;
   /** Whether an ack is due at the end of the tick. */
   #isAckDue = false;
-  /** Client: whether its hello is still to be sent, in front of whatever leaves first. */
+  /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
   #owesHello = false;
   /** Whether the log or the wire is full. Messages are then queued although there is a socket. */
   #isFull = false;
-  /** The length of the ordinary messages that were queued when messages last ceased to flow. */
+  /** The length of the ordinary messages that were queued when the session was last suspended. */
   #carriedLength = 0;
 
   constructor(limits: EndpointLimits, wantsSession: boolean, hooks: EndpointHooks) {
@@ -71,34 +71,34 @@ export class Endpoint {
     this.#wantsSession = wantsSession;
   }
 
-  /** Whether messages may leave: in all states with a socket but `resuming`, and `suspended` until the server's hello. */
+  /** Whether messages may be sent: in all states with a socket, except `resuming` and `suspended`. */
   get isFlowing(): boolean {
     const { kind } = this.state;
     return this.#wire !== undefined && kind !== "suspended" && kind !== "resuming";
   }
 
-  /** Whether the other side is a reciproc peer. Then this end sends packs: a server from its hello on, a client behind its own. */
+  /** Whether the other side is a reciproc peer. Then this end sends packs: a server after its hello, a client after its own. */
   get isToReciproc(): boolean {
     const { kind, session } = this.state;
     return session !== undefined || kind === "packed" || kind === "greeting";
   }
 
-  /** Whether something leaves at the end of the tick: then `flush` is due. */
+  /** Whether `flush` has something to send at the end of the tick. */
   get hasOutput(): boolean {
     return this.length > 0 || this.#isAckDue || this.#controls !== NONE;
   }
 
-  /** Whether the wire was full when messages last left. Then `drained` is due as soon as it no longer is. */
+  /** Whether the wire is full. When it has drained, the caller calls `drained`. */
   get isWireFull(): boolean {
     return this.#isFull && this.#wire !== undefined && this.#wire.unsentBytes >= this.limits.highWaterBytes;
   }
 
-  /** Whether a message may leave at once. Otherwise it is queued. */
+  /** Whether a message can be sent at once. Otherwise it is queued. */
   get canSend(): boolean {
     return !this.#isFull && this.queuedLength === 0 && this.isFlowing && this.#wire!.open;
   }
 
-  /** The length of all queued messages, and of the ordinary ones: those that are no broadcasts. */
+  /** The length of all queued messages, and of those that are no broadcasts. */
   get queuedLength(): number {
     return this.#queue?.length ?? 0;
   }
@@ -117,10 +117,10 @@ export class Endpoint {
 
   /**
    * Client: takes a socket. `isAgreed`: whether the server agreed to `reciproc.v1`. `hello`: the content of its first frame,
-   * `undefined` if that is no hello or has not come. `isAwaited`: whether the client offered to resume, and must speak first.
+   * `undefined` if that is no hello or has not come. `isAwaited`: the client offered to resume, so the server waits for its frame.
    */
   attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
-    // Rule 2: the link has left the old socket, so nothing of it is received behind the count in `resume`.
+    // Rule 2: the link has detached the old socket, so no frame of it is counted after the count in `resume` is read.
     this.#wire = wire;
     if (hello !== undefined) return this.#receiveServerHello(hello, isAwaited);
     if (this.state.session === undefined) {
@@ -130,11 +130,11 @@ export class Endpoint {
   }
 
   /**
-   * Server: goes on over another socket. `resume.received`, how many data frames the client has, is one that `session.covers`.
-   * `token`: the session's next one.
+   * Server: continues the session on another socket. The caller has checked `resume.received` by `session.covers`. `token`: the next
+   * token of the session.
    */
   resume(wire: Wire, { received, limits }: ResumeFrame, token: string): void {
-    // Rule 2: the caller has left the old socket before the count of received frames is read here.
+    // Rule 2: the caller has detached the old socket before the count of received frames is read here.
     const session = this.state.session!;
     this.#wire = wire;
     // Rule 9: the hello that confirmed the session may never have come.
@@ -143,18 +143,18 @@ export class Endpoint {
     this.#goLive(session, received);
   }
 
-  /** The socket is lost or left. `end` has its close code. */
+  /** Detaches the socket, which is lost or superseded. `end` has its close code. */
   detach(end: CloseInfo): void {
     const { session, kind } = this.state;
     if (kind === "ended") return;
     this.#wire = undefined;
-    // Rule 6: some closes are final. Rule 9: any other suspends also a session that the client has not confirmed yet.
+    // Rule 6: some closes end the session. Rule 9: any other close also suspends a session that the client has not confirmed yet.
     if (session === undefined || CloseCode.endsSession(end.code)) return this.#forget(end);
     if (kind === "suspended") return;
-    // What is in the buffer has left for its senders, so it is replayed.
+    // The send handles of the buffered messages say sent, so these messages must be replayed.
     this.#flushMessages();
     this.#dropOutput();
-    // A burst that was under way ends no session. Queued since then counts, also if an attempt to resume fails.
+    // Messages of a burst before the loss must not end the session. Only messages that are queued later count.
     if (kind === "live") this.#carriedLength = this.ordinaryLength;
     this.state = { kind: "suspended", session };
   }
@@ -175,18 +175,18 @@ export class Endpoint {
     else {
       // A server's first frame decides for good. A client may send plain frames until its hello.
       if (kind === "opening") this.state = { kind: "plain", session: undefined };
-      // The socket takes longer frames, for packs of several messages.
+      // The socket accepts longer frames, for packs of several messages.
       if (exceeds(text, this.limits.maxMessageBytes)) this.#refuseLong();
       else this.#hooks.receiveText(text);
     }
   }
 
-  /** The first byte decides. There is no third form. */
+  /** Takes a pack or a control frame. The first byte decides. */
   #receivePacked(text: string): void {
     const frame = parse(text);
     if (Array.isArray(frame)) {
       if (isTooLong(text, this.limits.maxMessageBytes)) return this.#refuseLong();
-      // Rule 7: acks are sent on receipt. The first one brings the hello.
+      // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
       if (this.state.session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
       this.#hooks.receivePack(frame);
     } else if (isObject(frame)) this.#receiveControl(frame);
@@ -224,9 +224,9 @@ export class Endpoint {
   }
 
   /**
-   * Client: takes the session that the server offers. The data frames of both sides are counted from their hellos on. The
-   * server's is enough for the session to exist (rule 9), so the client's leaves with the first other frame, or at once if the
-   * server waits for it.
+   * Client: accepts the session that the server offers. The data frames of both sides are counted from their hellos on. The session
+   * exists with the server's hello (rule 9). So the client's hello is sent with the first other frame, or at once if the server waits
+   * for it.
    */
   #open(offer: unknown, isAwaited: boolean): void {
     const offered = sessionOf(offer);
@@ -237,7 +237,7 @@ export class Endpoint {
     this.#goLive(new Session(this.limits, offered.ttlMs, offered.token, offered.limits));
   }
 
-  /** Server: takes the client's hello, which takes the offered session, or declines it. */
+  /** Server: takes the client's hello, which accepts or declines the offered session. */
   #receiveClientHello(hello: unknown): void {
     const { session } = this.state;
     if (session !== undefined && takesSession(hello)) {
@@ -254,7 +254,7 @@ export class Endpoint {
     this.#flow();
   }
 
-  /** Client: takes the answer to `resume`. Anything else than `resumed` and `bye` would belong to no session (rule 1). */
+  /** Client: takes the response to `resume`. Any other data frame would belong to no session (rule 1). */
   #receiveResumed(frame: unknown): void {
     if (!isObject(frame)) return this.fail("data before `resumed`");
     if ("bye" in frame) return this.#receiveBye(frame.bye);
@@ -263,7 +263,7 @@ export class Endpoint {
     const session = this.state.session!;
     const resumed = resumedOf(frame.resumed);
     if (resumed === undefined || !session.covers(resumed.received)) return this.fail("`resumed` breaks its rules");
-    // Rule 4: the client acks at once, before anything else, so that the server knows that the new token has come.
+    // Rule 4: the client acks before all other frames, which confirms the new token to the server.
     session.token = resumed.token;
     this.#sendAck(session);
     this.#goLive(session, resumed.received);
@@ -274,12 +274,12 @@ export class Endpoint {
     if (session === undefined) return;
     if (!isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
     session.ackTo(count);
-    // Rule 4: an ack that comes on the present socket confirms the newest token.
+    // Rule 4: an ack on the present socket confirms the newest token.
     this.#hooks.confirmed?.();
     this.drained();
   }
 
-  /** Rule 6: the other side ends the session by will. */
+  /** Rule 6: the other side ends the session on purpose. */
   #receiveBye(bye: unknown): void {
     if (this.#wantsSession) this.#end(byeOf(bye) ?? { code: CloseCode.Normal, reason: "" }, true);
   }
@@ -292,10 +292,10 @@ export class Endpoint {
       const pong = JSON.stringify({ pong: value });
       if (this.#controls === NONE) this.#controls = [pong];
       else this.#controls.push(pong);
-      // What is collected is not counted as unsent.
+      // Collected frames do not count as unsent.
       if (unsentBytes > 0) this.#flushControls();
     } catch {
-      // `JSON.parse` takes any depth, `JSON.stringify` does not.
+      // `JSON.parse` accepts any depth, and `JSON.stringify` does not.
       this.fail("a ping that cannot be answered");
     }
   }
@@ -310,7 +310,7 @@ export class Endpoint {
     return true;
   }
 
-  /** Sends a message that is encoded for many peers, if it can leave at once and alone. Otherwise returns false. */
+  /** Sends a message that is encoded for many peers, if it can be sent at once and in a frame of its own. Otherwise returns false. */
   sendEncoded({ text, pack }: EncodedMessage): boolean {
     if (!this.#makeRoom(text) || !this.canSend || this.length > 0) return false;
     const wire = this.#wire!;
@@ -324,19 +324,19 @@ export class Endpoint {
     return true;
   }
 
-  /** Cancels a queued message. Returns true if it was queued: then it was not sent, and will not be (rule 7). */
+  /** Cancels a queued message, which is never sent then (rule 7). Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
     return this.#queue !== undefined && this.#queue.remove(handle) > 0;
   }
 
-  /** Ends the tick: sends what was collected in it. */
+  /** Sends the frames of the tick, at its end. */
   flush(): void {
     this.#flushControls();
     if (this.#isAckDue) this.#sendAck(this.state.session!);
     this.#flushMessages();
   }
 
-  /** Sends a ping, behind the ack that is owed. */
+  /** Sends a ping, after an ack that is owed. */
   ping(): void {
     const { session } = this.state;
     if (!this.isFlowing) return;
@@ -344,14 +344,14 @@ export class Endpoint {
     this.#write(['{"ping":1}']);
   }
 
-  /** The log or the wire may have room again: sends what is logged or queued, as far as it has. */
+  /** Sends logged and queued messages, if the log or the wire was full and has room again. */
   drained(): void {
     if (this.#isFull && this.isFlowing) this.#drain();
   }
 
   /**
-   * Ends the connection for this side's application, and sends everything that is logged and queued, and then `bye`. Returns
-   * true if the other side can read it: then the caller closes the wire.
+   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. Returns true if they
+   * were sent: then the caller closes the wire.
    */
   close(bye: Bye): boolean {
     const { session } = this.state;
@@ -362,27 +362,27 @@ export class Endpoint {
         this.#writeLog(session, Infinity);
         for (const [handle, text] of this.#queue ?? []) handle.sent = this.#write([`[${text}]`]);
       }
-      // A client that has no session comes back when it is told to.
+      // `retryMs` also asks a client without a session to reconnect.
       if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.#write([byeFrame(bye)]);
     }
     this.#forget({ code: bye.code, reason: bye.reason });
     return isTold;
   }
 
-  /** Client: ends the session, and says so. A new connection follows. */
+  /** Client: ends the session with a bye. A new connection follows. */
   restart(reason: string): void {
     const end = { code: CloseCode.Superseded, reason };
-    // A close with this code alone would not end the session.
+    // Without the bye, this close code would only suspend the session.
     if (this.state.session !== undefined) this.#write([byeFrame(end)]);
     this.#end(end, false);
   }
 
-  /** Ends the connection for what the other side did, with 1002. */
+  /** Ends the connection with 1002, because the other side broke the protocol. */
   fail(reason: string): void {
     this.end(CloseCode.ProtocolError, reason);
   }
 
-  /** Ends the connection, and with it the session, for a reason of this side's own. */
+  /** Ends the connection and its session, for a reason of this side. */
   end(code: number, reason: string, error?: Error): void {
     this.#end({ code, reason, error }, false);
   }
@@ -391,7 +391,7 @@ export class Endpoint {
     this.end(CloseCode.MessageTooBig, "message is too large");
   }
 
-  /** Client: the session is over, and the socket is not. */
+  /** Client: discards the session. The socket stays open. */
   #discard(reason: string): void {
     this.#forget({ code: CloseCode.Normal, reason });
     this.#hooks.discarded(reason);
@@ -403,7 +403,7 @@ export class Endpoint {
     this.#hooks.ended(end, isRemote);
   }
 
-  /** Rule 8: nothing of an ended session is sent or resumed. */
+  /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo): void {
     this.state = { kind: "ended", session: undefined, end };
     this.#wire = this.#queue = undefined;
@@ -416,21 +416,21 @@ export class Endpoint {
     this.#isAckDue = this.#isFull = this.#owesHello = false;
   }
 
-  /** Messages flow in a session. `received`: how many frames the other side has of a session that is resumed. */
+  /** Makes the session live. `received`: the number of frames that the other side has received, if the session is resumed. */
   #goLive(session: Session, received?: number): void {
-    // Rule 5: replay begins behind what the other side has.
+    // Rule 5: the replay begins after the last frame that the other side has received.
     if (received !== undefined) session.rewind(received);
     this.state = { kind: "live", session };
     this.#flow();
   }
 
-  /** Sends what waited, and reports that messages flow. */
+  /** Sends logged and queued messages, and reports that messages flow. */
   #flow(): void {
     this.#drain();
     this.#hooks.flows();
   }
 
-  /** Sends what is logged, and behind it what is queued (rule 5), until the log or the wire is full. */
+  /** Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. */
   #drain(): void {
     const { session } = this.state;
     this.#isFull = false;
@@ -443,11 +443,11 @@ export class Endpoint {
     }
   }
 
-  /** Rule 7: a message that does not leave is queued, within bounds, in order. */
+  /** Rule 7: queues a message that cannot be sent yet, in order and within limits. Returns false if the queue is full. */
   #enqueue(text: string, handle: SendHandle | undefined): boolean {
     const { state, limits, isFlowing } = this;
     const isInSession = state.session !== undefined;
-    // A socket that has closed takes nothing, and without a session none follows it.
+    // A closed socket takes no message, and without a session no other socket follows.
     if (state.kind === "ended" || (isFlowing && !isInSession)) {
       if (handle !== undefined) handle.sent = false;
       return false;
@@ -465,8 +465,8 @@ export class Endpoint {
   }
 
   /**
-   * Prepares for a message. Returns false if the other side accepts none so long (rule 6). A long message travels alone, behind
-   * what was added before it, which may fill the log or the wire.
+   * Prepares for a message. Returns false if the other side does not accept that length (rule 6). A long message gets a frame of its
+   * own, after the messages that were added before it, which may fill the log or the wire.
    */
   #makeRoom(text: string): boolean {
     const { session } = this.state;
@@ -475,7 +475,7 @@ export class Endpoint {
     return true;
   }
 
-  /** Adds a message to those of this tick. */
+  /** Adds a message to the messages of this tick. */
   #add(text: string, handle: SendHandle | undefined): void {
     if (handle !== undefined) handle.sent = true;
     if (this.#messages === NONE) this.#messages = [text];
@@ -503,7 +503,7 @@ export class Endpoint {
     this.#writeLog(session);
   }
 
-  /** Sends frames, behind the hello if that is still to be sent. Returns false if there is no socket, or it takes no more. */
+  /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */
   #write(frames: string[]): boolean {
     const wire = this.#wire;
     if (wire?.open !== true) return false;
@@ -516,7 +516,7 @@ export class Endpoint {
     return true;
   }
 
-  /** Sends what is logged and was not given to this wire, be it new or replayed, while the wire has room (rule 7). */
+  /** Sends the logged frames that were not written to this wire, new or replayed, while the wire has room (rule 7). */
   #writeLog(session: Session, highWaterBytes = this.limits.highWaterBytes): void {
     if (session.owesEarly && this.#wire !== undefined) this.#sendAck(session);
     const wire = this.#wire;
@@ -530,13 +530,13 @@ export class Endpoint {
     this.#isFull = session.isFull || wire.unsentBytes >= this.limits.highWaterBytes;
   }
 
-  /** Sends an ack. A client that asks for acks without end and reads none is owed none. */
+  /** Sends an ack. If the other side causes acks without end and reads none of them, ends the connection. */
   #sendAck(session: Session): void {
     const { logLength, highWaterBytes } = this.limits;
     this.#isAckDue = false;
     if (this.#wire!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.#write([`{"ack":${session.ack()}}`]);
     else if (session.logLength === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
-    // Data of this side, which is not acked, fills the wire. The ack leaves behind it.
+    // Unacknowledged data of this side fills the wire. The ack is sent after that data.
     else session.isAckLate = this.#isFull = true;
   }
 }

@@ -1,30 +1,30 @@
-/** The frames of `reciproc.v1` as they are read: what comes from outside is checked here, once. `docs/PROTOCOL.md` has their meaning. */
+/** The control frames of `reciproc.v1`. Data from outside is checked here, once. `docs/PROTOCOL.md` defines their meaning. */
 import { member } from "../core/message.js";
 
-/** The longest `retryMs` that a client obeys, and that a server may ask for: 10 minutes. A longer one could keep a client away for good. */
+/** The longest `retryMs` that a server may send and a client obeys: 10 minutes. A longer one could keep a client away for ever. */
 export const MAX_RETRY_MS = 600_000;
 
-/** A client that comes back offers this beside `reciproc.v1`, so that the server makes no peer before it has read `resume`. */
+/** A client that resumes a session offers this beside `reciproc.v1`, so that the server makes no peer before it has read `resume`. */
 export const RESUME_OFFER = "reciproc.resume";
 
-/** What one end of a session says about itself: what it takes, and how much it keeps for replay. */
+/** The limits that one end of a session sends to the other. */
 export interface SessionLimits {
-  /** Longest message it takes, in bytes of UTF-8. */
+  /** Longest message that the end accepts, in bytes of UTF-8. */
   readonly maxMessageBytes: number;
-  /** Most frames in its log. */
+  /** Maximum number of frames in its replay log. */
   readonly logFrames: number;
-  /** Longest log, in UTF-16 code units. */
+  /** Maximum length of its replay log, in UTF-16 code units. */
   readonly logLength: number;
 }
 
-/** A server's word that a session is open. */
+/** The session that a server's hello offers. */
 export interface SessionFrame {
   readonly token: string;
   readonly ttlMs: number;
   readonly limits: SessionLimits;
 }
 
-/** A client's wish to go on with one. */
+/** The frame `resume`: a client resumes its session. */
 export interface ResumeFrame {
   readonly token: string;
   readonly received: number;
@@ -32,17 +32,17 @@ export interface ResumeFrame {
   readonly limits: SessionLimits;
 }
 
-/** A server's word that it goes on. */
+/** The frame `resumed`: the session continues. */
 export interface ResumedFrame {
   readonly token: string;
   readonly received: number;
 }
 
-/** Why a server lets nobody in, or an end is over: a close code and a text. */
+/** The frame `bye`: why an end closes the connection, or a server refuses the client. */
 export interface Bye {
   readonly code: number;
   readonly reason: string;
-  /** Whoever wants to come back is to do so after a random time up to this, in milliseconds. */
+  /** The client reconnects after a random time up to this, in milliseconds. */
   readonly retryMs?: number | undefined;
 }
 
@@ -71,7 +71,7 @@ export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
 export const HELLO = '{"hello":{}}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */
 export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
-/** How a hello begins, whatever members a later version gives it. No JSON-RPC message of reciproc begins so. */
+/** The start of every hello, also of a later version. No JSON-RPC message of reciproc begins with it. */
 const HELLO_START = '{"hello":';
 const BYE_START = '{"bye":';
 
@@ -80,37 +80,37 @@ export function serverHello(session: SessionFrame): string {
   return JSON.stringify({ hello: { session } });
 }
 
-/** Returns a client's hello, which takes the session that the server offers. */
+/** Returns a client's hello, which accepts the session that the server offers. */
 export function clientHello(limits: SessionLimits): string {
   return JSON.stringify({ hello: { session: true, limits: pickLimits(limits) } });
 }
 
-/** Returns the limits as they stand in a frame. */
+/** Returns the limits without other members. */
 export function pickLimits({ maxMessageBytes, logFrames, logLength }: SessionLimits): SessionLimits {
   return { maxMessageBytes, logFrames, logLength };
 }
 
-/** Returns what a hello holds. Returns `undefined` for any other frame, and for one that begins like a hello but is not JSON. */
+/** Returns the content of a hello; `undefined` for any other frame, and for one that begins like a hello but is not JSON. */
 export function helloOf(frame: string): unknown {
   return frame.startsWith(HELLO_START) ? member(parse(frame), "hello") : undefined;
 }
 
-/** Returns the frame that ends a connection by will. */
+/** Returns the frame that ends a connection on purpose. */
 export function byeFrame(bye: Bye): string {
   return JSON.stringify({ bye });
 }
 
-/** Reads a server's first frame, when it is a bye. */
+/** Returns the content of a server's first frame if that is a bye. */
 export function readBye(frame: string): Bye | undefined {
   return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
 }
 
-/** Whether a client's hello takes the offered session. */
+/** Returns true if a client's hello accepts the offered session. */
 export function takesSession(hello: unknown): boolean {
   return member(hello, "session") === true;
 }
 
-/** Whether a number from outside can be a count of frames. */
+/** Returns true if a value from outside can be a count of frames. */
 export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
@@ -132,7 +132,7 @@ function read<T>(value: unknown, checks: Checks<T>): T | undefined {
   return value as T;
 }
 
-/** `undefined` for what is not JSON. */
+/** Returns the value of JSON text; `undefined` for any other text. */
 export function parse(text: string): unknown {
   try {
     return JSON.parse(text);

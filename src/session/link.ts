@@ -1,6 +1,6 @@
 /**
- * A connection that speaks `reciproc.v1`: joins an `Endpoint`, which decides, to the socket that it has at present, to the end of
- * the tick, and to the budget of each tick. What only a server does is in `server/link.ts`.
+ * A connection that speaks `reciproc.v1`: connects an `Endpoint`, which decides, with its present socket, the end of the tick, and the
+ * time budget of each tick. `server/link.ts` adds the parts of a server.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -18,58 +18,58 @@ import { Coalescer } from "../link/coalescer.js";
 import { Endpoint, type EndpointHooks, type EndpointLimits } from "./endpoint.js";
 import { longestFrame } from "./sizes.js";
 
-/** The subprotocol's name. */
+/** The name of the subprotocol. */
 export const PROTOCOL = "reciproc.v1";
 
-/** How often a full socket is checked for room. Not every runtime reports when a socket drains. */
+/** The interval between checks of a full socket. Not every runtime reports when a socket has drained. */
 export const DRAIN_CHECK_MS = 20;
 
 /**
- * A pack of so many messages leaves at once, and so does one whenever their number has doubled. Without this bound the two sides
- * work one after the other instead of side by side (docs/PERFORMANCE.md).
+ * A pack of this many messages is sent at once, and another one whenever the number of messages in the tick has doubled. Without this
+ * bound, the two sides would work one after the other instead of at the same time (docs/PERFORMANCE.md).
  */
 const PACK_MESSAGES = 16;
 
-/** What brings a link its sockets: the client's driver, or the server's registry of sessions. */
+/** The object that gives a link its sockets: the driver of a client, or the sessions of a server. */
 export interface LinkDelegate {
-  /** Messages flow on the present socket. */
+  /** Reports that messages flow on the present socket. */
   flows?(): void;
-  /** The session has lost its socket, and the receiver knows. */
+  /** Reports that the session has lost its socket, after the receiver was notified. */
   suspended?(): void;
-  /** The session cannot be resumed any more. May be called twice. */
+  /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
-  /** The connection is over. Returns the link on which the peer goes on, if there is one. */
+  /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
-  /** The connection is over, and no other follows. Called before the receiver is. */
+  /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
   over?(): void;
-  /** The other side does not have the session. On a client, the delegate calls `handOver`. */
+  /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
 
-/** One connection over a socket on which `reciproc.v1` was agreed, and with a session over those that follow. */
+/** One connection that speaks `reciproc.v1`, over one socket, or with a session over several in turn. */
 export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expiring {
-  /** When a full socket is checked for room, or a session without a socket is over. */
+  /** When a full socket is checked, or a session without a socket expires. */
   declare deadline: number;
-  /** How many frames have come, on any socket: a connection on which it grows is alive. */
+  /** The number of received frames, on all sockets. A liveness check compares it. */
   declare heard: number;
   declare readonly endpoint: Endpoint;
   declare socket: Socket | undefined;
-  /** The budget of the newest socket. It outlives that socket, as do the messages of a pack that was counted as received. */
+  /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
   readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
-  /** Undefined until `start`: sockets are started from then on. */
+  /** Undefined until `start`. Sockets are started after that. */
   #receiver: Receiver | undefined;
-  /** Whether the receiver knows that the connection is suspended. */
+  /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
-  /** Rule 8: when the session is over, unless messages flow before. */
+  /** Rule 8: when the session expires, unless messages flow before. */
   #expiresAt = Infinity;
-  /** Whether the end is reported, or was asked for by `close`. */
+  /** Whether the end was reported, or `close` was called. */
   #isOver = false;
-  /** What went over the sockets before the present one. */
+  /** The traffic of the earlier sockets. */
   #past: Traffic | undefined;
 
-  /** `lost`: the link in whose place this one goes on. Its receiver is suspended, and counts what went over both. */
+  /** `lost`: the link that this one replaces. Its receiver is suspended, and counts the traffic of both. */
   constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
     this.deadline = this.heard = 0;
     this.socket = this.budget = undefined;
@@ -92,7 +92,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return isTaken;
   }
 
-  /** The endpoint may have collected a message for the end of the tick, or have found its socket full. */
+  /** Schedules the end of the tick if the endpoint has collected a message, and checks of the socket if that is full. */
   collected(): void {
     const { endpoint } = this;
     if (endpoint.length > 0) this.#coalescer.added(endpoint.length);
@@ -110,13 +110,13 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     const hasEnded = endpoint.state.kind === "ended";
     const isTold = endpoint.close({ code, reason, retryMs });
     this.#drop();
-    // The socket of an ended connection closes already, or the other side is about to close it.
+    // The socket of an ended connection is closing already, or the other side is about to close it.
     if (isTold || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
     this.leave(reason);
     this.#report({ code, reason });
   }
 
-  /** The other side reads too slowly: ends the session. Returns false if there is none. */
+  /** Ends the session, because the other side reads too slowly. Returns false if there is no session. */
   endSession(reason: string): boolean {
     const { state } = this.endpoint;
     if (state.session !== undefined) this.endpoint.end(CloseCode.TryAgainLater, reason);
@@ -138,7 +138,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return this.endpoint.state.session?.theirs?.maxMessageBytes;
   }
 
-  /** What is queued without a socket waits for one, and not for a slow reader. */
+  /** Messages that are queued without a socket do not count, because no slow reader causes them. */
   get unsentBytes(): number {
     const { endpoint, socket } = this;
     return (socket?.unsentBytes ?? 0) + (endpoint.isFlowing ? endpoint.queuedLength : 0);
@@ -150,7 +150,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   // Sockets.
 
-  /** When anything last came on the present socket, by `performance.now()`, where the socket notes it. */
+  /** When data last came on the present socket, by `performance.now()`, if the socket records it. */
   get heardAt(): number | undefined {
     return this.socket?.heardAt;
   }
@@ -174,7 +174,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#receiver !== undefined && this.socket === socket) socket.start(this);
   }
 
-  /** Client: the session is lost, and its socket is not. The receiver goes on with `next`, which takes the socket over. */
+  /** Client: ends this connection, whose session is lost, and gives its socket and its receiver to `next`. */
   handOver(next: PackedLink, reason: string, isAgreed: boolean, hello: unknown): void {
     this.#isOver = true;
     this.#drop();
@@ -192,12 +192,12 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.socket = socket;
   }
 
-  /** Closes the socket, and reads and reports nothing more of it. */
+  /** Closes the socket. Reads and reports nothing more of it. */
   leave(reason: string): void {
     this.#detach()?.discard(CloseCode.Superseded, reason);
   }
 
-  /** Gives the socket up: what follows is as if it had been lost. */
+  /** Drops the socket, as if it had been lost. */
   giveUp(reason: string): void {
     if (this.socket === undefined) return;
     this.leave(reason);
@@ -211,27 +211,27 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return socket;
   }
 
-  /** A frame came on the present socket. */
+  /** Takes a frame of the present socket. */
   frame(text: string): void {
     this.heard++;
     this.endpoint.receive(text);
     this.settleOutput();
   }
 
-  /** The present socket is closed. */
+  /** Reacts to the end of the present socket. */
   closed(end: CloseInfo): void {
     this.#detach();
     this.#lost(end);
   }
 
-  #lost(told: CloseInfo): void {
+  #lost(info: CloseInfo): void {
     const { endpoint } = this;
-    if (this.#isOver) return this.#report(told);
-    endpoint.detach(told);
+    if (this.#isOver) return this.#report(info);
+    endpoint.detach(info);
     const { state } = endpoint;
-    // Only for 1009 the code that came back counts.
+    // For 1009, and for no other code, the code that the other side sent back counts.
     if (state.kind === "ended")
-      return this.#finish(state.end.code === CloseCode.MessageTooBig ? endOf(told, state.end) : state.end);
+      return this.#finish(state.end.code === CloseCode.MessageTooBig ? endOf(info, state.end) : state.end);
     if (this.checkExpiry()) return;
     if (this.#expiresAt === Infinity) {
       setDeadline(this, state.session!.ttlMs);
@@ -241,7 +241,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (!this.#isOver) this.delegate!.suspended?.();
   }
 
-  /** Ends a session without a socket whose time is over. Its timer may be late. Returns true if the session is over. */
+  /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
   checkExpiry(): boolean {
     if (this.socket !== undefined || performance.now() < this.#expiresAt) return false;
     const { ttlMs } = this.endpoint.state.session!;
@@ -249,20 +249,20 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return true;
   }
 
-  /** Stops the timer, of a session that is resumed or over, or of a socket that is left. */
+  /** Stops the timer of a session that is resumed or has ended, or of a socket that is detached. */
   #stopTimer(): void {
     clearDeadline(this);
     this.deadline = 0;
     this.#expiresAt = Infinity;
   }
 
-  /** The tick ends, or the socket is about to close for what the other side did. */
+  /** Sends the frames of the tick: at its end, and before a close that the other side caused. */
   flush(): void {
     this.endpoint.flush();
     this.settleOutput();
   }
 
-  /** What the endpoint has left for the end of the tick, or for a socket that is full. */
+  /** Schedules the end of the tick, and checks of a full socket, if the endpoint needs them. */
   settleOutput(): void {
     const { endpoint } = this;
     if (endpoint.hasOutput) this.#coalescer.schedule();
@@ -273,7 +273,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.deadline === 0) setDeadline(this, DRAIN_CHECK_MS);
   }
 
-  /** The full socket is checked for room, or the time of a session without a socket is over. */
+  /** Checks a full socket, or ends a session without a socket that has expired. */
   expire(): void {
     if (this.#expiresAt !== Infinity) return void this.checkExpiry();
     this.deadline = 0;
@@ -281,7 +281,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.settleOutput();
   }
 
-  // What the endpoint reports.
+  // Hooks of the endpoint.
 
   receiveText(text: string): void {
     this.#receiver!.receive(text);
@@ -290,7 +290,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   /** Dispatches the messages of a pack from the one at `from` on, in as many ticks as the budget needs. */
   receivePack(messages: unknown[], from = 0): void {
     for (let i = from; i < messages.length; i++) {
-      // A connection may end while it takes these.
+      // A message may end the connection.
       if (this.endpoint.state.kind === "ended") return;
       if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i));
       this.#receiver!.dispatch(messages[i]);
@@ -307,7 +307,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   ended(end: CloseInfo, isRemote: boolean): void {
     this.#drop();
-    // Not inside the call that has ended it.
+    // Not inside the call that ended the connection.
     if (this.socket === undefined) queueMicrotask(() => this.#finish(end));
     else if (!isRemote) this.socket.close(end.code, end.reason);
   }
@@ -316,7 +316,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.delegate!.discarded(reason);
   }
 
-  /** The session cannot be resumed any more. */
+  /** Reports that the session cannot be resumed any more. */
   #drop(): void {
     this.#stopTimer();
     this.delegate?.dropped?.();
@@ -328,7 +328,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#receiver!.suspended?.();
   }
 
-  /** The connection is over. The receiver goes on with another one, if the delegate has one. */
+  /** Ends the connection. The receiver continues on another link, if the delegate has one. */
   #finish(end: CloseInfo): void {
     if (this.#isOver) return;
     this.#drop();
@@ -348,7 +348,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 }
 
-/** Returns the end of a session as an error. */
+/** Returns an error that describes the end of a session. */
 function lossOf({ code, reason, error }: CloseInfo): Error {
   return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
 }

@@ -1,4 +1,4 @@
-/** How long the frames of `reciproc.v1` are, and how much an end keeps. */
+/** The lengths of the frames of `reciproc.v1`, and the limits of an end. */
 import { exceeds } from "../core/codec.js";
 import { burstBytes, type PeerLimits } from "../core/limits.js";
 import { MOST_COALESCED } from "../link/coalescer.js";
@@ -10,7 +10,7 @@ export const PACK_LENGTH = MOST_COALESCED;
 const LOG_FRAMES = 4096;
 const MOST_HIGH_WATER_BYTES = 2 ** 20;
 
-/** Returns what an end of a session keeps and accepts, by the limits of its peer. */
+/** Returns the limits of an end, from the limits of its peer. */
 export function endpointLimits(limits: PeerLimits): EndpointLimits {
   const { maxMessageBytes, maxUnsentBytes } = limits;
   return {
@@ -23,27 +23,27 @@ export function endpointLimits(limits: PeerLimits): EndpointLimits {
   };
 }
 
-/** What a pack adds to a message that travels alone: its brackets. */
+/** The brackets of a pack. */
 const OVERHEAD_BYTES = 2;
-/** Longest pack of several messages, in bytes: a character takes up to three. */
+/** Longest pack of several messages, in bytes. A UTF-16 code unit takes up to three. */
 const SEVERAL_BYTES = 3 * (PACK_LENGTH + OVERHEAD_BYTES);
 
-/** Longest frame that is taken, by the longest message: several short ones may come in one that is longer. */
+/** Returns the longest accepted frame. A pack of several short messages may be longer than the longest message. */
 export function longestFrame(maxMessageBytes: number): number {
   return Math.max(maxMessageBytes + OVERHEAD_BYTES, SEVERAL_BYTES);
 }
 
-/** Whether a pack, which its socket took, holds a message that is too long. */
+/** Returns true if a pack, which the socket accepted, contains a message that is too long. */
 export function isTooLong(pack: string, maxMessageBytes: number): boolean {
   const most = maxMessageBytes + OVERHEAD_BYTES;
-  // Where messages may be longer than packs of several, the socket has looked.
+  // If messages may be longer than packs of several, the socket has checked the length.
   return most < SEVERAL_BYTES && exceeds(pack, most) && membersOf(pack).some((text) => exceeds(text, maxMessageBytes));
 }
 
-/** A string with what is escaped in it, or a character that means something outside of one. */
+/** A JSON string, or a character that has a meaning outside of strings. */
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{},]/g;
 
-/** The texts of the members of an array, which is JSON. */
+/** Returns the JSON texts of the members of an array. */
 function membersOf(array: string): string[] {
   const members: string[] = [];
   let depth = 0;

@@ -1,47 +1,47 @@
-/** What an endpoint works with: its limits, the wire that it writes to, whom it reports to, and its states. */
+/** The parts of an endpoint: its limits, the wire that it writes to, the hooks that it calls, and its states. */
 import type { CloseInfo, EncodedFrame } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
 
-/** What an end accepts and keeps. */
+/** The limits of an end. */
 export interface EndpointLimits extends SessionLimits {
-  /** Most that may be queued while there is no socket, as `SendQueue.length` counts it. */
+  /** Maximum of `SendQueue.length` while there is no socket. */
   readonly queueLength: number;
-  /** The same while there is a socket. A hard limit, because the connection checks how fast its other side reads. */
+  /** Maximum of `SendQueue.length` while there is a socket. A hard limit, because the connection checks the backpressure. */
   readonly burstLength: number;
-  /** While so many bytes are unsent, no message gets a number, so that a queued call can be cancelled and was not sent. */
+  /** The high-water mark. Above this number of unsent bytes, messages are queued, so that they can be cancelled as not sent. */
   readonly highWaterBytes: number;
 }
 
-/** Where an endpoint writes. A socket is one. */
+/** The destination of an endpoint's frames. A socket is one. */
 export interface Wire {
-  /** Whether frames are taken. */
+  /** Whether the wire takes frames. */
   readonly open: boolean;
-  /** Bytes that were written and have not left. */
+  /** Bytes that were written and not sent yet. */
   readonly unsentBytes: number;
-  /** Writes one frame, which may be encoded for many wires. */
+  /** Writes one frame, which may be encoded for many wires. Returns false if the wire takes none. */
   send(frame: string | EncodedFrame): boolean;
-  /** Writes several frames at once, where it can. */
+  /** Writes several frames at once. */
   sendAll?(frames: readonly string[]): void;
 }
 
-/** What an endpoint reports. */
+/** The functions that an endpoint calls. */
 export interface EndpointHooks {
-  /** Takes a frame of a side that sends no packs: one message or one batch. */
+  /** Takes a frame of an other side that sends no packs: one message or one batch. */
   receiveText(text: string): void;
   /** Takes the messages of a pack. */
   receivePack(messages: unknown[]): void;
-  /** Messages flow, for the first time or again. */
+  /** Reports that messages flow, for the first time or again. */
   flows(): void;
-  /** The endpoint has ended the connection. `isRemote`: the other side did, and closes the socket. */
+  /** Reports that the connection has ended. `isRemote`: the other side ended it, and closes the socket. */
   ended(end: CloseInfo, isRemote: boolean): void;
-  /** The other side does not have the session, and the socket goes on without it. On a client, a new one can begin there. */
+  /** Reports that the other side does not have the session. The socket stays open without it. On a client, a new session can begin there. */
   discarded(reason: string): void;
-  /** Server: the client has the newest token (rule 4). */
+  /** Server: reports that the client has the newest token (rule 4). */
   confirmed?(): void;
 }
 
-/** The states of `docs/PROTOCOL.md`. `session` is there in the states that have one. */
+/** The states of `docs/PROTOCOL.md`. */
 export type State =
   /** Client: there is no socket yet. Messages are queued. */
   | { readonly kind: "connecting"; readonly session: undefined }
@@ -55,9 +55,9 @@ export type State =
   | { readonly kind: "packed"; readonly session: undefined }
   /** There is a session, and messages flow. */
   | { readonly kind: "live"; readonly session: Session }
-  /** There is a session, and no socket, or one on which the server's hello is still to come. Messages are queued. */
+  /** There is a session, and no socket, or a client waits for the hello on a new socket. Messages are queued. */
   | { readonly kind: "suspended"; readonly session: Session }
-  /** Client: `resume` is sent and not answered. Messages are queued. */
+  /** Client: `resume` is sent, and `resumed` has not come. Messages are queued. */
   | { readonly kind: "resuming"; readonly session: Session }
-  /** The connection is over: nothing more is read, and nothing more leaves. */
+  /** The connection has ended: nothing more is read or sent. */
   | { readonly kind: "ended"; readonly session: undefined; readonly end: CloseInfo };
