@@ -108,7 +108,9 @@ describe("the demo's board", () => {
       await bo.page.getByLabel("You are").fill("Bea");
       await bo.page.getByLabel("You are").press("Enter");
       await ada.page.locator(".person", { hasText: "Bea" }).waitFor();
-      expect(await ada.page.locator(".person .name").allTextContents()).toEqual(["Ada (you)", "Bea"]);
+      // The order is that in which the two joined.
+      const names = await ada.page.locator(".person .name").allTextContents();
+      expect(names.toSorted()).toEqual(["Ada (you)", "Bea"]);
       await bo.page.reload();
       await bo.page.locator(".person", { hasText: "Bea (you)" }).waitFor();
       // A closed page ends its session. A killed page may not, and its session then stays suspended.

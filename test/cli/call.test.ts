@@ -88,7 +88,7 @@ describe("reciproc call", () => {
     const { code, stderr } = await run(["call", url, "any"]);
     expect(code).toBe(1);
     expect(stderr).toMatch(
-      /^127\.0\.0\.1:\d+ broke the protocol: .*neither `result` nor `error`\n\{"jsonrpc":"2\.0","id":1\}\n$/,
+      /^127\.0\.0\.1:\d+ broke the protocol: .*no `result` or `error`\n\{"jsonrpc":"2\.0","id":1\}\n$/,
     );
   });
 

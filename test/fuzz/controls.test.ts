@@ -107,8 +107,19 @@ function control(mutator: Mutator): unknown {
 
 type Json = Record<string, unknown>;
 
+/** Returns a text as a dialect reads it whose null params mean none. Such a message may be a lone id without its params. */
+function withoutNullParams(text: string): string {
+  try {
+    const value = JSON.parse(text) as unknown;
+    for (const member of [value].flat() as (Json | null)[]) if (member?.["params"] === null) delete member["params"];
+    return JSON.stringify(value);
+  } catch {
+    return text;
+  }
+}
+
 /** Returns the ids that a text must be answered under while calls of the ids `waiting` are pending, and the ids that it may cancel. */
-function owedFor(text: string, readsNullParams: boolean, waiting: unknown[]): { owed: string[]; cancelled: string[] } {
+function owedFor(text: string, waiting: unknown[]): { owed: string[]; cancelled: string[] } {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -116,8 +127,6 @@ function owedFor(text: string, readsNullParams: boolean, waiting: unknown[]): { 
     return { owed: ["null"], cancelled: [] };
   }
   const members: unknown[] = Array.isArray(value) ? value : [value];
-  for (const member of members as (Json | null)[])
-    if (readsNullParams && member?.["params"] === null) delete member["params"];
   const calls = members.filter((member) => !isAnswer(member, waiting));
   if (Array.isArray(value) && (value.length === 0 || calls.length > MAX_BATCH_ENTRIES)) return { owed: ["null"], cancelled: [] };
   const owed = calls.flatMap((member) => {
@@ -141,9 +150,8 @@ function expectOwed(frames: string[], got: string[], dialect: Dialect | undefine
   const most = new Map<string, number>();
   const cancelled = new Set<string>();
   for (const frame of frames) {
-    const ways = waysToWait(frame, (id) => id >= 1).map((waiting) =>
-      owedFor(frame, dialect?.readsNullParams === true, waiting),
-    );
+    const text = dialect?.readsNullParams === true ? withoutNullParams(frame) : frame;
+    const ways = waysToWait(text, (id) => id >= 1).map((waiting) => owedFor(text, waiting));
     for (const id of new Set(ways.flatMap(({ owed }) => owed))) {
       const counts = ways.map(({ owed }) => owed.filter((one) => one === id).length);
       debts.set(id, (debts.get(id) ?? 0) + Math.min(...counts));
