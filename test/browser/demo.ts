@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
 import { beforeAll, expect } from "vitest";
 import { connect, type AnyPeer } from "../../src/node.js";
-import { ensurePackages } from "../support/packages.js";
+import { ensurePackages } from "../../scripts/packages.js";
 import { browser } from "./browser.js";
 
 const SERVER = fileURLToPath(new URL("../../demo/.build/server.js", import.meta.url));

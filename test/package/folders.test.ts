@@ -4,7 +4,7 @@ import { access, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, it } from "vitest";
-import { ensurePackages } from "../support/packages.js";
+import { ensurePackages } from "../../scripts/packages.js";
 
 const TESTS = join(import.meta.dirname, "..");
 const TSC = join(TESTS, "../node_modules/typescript/bin/tsc");

@@ -2,7 +2,7 @@
 import { access } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect } from "vitest";
-import { ensurePackages } from "./packages.js";
+import { ensurePackages } from "../../scripts/packages.js";
 
 const TESTS = join(import.meta.dirname, "..");
 

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, it } from "vitest";
 import { COMPILERS, tscOf, type Compiler } from "../readme/compilers.js";
-import { ensurePackages } from "../support/packages.js";
+import { ensurePackages } from "../../scripts/packages.js";
 
 const run = promisify(execFile);
 const here = fileURLToPath(new URL(".", import.meta.url));
