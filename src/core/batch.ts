@@ -4,7 +4,7 @@
 import { encodeTooLarge, utf8Bytes } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { Connection } from "./connection.js";
-import { classify, idOf, type Kind, type Unchecked } from "./message.js";
+import { classify, type Kind, type Unchecked } from "./message.js";
 import type { BatchCalls } from "./outgoing-batch.js";
 import { VALUE_COST } from "./transport.js";
 
@@ -35,34 +35,22 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   const isTooLarge = kinds.filter((kind) => !isResponse(kind)).length > maxBatchEntries;
   const reply = gatherReply(connection, slot);
   const answered = new Set<BatchCalls>();
-  const nameless: number[] = [];
-  const settle = (i: number): BatchCalls | undefined => outgoing.settle(kinds[i]!, members[i] as Unchecked);
   const take = (i: number): void => {
     const kind = kinds[i]!;
-    if (!isResponse(kind)) {
-      if (isTooLarge) return;
-      connection.incoming.receive(
-        kind,
-        members[i],
-        versions[i],
-        kind === "notification" ? connection : reply.reserve(),
-      );
-    } else if (idOf(members[i]) === null) nameless.push(i);
-    else {
-      const batch = settle(i);
+    if (isResponse(kind)) {
+      const batch = outgoing.settle(kind, members[i] as Unchecked, true);
       if (batch !== undefined) answered.add(batch);
+    } else if (!isTooLarge) {
+      const to = kind === "notification" ? connection : reply.reserve();
+      connection.incoming.receive(kind, members[i], versions[i], to);
     }
-  };
-  const end = (): void => {
-    if (!isTooLarge) return;
-    const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
-    connection.putError(null, error, slot);
   };
   inTicks(connection, members.length, take, () => {
     if (!isTooLarge) reply.countDown();
     for (const batch of answered) outgoing.endBatch(batch, members);
-    // Settled last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
-    inTicks(connection, nameless.length, (n) => settle(nameless[n]!), end);
+    if (!isTooLarge) return;
+    const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
+    connection.putError(null, error, slot);
   });
 }
 

@@ -292,10 +292,13 @@ export class OutgoingCalls {
     (this.#batches ??= new Set()).add(calls);
   }
 
-  /** Settles the call that a response names. Returns its batch. A response is never answered: two peers would loop. */
-  settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
+  /**
+   * Settles the call that a response names. Returns its batch. A response is never answered: two peers would loop. `isMember`:
+   * the response is a member of an array.
+   */
+  settle(kind: Kind, response: Unchecked, isMember = false): BatchCalls | undefined {
     const call = this.#take(response.id);
-    if (call === undefined) this.#receiveUnmatched(kind, response);
+    if (call === undefined) this.#receiveUnmatched(kind, response, isMember);
     else if (kind === "broken") call.reject(brokenResponse(response));
     else if (response.result !== undefined) call.resolve(response.result);
     else call.reject(errorOf(call, response as ErrorMessage));
@@ -308,14 +311,14 @@ export class OutgoingCalls {
    *
    * An error with id null means that the other side could not read a message (section 5). Unless the error may answer an error
    * with id null that this side sent, it rejects the batch that waits, if only one does: a batch that is refused whole is
-   * answered by one error with id null, and all ids that this side sends can be read.
+   * answered by one error with id null that is no member of an array, and all ids that this side sends can be read.
    */
-  #receiveUnmatched(kind: Kind, response: Unchecked): void {
+  #receiveUnmatched(kind: Kind, response: Unchecked, isMember: boolean): void {
     const connection = this.#connection;
     connection.counts.unmatched++;
     if (kind !== "response" || response.id !== null || response.result !== undefined) return;
     if (connection.namelessErrors > 0) connection.namelessErrors--;
-    else if (this.openBatches === 1) {
+    else if (!isMember && this.openBatches === 1) {
       const [batch] = this.#batches!;
       for (const call of batch!) this.fail(call.id, errorOf(call, response as ErrorMessage));
       return;
