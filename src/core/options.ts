@@ -63,8 +63,9 @@ export const anySignal = must<AbortSignal>("an AbortSignal", isSignal);
 
 /** Whether `value` is an AbortSignal. Decided by its shape: that of another realm is no instance of the class here. */
 export function isSignal(value: unknown): value is AbortSignal {
-  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
-  return typeof aborted === "boolean" && typeof addEventListener === "function";
+  const { aborted, addEventListener, removeEventListener } = (value ?? {}) as Partial<AbortSignal>;
+  const areFunctions = [addEventListener, removeEventListener].every((one) => typeof one === "function");
+  return typeof aborted === "boolean" && areFunctions;
 }
 
 /** Throws a `TypeError` unless `value` is a positive number of milliseconds; `Infinity` counts. */
