@@ -13,8 +13,8 @@ export interface Slot {
   /** Whether a response fits. What fits must be put. */
   fits(text: string): boolean;
   /**
-   * Takes the response. Returns false if it will not be sent. `onSent` is called once what holds the response has been sent, with
-   * whether the connection has not ended: a peer whose connection has ended may have another.
+   * Takes the response. Returns false if it will not be sent. `onSent` is called once: with true when what holds the response was
+   * sent, with false if that will not be sent or the connection has ended. A peer whose connection has ended may have another.
    */
   put(text: string, onSent?: (isWhole: boolean) => void): boolean;
   /** Notes that no response will come. */
@@ -98,13 +98,14 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     if (--waiting > 0) return;
     keep(-keptLength);
     const reply = responses.filter((response) => response !== undefined).join(",");
-    if (reply === "") slot.leaveOut();
-    else if (!slot.put(`[${reply}]`)) {
+    if (reply === "") return slot.leaveOut();
+    const isTaken = slot.put(`[${reply}]`);
+    if (!isTaken) {
       // Errors do not count against the bound, so the reply can be longer than the other side takes. It is refused whole.
       connection.namelessErrors++;
       slot.put(encodeTooLarge(null, connection.maxReplyBytes));
     }
-    for (const listener of listeners) listener(connection.ended === undefined);
+    for (const listener of listeners) listener(isTaken && connection.ended === undefined);
   };
   const reserve = (): Slot => {
     waiting++;

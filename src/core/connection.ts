@@ -239,7 +239,7 @@ export class Connection implements Receiver, Slot {
   /** Sends a response that stands alone. */
   put(text: string, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
-    onSent?.(this.ended === undefined);
+    onSent?.(isTaken && this.ended === undefined);
     return isTaken;
   }
 

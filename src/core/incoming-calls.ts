@@ -228,18 +228,16 @@ export class IncomingCalls {
   }
 
   /**
-   * Sends a response, or -32008 in its place if it is too long. Returns whether the response was taken as it is. `onSent` is
-   * called once the response has left or cannot leave any more, with whether the caller gets it as it is.
+   * Sends a response, or -32008 in its place if it is too long. `onSent` is called once the response was sent or will not be
+   * sent, with whether the caller gets it as it is.
    */
-  reply(id: Id, text: string, slot: Slot, onSent?: (isWhole: boolean) => void): boolean {
+  reply(id: Id, text: string, slot: Slot, onSent?: (isWhole: boolean) => void): void {
     const { connection } = this;
     const fits = slot.fits(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;
-    if (fits) return slot.put(reply, onSent);
-    slot.put(reply);
-    onSent?.(false);
-    return false;
+    slot.put(reply, fits ? onSent : undefined);
+    if (!fits) onSent?.(false);
   }
 
   /**

@@ -272,7 +272,9 @@ export function serveStream(
         const { values, isLast } = take();
         isAsked = false;
         const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
-        if (!incoming.reply(id, text, slot)) stream.stop(new Error(NOT_SENT));
+        incoming.reply(id, text, slot, (isSent) => {
+          if (!isSent) stream.stop(new Error(NOT_SENT));
+        });
       } catch (error) {
         incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
       }
