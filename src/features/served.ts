@@ -91,7 +91,7 @@ export function serveStream(
   const { connection, streams } = table;
   const refusal = whyRefused(table, call);
   const token = refusal === undefined ? newToken(table) : 0;
-  const { incoming, transport, maxReplyBytes } = connection;
+  const { incoming, transport } = connection;
   const method = call?.method ?? NEXT;
   const isNode = isNodeStream(source);
   /** The frame that the call came in: a generator keeps the params. */
@@ -143,7 +143,7 @@ export function serveStream(
   function add(value: unknown): void {
     try {
       const text = stringify(value) ?? "null";
-      if (exceeds(text, maxReplyBytes - ENVELOPE_BYTES))
+      if (exceeds(text, connection.maxReplyBytes - ENVELOPE_BYTES))
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       queued.push(text);
       count(text.length, 1);
@@ -220,7 +220,7 @@ export function serveStream(
       leave();
       throw failure.error;
     }
-    const most = maxReplyBytes / 3 - ENVELOPE_BYTES;
+    const most = connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
     let taken = 0;
     let characters = 0;
     while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
