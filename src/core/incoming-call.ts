@@ -31,7 +31,9 @@ export class IncomingCall implements Linked {
   state: "running" | "answered" = "running";
   /** Set when the caller no longer waits: it cancelled, or the connection ended. */
   abortCause: AbortCause | undefined;
-  /** The frame that the call came in. Set while its promise is awaited; before that, it is the frame that is received. */
+  /** The promise, of the handler or of its stream, that the call waits for. */
+  awaited: PromiseLike<unknown> | undefined;
+  /** The frame that the call came in, from the first wait for a promise on. Before that, it is the frame that is received. */
   frame: Frame | undefined;
   /** Made when the handler first reads `signal`. */
   #controller: AbortController | undefined;
