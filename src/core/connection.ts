@@ -288,12 +288,6 @@ export class Connection implements Receiver, Slot {
     return this.config.choseDialect || this.transport.isReciproc === true;
   }
 
-  /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
-  get answersOnly(): Error | undefined {
-    const { ended } = this.outgoing;
-    return ended === this.ended ? undefined : ended;
-  }
-
   /** Returns the counters so far, and the current sizes of the tables and queues. */
   stats(): PeerStats {
     const { received: bytesReceived = 0, sent: bytesSent = 0 } = this.transport.traffic ?? {};
@@ -347,7 +341,7 @@ export class Connection implements Receiver, Slot {
   #settleAll(cause: Error): void {
     this.ended = cause;
     this.#backlog?.stop();
-    this.outgoing.end(cause);
+    this.outgoing.rejectAll(cause);
     this.incoming.abortAll(cause);
     this.madeExtensions?.end(cause);
   }

@@ -85,8 +85,8 @@ export interface Sink {
 
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
-  /** Why no call can be made; `undefined` while calls can be made. */
-  ended: Error | undefined;
+  /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
+  whyNoCalls: Error | undefined;
   readonly #connection: Connection;
   /** Made with the first call: most peers of a server never call. */
   #table: CallTable<OutgoingCall> | undefined;
@@ -101,6 +101,11 @@ export class OutgoingCalls {
     this.#connection = connection;
     // Ids never repeat within a peer.
     if (before !== undefined) this.#lastId = before.#lastId;
+  }
+
+  /** Why no call can be made; `undefined` while calls can be made. */
+  get ended(): Error | undefined {
+    return this.whyNoCalls ?? this.#connection.ended;
   }
 
   /** How many calls are pending. */
@@ -360,9 +365,8 @@ export class OutgoingCalls {
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
-  /** Rejects every call, and all later ones: the connection has ended, or the other side cannot be called. */
-  end(cause: Error): void {
-    this.ended ??= cause;
+  /** Rejects every call: the connection has ended. */
+  rejectAll(cause: Error): void {
     for (const call of this.#table?.toArray() ?? []) {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
       // Closing a connection sends what is queued, but not a call that was just rejected as not sent.

@@ -127,7 +127,7 @@ export class Subscriptions<T = any> {
     const call = callOf(context);
     if (call === undefined) throw expected("context", "the context that a handler is given", context);
     const { connection } = call.calls;
-    const cause = connection.answersOnly;
+    const cause = connection.outgoing.whyNoCalls;
     if (cause !== undefined)
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
     const peer = context.peer as Subscriber;

@@ -221,7 +221,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
     },
     leaveOut: () => reply(undefined),
   };
-  outgoing.end(NO_CALLS);
+  outgoing.whyNoCalls = NO_CALLS;
   incoming.onIdle = endIfIdle;
   void exchange.closed.then(() => {
     if (!exchange.isAnswered) connection.closed({ code: 1006, reason: "the client is gone" });
