@@ -10,8 +10,8 @@ import { VALUE_COST } from "./transport.js";
 
 /** Where one response goes: to the connection, to its place in the reply to a batch, or to an HTTP response. */
 export interface Slot {
-  /** Whether a response fits. What fits must be put. */
-  fits(text: string): boolean;
+  /** Reserves the bytes of a response, which must then be put. Returns false if they do not fit. */
+  reserveBytes(text: string): boolean;
   /**
    * Takes the response. Returns false if it will not be sent. `onSent` is called once: with true when what holds the response was
    * sent, with false if that will not be sent or the connection has ended. A peer whose connection has ended may have another.
@@ -86,8 +86,8 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     keptLength += length;
     connection.transport.keeps?.(length);
   };
-  // Takes the bytes and the comma of a response from what is left, if it fits.
-  const fits = (text: string): boolean => {
+  // The comma behind a response counts too.
+  const reserveBytes = (text: string): boolean => {
     const bytes = utf8Bytes(text) + 1;
     if (bytes > bytesLeft) return false;
     bytesLeft -= bytes;
@@ -111,7 +111,7 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     waiting++;
     const index = responses.push(undefined) - 1;
     return {
-      fits,
+      reserveBytes,
       put(text, onSent) {
         responses[index] = text;
         keep(text.length + VALUE_COST);

@@ -230,13 +230,13 @@ export class Connection implements Receiver, Slot {
     }
   }
 
-  /** Whether a response that stands alone is short enough. */
-  fits(text: string): boolean {
+  /** Returns whether a response that is not in a batch is short enough. */
+  reserveBytes(text: string): boolean {
     const { maxReplyBytes } = this;
     return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
   }
 
-  /** Sends a response that stands alone. */
+  /** Sends a response that is not in a batch. */
   put(text: string, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
     onSent?.(isTaken && this.ended === undefined);

@@ -65,12 +65,12 @@ export class IncomingCalls {
     };
   }
 
-  /** Starts a request or a notification, or refuses it. The response to a request goes into `place`. */
-  receive(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
+  /** Starts a request or a notification, or refuses it. The response to a request goes into `outerSlot`, in the version of the request. */
+  receive(kind: Kind, message: unknown, version1: Version1 | undefined, outerSlot: Slot): void {
     const { connection } = this;
     const { config, counts } = connection;
     const { maxInFlight, maxMessagesPerSecond } = config.limits;
-    const slot = version1 === undefined ? place : inVersion1(place, version1);
+    const slot = version1 === undefined ? outerSlot : inVersion1(outerSlot, version1);
     if (kind === "invalid") {
       // An id alone may be that of a response: an error under it could settle a call of the other side.
       const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);
@@ -241,7 +241,7 @@ export class IncomingCalls {
    */
   reply(id: Id, text: string, slot: Slot, onSent?: (isWhole: boolean) => void): void {
     const { connection } = this;
-    const fits = slot.fits(text);
+    const fits = slot.reserveBytes(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;
     slot.put(reply, fits ? onSent : undefined);

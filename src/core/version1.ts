@@ -32,7 +32,7 @@ function errorObject(data: unknown): object {
 /** Returns a slot that writes responses as version 1.0 does, and gives them to `slot`. */
 export function inVersion1(slot: Slot, version: Version1): Slot {
   return {
-    fits: (text) => slot.fits(toVersion1(text, version)),
+    reserveBytes: (text) => slot.reserveBytes(toVersion1(text, version)),
     put: (text, onSent) => slot.put(toVersion1(text, version), onSent),
     leaveOut: () => slot.leaveOut(),
   };

@@ -213,7 +213,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
     endIfIdle();
   };
   const slot: Slot = {
-    fits: (text) => !exceeds(text, connection.maxReplyBytes),
+    reserveBytes: (text) => !exceeds(text, connection.maxReplyBytes),
     put(text, onSent) {
       reply(text);
       onSent?.(connection.ended === undefined);

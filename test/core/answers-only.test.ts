@@ -26,7 +26,7 @@ function mutePeer(methods: Record<string, (params: any, context: any) => unknown
   connection.outgoing.whyNoCalls = new Error("nobody listens");
   connection.incoming.onIdle = () => idle.push(inspect(peer).running);
   const slot = {
-    fits: () => true,
+    reserveBytes: () => true,
     put: (text: string, onSent?: (isWhole: boolean) => void) => (replies.push(JSON.parse(text)), onSent?.(true), true),
     leaveOut: () => void replies.push(undefined),
   };
