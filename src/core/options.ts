@@ -47,8 +47,8 @@ export function must<T>(rule: string, isValid: (value: any) => boolean): Check<T
 }
 
 /** Returns the check of an option that may be left out. */
-export function optional<T, D = undefined>(check: Check<T>, initial?: D): Check<T | D> {
-  return (value, name) => (value === undefined ? (initial as D) : check(value, name));
+export function optional<T, D = undefined>(check: Check<T>, defaultValue?: D): Check<T | D> {
+  return (value, name) => (value === undefined ? (defaultValue as D) : check(value, name));
 }
 
 /** Accepts any value. */
@@ -66,9 +66,4 @@ export function isSignal(value: unknown): value is AbortSignal {
   const { aborted, addEventListener, removeEventListener } = (value ?? {}) as Partial<AbortSignal>;
   const areFunctions = [addEventListener, removeEventListener].every((one) => typeof one === "function");
   return typeof aborted === "boolean" && areFunctions;
-}
-
-/** Throws a `TypeError` unless `value` is a positive number of milliseconds; `Infinity` counts. */
-export function checkTimeout(name: string, value: unknown): number {
-  return positive(value, name);
 }
