@@ -27,13 +27,16 @@ export class IncomingCall implements Linked {
   declare params: unknown;
   /** Where the response goes. */
   declare readonly slot: Slot;
-  /** "answered" as soon as the response is encoded, or it is clear that there is none. */
+  /** "answered" from right before the response is sent, or omitted. A notification stays "running". */
   state: "running" | "answered" = "running";
   /** Set when the caller no longer waits: it cancelled, or the connection ended. */
   abortCause: AbortCause | undefined;
   /** The promise, of the handler or of its stream, that the call waits for. */
   awaited: PromiseLike<unknown> | undefined;
-  /** The frame that the call came in, from the first wait for a promise on. Before that, it is the frame that is received. */
+  /**
+   * The frame that the call came in. Set with the first wait for a promise, and never cleared. Until then, the call came in the
+   * frame that is received at present.
+   */
   frame: Frame | undefined;
   /** Made when the handler first reads `signal`. */
   #controller: AbortController | undefined;

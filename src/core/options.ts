@@ -1,6 +1,6 @@
 /**
  * Checking options. Each set of options has one table, which names the options, checks them and sets their defaults. The tables
- * stand beside their owners.
+ * are in the files of their owners.
  */
 import { expected } from "./errors.js";
 import { isObject } from "./message.js";

@@ -24,9 +24,9 @@ export class OutgoingCall implements Expiring, SendHandle {
   after: Linked | undefined;
   /** The next in the same place of the table. */
   beside: OutgoingCall | undefined;
-  /** False until the message leaves. While it is false, the outcome of a lost connection is `"not-sent"`. */
+  /** False until the message is sent. While it is false, the outcome of a lost connection is `"not-sent"`. */
   sent = false;
-  /** The batch that the call left in. */
+  /** The batch that holds the call, once that was given to the connection. */
   batch: BatchCalls | undefined;
   declare readonly calls: OutgoingCalls;
   declare readonly id: number;
@@ -53,7 +53,7 @@ export class OutgoingCall implements Expiring, SendHandle {
     this.reject = reject;
   }
 
-  /** Whether the message is queued, and can be cancelled. In a batch, it leaves with the others. */
+  /** Whether the message is queued, and can be cancelled. A call in a batch cannot: the batch is sent whole. */
   get isUnsent(): boolean {
     return !this.sent && this.batch === undefined;
   }
@@ -147,7 +147,7 @@ export class OutgoingCalls {
   }
 
   /**
-   * Calls a method, and promises its result. With `sink`, the call leaves through it. With `id`, which must be a new one, the
+   * Calls a method, and promises its result. With `sink`, the call is sent through it. With `id`, which must be a new one, the
    * call bypasses `around`. Never throws.
    */
   request(method: string, params: unknown, options?: CallOptions, sink?: Sink, id?: number): Promise<unknown> {
@@ -291,7 +291,7 @@ export class OutgoingCalls {
     return this.#table?.get(id);
   }
 
-  /** Notes that these calls left in one batch. */
+  /** Notes that these calls are sent in one batch. */
   openBatch(calls: BatchCalls): void {
     for (const call of calls) call.batch = calls;
     (this.#batches ??= new Set()).add(calls);
@@ -332,7 +332,7 @@ export class OutgoingCalls {
     connection.reportIfHeard(() => new RpcError(code, message, data));
   }
 
-  /** Rejects the calls that the reply to their batch left out: they will not be answered (section 6). */
+  /** Rejects the calls that the reply to their batch omits: they will not be answered (section 6). */
   endBatch(batch: BatchCalls, reply: unknown): void {
     for (const call of batch) {
       this.fail(call.id, new ProtocolError(`the batch's reply has no response to "${call.method}"`, reply));
@@ -374,7 +374,7 @@ export class OutgoingCalls {
     }
   }
 
-  /** Removes a pending call from the table; calls leave it only here. The other side chooses the id, so it may be any value. */
+  /** Removes a pending call from the table. No other code removes one. The other side chooses the id, so it may be any value. */
   #take(id: unknown): OutgoingCall | undefined {
     const call = this.#table?.take(id);
     if (call === undefined) return undefined;

@@ -15,7 +15,7 @@ const MOST_AHEAD = 64 * 1024;
 const MOST_VALUES = 1000;
 /** What a reply adds to its values, in bytes, with an id and a token of ordinary length. */
 const ENVELOPE_BYTES = 128;
-/** For how many microtasks a reply that could leave waits for more values: an async generator takes three to yield. */
+/** For how many microtasks a reply that could be sent waits for more values: an async generator takes three to yield. */
 const QUIET_TICKS = 8;
 /** Memory of a stream besides its values, in UTF-16 code units: its iterator, its call, its functions here. */
 const STREAM_COST = 2048;
@@ -217,7 +217,7 @@ export function serveStream(
   /** Takes what fits into one reply: one value, and more while they fit even if each character took three bytes. */
   function take(): Portion {
     if (queued.length === 0 && failure !== undefined) {
-      leave();
+      remove();
       throw failure.error;
     }
     const most = connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
@@ -228,13 +228,13 @@ export function serveStream(
     count(-characters, -taken);
     const values = queued.splice(0, taken).join(",");
     const isLast = isOver && failure === undefined && queued.length === 0;
-    if (isLast) leave();
+    if (isLast) remove();
     void readAhead();
     return { values, isLast };
   }
 
-  /** Ends the serving. Returns false if it has ended before. */
-  function leave(): boolean {
+  /** Removes the stream from the table. Returns false if it was removed before. */
+  function remove(): boolean {
     if (!streams.delete(token)) return false;
     transport.keeps?.(-STREAM_COST);
     frame?.drop();
@@ -281,7 +281,7 @@ export function serveStream(
     },
 
     stop(reason, isAborted = false) {
-      if (!leave()) return;
+      if (!remove()) return;
       // Aborted before `return()` is called: a source that waits for its signal would never return.
       if (isWhole && stream.isAnnounced) call!.abort({ reason });
       stopReason = reason;
