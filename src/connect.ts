@@ -38,7 +38,7 @@ export interface ConnectOptions<S extends Contract<S> = any> {
    */
   reconnect?: boolean | { initial?: boolean | undefined } | undefined;
   /**
-   * Runs on the first connection, and on each new one after a loss, before any other call or notification leaves. Call by its
+   * Runs on the first connection, and on each new one after a loss, before any other call or notification is sent. Call by its
    * parameter, not by the peer, whose calls are queued meanwhile. If it fails on the first connection, `connect` rejects. If it
    * fails later, the peer emits `error`, and the client tries another connection.
    */
@@ -50,15 +50,18 @@ export interface ConnectOptions<S extends Contract<S> = any> {
   heartbeat?: HeartbeatOptions | false | undefined;
 }
 
-/** Checks `reconnect`. `reconnects` is `undefined` if that depends on the server and on `onOpen`. */
-function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean | undefined; isPatient: boolean } {
+/**
+ * Checks `reconnect`. `reconnects` is `undefined` if that depends on the server and on `onOpen`. `retriesFirst`: whether the
+ * client also retries until its first connection is open.
+ */
+function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean | undefined; retriesFirst: boolean } {
   if (typeof reconnect === "object") {
     const { initial } = checkOptions(name, reconnect as object, RECONNECT_OPTIONS);
-    return { reconnects: true, isPatient: initial };
+    return { reconnects: true, retriesFirst: initial };
   }
   if (reconnect !== undefined && typeof reconnect !== "boolean")
     throw expected(name, "a boolean or `{ initial }`", reconnect);
-  return { reconnects: reconnect, isPatient: false };
+  return { reconnects: reconnect, retriesFirst: false };
 }
 
 const isBoolean = (value: unknown): boolean => typeof value === "boolean";
@@ -79,9 +82,9 @@ export const CONNECT_OPTIONS = {
 };
 
 /**
- * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open and `onOpen` is done. The
- * server's first messages are dispatched only after that, so listeners that are added directly after `await connect(..)` miss nothing.
- * With `onOpen`, they are dispatched after its first call.
+ * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open and `onOpen` is done.
+ * Without `onOpen`, the server's first messages are dispatched only after that, so listeners that are added directly after
+ * `await connect(..)` miss nothing. With `onOpen`, they are dispatched from the tick after `onOpen` was called.
  *
  * Uses the runtime's own WebSocket. Rejects with `ConnectError` if the connection cannot be opened, with the reason of
  * `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.
@@ -104,7 +107,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   open: Open,
 ): Promise<Peer<C, S>> {
   const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
-  const { reconnects, isPatient } = options.reconnect;
+  const { reconnects, retriesFirst } = options.reconnect;
   const config = configFrom(options, onOpen !== undefined);
   const target = webSocketUrl(url);
   const { maxMessageBytes } = config.limits;
@@ -114,7 +117,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
     const offer = subprotocol === undefined ? own : [...own, subprotocol];
     return dial({ url: target, offer, timeoutMs: openTimeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
   };
-  const admitted = await openFirst(connectTo, isPatient, signal);
+  const admitted = await openFirst(connectTo, retriesFirst, signal);
   let driver: ClientDriver | undefined;
   if ((reconnects ?? onOpen !== undefined) || admitted.protocol === PROTOCOL) {
     const limits = endpointLimits(config.limits);
@@ -131,12 +134,12 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
 }
 
 /**
- * Makes one connection attempt, or attempts until one succeeds if `waits`. Rejects with a `ConnectError`, or with the reason of
- * `signal` as soon as that aborts.
+ * Makes one connection attempt, or attempts until one succeeds if `retriesFirst`. Rejects with a `ConnectError`, or with the
+ * reason of `signal` as soon as that aborts.
  */
 async function openFirst(
   connectTo: ClientPlan["connect"],
-  waits: boolean,
+  retriesFirst: boolean,
   signal: AbortSignal | undefined,
 ): Promise<Admitted> {
   const backoff = new Backoff();
@@ -151,7 +154,7 @@ async function openFirst(
       return admitted;
     } catch (error) {
       throwIfAborted(signal);
-      if (!waits || isFinal(error)) throw error;
+      if (!retriesFirst || isFinal(error)) throw error;
     }
     await wakeOrWait(backoff.nextDelayMs(), signal);
   }

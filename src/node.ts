@@ -37,8 +37,9 @@ export {
 export type { Refusal } from "./server/upgrade.js";
 
 /**
- * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open. The server's first messages are
- * dispatched only after that, so listeners that are added directly after `await connect(..)` miss nothing.
+ * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open and `onOpen` is done.
+ * Without `onOpen`, the server's first messages are dispatched only after that, so listeners that are added directly after
+ * `await connect(..)` miss nothing. With `onOpen`, they are dispatched from the tick after `onOpen` was called.
  *
  * Uses the `ws` package. Rejects with `ConnectError` if the connection cannot be opened (with `status` if HTTP refused it), with the
  * reason of `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.

@@ -1,7 +1,7 @@
 /** Checks the options of a bridge. */
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
 import { expected } from "../core/errors.js";
-import { checkKnown, checkTimeout } from "../core/options.js";
+import { checkKnown, positive } from "../core/options.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
 
 /** The command to put behind a WebSocket, and the limits of the bridge. */
@@ -111,7 +111,7 @@ export function checkOptions(options: BridgeOptions): CheckedOptions {
 
 /** Returns a checked delay, cut to the longest of Node's timers, which fire at once for a longer one. */
 function checkDelay(name: string, value: number): number {
-  return Math.min(checkTimeout(name, value), LONGEST_DELAY_MS);
+  return Math.min(positive(value, name), LONGEST_DELAY_MS);
 }
 
 function isText(value: unknown): value is string {

@@ -4,17 +4,17 @@
 import { encodeTooLarge, utf8Bytes } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { Connection } from "./connection.js";
-import { classify, idOf, type Kind, type Unchecked } from "./message.js";
+import { classify, type Kind, type Unchecked } from "./message.js";
 import type { BatchCalls } from "./outgoing-batch.js";
 import { VALUE_COST } from "./transport.js";
 
 /** Where one response goes: to the connection, to its place in the reply to a batch, or to an HTTP response. */
 export interface Slot {
-  /** Whether a response fits. What fits must be put. */
-  fits(text: string): boolean;
+  /** Reserves the bytes of a response, which must then be put. Returns false if they do not fit. */
+  reserveBytes(text: string): boolean;
   /**
-   * Takes the response. Returns false if it will not be sent. `onSent` is called once what holds the response has been sent, with
-   * whether the connection has not ended: a peer whose connection has ended may have another.
+   * Takes the response. Returns false if it will not be sent. `onSent` is called once: with true when what holds the response was
+   * sent, with false if that will not be sent or the connection has ended. A peer whose connection has ended may have another.
    */
   put(text: string, onSent?: (isWhole: boolean) => void): boolean;
   /** Notes that no response will come. */
@@ -35,34 +35,22 @@ export function receiveBatch(connection: Connection, members: unknown[], slot: S
   const isTooLarge = kinds.filter((kind) => !isResponse(kind)).length > maxBatchEntries;
   const reply = gatherReply(connection, slot);
   const answered = new Set<BatchCalls>();
-  const nameless: number[] = [];
-  const settle = (i: number): BatchCalls | undefined => outgoing.settle(kinds[i]!, members[i] as Unchecked);
   const take = (i: number): void => {
     const kind = kinds[i]!;
-    if (!isResponse(kind)) {
-      if (isTooLarge) return;
-      connection.incoming.receive(
-        kind,
-        members[i],
-        versions[i],
-        kind === "notification" ? connection : reply.reserve(),
-      );
-    } else if (idOf(members[i]) === null) nameless.push(i);
-    else {
-      const batch = settle(i);
+    if (isResponse(kind)) {
+      const batch = outgoing.settle(kind, members[i] as Unchecked, true);
       if (batch !== undefined) answered.add(batch);
+    } else if (!isTooLarge) {
+      const to = kind === "notification" ? connection : reply.reserve();
+      connection.incoming.receive(kind, members[i], versions[i], to);
     }
-  };
-  const end = (): void => {
-    if (!isTooLarge) return;
-    const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
-    connection.putError(null, error, slot);
   };
   inTicks(connection, members.length, take, () => {
     if (!isTooLarge) reply.countDown();
     for (const batch of answered) outgoing.endBatch(batch, members);
-    // Settled last: an error that names no call may refuse a batch whole, and must not reject what the same reply answers by name.
-    inTicks(connection, nameless.length, (n) => settle(nameless[n]!), end);
+    if (!isTooLarge) return;
+    const error = { code: ErrorCode.BatchTooLarge, message: "Batch is too large", data: { maxBatchEntries } };
+    connection.putError(null, error, slot);
   });
 }
 
@@ -98,8 +86,8 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     keptLength += length;
     connection.transport.keeps?.(length);
   };
-  // Takes the bytes and the comma of a response from what is left, if it fits.
-  const fits = (text: string): boolean => {
+  // The comma behind a response counts too.
+  const reserveBytes = (text: string): boolean => {
     const bytes = utf8Bytes(text) + 1;
     if (bytes > bytesLeft) return false;
     bytesLeft -= bytes;
@@ -110,19 +98,20 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     if (--waiting > 0) return;
     keep(-keptLength);
     const reply = responses.filter((response) => response !== undefined).join(",");
-    if (reply === "") slot.leaveOut();
-    else if (!slot.put(`[${reply}]`)) {
+    if (reply === "") return slot.leaveOut();
+    const isTaken = slot.put(`[${reply}]`);
+    if (!isTaken) {
       // Errors do not count against the bound, so the reply can be longer than the other side takes. It is refused whole.
       connection.namelessErrors++;
       slot.put(encodeTooLarge(null, connection.maxReplyBytes));
     }
-    for (const listener of listeners) listener(connection.ended === undefined);
+    for (const listener of listeners) listener(isTaken && connection.ended === undefined);
   };
   const reserve = (): Slot => {
     waiting++;
     const index = responses.push(undefined) - 1;
     return {
-      fits,
+      reserveBytes,
       put(text, onSent) {
         responses[index] = text;
         keep(text.length + VALUE_COST);

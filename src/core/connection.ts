@@ -1,6 +1,6 @@
 /**
  * One connection, from its first message to its end: its state, its transport, and where each incoming message goes. A peer
- * stands on one connection. If its transport outlives a session, the peer stands on several connections, one after the other.
+ * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
 import { Backlog } from "./backlog.js";
 import { receiveBatch, type Slot } from "./batch.js";
@@ -19,10 +19,10 @@ import { attempt, tell, warnOnce } from "./tell.js";
 import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
-/** Makes a peer stand on the connection that follows a lost one. */
+/** Gives a peer the connection that follows a lost one. */
 export type Replace = (peer: EventEmitter<any>, next: Connection) => void;
 
-/** The connection that a peer stands on. It is the slot of a response that stands alone. */
+/** The connection of a peer. It is the slot of each response that is not in a batch. */
 export class Connection implements Receiver, Slot {
   /** Why the connection has ended; `undefined` while it has not. */
   declare ended: Error | undefined;
@@ -219,7 +219,7 @@ export class Connection implements Receiver, Slot {
   send(text: string, handle?: SendHandle): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
-    // Set before the bytes leave: the connection may end inside `send` after the other side has read them.
+    // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
     try {
@@ -230,16 +230,16 @@ export class Connection implements Receiver, Slot {
     }
   }
 
-  /** Whether a response that stands alone is short enough. */
-  fits(text: string): boolean {
+  /** Returns whether a response that is not in a batch is short enough. */
+  reserveBytes(text: string): boolean {
     const { maxReplyBytes } = this;
     return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
   }
 
-  /** Sends a response that stands alone. */
+  /** Sends a response that is not in a batch. */
   put(text: string, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
-    onSent?.(this.ended === undefined);
+    onSent?.(isTaken && this.ended === undefined);
     return isTaken;
   }
 
@@ -273,7 +273,7 @@ export class Connection implements Receiver, Slot {
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
-  /** Lowers `broadcastBytes` to the unsent bytes: the other broadcasts have left. Without a socket, broadcasts are queued and not among the unsent bytes. */
+  /** Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among the unsent bytes. */
   forgetSentBroadcasts(unsentBytes: number): void {
     if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
   }
@@ -286,12 +286,6 @@ export class Connection implements Receiver, Slot {
   /** Whether messages of the dialect may be sent that the application did not write. */
   get speaksDialect(): boolean {
     return this.config.choseDialect || this.transport.isReciproc === true;
-  }
-
-  /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
-  get answersOnly(): Error | undefined {
-    const { ended } = this.outgoing;
-    return ended === this.ended ? undefined : ended;
   }
 
   /** Returns the counters so far, and the current sizes of the tables and queues. */
@@ -347,7 +341,7 @@ export class Connection implements Receiver, Slot {
   #settleAll(cause: Error): void {
     this.ended = cause;
     this.#backlog?.stop();
-    this.outgoing.end(cause);
+    this.outgoing.rejectAll(cause);
     this.incoming.abortAll(cause);
     this.madeExtensions?.end(cause);
   }

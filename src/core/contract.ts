@@ -43,7 +43,7 @@ export type NotifyName<T> = {
 
 declare const items: unique symbol;
 
-/** A stream as it stands in a contract and in plain data: made by `peer.offer`, read by `peer.iterate`. Nominal on purpose. */
+/** A stream in a contract and in plain data: made by `peer.offer`, read by `peer.iterate`. Nominal on purpose. */
 export interface Stream<T> {
   readonly [items]: T;
 }

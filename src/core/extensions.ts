@@ -28,8 +28,8 @@ export interface Extensions {
   /** Cancels a call that was sent: its signal aborted, or its timeout passed. */
   cancel(call: OutgoingCall, reason: unknown): void;
   /**
-   * Returns the text of a queued message as it leaves, now that it is known what the other side understands; `undefined` if
-   * nothing leaves.
+   * Returns the text to send for a queued message, now that it is known what the other side understands; `undefined` if nothing
+   * is to be sent.
    */
   rewriteQueued(text: string, handle: SendHandle): string | undefined;
   /**
@@ -48,7 +48,7 @@ export interface Extensions {
   stream(method: string, params: unknown, options: CallOptions | undefined): AsyncIterable<unknown>;
   /** Reads a stream that came in a message. */
   iterate(stream: unknown): AsyncIterable<unknown>;
-  /** Makes a stream that can stand in a message. */
+  /** Makes a stream that a message can contain. */
   offer(source: unknown): object;
   /** The connection has a socket again. */
   resumed(): void;

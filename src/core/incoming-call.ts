@@ -27,11 +27,16 @@ export class IncomingCall implements Linked {
   declare params: unknown;
   /** Where the response goes. */
   declare readonly slot: Slot;
-  /** "answered" as soon as the response is encoded, or it is clear that there is none. */
+  /** "answered" from right before the response is sent, or omitted. A notification stays "running". */
   state: "running" | "answered" = "running";
   /** Set when the caller no longer waits: it cancelled, or the connection ended. */
   abortCause: AbortCause | undefined;
-  /** The frame that the call came in. Set while its promise is awaited; before that, it is the frame that is received. */
+  /** The promise, of the handler or of its stream, that the call waits for. */
+  awaited: PromiseLike<unknown> | undefined;
+  /**
+   * The frame that the call came in. Set with the first wait for a promise, and never cleared. Until then, the call came in the
+   * frame that is received at present.
+   */
   frame: Frame | undefined;
   /** Made when the handler first reads `signal`. */
   #controller: AbortController | undefined;
@@ -119,14 +124,23 @@ export class IncomingCall implements Linked {
   /** Sends the response. In some dialects, a cancelled call gets none. */
   #send(text: string, isResult: boolean): void {
     const { calls, slot, abortCause } = this;
-    const { config, madeExtensions } = calls.connection;
-    const onReply = this.#onReply;
-    const isUnwanted = abortCause !== undefined && !config.dialect.cancel.isAnswered;
+    const isUnwanted = abortCause !== undefined && !calls.connection.config.dialect.cancel.isAnswered;
     this.state = "answered";
     this.params = undefined;
-    if (isUnwanted || !isResult) onReply?.(false);
+    if (isUnwanted || !isResult) this.#onReply?.(false);
     if (isUnwanted) slot.leaveOut();
-    else if (!calls.reply(this.id!, text, slot, isResult ? onReply : undefined)) madeExtensions?.responseNotSent(this);
+    else calls.reply(this.id!, text, slot, isResult ? this.#onSent : undefined);
+  }
+
+  /** What is called once the result was sent, or will not be sent; `undefined` if nothing depends on that. */
+  get #onSent(): ((isWhole: boolean) => void) | undefined {
+    const onReply = this.#onReply;
+    const { madeExtensions } = this.calls.connection;
+    if (!madeExtensions?.streams.size) return onReply;
+    return (isWhole) => {
+      onReply?.(isWhole);
+      if (!isWhole) madeExtensions.responseNotSent(this);
+    };
   }
 
   /** Drops the result of a notification. Stops the streams in it, which would wait for a reader and hold their sources. */

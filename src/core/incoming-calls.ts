@@ -65,12 +65,12 @@ export class IncomingCalls {
     };
   }
 
-  /** Starts a request or a notification, or refuses it. The response to a request goes into `place`. */
-  receive(kind: Kind, message: unknown, version1: Version1 | undefined, place: Slot): void {
+  /** Starts a request or a notification, or refuses it. The response to a request goes into `outerSlot`, in the version of the request. */
+  receive(kind: Kind, message: unknown, version1: Version1 | undefined, outerSlot: Slot): void {
     const { connection } = this;
     const { config, counts } = connection;
     const { maxInFlight, maxMessagesPerSecond } = config.limits;
-    const slot = version1 === undefined ? place : inVersion1(place, version1);
+    const slot = version1 === undefined ? outerSlot : inVersion1(outerSlot, version1);
     if (kind === "invalid") {
       // An id alone may be that of a response: an error under it could settle a call of the other side.
       const echoedId = isObject(message) && isLoneId(message) ? null : idOf(message);
@@ -130,11 +130,10 @@ export class IncomingCalls {
       else result = this.#run(call, context, call.params);
       if (isThenable(result)) return this.#await(call, result, respond);
     } catch (error) {
-      this.#leave(call);
+      this.#remove(call);
       return call.fail(error);
     }
-    if (this.#byId === undefined) unlink(call);
-    else this.#leave(call);
+    this.#remove(call);
     call.respond(result);
   }
 
@@ -165,22 +164,33 @@ export class IncomingCalls {
   #await<T>(call: IncomingCall, result: PromiseLike<T>, succeed: (call: IncomingCall, value: T) => void): void {
     call.frame ??= this.connection.transport.currentFrame;
     call.frame?.keep();
+    call.awaited = result;
     this.#count(call, 1);
     try {
       // An async function would make one more promise for each call.
       Promise.resolve(result).then(
-        (value) => this.#settle(call, succeed, value),
-        (error: unknown) => this.#settle(call, fail, error),
+        (value) => this.#settle(call, result, succeed, value),
+        (error: unknown) => this.#settle(call, result, fail, error),
       );
     } catch (error) {
       // A promise with a `then` of its own that throws.
-      this.#settle(call, fail, error);
+      this.#settle(call, result, fail, error);
     }
   }
 
-  /** Ends a call whose promise is settled. A hostile promise may settle several times: the first outcome wins. */
-  #settle<T>(call: IncomingCall, finish: (call: IncomingCall, outcome: T) => void, outcome: T): void {
-    if (!this.#leave(call)) return;
+  /**
+   * Ends the wait for a promise, which has settled. A promise with a `then` of its own may settle several times: only its first
+   * outcome counts.
+   */
+  #settle<T>(
+    call: IncomingCall,
+    promise: PromiseLike<unknown>,
+    finish: (call: IncomingCall, outcome: T) => void,
+    outcome: T,
+  ): void {
+    if (call.awaited !== promise) return;
+    call.awaited = undefined;
+    this.#remove(call);
     this.#count(call, -1);
     call.frame?.drop();
     finish(call, outcome);
@@ -192,14 +202,12 @@ export class IncomingCalls {
     else this.#requests += by;
   }
 
-  /** Takes a call out of the table. Returns false if it was out already. */
-  #leave(call: IncomingCall): boolean {
-    if (!unlink(call)) return false;
-    if (this.#byId !== undefined) {
-      if (call.id !== undefined) this.#byId.delete(call.id, call);
-      if (this.#calls!.first === undefined) this.#byId = undefined;
-    }
-    return true;
+  /** Removes a call from the table. */
+  #remove(call: IncomingCall): void {
+    unlink(call);
+    if (this.#byId === undefined) return;
+    if (call.id !== undefined) this.#byId.delete(call.id, call);
+    if (this.#calls!.first === undefined) this.#byId = undefined;
   }
 
   /** Answers a call with the stream that its handler returned. The call runs until the first values are there. */
@@ -228,18 +236,16 @@ export class IncomingCalls {
   }
 
   /**
-   * Sends a response, or -32008 in its place if it is too long. Returns whether the response was taken as it is. `onSent` is
-   * called once the response has left or cannot leave any more, with whether the caller gets it as it is.
+   * Sends a response, or -32008 in its place if it is too long. `onSent` is called once the response was sent or will not be
+   * sent, with whether the caller gets it as it is.
    */
-  reply(id: Id, text: string, slot: Slot, onSent?: (isWhole: boolean) => void): boolean {
+  reply(id: Id, text: string, slot: Slot, onSent?: (isWhole: boolean) => void): void {
     const { connection } = this;
-    const fits = slot.fits(text);
+    const fits = slot.reserveBytes(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;
-    if (fits) return slot.put(reply, onSent);
-    slot.put(reply);
-    onSent?.(false);
-    return false;
+    slot.put(reply, fits ? onSent : undefined);
+    if (!fits) onSent?.(false);
   }
 
   /**

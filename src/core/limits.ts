@@ -2,8 +2,6 @@
 import { expected } from "./errors.js";
 import { checkKnown } from "./options.js";
 
-export { checkKnown, checkTimeout } from "./options.js";
-
 /** The limits of one peer. A value out of range throws a `TypeError` when the peer is made. */
 export interface PeerLimits {
   /** Longest incoming message, in bytes of UTF-8. A longer one closes the connection with 1009 (by HTTP POST: status 413 and error -32007). Default 1 MiB, at most 256 MiB. */

@@ -37,7 +37,7 @@ export class List<T extends Linked> implements Linked {
   }
 }
 
-/** Takes a member out of its list. Returns false if it was in none. A link that stayed would keep the member from being collected. */
+/** Removes a member from its list. Returns false if it was in none. A link that stayed would keep the member from being collected. */
 export function unlink(member: Linked): boolean {
   const { before, after } = member;
   if (before === undefined) return false;

@@ -1,6 +1,6 @@
 /**
  * Checking options. Each set of options has one table, which names the options, checks them and sets their defaults. The tables
- * stand beside their owners.
+ * are in the files of their owners.
  */
 import { expected } from "./errors.js";
 import { isObject } from "./message.js";
@@ -47,8 +47,8 @@ export function must<T>(rule: string, isValid: (value: any) => boolean): Check<T
 }
 
 /** Returns the check of an option that may be left out. */
-export function optional<T, D = undefined>(check: Check<T>, initial?: D): Check<T | D> {
-  return (value, name) => (value === undefined ? (initial as D) : check(value, name));
+export function optional<T, D = undefined>(check: Check<T>, defaultValue?: D): Check<T | D> {
+  return (value, name) => (value === undefined ? (defaultValue as D) : check(value, name));
 }
 
 /** Accepts any value. */
@@ -63,11 +63,7 @@ export const anySignal = must<AbortSignal>("an AbortSignal", isSignal);
 
 /** Whether `value` is an AbortSignal. Decided by its shape: that of another realm is no instance of the class here. */
 export function isSignal(value: unknown): value is AbortSignal {
-  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
-  return typeof aborted === "boolean" && typeof addEventListener === "function";
-}
-
-/** Throws a `TypeError` unless `value` is a positive number of milliseconds; `Infinity` counts. */
-export function checkTimeout(name: string, value: unknown): number {
-  return positive(value, name);
+  const { aborted, addEventListener, removeEventListener } = (value ?? {}) as Partial<AbortSignal>;
+  const areFunctions = [addEventListener, removeEventListener].every((one) => typeof one === "function");
+  return typeof aborted === "boolean" && areFunctions;
 }

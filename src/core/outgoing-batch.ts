@@ -5,7 +5,7 @@ import type { SendHandle } from "./transport.js";
 
 /**
  * The calls of one batch that still wait, and the send handle of its message. The reply is one array, so a call that the
- * array leaves out is never answered.
+ * array omits is never answered.
  */
 export class BatchCalls extends Set<OutgoingCall> implements SendHandle {
   get sent(): boolean {
@@ -26,7 +26,7 @@ export function outgoingBatch(outgoing: OutgoingCalls): OutgoingBatch {
   };
   const sink: Sink = {
     add(text, call) {
-      // `around` delayed the message until the batch had left, so it follows alone.
+      // `around` delayed the message until the batch was sent, so the message is sent alone.
       if (isSent) return outgoing.deliver(text, call, undefined);
       if (outgoing.ended !== undefined) return false;
       entries.push({ text, call: call as OutgoingCall | undefined });

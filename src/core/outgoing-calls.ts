@@ -24,9 +24,9 @@ export class OutgoingCall implements Expiring, SendHandle {
   after: Linked | undefined;
   /** The next in the same place of the table. */
   beside: OutgoingCall | undefined;
-  /** False until the message leaves. While it is false, the outcome of a lost connection is `"not-sent"`. */
+  /** False until the message is sent. While it is false, the outcome of a lost connection is `"not-sent"`. */
   sent = false;
-  /** The batch that the call left in. */
+  /** The batch that holds the call, once that was given to the connection. */
   batch: BatchCalls | undefined;
   declare readonly calls: OutgoingCalls;
   declare readonly id: number;
@@ -53,7 +53,7 @@ export class OutgoingCall implements Expiring, SendHandle {
     this.reject = reject;
   }
 
-  /** Whether the message is queued, and can be cancelled. In a batch, it leaves with the others. */
+  /** Whether the message is queued, and can be cancelled. A call in a batch cannot: the batch is sent whole. */
   get isUnsent(): boolean {
     return !this.sent && this.batch === undefined;
   }
@@ -85,8 +85,8 @@ export interface Sink {
 
 /** The outgoing calls of one connection. */
 export class OutgoingCalls {
-  /** Why no call can be made; `undefined` while calls can be made. */
-  ended: Error | undefined;
+  /** Why the other side can be answered, but not called: its message came by HTTP POST. `undefined` if it can be called. */
+  whyNoCalls: Error | undefined;
   readonly #connection: Connection;
   /** Made with the first call: most peers of a server never call. */
   #table: CallTable<OutgoingCall> | undefined;
@@ -101,6 +101,11 @@ export class OutgoingCalls {
     this.#connection = connection;
     // Ids never repeat within a peer.
     if (before !== undefined) this.#lastId = before.#lastId;
+  }
+
+  /** Why no call can be made; `undefined` while calls can be made. */
+  get ended(): Error | undefined {
+    return this.whyNoCalls ?? this.#connection.ended;
   }
 
   /** How many calls are pending. */
@@ -142,7 +147,7 @@ export class OutgoingCalls {
   }
 
   /**
-   * Calls a method, and promises its result. With `sink`, the call leaves through it. With `id`, which must be a new one, the
+   * Calls a method, and promises its result. With `sink`, the call is sent through it. With `id`, which must be a new one, the
    * call bypasses `around`. Never throws.
    */
   request(method: string, params: unknown, options?: CallOptions, sink?: Sink, id?: number): Promise<unknown> {
@@ -286,16 +291,19 @@ export class OutgoingCalls {
     return this.#table?.get(id);
   }
 
-  /** Notes that these calls left in one batch. */
+  /** Notes that these calls are sent in one batch. */
   openBatch(calls: BatchCalls): void {
     for (const call of calls) call.batch = calls;
     (this.#batches ??= new Set()).add(calls);
   }
 
-  /** Settles the call that a response names. Returns its batch. A response is never answered: two peers would loop. */
-  settle(kind: Kind, response: Unchecked): BatchCalls | undefined {
+  /**
+   * Settles the call that a response names. Returns its batch. A response is never answered: two peers would loop. `isMember`:
+   * the response is a member of an array.
+   */
+  settle(kind: Kind, response: Unchecked, isMember = false): BatchCalls | undefined {
     const call = this.#take(response.id);
-    if (call === undefined) this.#receiveUnmatched(kind, response);
+    if (call === undefined) this.#receiveUnmatched(kind, response, isMember);
     else if (kind === "broken") call.reject(brokenResponse(response));
     else if (response.result !== undefined) call.resolve(response.result);
     else call.reject(errorOf(call, response as ErrorMessage));
@@ -308,14 +316,14 @@ export class OutgoingCalls {
    *
    * An error with id null means that the other side could not read a message (section 5). Unless the error may answer an error
    * with id null that this side sent, it rejects the batch that waits, if only one does: a batch that is refused whole is
-   * answered by one error with id null, and all ids that this side sends can be read.
+   * answered by one error with id null that is no member of an array, and all ids that this side sends can be read.
    */
-  #receiveUnmatched(kind: Kind, response: Unchecked): void {
+  #receiveUnmatched(kind: Kind, response: Unchecked, isMember: boolean): void {
     const connection = this.#connection;
     connection.counts.unmatched++;
     if (kind !== "response" || response.id !== null || response.result !== undefined) return;
     if (connection.namelessErrors > 0) connection.namelessErrors--;
-    else if (this.openBatches === 1) {
+    else if (!isMember && this.openBatches === 1) {
       const [batch] = this.#batches!;
       for (const call of batch!) this.fail(call.id, errorOf(call, response as ErrorMessage));
       return;
@@ -324,7 +332,7 @@ export class OutgoingCalls {
     connection.reportIfHeard(() => new RpcError(code, message, data));
   }
 
-  /** Rejects the calls that the reply to their batch left out: they will not be answered (section 6). */
+  /** Rejects the calls that the reply to their batch omits: they will not be answered (section 6). */
   endBatch(batch: BatchCalls, reply: unknown): void {
     for (const call of batch) {
       this.fail(call.id, new ProtocolError(`the batch's reply has no response to "${call.method}"`, reply));
@@ -357,9 +365,8 @@ export class OutgoingCalls {
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
-  /** Rejects every call, and all later ones: the connection has ended, or the other side cannot be called. */
-  end(cause: Error): void {
-    this.ended ??= cause;
+  /** Rejects every call: the connection has ended. */
+  rejectAll(cause: Error): void {
     for (const call of this.#table?.toArray() ?? []) {
       this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
       // Closing a connection sends what is queued, but not a call that was just rejected as not sent.
@@ -367,7 +374,7 @@ export class OutgoingCalls {
     }
   }
 
-  /** Removes a pending call from the table; calls leave it only here. The other side chooses the id, so it may be any value. */
+  /** Removes a pending call from the table. No other code removes one. The other side chooses the id, so it may be any value. */
   #take(id: unknown): OutgoingCall | undefined {
     const call = this.#table?.take(id);
     if (call === undefined) return undefined;

@@ -61,7 +61,7 @@ function refusal(issue: PlainIssue | undefined): string {
   return `Invalid params: ${message}${isNamed ? "" : ` at ${name}`}`.slice(0, MOST_CHARACTERS);
 }
 
-/** Issues carry more than their message and path (zod's hold the input): none of that leaves the process. */
+/** Issues carry more than their message and path (zod's hold the input): none of that is sent. */
 function plain({ message, path }: SchemaIssue): PlainIssue {
   if (path === undefined) return { message };
   const keys = path.map((part) => (typeof part === "object" ? part.key : part));

@@ -26,23 +26,19 @@ export class SendQueue {
     return this.#broadcastLength;
   }
 
-  /** Adds a message. Returns the increase of `length`. */
-  add(text: string, handle: SendHandle = { sent: false }): number {
+  /** Adds a message. */
+  add(text: string, handle: SendHandle = { sent: false }): void {
     handle.sent = false;
     this.#messages.set(handle, text);
-    const cost = text.length + QUEUED_COST;
-    this.#grow(cost, handle);
-    return cost;
+    this.#grow(text.length + QUEUED_COST, handle);
   }
 
-  /** Removes a message. Returns the decrease of `length`; 0 if the message is not queued. */
-  remove(handle: SendHandle): number {
+  /** Removes a message. Returns false if it is not queued. */
+  remove(handle: SendHandle): boolean {
     const text = this.#messages.get(handle);
-    if (text === undefined) return 0;
-    this.#messages.delete(handle);
-    const cost = text.length + QUEUED_COST;
-    this.#grow(-cost, handle);
-    return cost;
+    if (text === undefined) return false;
+    this.#grow(-text.length - QUEUED_COST, handle);
+    return this.#messages.delete(handle);
   }
 
   #grow(by: number, handle: SendHandle): void {

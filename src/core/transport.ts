@@ -1,4 +1,4 @@
-/** What a peer stands on: a `Transport` carries messages, and a `Receiver` takes those that come in. */
+/** The interface below a peer: a `Transport` carries messages, and a `Receiver` takes those that come in. */
 import { Abnormal, NoStatus } from "../close-codes.js";
 import { utf8Bytes } from "./codec.js";
 
@@ -11,7 +11,10 @@ export interface CloseInfo {
   retryMs?: number | undefined;
 }
 
-/** Returns how a socket is reported that this side has closed with `own`: by that, if the other side sent no code back. */
+/**
+ * Returns what is reported of a socket that ended with `info` after this side closed it with `own`. If the other side sent no
+ * code back, that is the code and the reason of `own`.
+ */
 export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
   return info.code === NoStatus || info.code === Abnormal ? { ...info, ...own } : info;
 }
@@ -68,7 +71,7 @@ export interface TickBudget {
   readonly hasWork: boolean;
   /** Runs `work` in a later tick, behind all deferred work. */
   add(work: () => void): void;
-  /** Returns true if the budget of this tick is spent. Then the caller gives what it has left to `defer`. */
+  /** Returns true if the budget of this tick is spent. Then the caller gives its remaining work to `defer`. */
   isSpent(): boolean;
   /**
    * Runs `rest` in a later tick, before anything that came later. A caller whose callee has deferred a rest defers its own rest
@@ -79,7 +82,7 @@ export interface TickBudget {
 
 /** What a sender keeps of a message: whether it was sent, and a key by which it can be cancelled while it is queued. */
 export interface SendHandle {
-  /** Whether the message has left, or will without fail. Set by the transport, and false while the message is queued. */
+  /** Whether the message was sent, or will be without fail. Set by the transport, and false while the message is queued. */
   sent: boolean;
 }
 
@@ -100,8 +103,10 @@ export function addTraffic(a: Traffic | undefined, b: Traffic | undefined): Traf
  * `start`, `send` and `close` are required.
  *
  * A peer relies on this: nothing is received inside `start`, `closed` is called exactly once, also after the peer's own `close`,
- * and messages arrive in the order in which they were sent. A transport relies on this: `start` is called first, and once unless
- * the transport calls `lost` without `next`, and nothing is sent after `close`.
+ * and messages arrive in the order in which they were sent.
+ *
+ * A transport relies on this: `start` is called once, unless the transport calls `lost` without `next`, and nothing is sent after
+ * `close`. `send` and `close` may be called before `start`.
  */
 export interface Transport {
   /** Takes the receiver. What came in earlier is kept, and received after this call. */
@@ -111,7 +116,7 @@ export interface Transport {
    * many peers: a transport may write its frames, which are encoded once for all.
    */
   send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean;
-  /** Cancels the queued message of a handle. Returns false if it has left, or was never there. */
+  /** Cancels the queued message of a handle. Returns false if it was sent, or was never there. */
   cancel?(handle: SendHandle): boolean;
   /**
    * Ends the connection, behind what was sent before if the carrier can do that. `code`: 1000 by default. A second call does
@@ -139,7 +144,7 @@ export interface Transport {
   readonly budget?: TickBudget | undefined;
   /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. */
   readonly maxMessageBytes?: number | undefined;
-  /** Bytes that were sent and have not left yet. Without it, a slow reader is not noticed. */
+  /** Bytes that were given to `send` and that the system has not taken. Without it, a slow reader is not noticed. */
   readonly unsentBytes?: number;
   /** Bytes received and sent so far, if the carrier counts them. */
   readonly traffic?: Traffic | undefined;
@@ -150,7 +155,7 @@ export interface Transport {
 /** A frame for many sockets. The first socket that needs its bytes encodes them. */
 export class EncodedFrame {
   readonly text: string;
-  /** The frame as it stands on the wire, header included. */
+  /** The bytes of the frame on the wire, header included. */
   bytes: Uint8Array | undefined;
 
   constructor(text: string) {

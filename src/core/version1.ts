@@ -32,7 +32,7 @@ function errorObject(data: unknown): object {
 /** Returns a slot that writes responses as version 1.0 does, and gives them to `slot`. */
 export function inVersion1(slot: Slot, version: Version1): Slot {
   return {
-    fits: (text) => slot.fits(toVersion1(text, version)),
+    reserveBytes: (text) => slot.reserveBytes(toVersion1(text, version)),
     put: (text, onSent) => slot.put(toVersion1(text, version), onSent),
     leaveOut: () => slot.leaveOut(),
   };
@@ -40,7 +40,7 @@ export function inVersion1(slot: Slot, version: Version1): Slot {
 
 /**
  * The same reply as version 1.0 writes it. The text is not parsed for it: a result that was encoded once may be too deep to
- * be encoded again. Behind `jsonrpc` stands the id, in which no comma is followed by a name, and then what it is a reply of.
+ * be encoded again. Behind `jsonrpc` comes the id, in which no comma is followed by a name, and then `result` or `error`.
  *
  * An error has a null result only where version 1.0 was named. Programs that speak version 2.0 without `jsonrpc` take such a
  * reply for a result of null.

@@ -27,7 +27,7 @@ const FIRST_VALUE_WAIT_MS = 100;
 
 /** The send handle of a cancel. */
 interface CancelHandle extends SendHandle {
-  /** Whether the cancel leaves only if the other side understands it. */
+  /** Whether the cancel is sent only if the other side understands it. */
   readonly isOptional: boolean;
 }
 
@@ -67,7 +67,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     return true;
   }
 
-  /** Returns the stream whose token stands in the params of a control message, if the token was sent. */
+  /** Returns the stream whose token is in the params of a control message, if the token was sent. */
   #announced(params: unknown): ServedStream | undefined {
     const stream = this.streams.get(member(params, "token", 0));
     return stream?.isAnnounced ? stream : undefined;

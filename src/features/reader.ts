@@ -18,7 +18,7 @@ export const NO_LONGER_READ = "the stream is no longer read";
 export interface Source {
   /** The method in errors of reading: that of the call that opened the stream, if it is known. */
   readonly method: string;
-  /** Returns the stream as it stands in a result or in params. `signal` cancels the call that does so. */
+  /** Returns the stream as it came in a result or in params. `signal` cancels the call that opens the stream. */
   readonly open: (signal: AbortSignal) => Promise<unknown>;
   /** Requests more values, and returns the reply. */
   readonly requestMore?: typeof requestMore;
@@ -150,8 +150,8 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
 }
 
 /**
- * Returns what reading rejects with when a request for more values fails with `error`. The call that opened the stream has
- * left, so it may have run, even if the request for more was never sent.
+ * Returns what reading rejects with when a request for more values fails with `error`. The call that opened the stream was
+ * sent, so it may have run, even if the request for more was never sent.
  */
 function ofOpeningCall(error: unknown, method: string): unknown {
   if (error instanceof ConnectionLostError) return new ConnectionLostError(method, "unknown", error.cause);
@@ -164,12 +164,12 @@ function freesToken(error: unknown): boolean {
   return !(error instanceof ProtocolError || (error instanceof RpcError && error.code === ErrorCode.Busy));
 }
 
-/** Returns the token of a stream as it stands on the wire; `undefined` if the other side holds no more values. */
+/** Returns the token of a stream as it was received; `undefined` if the other side holds no more values. */
 export function tokenOf(stream: unknown): unknown {
   return member(stream, "token") ?? undefined;
 }
 
-/** Returns the first values of a stream as it stands on the wire: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
+/** Returns the first values of a stream as it was received: `{ token }`, `{ token, values }`, `{ values }` or `{}`. */
 function valuesOf(stream: unknown): unknown[] {
   const { values = [] } = (stream ?? {}) as { values?: unknown };
   if (isObject(stream) && Array.isArray(values)) return values;

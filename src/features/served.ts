@@ -15,7 +15,7 @@ const MOST_AHEAD = 64 * 1024;
 const MOST_VALUES = 1000;
 /** What a reply adds to its values, in bytes, with an id and a token of ordinary length. */
 const ENVELOPE_BYTES = 128;
-/** For how many microtasks a reply that could leave waits for more values: an async generator takes three to yield. */
+/** For how many microtasks a reply that could be sent waits for more values: an async generator takes three to yield. */
 const QUIET_TICKS = 8;
 /** Memory of a stream besides its values, in UTF-16 code units: its iterator, its call, its functions here. */
 const STREAM_COST = 2048;
@@ -91,7 +91,7 @@ export function serveStream(
   const { connection, streams } = table;
   const refusal = whyRefused(table, call);
   const token = refusal === undefined ? newToken(table) : 0;
-  const { incoming, transport, maxReplyBytes } = connection;
+  const { incoming, transport } = connection;
   const method = call?.method ?? NEXT;
   const isNode = isNodeStream(source);
   /** The frame that the call came in: a generator keeps the params. */
@@ -143,7 +143,7 @@ export function serveStream(
   function add(value: unknown): void {
     try {
       const text = stringify(value) ?? "null";
-      if (exceeds(text, maxReplyBytes - ENVELOPE_BYTES))
+      if (exceeds(text, connection.maxReplyBytes - ENVELOPE_BYTES))
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       queued.push(text);
       count(text.length, 1);
@@ -217,10 +217,10 @@ export function serveStream(
   /** Takes what fits into one reply: one value, and more while they fit even if each character took three bytes. */
   function take(): Portion {
     if (queued.length === 0 && failure !== undefined) {
-      leave();
+      remove();
       throw failure.error;
     }
-    const most = maxReplyBytes / 3 - ENVELOPE_BYTES;
+    const most = connection.maxReplyBytes / 3 - ENVELOPE_BYTES;
     let taken = 0;
     let characters = 0;
     while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
@@ -228,13 +228,13 @@ export function serveStream(
     count(-characters, -taken);
     const values = queued.splice(0, taken).join(",");
     const isLast = isOver && failure === undefined && queued.length === 0;
-    if (isLast) leave();
+    if (isLast) remove();
     void readAhead();
     return { values, isLast };
   }
 
-  /** Ends the serving. Returns false if it has ended before. */
-  function leave(): boolean {
+  /** Removes the stream from the table. Returns false if it was removed before. */
+  function remove(): boolean {
     if (!streams.delete(token)) return false;
     transport.keeps?.(-STREAM_COST);
     frame?.drop();
@@ -272,14 +272,16 @@ export function serveStream(
         const { values, isLast } = take();
         isAsked = false;
         const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
-        if (!incoming.reply(id, text, slot)) stream.stop(new Error(NOT_SENT));
+        incoming.reply(id, text, slot, (isSent) => {
+          if (!isSent) stream.stop(new Error(NOT_SENT));
+        });
       } catch (error) {
         incoming.reply(id, incoming.encodeFailure(id, method, error), slot);
       }
     },
 
     stop(reason, isAborted = false) {
-      if (!leave()) return;
+      if (!remove()) return;
       // Aborted before `return()` is called: a source that waits for its signal would never return.
       if (isWhole && stream.isAnnounced) call!.abort({ reason });
       stopReason = reason;

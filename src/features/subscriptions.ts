@@ -1,9 +1,9 @@
 /**
  * Subscriptions: a call returns an id, and notifications with that id follow, as in Ethereum's `eth_subscribe`.
  *
- * A client learns the id from the response. A push that comes before the response names an unknown id. A push that the client
- * reads in the same tick can come before the code that awaited the response listens. So the first push leaves when the client
- * has read the response. If the transport cannot find that out, the push leaves a macrotask after the response.
+ * A client learns the id from the response. A push that arrives before the response names an unknown id. A push that the client
+ * reads in the same tick can arrive before the code that awaited the response listens. So the first push is sent when the client
+ * has read the response. If the transport cannot find that out, the push is sent a macrotask after the response.
  */
 import { customAlphabet } from "nanoid";
 import { encodeNotification } from "../core/codec.js";
@@ -45,7 +45,7 @@ export interface Subscription<T = any> {
   readonly signal: AbortSignal;
   /**
    * Pushes a value; `undefined` arrives as `null`. Returns false, and pushes nothing, once the subscription or the peer has
-   * ended, and while `maxHeld` pushes wait for the response to leave. Throws a `TypeError` for a value that cannot be encoded.
+   * ended, and while `maxHeld` pushes are queued before the response is sent. Throws a `TypeError` for a value that cannot be encoded.
    */
   readonly notify: (result: T) => boolean;
   /** Ends the subscription from this side. Returns whether it was open. Drops queued pushes. */
@@ -111,10 +111,10 @@ export class Subscriptions<T = any> {
   }
 
   /**
-   * Opens a subscription for the caller. Call it in the handler, before the handler returns the id. Pushes wait until the
-   * client has read the response, and follow in order. The client is asked by a WebSocket ping, for at most 1 s. On a transport
-   * without pings, the pushes follow a macrotask after the response. In a batch, the response is the reply to all of it.
-   * `peer.notify` does not wait.
+   * Opens a subscription for the caller. Call it in the handler, before the handler returns the id. Pushes are queued until
+   * the client has read the response, and are then sent in order. A WebSocket ping finds out when that is: if no pong comes
+   * within 1 s, they are sent then. On a transport without pings, they are sent a macrotask after the response. In a batch, the
+   * response is the reply to the whole batch. `peer.notify` does not wait.
    *
    * The subscription ends when it is closed, when the peer closes or its session is lost, and when the call is answered with an
    * error, which does not carry the id. For a notification, or after the peer closed, it is over from the start.
@@ -127,7 +127,7 @@ export class Subscriptions<T = any> {
     const call = callOf(context);
     if (call === undefined) throw expected("context", "the context that a handler is given", context);
     const { connection } = call.calls;
-    const cause = connection.answersOnly;
+    const cause = connection.outgoing.whyNoCalls;
     if (cause !== undefined)
       throw new RpcError(ErrorCode.MethodNotFound, "Notifications not supported", undefined, { cause });
     const peer = context.peer as Subscriber;
@@ -152,7 +152,7 @@ export class Subscriptions<T = any> {
     return subscription;
   }
 
-  /** Ends the subscription of this peer with that id. Returns whether there was one: the result of an unsubscribing call. */
+  /** Ends the subscription of this peer with that id. Returns true if there was one, as the handler that unsubscribes should. */
   close(peer: object, id: unknown): boolean {
     return this.#ofPeers.get(peer)?.get(id)?.close() ?? false;
   }
@@ -178,7 +178,7 @@ class OpenSubscription<T> implements Subscription<T> {
   readonly #maxHeld: number;
   readonly #onEnd: () => void;
   readonly #ended = new AbortController();
-  /** The params of the pushes that wait for the response to be read; `undefined` once they have left. */
+  /** The params of the pushes that are queued until the response is read; `undefined` once they were sent. */
   #held: object[] | undefined = [];
   #hasReplied = false;
   /** The deadline of the wait for the client to read the response. */
@@ -218,14 +218,14 @@ class OpenSubscription<T> implements Subscription<T> {
     return true;
   };
 
-  /** Notes that the response has left. `afterRead`: see `Transport`. */
+  /** Notes that the response was sent. `afterRead`: see `Transport`. */
   release(afterRead: (then: () => void) => boolean): void {
     if (this.#ended.signal.aborted) return;
     this.#hasReplied = true;
     setDeadline(this.#wait, afterRead(() => this.#flush()) ? READ_WAIT_MS : 0);
   }
 
-  /** Sends the queued pushes. A push that `around` makes meanwhile comes last. If `around` closes the subscription, stops. */
+  /** Sends the queued pushes. A push that `around` makes meanwhile is sent last. If `around` closes the subscription, stops. */
   #flush(): void {
     clearDeadline(this.#wait);
     for (let next; (next = this.#held?.shift()) !== undefined;) this.#peer.notify(this.#method, next);

@@ -6,7 +6,7 @@ export interface Caller<R extends Contract<R>> {
   /** The other side's methods as functions: `remote.add([1, 2])` is `request("add", [1, 2])`. */
   readonly remote: Remote<R>;
   /**
-   * Calls a method and promises its result. `params` is what stands on the wire, an array or an object. A Map, a Set, a promise,
+   * Calls a method and promises its result. `params` is sent as it is, an array or an object. A Map, a Set, a promise,
    * a Blob, an ArrayBuffer or a view of one, as params or as a member of them, is refused with a `TypeError`; deeper down it
    * becomes what `JSON.stringify` makes of it. Of an array, 100 entries are looked at.
    *
@@ -18,7 +18,7 @@ export interface Caller<R extends Contract<R>> {
   request<K extends keyof R & string>(method: K, ...args: CallArgs<R[K]>): Promise<Result<R[K]>>;
   /**
    * Notifies a method: no response comes, whatever happens (JSON-RPC 2.0, section 4.1). Returns whether the connection took
-   * the message, which then leaves by the end of the tick; false once the connection is closed. A message that is longer than the other side
+   * the message, which is then sent by the end of the tick; false once the connection is closed. A message that is longer than the other side
    * takes is not taken either, and the peer emits `error` with a `TooLargeError`. Throws a `TypeError` for params without a
    * JSON form or that are neither array nor object.
    */

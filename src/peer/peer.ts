@@ -157,7 +157,7 @@ export type AnyPeer = Peer<any, any, any>;
 let readConnection: (peer: AnyPeer) => Connection;
 let replaceConnection: Replace;
 
-/** Returns the connection that a peer stands on at present. For the server. */
+/** Returns the present connection of a peer. For the server. */
 export function connectionOf(peer: AnyPeer): Connection {
   return readConnection(peer);
 }
@@ -243,7 +243,7 @@ export function inspect(peer: AnyPeer): {
  * One end of a connection: calls the other side, serves it and notifies it. `L` is the contract this side serves, `R` the
  * one the other side serves, `D` the type of `data`.
  *
- * When the connection is lost or closes, every pending call rejects, every running handler's `signal` aborts, and no timer is left.
+ * When the connection is lost or closes, every pending call rejects, every running handler's `signal` aborts, and every timer is cleared.
  *
  * It emits the events of `PeerEvents` and no others: `on`, `once` and `emit` throw a `TypeError` for another name.
  */
@@ -313,7 +313,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Calls, and reads the result as a stream, once. The call is made when reading begins; `timeoutMs` ends with its first
    * reply. Breaking the loop, or aborting `signal`, aborts the producer. Reading rejects as `request` does, and with what the
    * producer failed with; when the connection is lost or closes, with `ConnectionLostError`. Its `method` is the one called
-   * here, and its `outcome` is that of this call: `"unknown"` as soon as it has left, however many values were read.
+   * here, and its `outcome` is that of this call: `"unknown"` as soon as it was sent, however many values were read.
    */
   stream<K extends StreamName<R>>(method: K, ...args: CallArgs<R[K]>): AsyncIterable<Item<R[K]>>;
   stream(method: string, params?: unknown, options?: CallOptions): AsyncIterable<any> {
@@ -324,14 +324,14 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Reads a stream found inside params or a result, once. The receiver never guesses: elsewhere it is plain data. One that
    * came in params ends with the answer to its request. Throws a `TypeError` for what is no object. When the connection is
    * lost or closes, reading rejects with `ConnectionLostError` of outcome `"unknown"`: the call that the stream belongs to
-   * has left. The stream does not name that call, so `method` is `"$/enumerator/next"`.
+   * was sent. The stream does not name that call, so `method` is `"$/enumerator/next"`.
    */
   iterate<T>(stream: Stream<T>): AsyncIterable<T> {
     return this.#connection.extensions.iterate(stream) as AsyncIterable<T>;
   }
 
   /**
-   * Makes a stream of an iterable, to stand anywhere in the params of a request or in a result, once. It is read a little
+   * Makes a stream of an iterable, for any place in the params of a request or in a result, once. It is read a little
    * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
    * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
    */

@@ -59,7 +59,7 @@ export const serverExtensions: ExtensionsFactory = {
 /** The extensions of a peer whose calls come by HTTP POST: each call gets one response, and no other message. */
 class PostExtensions extends StandardExtensions {
   override offer(): never {
-    const cause = this.connection.answersOnly;
+    const cause = this.connection.outgoing.whyNoCalls;
     throw new Error("the caller cannot read a stream in a response to HTTP POST", { cause });
   }
 

@@ -213,7 +213,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
     endIfIdle();
   };
   const slot: Slot = {
-    fits: (text) => !exceeds(text, connection.maxReplyBytes),
+    reserveBytes: (text) => !exceeds(text, connection.maxReplyBytes),
     put(text, onSent) {
       reply(text);
       onSent?.(connection.ended === undefined);
@@ -221,7 +221,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
     },
     leaveOut: () => reply(undefined),
   };
-  outgoing.end(NO_CALLS);
+  outgoing.whyNoCalls = NO_CALLS;
   incoming.onIdle = endIfIdle;
   void exchange.closed.then(() => {
     if (!exchange.isAnswered) connection.closed({ code: 1006, reason: "the client is gone" });

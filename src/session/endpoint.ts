@@ -326,7 +326,7 @@ export class Endpoint {
 
   /** Cancels a queued message, which is never sent then (rule 7). Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
-    return this.#queue !== undefined && this.#queue.remove(handle) > 0;
+    return this.#queue?.remove(handle) ?? false;
   }
 
   /** Sends the frames of the tick, at its end. */

@@ -23,10 +23,10 @@ function mutePeer(methods: Record<string, (params: any, context: any) => unknown
   };
   const peer: AnyPeer = new Peer(transport, { methods, limits: { maxBatchEntries: 3 } });
   const connection = connectionOf(peer);
-  connection.outgoing.end(new Error("nobody listens"));
+  connection.outgoing.whyNoCalls = new Error("nobody listens");
   connection.incoming.onIdle = () => idle.push(inspect(peer).running);
   const slot = {
-    fits: () => true,
+    reserveBytes: () => true,
     put: (text: string, onSent?: (isWhole: boolean) => void) => (replies.push(JSON.parse(text)), onSent?.(true), true),
     leaveOut: () => void replies.push(undefined),
   };

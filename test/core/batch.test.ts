@@ -253,6 +253,24 @@ describe("an error with id null, while one batch is pending,", () => {
     await answered(raw);
   });
 
+  it("in an array rejects no batch: beside the reply to another batch", async () => {
+    const raw = waiting();
+    const other = raw.peer.batch();
+    const call = other.request("c");
+    other.send();
+    raw.feed([result(3, "c"), NAMELESS]);
+    expect(await call).toBe("c");
+    expect(raw.errors).toEqual([expect.objectContaining({ code: -32600 })]);
+    await answered(raw);
+  });
+
+  it("in an array rejects no batch: alone", async () => {
+    const raw = waiting();
+    raw.feed([NAMELESS]);
+    expect(raw.errors).toEqual([expect.objectContaining({ code: -32600 })]);
+    await answered(raw);
+  });
+
   it("is counted from zero for each connection", async () => {
     const { peer, transport, take } = restless();
     transport.feed("{");

@@ -2,8 +2,12 @@ import { describe, expect, it } from "vitest";
 import { Peer, RpcError } from "../../src/index.js";
 import { inspect } from "../../src/peer/peer.js";
 import { connectedPair } from "../support/pair.js";
-import { rawPeer } from "../support/raw.js";
+import { rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
+
+async function* values(): AsyncGenerator<number> {
+  yield 1;
+}
 
 describe("a hostile promise", () => {
   it("that calls back twice and then throws causes one answer and counts as one call", async () => {
@@ -20,6 +24,21 @@ describe("a hostile promise", () => {
     await turn();
     expect(sent).toEqual([1, 2].map((id) => `{"jsonrpc":"2.0","id":${id},"result":1}`));
     expect(inspect(peer).running).toBe(0);
+  });
+
+  it("that calls back with a stream and then with a value causes one answer", async () => {
+    const promise = new Promise(() => {});
+    void Object.defineProperty(promise, "then", {
+      value: (succeed: (value: unknown) => void) => {
+        succeed(values());
+        succeed(2);
+      },
+    });
+    const { peer, feed, messages } = rawPeer({ methods: { odd: () => promise } });
+    feed(request(1, "odd"));
+    await turn();
+    expect(messages()).toEqual([result(1, { values: [1] })]);
+    expect(inspect(peer)).toMatchObject({ running: 0, streams: 0 });
   });
 });
 

@@ -203,6 +203,26 @@ describe("$/enumerator/next", () => {
     await turn();
   });
 
+  it("keeps to a limit of the other side that became known after the stream was opened", async () => {
+    const source = new Fed().give(1);
+    const { transport, take } = restless({ methods: { tail: () => source } });
+    transport.feed(request(1, "tail"));
+    await turn();
+    expect(take()).toEqual([result(1, { token: 1, values: [1] })]);
+    transport.maxMessageBytes = 400;
+    const values = ["a", "b"].map((text) => text.repeat(200));
+    source.give(...values, "c".repeat(400));
+    for (const id of [2, 3, 4]) {
+      transport.feed(next(id, 1));
+      await turn();
+    }
+    expect(take()).toEqual([
+      more(2, [values[0]]),
+      more(3, [values[1]]),
+      failure(4, -32008, "Value of a stream is too large"),
+    ]);
+  });
+
   it("counts against no limit, even if the peer is at its limit", async () => {
     const raw = tailing(new Fed().give(1), {
       limits: { maxInFlight: 1 },

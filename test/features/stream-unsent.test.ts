@@ -6,6 +6,7 @@ import { inspect } from "../../src/peer/peer.js";
 import { useFakeClock } from "../support/clock.js";
 import { expectEmpty } from "../support/pair.js";
 import { failure, notification, rawPeer, request, result, type RawPeer } from "../support/raw.js";
+import { restless } from "../support/restless.js";
 import { rejection, turn } from "../support/turns.js";
 import { counted, Fed } from "./sources.js";
 import { abort, answersTo, cancel, feed, more, next, NO_SUCH_STREAM } from "./tailing.js";
@@ -104,6 +105,14 @@ function opening(source: unknown, make: (stream: object) => unknown, options: ob
   return rawPeer({ ...options, methods: { open, later: async (...args) => open(...(args as [unknown, Context])) } });
 }
 
+/** Fails after the other members of its batch. Their errors make the reply longer than 200 bytes, which no result may. */
+async function late(): Promise<never> {
+  await turn();
+  throw new RpcError(7, "no");
+}
+
+const LATE = [7, 8, 9].map((id) => request(id, "late"));
+
 describe("a stream whose message is not sent is ended", () => {
   it.each<[string, unknown, unknown]>([
     ["cannot be encoded", 5n, expect.any(TypeError)],
@@ -140,6 +149,21 @@ describe("a stream whose message is not sent is ended", () => {
     ]);
     expect(sources.map(({ returned }) => returned)).toEqual([1, 1]);
     expectEmpty(raw.peer);
+  });
+
+  it.each<[string, (source: AsyncIterable<unknown>, context: Context) => unknown]>([
+    ["is a stream", (source) => source],
+    ["holds a stream", (source, { peer }) => [peer.offer(source)]],
+  ])("when the reply to a batch is too long to be sent, and one of its results %s", async (_name, open) => {
+    const source = new Fed().give(1);
+    const methods = { late, open: (_params: unknown, context: Context) => open(source, context) };
+    const { peer, transport, take } = restless({ methods });
+    transport.maxMessageBytes = 200;
+    transport.feed([request(1, "open"), ...LATE]);
+    for (let i = 0; i < 3; i++) await turn();
+    expect(take()).toEqual([failure(null, -32008, "Response is too large", { maxReplyBytes: 200 })]);
+    expect(source.returned).toBe(1);
+    expectEmpty(peer);
   });
 
   it("in a result that the transport refused", async () => {
@@ -272,6 +296,21 @@ describe("a reply to next that is replaced or not sent", () => {
     ]);
     expect(source.returned).toBe(1);
     expectEmpty(raw.peer);
+  });
+
+  it("ends the stream if the whole reply to a batch is too long", async () => {
+    const source = new Fed().give(1);
+    const { peer, transport, take } = restless({ methods: { late, tail: () => source } });
+    transport.feed(request(1, "tail"));
+    await turn();
+    expect(take()).toEqual([result(1, { token: 1, values: [1] })]);
+    source.give(2);
+    transport.maxMessageBytes = 200;
+    transport.feed([next(2, 1), ...LATE]);
+    for (let i = 0; i < 3; i++) await turn();
+    expect(take()).toEqual([failure(null, -32008, "Response is too large", { maxReplyBytes: 200 })]);
+    expect(source.returned).toBe(1);
+    expectEmpty(peer);
   });
 
   it("ends the stream of a first reply as well", async () => {

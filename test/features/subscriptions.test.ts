@@ -426,6 +426,24 @@ describe("a subscription", () => {
     expect(sent(raw)).toEqual([]);
   });
 
+  it("ends when the reply to the whole batch of its call is too long to be sent", async () => {
+    const { subscriptions, methods } = served();
+    const { transport, take } = restless({ methods });
+    transport.maxMessageBytes = 200;
+    transport.feed([request(1, "subscribe"), ...[2, 3, 4].map((id) => request(id, "missing"))]);
+    expect(take()).toEqual([
+      failure(null, -32008, "Response is too large", { maxReplyBytes: transport.maxMessageBytes }),
+    ]);
+    expect(subscriptions.size).toBe(0);
+  });
+
+  it("ends when the transport does not take the response of its call", () => {
+    const { subscriptions, methods } = served();
+    const raw = rawPeer({ methods }, { onSend: () => false });
+    raw.feed(request(1, "subscribe"));
+    expect([raw.peer.state, subscriptions.size]).toEqual(["open", 0]);
+  });
+
   it("ends when its call was cancelled and the dialect answers nothing", async () => {
     const answer = gate();
     const { raw, opened, subscriptions } = subscribing(async ({ notify }) => (notify(1), answer.promise), {

@@ -56,6 +56,14 @@ describe("a session", () => {
     expect(numbers(rig.emitted)).toEqual(["packed"]);
   });
 
+  it("is with a reciproc peer: for the server before the client's hello, for the client after the server's hello", async () => {
+    await using rig = new Rig();
+    const areReciproc = (): unknown[] => [rig.server.link.isReciproc, rig.client.link.isReciproc];
+    expect(areReciproc()).toEqual([true, false]);
+    rig.wire.client.deliver();
+    expect(areReciproc()).toEqual([true, true]);
+  });
+
   it("sends queued messages plainly before the hello, and counted packs after it", async () => {
     await using rig = new Rig();
     rig.client.link.send(message("plain"));
