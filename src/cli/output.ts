@@ -91,7 +91,9 @@ function paint(format: "cyan" | "green" | "red" | "yellow", text: string): strin
 
 /** Returns untrusted text in one line, without control characters that a terminal may execute. */
 export function printable(text: string): string {
-  return text.replace(/\s*\n\s*/g, " ").replace(/\p{Cc}/gu, (character) => `\\x${hex(character)}`);
+  // A pattern such as /\s*\n/ takes quadratic time for a run of blanks without a line break.
+  const line = text.replace(/\s+/g, (blanks) => (blanks.includes("\n") ? " " : blanks));
+  return line.replace(/\p{Cc}/gu, (character) => `\\x${hex(character)}`);
 }
 
 function hex(character: string): string {
