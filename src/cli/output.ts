@@ -69,8 +69,8 @@ export function jsonLine(value: unknown): string {
   return escapeControls(JSON.stringify(value));
 }
 
-/** Escapes DEL and the C1 controls. JSON allows them in strings, but a terminal may execute them. */
-function escapeControls(json: string): string {
+/** Escapes DEL and the C1 controls of a JSON text. JSON allows them in strings, but a terminal may execute them. */
+export function escapeControls(json: string): string {
   return json.replace(/[\u007f-\u009f]/g, (character) => `\\u00${character.charCodeAt(0).toString(16)}`);
 }
 
