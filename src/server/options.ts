@@ -7,7 +7,7 @@ import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../l
 import { checkDialect, PEER_OPTIONS } from "../core/config.js";
 import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
-import { isHost, type OriginRules } from "./origin.js";
+import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
 
 /** Authentication. Required if the type of `peer.data` is declared. */
@@ -211,12 +211,4 @@ function isPath(value: unknown): boolean {
 
 function isLink(value: unknown): boolean {
   return value === "packed" || value === "plain";
-}
-
-/** Checks an origin. If the URL standard does not know the scheme, such as an app's own, accepts the text as it is. */
-function isOrigin(text: unknown): boolean {
-  if (typeof text !== "string" || !/^[a-z][a-z0-9+.-]*:\/\/[^/*]+$/.test(text)) return text === "null";
-  if (!URL.canParse(text)) return false;
-  const { origin } = new URL(text);
-  return origin === text || origin === "null";
 }
