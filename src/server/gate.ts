@@ -245,7 +245,8 @@ export class Gate {
     try {
       this.#upgrader.handleUpgrade(request, socket, head, use);
     } catch (error) {
-      // Another listener has upgraded this socket.
+      // Another listener has upgraded this socket, and `close` must not wait for its WebSocket.
+      this.#sockets.delete(socket);
       this.#delegate.failed(error);
     } finally {
       socket.uncork();

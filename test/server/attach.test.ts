@@ -142,6 +142,26 @@ describe("serve without a server of its own", () => {
     await server.close();
   });
 
+  it("does not wait for a WebSocket that another listener upgraded", async () => {
+    await using http = await bareHttp();
+    const theirs = new WebSocketServer({ noServer: true });
+    const server = await serve({ noServer: true });
+    const failed = new Promise((resolve) => server.on("error", resolve));
+    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      theirs.handleUpgrade(request, socket, head, (webSocket) =>
+        webSocket.on("message", () => webSocket.send("theirs")),
+      );
+      server.handleUpgrade(request, socket, head);
+    });
+    const webSocket = new WebSocket(http.url);
+    await once(webSocket, "open");
+    expect(await failed).toMatchObject({ message: expect.stringContaining("called more than once") });
+    await server.close();
+    webSocket.send("still open?");
+    expect(String((await once(webSocket, "message"))[0])).toBe("theirs");
+    webSocket.terminate();
+  });
+
   it("refuses upgrades after close() with 503", async () => {
     await using http = await bareHttp();
     const server = await serve({ noServer: true });
