@@ -141,7 +141,7 @@ export function checkServerOptions(options: object): CheckedOptions {
       host: host ?? "127.0.0.1",
       server,
       path,
-      authenticate: admission(authenticate, principal),
+      authenticate: authenticator(authenticate, principal),
       origins,
       hosts,
       limits: limits.own,
@@ -155,15 +155,8 @@ export function checkServerOptions(options: object): CheckedOptions {
   };
 }
 
-/** A client that `authenticate` accepted. */
-export interface Admission {
-  /** What `authenticate` returned. */
-  readonly data: unknown;
-  readonly principal: string | undefined;
-}
-
-/** Returns an `authenticate` that returns an `Admission`. */
-function admission(
+/** Returns an `Authenticate` of the application's functions. Null, undefined and false refuse. */
+function authenticator(
   authenticate: ((request: IncomingMessage) => unknown) | undefined,
   principal: ((data: unknown) => unknown) | undefined,
 ): Authenticate | undefined {
@@ -171,7 +164,7 @@ function admission(
     if (principal === undefined) return undefined;
     throw new TypeError("`principal` requires `authenticate`");
   }
-  return async (request): Promise<Admission | null> => {
+  return async (request) => {
     const data = await authenticate(request);
     if (data === null || data === undefined || data === false) return null;
     const named = principal?.(data);

@@ -27,9 +27,9 @@ import { Posts } from "./http.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
-import { checkServerOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
+import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
 import { Tally, type ServerStats } from "./stats.js";
-import type { Refusal } from "./upgrade.js";
+import type { Admission, Refusal } from "./upgrade.js";
 
 /** The context of a call to a server. */
 export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
@@ -122,8 +122,10 @@ export class Server<
     this.#config = makeConfig(checked.peer, serverExtensions);
     this.#postConfig = { ...this.#config, extensions: postExtensions };
     for (const dialect of checked.dialects) {
-      const config = makeConfig({ ...checked.peer, dialect }, serverExtensions);
-      if (dialect.subprotocol !== undefined) this.#configBy.set(dialect.subprotocol, config);
+      if (dialect.subprotocol === undefined) continue;
+      const isFirst = dialect === checked.peer.dialect;
+      const config = isFirst ? this.#config : makeConfig({ ...checked.peer, dialect }, serverExtensions);
+      this.#configBy.set(dialect.subprotocol, config);
     }
     this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
@@ -155,8 +157,7 @@ export class Server<
       reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
       claim: (request) => (this.#offersResume(request) ? undefined : this.#claim()),
       chooseProtocol: (offered) => this.#chooseProtocol(offered),
-      admit: (webSocket, data, request, socket) =>
-        this.#acceptSocket(webSocket, data as Admission | undefined, request, socket),
+      admit: (webSocket, admission, request, socket) => this.#acceptSocket(webSocket, admission, request, socket),
       request: (request, response) => this.#posts.handle(request, response, true),
     });
     this.#posts = new Posts(this.#gate, {
@@ -166,7 +167,7 @@ export class Server<
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
       claim: () => this.#claim(),
       notificationStatus: checked.notificationStatus,
-      accept: (transport, data) => this.#acceptPost(transport, (data as Admission | undefined)?.data as D),
+      accept: (transport, admission) => this.#acceptPost(transport, admission?.data as D),
     });
   }
 
