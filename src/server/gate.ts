@@ -37,7 +37,7 @@ export interface GateDelegate {
   /** Returns how many connections beyond `limits.maxConnections` may be open when this upgrade is checked. */
   reserved?(request: IncomingMessage): number;
   /** Claims a slot for a connection that is about to open. Returns a refusal if there is no slot. */
-  claim?(request: IncomingMessage): Refusal | undefined;
+  claimSlot?(request: IncomingMessage): Refusal | undefined;
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /**
@@ -242,7 +242,7 @@ export class Gate {
   #admit(admission: Admission | undefined, request: IncomingMessage, socket: Duplex, head: Buffer): void {
     // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
     if (!socket.readable || !socket.writable) return void socket.destroy();
-    const refusal = this.#delegate.claim?.(request);
+    const refusal = this.#delegate.claimSlot?.(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
     this.#upgrade(request, socket, head, (webSocket) => this.#delegate.admit(webSocket, admission, request, socket));
   }

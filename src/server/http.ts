@@ -23,7 +23,7 @@ export interface PostDelegate {
   /** How long a request may take to arrive and to be authenticated, in milliseconds. */
   readonly handshakeTimeoutMs: number;
   /** Claims a connection slot for a request that is about to run. Returns a refusal if there is none. */
-  claim(): Refusal | undefined;
+  claimSlot(): Refusal | undefined;
   /** The status of a request that needs no reply. */
   readonly notificationStatus: 200 | 204;
   /** Makes the peer of one request. `admission` is what `authenticate` returned, and `undefined` without that option. */
@@ -146,7 +146,7 @@ export class Posts {
   }
 
   #run(exchange: Exchange, body: Body, admission: Admission | undefined): AnyPeer | undefined {
-    const refusal = this.#delegate.claim();
+    const refusal = this.#delegate.claimSlot();
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
     const peer = this.#delegate.accept(transportOf(exchange), admission);
