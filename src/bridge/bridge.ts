@@ -9,7 +9,7 @@ import { type CloseInfo } from "../core/transport.js";
 import { cutReason } from "../close-codes.js";
 import { Child, type ChildEnd } from "./child.js";
 import { FRAMINGS, type Decoder, type Framing } from "./framing.js";
-import { checkOptions, type BridgeOptions, type CheckedOptions } from "./options.js";
+import { checkBridgeOptions, type BridgeOptions, type CheckedOptions } from "./options.js";
 
 export type { BridgeOptions } from "./options.js";
 
@@ -39,7 +39,7 @@ const HIGH_WATER_BYTES = 2 ** 20;
  * Rejects with a `TypeError` for bad options, and for a WebSocket that is not open.
  */
 export async function bridge(webSocket: WebSocket, options: BridgeOptions): Promise<BridgeEnd> {
-  const checked = checkOptions(options);
+  const checked = checkBridgeOptions(options);
   if (webSocket.readyState !== webSocket.OPEN) throw expected("webSocket.readyState", "1, open", webSocket.readyState);
   return new Bridge(webSocket, checked).run();
 }

@@ -104,10 +104,11 @@ class HeaderDecoder implements Decoder {
   }
 
   #readField(line: string): void {
-    const [, name, value] = FIELD.exec(line) ?? [];
+    const [, name, rest] = FIELD.exec(line) ?? [];
     // Checked line by line: a program that prints other text to its standard output may never print a blank line.
-    if (name === undefined || value === undefined)
+    if (name === undefined || rest === undefined)
       throw expected("header", '"Name: value" and CR LF', excerpt(Buffer.from(line, "latin1")));
+    const value = withoutBlanks(rest);
     if (/^content-length$/i.test(name)) this.#readContentLength(value);
     if (/^content-type$/i.test(name)) checkCharset(value);
   }
@@ -130,7 +131,20 @@ class HeaderDecoder implements Decoder {
 }
 
 /** A name is a token (RFC 9110, section 5.6.2), so the tail of a message that was longer than announced does not match. */
-const FIELD = /^([\w!#$%&'*+.^`|~-]+):[ \t]*(.*?)[ \t]*\r\n$/;
+const FIELD = /^([\w!#$%&'*+.^`|~-]+):(.*)\r\n$/;
+
+/** Returns a field's value without the blanks around it. Takes linear time. `trim` would remove other characters too. */
+function withoutBlanks(value: string): string {
+  let start = 0;
+  let end = value.length;
+  while (start < end && isBlank(value[start])) start++;
+  while (end > start && isBlank(value[end - 1])) end--;
+  return value.slice(start, end);
+}
+
+function isBlank(character: string | undefined): boolean {
+  return character === " " || character === "\t";
+}
 
 /** Throws unless the charset is UTF-8. The specification asks readers to accept "utf8" for "utf-8". */
 function checkCharset(contentType: string): void {

@@ -1,7 +1,6 @@
 /** Checks the options of a bridge. */
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { expected } from "../core/errors.js";
-import { checkKnown, positive } from "../core/options.js";
+import { any, anySignal, checkOptions, must, optional, positive, type Check, type Checked } from "../core/options.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
 
 /** The command to put behind a WebSocket, and the limits of the bridge. */
@@ -45,75 +44,51 @@ export interface BridgeOptions {
   drainMs?: number | undefined;
 }
 
-/** The options after checking. */
-export interface CheckedOptions {
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly framing: FramingName;
-  readonly cwd: string | undefined;
-  readonly env: NodeJS.ProcessEnv | undefined;
-  readonly maxMessageBytes: number;
-  readonly graceMs: number;
-  readonly pingMs: number;
-  readonly stderr: NonNullable<BridgeOptions["stderr"]>;
-  readonly signal: AbortSignal | undefined;
-  readonly drain: AbortSignal | undefined;
-  readonly drainMs: number;
-}
-
 const MIB = 2 ** 20;
 /** The default of `maxMessageBytes`. */
 export const DEFAULT_MESSAGE_BYTES = 16 * MIB;
 /** Far below the limit of `ws`, whose `maxPayload` is an int32. */
 export const MOST_MESSAGE_BYTES = 256 * MIB;
 
-const KNOWN: Readonly<Record<keyof BridgeOptions, 0>> = {
-  command: 0,
-  args: 0,
-  framing: 0,
-  cwd: 0,
-  env: 0,
-  maxMessageBytes: 0,
-  graceMs: 0,
-  pingMs: 0,
-  stderr: 0,
-  signal: 0,
-  drain: 0,
-  drainMs: 0,
+const isText = (value: unknown): boolean => typeof value === "string";
+const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every(isText);
+const isCount = (value: unknown): boolean =>
+  Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MOST_MESSAGE_BYTES;
+const isStderr = (value: unknown): boolean => value === "inherit" || value === "ignore" || typeof value === "function";
+
+const BRIDGE_OPTIONS = {
+  command: must<string>("a non-empty string", (value) => isText(value) && value !== ""),
+  args: optional(must<readonly string[]>("a list of strings", isTexts), []),
+  framing: optional(
+    must<FramingName>('"lsp" or "lines"', (value) => Object.hasOwn(FRAMINGS, value)),
+    "lsp" as const,
+  ),
+  cwd: any as Check<string | undefined>,
+  env: any as Check<NodeJS.ProcessEnv | undefined>,
+  maxMessageBytes: optional(
+    must<number>(`a whole number from 1 to ${MOST_MESSAGE_BYTES}`, isCount),
+    DEFAULT_MESSAGE_BYTES,
+  ),
+  graceMs: optional(delay, 2_000),
+  pingMs: optional(delay, 25_000),
+  stderr: optional(
+    must<NonNullable<BridgeOptions["stderr"]>>('"inherit", "ignore" or a function', isStderr),
+    "inherit" as const,
+  ),
+  signal: optional(anySignal),
+  drain: optional(anySignal),
+  drainMs: optional(delay, 30_000),
 };
 
+/** The options after checking. */
+export type CheckedOptions = Checked<typeof BRIDGE_OPTIONS>;
+
 /** Returns the options with their defaults. Throws a `TypeError` that names the option, the rule and the value. */
-export function checkOptions(options: BridgeOptions): CheckedOptions {
-  checkKnown("options", options, KNOWN);
-  const { command, args = [], framing = "lsp", maxMessageBytes = DEFAULT_MESSAGE_BYTES, stderr = "inherit" } = options;
-  if (!isText(command) || command === "") throw expected("command", "a non-empty string", command);
-  if (!Array.isArray(args) || !args.every(isText)) throw expected("args", "a list of strings", args);
-  if (!Object.hasOwn(FRAMINGS, framing)) throw expected("framing", '"lsp" or "lines"', framing);
-  if (!Number.isInteger(maxMessageBytes) || maxMessageBytes < 1 || maxMessageBytes > MOST_MESSAGE_BYTES)
-    throw expected("maxMessageBytes", `a whole number from 1 to ${MOST_MESSAGE_BYTES}`, maxMessageBytes);
-  if (stderr !== "inherit" && stderr !== "ignore" && typeof stderr !== "function")
-    throw expected("stderr", '"inherit", "ignore" or a function', stderr);
-  return {
-    command,
-    args,
-    framing,
-    cwd: options.cwd,
-    env: options.env,
-    maxMessageBytes,
-    graceMs: checkDelay("graceMs", options.graceMs ?? 2_000),
-    pingMs: checkDelay("pingMs", options.pingMs ?? 25_000),
-    stderr,
-    signal: options.signal,
-    drain: options.drain,
-    drainMs: checkDelay("drainMs", options.drainMs ?? 30_000),
-  };
+export function checkBridgeOptions(options: BridgeOptions): CheckedOptions {
+  return checkOptions("options", options, BRIDGE_OPTIONS);
 }
 
 /** Returns a checked delay, cut to the longest of Node's timers, which fire at once for a longer one. */
-function checkDelay(name: string, value: number): number {
+function delay(value: unknown, name: string): number {
   return Math.min(positive(value, name), LONGEST_DELAY_MS);
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === "string";
 }

@@ -3,6 +3,8 @@ import { validateHeaderName, validateHeaderValue } from "node:http";
 import { parseArgs } from "node:util";
 import type { FramingName } from "../bridge/framing.js";
 import { MOST_MESSAGE_BYTES } from "../bridge/options.js";
+import { LONGEST_DELAY_MS } from "../core/deadlines.js";
+import { isHost, isOrigin } from "../server/origin.js";
 
 /** The command line is wrong. The process exits with code 64. */
 export class UsageError extends Error {
@@ -181,27 +183,17 @@ function readHost(text: string): string {
   throw new UsageError("--host takes a name or an address");
 }
 
-/** Checks a name as a `Host` header has it. A scheme, a path or a pattern would never match. */
+/** Checks a name as a `Host` header has it. A pattern would never match. */
 function readAllowedHost(text: string): string {
-  if (/^[^\s/?#@*\\]+$/.test(text) && URL.canParse(`http://${text}`)) return text;
+  if (isHost(text) && !text.includes("*")) return text;
   throw new UsageError(`--allow-host takes a name such as example.org, got "${text}"`);
 }
 
 function readAllowedOrigins(texts: readonly string[]): readonly string[] | "*" {
-  const wrong = texts.find((text) => text !== "*" && text !== "null" && !isOrigin(text));
+  const wrong = texts.find((text) => text !== "*" && !isOrigin(text));
   if (wrong !== undefined)
     throw new UsageError(`--allow-origin takes an origin such as https://example.org, or "*", got "${wrong}"`);
   return texts.includes("*") ? "*" : texts;
-}
-
-/**
- * Whether `text` is an origin as browsers send it. "https://example.org/", with a path, would never match. The URL standard
- * defines no origin for an app's own scheme.
- */
-function isOrigin(text: string): boolean {
-  if (!/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*]+$/.test(text) || !URL.canParse(text)) return false;
-  const { origin } = new URL(text);
-  return origin === text || origin === "null";
 }
 
 function readPath(text: string): string {
@@ -215,14 +207,11 @@ function readPort(text: string): number {
   throw new UsageError(`--port takes a whole number from 0 to 65535, got "${text}"`);
 }
 
-/** The longest delay of Node's timers. */
-const LONGEST_MS = 2 ** 31 - 1;
-
 function readTimeout(option: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const timeoutMs = Number(text);
-  if (/^\d+$/.test(text) && timeoutMs >= 1 && timeoutMs <= LONGEST_MS) return timeoutMs;
-  throw new UsageError(`${option} takes milliseconds, a whole number from 1 to ${LONGEST_MS}, got "${text}"`);
+  if (/^\d+$/.test(text) && timeoutMs >= 1 && timeoutMs <= LONGEST_DELAY_MS) return timeoutMs;
+  throw new UsageError(`${option} takes milliseconds, a whole number from 1 to ${LONGEST_DELAY_MS}, got "${text}"`);
 }
 
 /** Parses URL. The default scheme is `ws://`. Throws a `UsageError`. */

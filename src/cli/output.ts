@@ -69,8 +69,8 @@ export function jsonLine(value: unknown): string {
   return escapeControls(JSON.stringify(value));
 }
 
-/** Escapes DEL and the C1 controls. JSON allows them in strings, but a terminal may execute them. */
-function escapeControls(json: string): string {
+/** Escapes DEL and the C1 controls of a JSON text. JSON allows them in strings, but a terminal may execute them. */
+export function escapeControls(json: string): string {
   return json.replace(/[\u007f-\u009f]/g, (character) => `\\u00${character.charCodeAt(0).toString(16)}`);
 }
 
@@ -91,7 +91,9 @@ function paint(format: "cyan" | "green" | "red" | "yellow", text: string): strin
 
 /** Returns untrusted text in one line, without control characters that a terminal may execute. */
 export function printable(text: string): string {
-  return text.replace(/\s*\n\s*/g, " ").replace(/\p{Cc}/gu, (character) => `\\x${hex(character)}`);
+  // A pattern such as /\s*\n/ takes quadratic time for a run of blanks without a line break.
+  const line = text.replace(/\s+/g, (blanks) => (blanks.includes("\n") ? " " : blanks));
+  return line.replace(/\p{Cc}/gu, (character) => `\\x${hex(character)}`);
 }
 
 function hex(character: string): string {

@@ -1,4 +1,4 @@
-/** What the extensions of a server's peers do besides those of a client. */
+/** The extensions of a server's peers, and those of the peers of HTTP requests. */
 import type { ExtensionsFactory } from "../core/extensions.js";
 import type { IncomingCall } from "../core/incoming-call.js";
 import { isObject, member } from "../core/message.js";
@@ -9,9 +9,9 @@ import { requestMore, type Source } from "../features/reader.js";
 
 /** Counts the frames whose values a stream's reader has not passed on yet: they count against the limit of all sessions. */
 class ServerExtensions extends StandardExtensions {
-  /** Set while streams are read. */
+  /** Set when the first stream is read. */
   note: ((message: unknown) => void) | undefined;
-  /** The frames in which the results of this side's calls came, while streams are read. */
+  /** The frames in which the results of this side's calls came, since the first stream is read. */
   readonly #frames = new WeakMap<object, Frame>();
 
   override read(source: Source): AsyncIterable<unknown> {

@@ -6,9 +6,8 @@ import { createServer, type IncomingMessage, type Server as HttpServer, type Ser
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type Server, type ServerOptions } from "ws";
-import { fromHttpStatus } from "../close-codes.js";
+import { cutReason, fromHttpStatus } from "../close-codes.js";
 import { LONGEST_DELAY_MS } from "../core/deadlines.js";
-import { cutReason } from "../close-codes.js";
 import { byeFrame } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits } from "../sockets/ws.js";
@@ -22,6 +21,7 @@ import {
   runAuthenticate,
   waitForResponse,
   withoutUpgrade,
+  type Admission,
   type Refusal,
   type Verdict,
 } from "./upgrade.js";
@@ -37,11 +37,19 @@ export interface GateDelegate {
   /** Returns how many connections beyond `limits.maxConnections` may be open when this upgrade is checked. */
   reserved?(request: IncomingMessage): number;
   /** Claims a slot for a connection that is about to open. Returns a refusal if there is no slot. */
-  claim?(request: IncomingMessage): Refusal | undefined;
+  claimSlot?(request: IncomingMessage): Refusal | undefined;
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
-  /** Takes an open connection over `socket`. `data` is what `authenticate` returned. `webSocket.protocol` is empty for none. */
-  admit(webSocket: GatheringWebSocket, data: unknown, request: IncomingMessage, socket: Duplex): void;
+  /**
+   * Takes an open connection over `socket`. `admission` is what `authenticate` returned, and `undefined` without that option.
+   * `webSocket.protocol` is empty for none.
+   */
+  admit(
+    webSocket: GatheringWebSocket,
+    admission: Admission | undefined,
+    request: IncomingMessage,
+    socket: Duplex,
+  ): void;
   /**
    * Takes a request that is no upgrade. The gate passes requests of an HTTP server that it did not make only while no other
    * listener is attached. Without this function, the gate answers with 426.
@@ -64,7 +72,7 @@ export interface Entry {
 /** The gates on each HTTP server. Several gates may share a server, each with its own path. */
 const attached = new WeakMap<HttpServer, Set<Gate>>();
 
-/** The latestResponse response on each HTTP connection. */
+/** The latest response on each HTTP connection. */
 const latestResponse = new WeakMap<Duplex, ServerResponse>();
 
 /** Accepts or refuses clients. Takes checked settings. The constructor throws a `TypeError` if another gate has its path. */
@@ -227,16 +235,16 @@ export class Gate {
       this.#deciding.delete(socket);
       socket.off("error", ignore);
       if ("refusal" in decision) return this.#refuse(decision.refusal, request, socket, head);
-      if (!this.#isShut) this.#admit(decision.data, request, socket, head);
+      if (!this.#isShut) this.#admit(decision.admission, request, socket, head);
     });
   }
 
-  #admit(data: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #admit(admission: Admission | undefined, request: IncomingMessage, socket: Duplex, head: Buffer): void {
     // `ws` opens no WebSocket on a half-closed socket, so the socket must not claim a slot.
     if (!socket.readable || !socket.writable) return void socket.destroy();
-    const refusal = this.#delegate.claim?.(request);
+    const refusal = this.#delegate.claimSlot?.(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    this.#upgrade(request, socket, head, (webSocket) => this.#delegate.admit(webSocket, data, request, socket));
+    this.#upgrade(request, socket, head, (webSocket) => this.#delegate.admit(webSocket, admission, request, socket));
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, use: (webSocket: GatheringWebSocket) => void): void {
@@ -245,7 +253,8 @@ export class Gate {
     try {
       this.#upgrader.handleUpgrade(request, socket, head, use);
     } catch (error) {
-      // Another listener has upgraded this socket.
+      // Another listener has upgraded this socket, and `close` must not wait for its WebSocket.
+      this.#sockets.delete(socket);
       this.#delegate.failed(error);
     } finally {
       socket.uncork();

@@ -46,19 +46,16 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
 }
 
 /**
- * Sends a message of a group to one of its peers, and counts it. Returns false if the transport did not take it. With `"drop"`,
- * drops the message to a slow reader instead of ending the connection.
+ * Sends a message of a group to one of its peers, and counts it. With `"drop"`, drops the message to a slow reader instead of
+ * ending the connection.
  */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" | "close"): boolean {
+export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" | "close"): void {
   const connection = connectionOf(peer);
   const { counts } = connection;
   if (whenSlow === "close") {
     counts.notificationsSent++;
-    return connection.send(message.text);
-  }
-  const isTaken = broadcast(connection, message);
-  counts[isTaken ? "notificationsSent" : "dropped"]++;
-  return isTaken;
+    connection.send(message.text);
+  } else counts[broadcast(connection, message) ? "notificationsSent" : "dropped"]++;
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */

@@ -12,7 +12,7 @@ import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
 import type { Gate } from "./gate.js";
-import { answerUpgradeRequired, checkHost, type Refusal, type Verdict } from "./upgrade.js";
+import { answerUpgradeRequired, checkHost, type Admission, type Refusal, type Verdict } from "./upgrade.js";
 
 /** Makes the peers of requests by POST. None of its functions throws. */
 export interface PostDelegate {
@@ -23,11 +23,11 @@ export interface PostDelegate {
   /** How long a request may take to arrive and to be authenticated, in milliseconds. */
   readonly handshakeTimeoutMs: number;
   /** Claims a connection slot for a request that is about to run. Returns a refusal if there is none. */
-  claim(): Refusal | undefined;
+  claimSlot(): Refusal | undefined;
   /** The status of a request that needs no reply. */
   readonly notificationStatus: 200 | 204;
-  /** Makes the peer of one request. */
-  accept(transport: Transport, data: unknown): AnyPeer;
+  /** Makes the peer of one request. `admission` is what `authenticate` returned, and `undefined` without that option. */
+  accept(transport: Transport, admission: Admission | undefined): AnyPeer;
   /** Called before a refusal is answered. */
   refused(refusal: Refusal, request: IncomingMessage): void;
   /** Takes an error that no caller receives. */
@@ -137,19 +137,19 @@ export class Posts {
   async #admit(exchange: Exchange, verdict: Promise<Verdict> | undefined): Promise<AnyPeer | undefined> {
     const { maxMessageBytes, handshakeTimeoutMs } = this.#delegate;
     const due = performance.now() + handshakeTimeoutMs;
-    const decision = (await verdict) ?? { data: undefined };
+    const decision = (await verdict) ?? { admission: undefined };
     if ("refusal" in decision) return this.#refuse(exchange, decision.refusal);
     if (exchange.isDone) return undefined;
     const body = await exchange.read(maxMessageBytes, due - performance.now());
     if (typeof body === "string") return this.#fail(exchange, body);
-    return exchange.runInBudget(() => (exchange.isDone ? undefined : this.#run(exchange, body, decision.data)));
+    return exchange.runInBudget(() => (exchange.isDone ? undefined : this.#run(exchange, body, decision.admission)));
   }
 
-  #run(exchange: Exchange, body: Body, data: unknown): AnyPeer | undefined {
-    const refusal = this.#delegate.claim();
+  #run(exchange: Exchange, body: Body, admission: Admission | undefined): AnyPeer | undefined {
+    const refusal = this.#delegate.claimSlot();
     if (refusal !== undefined) return this.#refuse(exchange, refusal);
     this.#running++;
-    const peer = this.#delegate.accept(transportOf(exchange), data);
+    const peer = this.#delegate.accept(transportOf(exchange), admission);
     this.#open.set(exchange, peer);
     answer(exchange, body, connectionOf(peer), this.#delegate);
     return peer;

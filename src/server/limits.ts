@@ -22,8 +22,8 @@ export interface ServerLimits extends PeerLimits {
   /**
    * Maximum of what all suspended sessions hold together, in UTF-16 code units (bytes, for ASCII). Beyond it, the session that
    * holds most ends. Counts replay logs, queued messages, buffered values of streams, 2,048 for each stream, replies of incomplete
-   * batches, and each frame that carried the params of a running call. Queued broadcasts are counted separately, and dropped
-   * beyond a quarter of the limit. Default 64 Mi.
+   * batches, each frame that carried the params of a running call, and each frame with values of a stream that are not read yet.
+   * Queued broadcasts are counted separately, and dropped beyond a quarter of the limit. Default 64 Mi.
    */
   maxSuspendedBytes: number;
 }

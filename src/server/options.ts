@@ -7,7 +7,7 @@ import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../l
 import { checkDialect, PEER_OPTIONS } from "../core/config.js";
 import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
-import { isHost, type OriginRules } from "./origin.js";
+import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
 
 /** Authentication. Required if the type of `peer.data` is declared. */
@@ -141,7 +141,7 @@ export function checkServerOptions(options: object): CheckedOptions {
       host: host ?? "127.0.0.1",
       server,
       path,
-      authenticate: admission(authenticate, principal),
+      authenticate: authenticator(authenticate, principal),
       origins,
       hosts,
       limits: limits.own,
@@ -155,15 +155,8 @@ export function checkServerOptions(options: object): CheckedOptions {
   };
 }
 
-/** A client that `authenticate` accepted. */
-export interface Admission {
-  /** What `authenticate` returned. */
-  readonly data: unknown;
-  readonly principal: string | undefined;
-}
-
-/** Returns an `authenticate` that returns an `Admission`. */
-function admission(
+/** Returns an `Authenticate` of the application's functions. Null, undefined and false refuse. */
+function authenticator(
   authenticate: ((request: IncomingMessage) => unknown) | undefined,
   principal: ((data: unknown) => unknown) | undefined,
 ): Authenticate | undefined {
@@ -171,7 +164,7 @@ function admission(
     if (principal === undefined) return undefined;
     throw new TypeError("`principal` requires `authenticate`");
   }
-  return async (request): Promise<Admission | null> => {
+  return async (request) => {
     const data = await authenticate(request);
     if (data === null || data === undefined || data === false) return null;
     const named = principal?.(data);
@@ -211,12 +204,4 @@ function isPath(value: unknown): boolean {
 
 function isLink(value: unknown): boolean {
   return value === "packed" || value === "plain";
-}
-
-/** Checks an origin. If the URL standard does not know the scheme, such as an app's own, accepts the text as it is. */
-function isOrigin(text: unknown): boolean {
-  if (typeof text !== "string" || !/^[a-z][a-z0-9+.-]*:\/\/[^/*]+$/.test(text)) return text === "null";
-  if (!URL.canParse(text)) return false;
-  const { origin } = new URL(text);
-  return origin === text || origin === "null";
 }

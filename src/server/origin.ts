@@ -64,6 +64,17 @@ export function isHost(name: unknown): boolean {
   return url !== undefined && (url.host === name.toLowerCase() || `${url.hostname}:80` === name.toLowerCase());
 }
 
+/**
+ * Returns true if `text` can be the value of an `Origin` header. An origin with a path would never match. The URL standard
+ * defines no origin for an app's own scheme, so such a text is accepted as it is.
+ */
+export function isOrigin(text: unknown): boolean {
+  if (typeof text !== "string" || !/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*]+$/.test(text)) return text === "null";
+  if (!URL.canParse(text)) return false;
+  const { origin } = new URL(text);
+  return origin === text || origin === "null";
+}
+
 function parseHost(host: string, protocol = "http:"): URL | undefined {
   const url = `${protocol}//${host}`;
   // Anything but a name and a port would become another part of the URL.

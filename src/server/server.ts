@@ -27,9 +27,9 @@ import { Posts } from "./http.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
-import { checkServerOptions, type Admission, type Authentication, type GateOptions } from "./options.js";
+import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
 import { Tally, type ServerStats } from "./stats.js";
-import type { Refusal } from "./upgrade.js";
+import type { Admission, Refusal } from "./upgrade.js";
 
 /** The context of a call to a server. */
 export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
@@ -122,8 +122,10 @@ export class Server<
     this.#config = makeConfig(checked.peer, serverExtensions);
     this.#postConfig = { ...this.#config, extensions: postExtensions };
     for (const dialect of checked.dialects) {
-      const config = makeConfig({ ...checked.peer, dialect }, serverExtensions);
-      if (dialect.subprotocol !== undefined) this.#configBy.set(dialect.subprotocol, config);
+      if (dialect.subprotocol === undefined) continue;
+      const isFirst = dialect === checked.peer.dialect;
+      const config = isFirst ? this.#config : makeConfig({ ...checked.peer, dialect }, serverExtensions);
+      this.#configBy.set(dialect.subprotocol, config);
     }
     this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
@@ -153,10 +155,9 @@ export class Server<
       answersPings: true,
       // The session of a reconnecting client may still have its old socket, which is closed when the client resumes.
       reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
-      claim: (request) => (this.#offersResume(request) ? undefined : this.#claim()),
+      claimSlot: (request) => (this.#offersResume(request) ? undefined : this.#claimSlot()),
       chooseProtocol: (offered) => this.#chooseProtocol(offered),
-      admit: (webSocket, data, request, socket) =>
-        this.#acceptSocket(webSocket, data as Admission | undefined, request, socket),
+      admit: (webSocket, admission, request, socket) => this.#acceptSocket(webSocket, admission, request, socket),
       request: (request, response) => this.#posts.handle(request, response, true),
     });
     this.#posts = new Posts(this.#gate, {
@@ -164,9 +165,9 @@ export class Server<
       maxMessageBytes,
       maxUnsentBytes: this.#config.limits.maxUnsentBytes,
       handshakeTimeoutMs: limits.handshakeTimeoutMs,
-      claim: () => this.#claim(),
+      claimSlot: () => this.#claimSlot(),
       notificationStatus: checked.notificationStatus,
-      accept: (transport, data) => this.#acceptPost(transport, (data as Admission | undefined)?.data as D),
+      accept: (transport, admission) => this.#acceptPost(transport, admission?.data as D),
     });
   }
 
@@ -300,28 +301,34 @@ export class Server<
     if (protocol !== PROTOCOL) accept(plain(socket));
     else if (sessions === undefined) accept(linkWithoutSession(socket, config.limits));
     else if (this.#offersResume(request))
-      sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, (isCheckOnly) =>
-        this.#claimForNewSession(isCheckOnly, request),
-      );
+      sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, {
+        claimSlot: () => this.#byeFor(this.#claimSlot(), request),
+        checkSlot: () => this.#byeFor(this.#checkSlot(), request),
+      });
     else accept(sessions.link(socket, admission?.principal));
   }
 
-  /**
-   * Claims a slot for one more peer. If none is free, ends a suspended session for its slot, unless `isCheckOnly`. Peers take
-   * slots, suspended ones included, and sockets do not, so a client that resumes takes none. Returns a refusal if there is no slot.
-   */
-  #claim(isCheckOnly = false): Refusal | undefined {
-    const taken = this.#peers.size - this.#accepted.size + this.#posts.running;
-    if (taken < this.#maxConnections) return undefined;
-    const refusal = fullRefusal(this.#maxConnections);
-    if (this.#sessions === undefined || this.#sessions.suspended === 0) return refusal;
-    if (!isCheckOnly) this.#sessions.evict(`a new client needed the slot: ${refusal.reason}`);
-    return undefined;
+  /** Peers take slots, suspended ones included, and sockets do not, so a client that resumes takes none. */
+  get #isFull(): boolean {
+    return this.#peers.size - this.#accepted.size + this.#posts.running >= this.#maxConnections;
   }
 
-  /** Claims a slot for a client that offered to resume a session and starts a new one. Returns the bye for a refused client. */
-  #claimForNewSession(isCheckOnly: boolean, request: IncomingMessage): Bye | undefined {
-    const refusal = this.#claim(isCheckOnly);
+  /** Returns a refusal if there is no slot for one more peer. The slot of a suspended session counts as free. */
+  #checkSlot(): Refusal | undefined {
+    const hasSlot = !this.#isFull || (this.#sessions?.suspended ?? 0) > 0;
+    return hasSlot ? undefined : fullRefusal(this.#maxConnections);
+  }
+
+  /** Claims a slot for one more peer, that of a suspended session if no other is free. Returns a refusal if there is no slot. */
+  #claimSlot(): Refusal | undefined {
+    const refusal = this.#checkSlot();
+    if (refusal === undefined && this.#isFull)
+      this.#sessions!.evict(`a new client needed the slot: ${fullRefusal(this.#maxConnections).reason}`);
+    return refusal;
+  }
+
+  /** Reports the refusal of a client that offered to resume a session, if there is one. Returns the bye for the client. */
+  #byeFor(refusal: Refusal | undefined, request: IncomingMessage): Bye | undefined {
     if (refusal === undefined) return undefined;
     this.#refused(refusal, request);
     return { code: fromHttpStatus(refusal.status), reason: refusal.reason };

@@ -4,7 +4,6 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { List, unlink, type Linked } from "../core/list.js";
 import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
-import { cutReason } from "../close-codes.js";
 import type { EndpointLimits } from "../session/endpoint.js";
 import {
   byeFrame,
@@ -35,11 +34,16 @@ export interface SessionsOptions extends TokenOptions {
   resumed?(): void;
 }
 
-/**
- * Claims a connection slot for a new session. If `isCheckOnly`, only checks that a slot is available. Returns the bye for the
- * client if there is no slot.
- */
-export type Claim = (isCheckOnly: boolean) => Bye | undefined;
+/** The connection slots of new sessions. Both functions return the bye for the client if there is no slot. */
+export interface Slots {
+  /** Claims a slot for a session that is about to start. */
+  claimSlot(): Bye | undefined;
+  /** Checks that a slot is available. */
+  checkSlot(): Bye | undefined;
+}
+
+/** Slots without a limit. */
+const UNLIMITED: Slots = { claimSlot: () => undefined, checkSlot: () => undefined };
 
 /** The place of a suspended session in the order of suspension. */
 interface Place extends Linked {
@@ -100,22 +104,22 @@ export class Sessions {
   /**
    * Takes an open, unstarted socket whose client offered to resume a session. If the client resumes, its session continues on the
    * link that it has. If the client sends a hello, calls `accept` with a new link, which `accept` must start before it returns.
-   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. `claim` claims one for
-   * a new session.
+   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. A new session takes
+   * one of `slots`.
    */
   admit(
     socket: Socket,
     principal: string | undefined,
     timeoutMs: number,
     accept: (link: ServerLink) => void,
-    claim: Claim = () => undefined,
+    slots: Slots = UNLIMITED,
   ): void {
     // The token is for a new session. A client that resumes one ignores it.
     const token = this.tokens.makeToken();
     this.#greet(socket, token);
     // `resume` may be longer than any message.
     socket.maxFrameBytes = longestFrame(this.options.limits.maxMessageBytes);
-    const arrival = new Arrival(this, socket, principal, timeoutMs, claim, () => {
+    const arrival = new Arrival(this, socket, principal, timeoutMs, slots, () => {
       const { link } = this.#begin(socket, principal, token);
       accept(link);
       return link;
@@ -276,7 +280,7 @@ class Arrival implements SocketHandler, Expiring {
   readonly #sessions: Sessions;
   readonly #socket: Socket;
   readonly #principal: string | undefined;
-  readonly #claim: Claim;
+  readonly #slots: Slots;
   readonly #begin: () => ServerLink;
   #isRefused = false;
 
@@ -286,13 +290,13 @@ class Arrival implements SocketHandler, Expiring {
     socket: Socket,
     principal: string | undefined,
     timeoutMs: number,
-    claim: Claim,
+    slots: Slots,
     begin: () => ServerLink,
   ) {
     this.#sessions = sessions;
     this.#socket = socket;
     this.#principal = principal;
-    this.#claim = claim;
+    this.#slots = slots;
     this.#begin = begin;
     setDeadline(this, timeoutMs);
   }
@@ -311,10 +315,10 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #startNewSession(hello: string): void {
-    const bye = this.#claim(false);
+    const bye = this.#slots.claimSlot();
     if (bye !== undefined) {
       this.#socket.send(byeFrame(bye));
-      return this.close(bye.code, cutReason(bye.reason));
+      return this.close(bye.code, CloseCode.cutReason(bye.reason));
     }
     this.#settle();
     this.#begin().frame(hello);
@@ -334,8 +338,8 @@ class Arrival implements SocketHandler, Expiring {
 
   #refuse(): void {
     // Without a bye, the client keeps its session, which another server may have, and reconnects.
-    const bye = this.#claim(true);
-    if (bye !== undefined) return this.close(bye.code, cutReason(bye.reason));
+    const bye = this.#slots.checkSlot();
+    if (bye !== undefined) return this.close(bye.code, CloseCode.cutReason(bye.reason));
     this.#isRefused = true;
     this.#socket.send(REFUSED);
   }

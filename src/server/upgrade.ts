@@ -102,7 +102,8 @@ export function answerUpgradeRequired(response: ServerResponse): void {
   response.end("This server speaks JSON-RPC 2.0 over WebSocket.\n");
 }
 
-const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
+/** A token between blanks. Takes linear time, because a token contains no blank. */
+const TOKEN = /^[ \t]*([\w!#$%&'*+.^`|~-]+)[ \t]*$/;
 
 /** Checks that a request is a WebSocket handshake (RFC 6455, section 4.2.1), before `authenticate` runs. */
 export function checkHandshake({ method, headers }: IncomingMessage): Refusal | undefined {
@@ -118,8 +119,9 @@ export function checkHandshake({ method, headers }: IncomingMessage): Refusal | 
 
 /** Checks that each offered subprotocol is a token (RFC 9110, section 5.6.2), and that none is offered twice. */
 function checkProtocols(header: string | undefined): Refusal | undefined {
-  const offers = header?.split(/[ \t]*,[ \t]*/) ?? [];
-  if (offers.every((offer) => TOKEN.test(offer)) && new Set(offers).size === offers.length) return undefined;
+  if (header === undefined) return undefined;
+  const offers = header.split(",").map((offer) => TOKEN.exec(offer)?.[1]);
+  if (!offers.includes(undefined) && new Set(offers).size === offers.length) return undefined;
   return { status: 400, reason: `\`Sec-WebSocket-Protocol\` is "${header}", not different tokens` };
 }
 
@@ -153,14 +155,21 @@ export function isTls({ socket }: IncomingMessage): boolean {
   return (socket as Partial<TLSSocket>).encrypted === true;
 }
 
-/** Identifies the client of a request. */
-export type Authenticate = (request: IncomingMessage) => unknown;
+/** A client that `authenticate` accepted. */
+export interface Admission {
+  /** What the application's `authenticate` returned. */
+  readonly data: unknown;
+  readonly principal: string | undefined;
+}
 
-/** The result of `authenticate`: the data of the peer, or a refusal. `error` is what `authenticate` threw. */
-export type Verdict = { data: unknown } | { refusal: Refusal; error?: unknown };
+/** Identifies the client of a request. Returns null for a client that is refused. */
+export type Authenticate = (request: IncomingMessage) => Promise<Admission | null>;
+
+/** The result of `authenticate`, or a refusal. `error` is what `authenticate` threw. */
+export type Verdict = { admission: Admission } | { refusal: Refusal; error?: unknown };
 
 /**
- * Runs `authenticate`, and fails closed: null, undefined, false, a throw and a delay beyond `timeoutMs` all refuse. Returns
+ * Runs `authenticate`, and fails closed: null, a rejection and a delay beyond `timeoutMs` all refuse. Returns
  * `verdict`, which settles within `timeoutMs`, and `settled`, which settles when `authenticate` does.
  */
 export function runAuthenticate(
@@ -184,8 +193,8 @@ export function runAuthenticate(
 async function callAuthenticate(authenticate: Authenticate, request: IncomingMessage): Promise<Verdict> {
   const refusal: Refusal = { status: 401, reason: "authentication failed" };
   try {
-    const data = await authenticate(request);
-    return data === null || data === undefined || data === false ? { refusal } : { data };
+    const admission = await authenticate(request);
+    return admission === null ? { refusal } : { admission };
   } catch (error) {
     return { refusal, error };
   }

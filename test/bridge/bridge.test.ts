@@ -470,6 +470,8 @@ describe("the options of a bridge", () => {
       { stderr: "pipe" },
       'Expected `stderr` to be "inherit", "ignore" or a function, got `pipe` (string)',
     ],
+    ["a signal that is none", { signal: {} }, "Expected `signal` to be an AbortSignal, got an object"],
+    ["a controller for the drain", { drain: new AbortController() }, "Expected `drain` to be an AbortSignal, got"],
     ["a misspelt option", { comand: "x" }, "Unknown name `comand` in `options`; known are command, args"],
   ])("refuse %s", async (_name, options, message) => {
     const refused = bridge(open, { command: "x", ...options });

@@ -31,6 +31,19 @@ describe("reciproc listen", () => {
     });
   });
 
+  it.each([[[]], [["--json"]]])("prints no control character of the server raw, with %j", async (options) => {
+    const server = await reciprocServer();
+    server.on("peer", (peer) => {
+      peer.notify("a\u009b31mb", ["\u007f\u0085"]);
+      void peer.close();
+    });
+    expect(await run(["listen", server.url, ...options])).toEqual({
+      code: 0,
+      stderr: "",
+      stdout: '{"jsonrpc":"2.0","method":"a\\u009b31mb","params":["\\u007f\\u0085"]}\n',
+    });
+  });
+
   it("misses no message that the server sends at once", async () => {
     const server = await reciprocServer();
     server.on("peer", (peer) => {

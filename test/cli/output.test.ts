@@ -117,6 +117,12 @@ describe("one line about an error", () => {
     expect(describeError(hostile)).toBe("a value that cannot be shown");
   });
 
+  it("is made in linear time, whatever blanks the error has", () => {
+    const begin = performance.now();
+    expect(printable(`a${" ".repeat(60_000)}b \n\t\n c`)).toBe(`a${" ".repeat(60_000)}b c`);
+    expect(performance.now() - begin).toBeLessThan(500);
+  });
+
   it("has no terminal control characters", () => {
     expect(printable("a\u001b[2Jb\u009bc\r\n d")).toBe("a\\x1b[2Jb\\x9bc d");
   });

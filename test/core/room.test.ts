@@ -56,9 +56,11 @@ function reader(endSession?: (reason: string) => boolean): Reader {
   };
 }
 
-/** Sends a reader a broadcast. */
+/** Sends a reader a broadcast. Returns false if the broadcast is dropped. */
 function broadcastTo(one: Reader, text = LONG): boolean {
-  return sendTo(one.peer, new EncodedMessage(JSON.stringify(notification("n", [text]))), "drop");
+  const { dropped } = one.peer.stats();
+  sendTo(one.peer, new EncodedMessage(JSON.stringify(notification("n", [text]))), "drop");
+  return one.peer.stats().dropped === dropped;
 }
 
 /** A reader with more queued bytes than the maximum. */

@@ -5,6 +5,7 @@ import type { Duplex } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { connect, serve } from "../../src/node.js";
+import { checkHandshake } from "../../src/server/upgrade.js";
 import { bareHttp, listening, readAnswer, sendUpgrade, upgrade } from "../support/network.js";
 import { call } from "../support/post.js";
 import { result } from "../support/raw.js";
@@ -141,6 +142,26 @@ describe("serve without a server of its own", () => {
     await server.close();
   });
 
+  it("does not wait for a WebSocket that another listener upgraded", async () => {
+    await using http = await bareHttp();
+    const theirs = new WebSocketServer({ noServer: true });
+    const server = await serve({ noServer: true });
+    const failed = new Promise((resolve) => server.on("error", resolve));
+    http.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      theirs.handleUpgrade(request, socket, head, (webSocket) =>
+        webSocket.on("message", () => webSocket.send("theirs")),
+      );
+      server.handleUpgrade(request, socket, head);
+    });
+    const webSocket = new WebSocket(http.url);
+    await once(webSocket, "open");
+    expect(await failed).toMatchObject({ message: expect.stringContaining("called more than once") });
+    await server.close();
+    webSocket.send("still open?");
+    expect(String((await once(webSocket, "message"))[0])).toBe("theirs");
+    webSocket.terminate();
+  });
+
   it("refuses upgrades after close() with 503", async () => {
     await using http = await bareHttp();
     const server = await serve({ noServer: true });
@@ -164,6 +185,17 @@ describe("a bad handshake", () => {
     expect(server.peers.size).toBe(0);
     await using peer = await connect(server.url);
     expect(await peer.request("where")).toBe("reciproc");
+  });
+
+  it("is checked in linear time, whatever blanks its subprotocols have", () => {
+    const headers = { upgrade: "websocket", "sec-websocket-key": `${"A".repeat(22)}==`, "sec-websocket-version": "13" };
+    const refusalOf = (offer: string): object | undefined =>
+      checkHandshake({ method: "GET", headers: { ...headers, "sec-websocket-protocol": offer } } as IncomingMessage);
+    const begin = performance.now();
+    for (const blank of [" ", "\t"]) expect(refusalOf(`a${blank.repeat(50_000)}b`)).toMatchObject({ status: 400 });
+    expect(performance.now() - begin).toBeLessThan(500);
+    expect(refusalOf("a \t,\tb,c ")).toBeUndefined();
+    for (const offer of ["a b", "a,,b", "", "a, a\t"]) expect(refusalOf(offer)).toMatchObject({ status: 400 });
   });
 
   it("does not end the process if it is refused while its sender hangs up", async () => {

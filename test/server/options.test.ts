@@ -36,6 +36,7 @@ describe("serve with options", () => {
     ["origins[0]", ["localhost:5173"], ORIGIN, "`localhost:5173` (string)"],
     ["origins[0]", ["mailto:x"], ORIGIN, "`mailto:x` (string)"],
     ["origins[0]", ["https://*.example.org"], ORIGIN, "`https://*.example.org` (string)"],
+    ["origins[0]", ["app://example?a"], ORIGIN, "`app://example?a` (string)"],
     ["origins[0]", [5], ORIGIN, "`5` (number)"],
     ["origins", null, ORIGINS, "`null` (null)"],
     ["hosts", "example.org", HOSTS, "`example.org` (string)"],

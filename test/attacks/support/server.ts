@@ -6,12 +6,12 @@ import type { Socket } from "node:net";
 import { fileURLToPath } from "node:url";
 import { serve, type AnyPeer, type Server } from "../../../src/node.js";
 import type { AnyOptions } from "../../../src/core/config.js";
-import type { GateOptions } from "../../../src/server/options.js";
-import type { Authenticate } from "../../../src/server/upgrade.js";
+import type { Authentication, GateOptions } from "../../../src/server/options.js";
 import { portOf, sendUpgrade } from "../../support/network.js";
 
 type TargetOptions = Omit<GateOptions, "port"> &
-  Pick<AnyOptions, "methods" | "schemas" | "dialect"> & { authenticate?: Authenticate };
+  Pick<AnyOptions, "methods" | "schemas" | "dialect"> &
+  Partial<Authentication<unknown>>;
 
 /** A server on a free port, and all its peers, past ones included. */
 export interface Target extends AsyncDisposable {
