@@ -281,7 +281,10 @@ export class Endpoint {
 
   /** Rule 6: the other side ends the session on purpose. */
   #receiveBye(bye: unknown): void {
-    if (this.#wantsSession) this.#end(byeOf(bye) ?? { code: CloseCode.Normal, reason: "" }, true);
+    if (!this.#wantsSession) return;
+    const end = byeOf(bye) ?? { code: CloseCode.Normal, reason: "" };
+    // No longer than the reason of a close, which an application may pass on.
+    this.#end({ ...end, reason: CloseCode.cutReason(end.reason) }, true);
   }
 
   #pong(value: unknown): void {

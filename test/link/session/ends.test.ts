@@ -125,6 +125,14 @@ describe("bye (rule 6)", () => {
     expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1000, reason: "" } }]);
   });
 
+  it("is reported without other members, and with a reason of at most 123 bytes", async () => {
+    await using rig = await Rig.live();
+    const bye = { code: 1001, reason: "ä".repeat(100), error: "no error", more: 1 };
+    rig.wire.server.inject(JSON.stringify({ bye }));
+    rig.wire.server.cut();
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1001, reason: "ä".repeat(61) } }]);
+  });
+
   it("is accepted in place of `resumed`", async () => {
     await using rig = await Rig.live();
     rig.cut();
