@@ -215,6 +215,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   closed(code: number, reason: string): void {
     this.#heartbeat?.stop();
+    this.budget.forgetSocket();
     const end = (): void => this.end({ code: failureCode(this.#error) ?? code, reason, error: this.#error });
     if (this.budget.hasWork) this.budget.add(end);
     else end();
