@@ -155,7 +155,7 @@ export class Endpoint {
     this.#flushMessages();
     this.#dropOutput();
     // Messages of a burst before the loss must not end the session. Only messages that are queued later count.
-    if (kind === "live") this.#carriedLength = this.ordinaryLength;
+    if (kind !== "resuming") this.#carriedLength = this.ordinaryLength;
     this.state = { kind: "suspended", session };
   }
 

@@ -234,6 +234,16 @@ describe("a queue over its limit", () => {
     expect(rig.server.emitted.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
   });
 
+  it("does not count a burst that was queued before the client's hello", async () => {
+    await using rig = new Rig();
+    const { link } = rig.server;
+    rig.wire.server.unsentBytes = HIGH_WATER;
+    for (let i = 0; i < 18; i++) expect(link.send(message(i, 4000))).toBe(true);
+    rig.wire.server.cut();
+    for (let i = 18; i < 26; i++) expect(link.send(message(i, 4000))).toBe(true);
+    expect(rig.server.emitted.notices).toEqual(["suspended"]);
+  });
+
   it("allows no more after attempts to resume that fail", async () => {
     await using rig = await Rig.live();
     rig.cut();
