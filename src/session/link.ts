@@ -13,7 +13,7 @@ import {
   type Traffic,
   type Transport,
 } from "../core/transport.js";
-import type { Socket, SocketBudget, SocketHandler } from "../link/socket.js";
+import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
 import { Endpoint, type EndpointHooks, type EndpointLimits } from "./endpoint.js";
 import { longestFrame } from "./sizes.js";
@@ -48,7 +48,7 @@ export interface LinkDelegate {
 
 /** One connection that speaks `reciproc.v1`, over one socket, or with a session over several in turn. */
 export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expiring {
-  /** When a full socket is checked, or a session without a socket expires. */
+  /** When a full socket is checked, a session without a socket expires, or a close must have followed a bye. */
   declare deadline: number;
   /** The number of received frames, on all sockets. A liveness check compares it. */
   declare heard: number;
@@ -273,9 +273,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.deadline === 0) setDeadline(this, DRAIN_CHECK_MS);
   }
 
-  /** Checks a full socket, or ends a session without a socket that has expired. */
+  /** Checks a full socket, ends a session without a socket that has expired, or drops a socket that was not closed after a bye. */
   expire(): void {
-    if (this.#expiresAt !== Infinity) return void this.checkExpiry();
+    if (this.#expiresAt !== Infinity) {
+      // A timer may fire up to 1 ms before its time by `performance.now`, and does not fire again.
+      this.#expiresAt = 0;
+      return void this.checkExpiry();
+    }
+    if (this.endpoint.state.kind === "ended") return this.giveUp("no close followed the bye");
     this.deadline = 0;
     this.endpoint.drained();
     this.settleOutput();
@@ -309,7 +314,8 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#drop();
     // Not inside the call that ended the connection.
     if (this.socket === undefined) queueMicrotask(() => this.#finish(end));
-    else if (!isRemote) this.socket.close(end.code, end.reason);
+    else if (isRemote) setDeadline(this, CLOSE_TIMEOUT_MS);
+    else this.socket.close(end.code, end.reason);
   }
 
   discarded(reason: string): void {

@@ -16,7 +16,7 @@ import { ReadBudget, type Pausable } from "./read-budget.js";
 import { ReadMarks } from "./read-marks.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
-export { CLOSE_TIMEOUT_MS } from "./inbox.js";
+export { CLOSE_TIMEOUT_MS } from "../link/socket.js";
 
 // A server has many thousand deadlines, and a timer for each would be expensive.
 shareTimer();

@@ -133,6 +133,18 @@ describe("bye (rule 6)", () => {
     expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1001, reason: "ä".repeat(61) } }]);
   });
 
+  it("ends the connection after 5 s with its own code if no close follows", async () => {
+    await using rig = await Rig.live();
+    const { client } = rig.wire;
+    client.inject('{"bye":{"code":1001,"reason":"going away","retryMs":5000}}');
+    rig.pass(4999);
+    expect([client.open, rig.ends]).toEqual([true, []]);
+    rig.pass(1);
+    expect(client.open).toBe(false);
+    expect(rig.ends).toEqual([{ code: 1001, reason: "going away", retryMs: 5000 }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the session ended with 1001 (going away)" }]);
+  });
+
   it("is accepted in place of `resumed`", async () => {
     await using rig = await Rig.live();
     rig.cut();
