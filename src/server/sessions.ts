@@ -180,11 +180,16 @@ export class Sessions {
     session.held = heldLength;
     this.#heldBroadcasts += heldBroadcastLength - session.heldBroadcasts;
     session.heldBroadcasts = heldBroadcastLength;
-    while (this.#held > this.options.maxHeldLength) {
-      const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
-      const largest = suspended.reduce((most, other) => (other.session.held > most.session.held ? other : most));
-      largest.session.end("suspended sessions hold more than `maxSuspendedBytes` together");
-    }
+    while (this.#held > this.options.maxHeldLength && this.#endLargest());
+  }
+
+  /** Ends the suspended session that holds most. Returns false if that released nothing. */
+  #endLargest(): boolean {
+    const before = this.#suspended;
+    const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
+    const largest = suspended.reduce((most, other) => (other.session.held > most.session.held ? other : most));
+    largest.session.end("suspended sessions hold more than `maxSuspendedBytes` together");
+    return this.#suspended < before;
   }
 
   /** Returns true if a suspended session may queue one more broadcast of that length. */

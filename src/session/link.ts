@@ -238,7 +238,8 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
       this.#expiresAt = this.deadline;
     }
     this.#suspend();
-    if (!this.#isOver) this.delegate!.suspended?.();
+    // A listener of `suspend` may have ended the session, or closed the peer.
+    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.();
   }
 
   /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */

@@ -265,6 +265,36 @@ describe("a session without a socket (rule 8)", () => {
     expect(rig.server.link.send(message(2))).toBe(false);
   });
 
+  it.each([false, true])(
+    "expires if its timer fires a fraction early, during an attempt to resume: %j",
+    async (tries) => {
+      await using rig = await Rig.live();
+      rig.cut();
+      const client = tries ? rig.resuming() : undefined;
+      const { now } = performance;
+      const early = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) - 0.5);
+      rig.pass(60_000);
+      client?.cut();
+      await microtasks();
+      early.mockRestore();
+      expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1006") }]);
+      expect(rig.server.emitted.notices).toMatchObject(["suspended", { closed: { code: 1006 } }]);
+    },
+  );
+
+  it("is not counted if a listener of `suspend` ends it", async () => {
+    await using rig = await Rig.live({ sessions: { maxHeldLength: 1 } });
+    const { link, emitted } = rig.server;
+    emitted.suspended = () => {
+      while (link.send(message(1, 4000)));
+      link.keeps(100);
+    };
+    rig.cut();
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
+    await microtasks();
+    expect(emitted.notices).toMatchObject([{ closed: { code: 1013 } }]);
+  });
+
   it("expires at the server when the timeout has passed, however late its timer fires", async () => {
     await using rig = await Rig.live();
     rig.cut();
