@@ -26,6 +26,8 @@ export interface Receiver {
   closed(info: CloseInfo): void;
   /** The session has lost its socket. What is sent meanwhile is queued with it. */
   suspended?(): void;
+  /** So many broadcasts, which `send` had taken, were dropped with the loss of the socket. */
+  broadcastsDropped?(count: number): void;
   /** Messages flow again. Nothing was lost and nothing came twice since `suspended` or `lost`. */
   resumed?(): void;
   /**

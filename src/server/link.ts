@@ -65,6 +65,15 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     return endpoint.send(text, new BroadcastHandle());
   }
 
+  /** Drops the queued broadcasts, and reports their number to the receiver. */
+  dropBroadcasts(): void {
+    let count = 0;
+    for (const [handle] of this.endpoint.queue ?? []) {
+      if (handle instanceof BroadcastHandle && this.endpoint.cancel(handle)) count++;
+    }
+    this.receiver!.broadcastsDropped?.(count);
+  }
+
   override cancel(handle: SendHandle): boolean {
     const wasQueued = super.cancel(handle);
     if (wasQueued) this.#heldChanged();

@@ -192,7 +192,7 @@ export class Sessions {
     return this.#suspended < before;
   }
 
-  /** Returns true if a suspended session may queue one more broadcast of that length. */
+  /** Returns true if suspended sessions may hold so much more of queued broadcasts. */
   acceptsBroadcast(length: number): boolean {
     return this.#heldBroadcasts + length <= this.options.maxHeldLength / 4;
   }
@@ -236,6 +236,8 @@ class ServerSession implements ServerLinkDelegate {
   }
 
   suspended(): void {
+    // Broadcasts that were queued behind a full socket had no bound in common with those of other sessions.
+    if (!this.acceptsBroadcast(this.link.heldBroadcastLength)) this.link.dropBroadcasts();
     this.#sessions.suspend(this);
   }
 

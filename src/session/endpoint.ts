@@ -47,7 +47,7 @@ export class Endpoint {
   /** The present socket. */
   #wire: Wire | undefined;
   /** Messages that cannot be sent yet. */
-  #queue: SendQueue | undefined;
+  queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
@@ -100,10 +100,10 @@ export class Endpoint {
 
   /** The length of all queued messages, and of those that are no broadcasts. */
   get queuedLength(): number {
-    return this.#queue?.length ?? 0;
+    return this.queue?.length ?? 0;
   }
   get ordinaryLength(): number {
-    return this.queuedLength - (this.#queue?.broadcastLength ?? 0);
+    return this.queuedLength - (this.queue?.broadcastLength ?? 0);
   }
 
   // Sockets.
@@ -329,7 +329,7 @@ export class Endpoint {
 
   /** Cancels a queued message, which is never sent then (rule 7). Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
-    return this.#queue !== undefined && this.#queue.remove(handle) > 0;
+    return this.queue !== undefined && this.queue.remove(handle) > 0;
   }
 
   /** Sends the frames of the tick, at its end. */
@@ -363,7 +363,7 @@ export class Endpoint {
       this.flush();
       if (session !== undefined) {
         this.#writeLog(session, Infinity);
-        for (const [handle, text] of this.#queue ?? []) handle.sent = this.#write([`[${text}]`]);
+        for (const [handle, text] of this.queue ?? []) handle.sent = this.#write([`[${text}]`]);
       }
       // `retryMs` also asks a client without a session to reconnect.
       if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.#write([byeFrame(bye)]);
@@ -409,7 +409,7 @@ export class Endpoint {
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo): void {
     this.state = { kind: "ended", session: undefined, end };
-    this.#wire = this.#queue = undefined;
+    this.#wire = this.queue = undefined;
     this.#dropOutput();
   }
 
@@ -438,10 +438,10 @@ export class Endpoint {
     const { session } = this.state;
     this.#isFull = false;
     if (session !== undefined) this.#writeLog(session);
-    for (const [handle, text] of this.#queue ?? []) {
+    for (const [handle, text] of this.queue ?? []) {
       this.#makeRoom(text);
       if (this.#isFull || !this.#wire?.open) return;
-      this.#queue!.remove(handle);
+      this.queue!.remove(handle);
       this.#add(text, handle);
     }
   }
@@ -457,7 +457,7 @@ export class Endpoint {
     }
     const most = isFlowing ? limits.burstLength : this.#carriedLength + limits.queueLength;
     const isTaken = this.ordinaryLength + text.length <= most;
-    if (isTaken) (this.#queue ??= new SendQueue()).add(text, handle);
+    if (isTaken) (this.queue ??= new SendQueue()).add(text, handle);
     else if (isInSession) {
       const reason = isFlowing
         ? `more than ${most} bytes wait to be read`

@@ -59,7 +59,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
   /** Undefined until `start`. Sockets are started after that. */
-  #receiver: Receiver | undefined;
+  receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
   /** Rule 8: when the session expires, unless messages flow before. */
@@ -82,7 +82,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   // Transport.
 
   start(receiver: Receiver): void {
-    this.#receiver = receiver;
+    this.receiver = receiver;
     this.socket?.start(this);
   }
 
@@ -171,14 +171,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.take(socket);
     this.endpoint.attach(socket, isAgreed, hello, isAwaited);
     this.settleOutput();
-    if (this.#receiver !== undefined && this.socket === socket) socket.start(this);
+    if (this.receiver !== undefined && this.socket === socket) socket.start(this);
   }
 
   /** Client: ends this connection, whose session is lost, and gives its socket and its receiver to `next`. */
   handOver(next: PackedLink, reason: string, isAgreed: boolean, hello: unknown): void {
     this.#isOver = true;
     this.#drop();
-    this.#receiver!.lost!(new Error(reason), next);
+    this.receiver!.lost!(new Error(reason), next);
     // A listener of `lost` may have closed the peer.
     next.attach(this.#detach()!, isAgreed, hello, true);
   }
@@ -290,7 +290,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   // Hooks of the endpoint.
 
   receiveText(text: string): void {
-    this.#receiver!.receive(text);
+    this.receiver!.receive(text);
   }
 
   /** Dispatches the messages of a pack from the one at `from` on, in as many ticks as the budget needs. */
@@ -299,7 +299,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
       // A message may end the connection.
       if (this.endpoint.state.kind === "ended") return;
       if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i));
-      this.#receiver!.dispatch(messages[i]);
+      this.receiver!.dispatch(messages[i]);
     }
   }
 
@@ -308,7 +308,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.delegate?.flows?.();
     if (!this.#isSuspended || this.#isOver) return;
     this.#isSuspended = false;
-    this.#receiver!.resumed?.();
+    this.receiver!.resumed?.();
   }
 
   ended(end: CloseInfo, isRemote: boolean): void {
@@ -332,14 +332,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #suspend(): void {
     if (this.#isSuspended) return;
     this.#isSuspended = true;
-    this.#receiver!.suspended?.();
+    this.receiver!.suspended?.();
   }
 
   /** Ends the connection. The receiver continues on another link, if the delegate has one. */
   #finish(end: CloseInfo): void {
     if (this.#isOver) return;
     this.#drop();
-    const receiver = this.#receiver!;
+    const receiver = this.receiver!;
     const next = receiver.lost && this.delegate?.succeed?.(end);
     if (next !== undefined) this.#suspend();
     // A listener of `suspend` may have closed the peer.
@@ -351,7 +351,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   #report(end: CloseInfo): void {
     this.delegate?.over?.();
-    this.#receiver!.closed(end);
+    this.receiver!.closed(end);
   }
 }
 

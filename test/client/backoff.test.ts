@@ -1,6 +1,6 @@
 /** When a client retries, by a fake clock. */
 import { describe, expect, it, vi } from "vitest";
-import type { AnyPeer } from "../../src/index.js";
+import { ConnectError, type AnyPeer } from "../../src/index.js";
 import { Backoff } from "../../src/client/backoff.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
