@@ -1,5 +1,5 @@
 /** What a peer stands on: a `Transport` carries messages, and a `Receiver` takes those that come in. */
-import { Abnormal, NoStatus } from "../close-codes.js";
+import { Abnormal, NoStatus, toStandard } from "../close-codes.js";
 import { utf8Bytes } from "./codec.js";
 
 /** How a connection ended: a close code and a reason (RFC 6455, section 7.4), and the error behind it if one is known. */
@@ -11,9 +11,13 @@ export interface CloseInfo {
   retryMs?: number | undefined;
 }
 
-/** Returns how a socket is reported that this side has closed with `own`: by that, if the other side sent no code back. */
+/**
+ * Returns how a socket is reported that this side has closed with `own`: by that, if the other side sent no code back, or the one
+ * that a standard WebSocket sends for it.
+ */
 export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
-  return info.code === NoStatus || info.code === Abnormal ? { ...info, ...own } : info;
+  const isOwn = [NoStatus, Abnormal, toStandard(own?.code ?? NoStatus)].includes(info.code);
+  return isOwn ? { ...info, ...own } : info;
 }
 
 /** Takes what a transport receives. A peer is one. None of its functions throws. */
