@@ -189,8 +189,11 @@ export class Endpoint {
       // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
       if (this.state.session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
       this.#hooks.receivePack(frame);
-    } else if (isObject(frame)) this.#receiveControl(frame);
-    else this.fail("neither a pack nor a control frame");
+    } else if (isObject(frame)) {
+      this.#receiveControl(frame);
+      // Without other output, an ack sends the hello.
+      if (this.#owesHello && !this.hasOutput) this.#isAckDue = true;
+    } else this.fail("neither a pack nor a control frame");
   }
 
   /** Ignores an unknown control frame. */

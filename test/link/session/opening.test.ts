@@ -240,6 +240,7 @@ describe("a client's hello", () => {
     ["a ping", (link) => link.ping(), '{"ping":1}'],
     ["a bye", (link) => link.close(4002, "done"), '{"bye":{"code":4002,"reason":"done"}}'],
     ["an ack, once a message has come", (_link, { client }) => client.inject("[1]"), '{"ack":1}'],
+    ["an ack, once a control frame has come", (_link, { client }) => client.inject('{"later":1}'), '{"ack":0}'],
     ["a pong, once a ping has come", (_link, { client }) => client.inject('{"ping":7}'), '{"pong":7}'],
   ])("otherwise leaves in front of %s", async (_what, act, frame) => {
     const { wire, client } = clientAlone({ session: OFFER }, false);
