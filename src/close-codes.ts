@@ -43,7 +43,7 @@ export function fromHttpStatus(status: number): number {
 
 /** Returns the HTTP status that a code stands for, `undefined` for any other code. */
 export function toHttpStatus(code: number): number | undefined {
-  return code > 4000 ? code - 4000 : undefined;
+  return code >= 4400 && code < 4600 ? code - 4000 : undefined;
 }
 
 /**

@@ -213,6 +213,20 @@ describe("a client that could not connect", () => {
     await connecting;
   });
 
+  it.each([
+    [4001, undefined],
+    [4399, undefined],
+    [4400, 400],
+    [4599, 599],
+    [4600, undefined],
+    [4999, undefined],
+  ])("reports the HTTP status that the code of a bye stands for: %i", async (code, status) => {
+    network.answer = dismiss(code, "not you");
+    const error = await rejection(connectVirtual());
+    expect(error).toBeInstanceOf(ConnectError);
+    expect((error as ConnectError).status).toBe(status);
+  });
+
   it("does not retry if the runtime has no WebSocket", async () => {
     vi.stubGlobal("WebSocket", undefined);
     expect(await rejection(connectVirtual({ reconnect: { initial: true } }))).toBeInstanceOf(TypeError);
