@@ -94,7 +94,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#peer = peer;
     const wake = (): void => {
       this.#watch?.check();
-      this.#skipDelay?.();
+      // A time that the server asked for is not cut short: it spreads the clients of a server that restarts.
+      if (this.#retryMs === undefined) this.#skipDelay?.();
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
@@ -120,18 +121,17 @@ export class ClientDriver implements LinkDelegate, Expiring {
     }
   }
 
-  /** Resolves after the delay before the next attempt, and at once if the page wakes up or the peer is closed. */
+  /** Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed. */
   async #backOff(): Promise<void> {
     const delayMs = this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
-    this.#retryMs = undefined;
     const ms = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
     await new Promise<void>((resolve) => {
       this.#skipDelay = resolve;
       setDeadline(this, Math.round(ms / STEP_MS) * STEP_MS);
     });
     clearDeadline(this);
-    this.#skipDelay = undefined;
+    this.#skipDelay = this.#retryMs = undefined;
   }
 
   /** Ends the delay before an attempt, or drops a new socket on which no messages flow in time. */

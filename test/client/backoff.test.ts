@@ -117,6 +117,28 @@ describe("a client that lost its socket", () => {
     expect(emitted).toEqual(["suspend", "lost"]);
   });
 
+  it("waits for that moment also if the network is back earlier, and for no later attempt", async () => {
+    draw(0.75);
+    const page = new EventTarget();
+    vi.stubGlobal("addEventListener", page.addEventListener.bind(page));
+    vi.stubGlobal("removeEventListener", page.removeEventListener.bind(page));
+    const peer = await connectVirtual();
+    await pass(1000);
+    const from = performance.now();
+    network.answer = refuse;
+    const { line } = network.last;
+    line.near.message('{"bye":{"code":1001,"reason":"the server is closing","retryMs":4000}}');
+    line.end({ code: 1001, reason: "the server is closing" });
+    await pass(2000);
+    page.dispatchEvent(new Event("online"));
+    await pass(1001);
+    expect(network.times(from)).toEqual([3000]);
+    page.dispatchEvent(new Event("online"));
+    await pass(0);
+    expect(network.times(from)).toEqual([3000, 3001]);
+    await peer.close();
+  });
+
   it.each([1_200_000, 2 ** 31, Number.MAX_SAFE_INTEGER])(
     "reconnects within 10 minutes, whatever the server asks for: %i ms",
     async (retryMs) => {
