@@ -310,7 +310,8 @@ export class Endpoint {
 
   /** As `Transport.send`. */
   send(text: string, handle?: SendHandle): boolean {
-    if (!this.#makeRoom(text)) return false;
+    if (this.#isTooLong(text)) return false;
+    this.#makeRoom(text);
     if (!this.canSend) return this.#enqueue(text, handle);
     this.#add(text, handle);
     return true;
@@ -318,7 +319,9 @@ export class Endpoint {
 
   /** Sends a message that is encoded for many peers, if it can be sent at once and in a frame of its own. Otherwise returns false. */
   sendEncoded({ text, pack }: EncodedMessage): boolean {
-    if (!this.#makeRoom(text) || !this.canSend || this.length > 0) return false;
+    if (this.#isTooLong(text)) return false;
+    this.#makeRoom(text);
+    if (!this.canSend || this.length > 0) return false;
     const wire = this.#wire!;
     wire.send(pack);
     const { session } = this.state;
@@ -436,7 +439,10 @@ export class Endpoint {
     this.#hooks.flows();
   }
 
-  /** Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. */
+  /**
+   * Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. A message that was queued before
+   * the other side's limit was known may be too long: the other side closes with 1009, as for one that was sent before.
+   */
   #drain(): void {
     const { session } = this.state;
     this.#isFull = false;
@@ -470,15 +476,18 @@ export class Endpoint {
     return isTaken;
   }
 
-  /**
-   * Prepares for a message. Returns false if the other side does not accept that length (rule 6). A long message gets a frame of its
-   * own, after the messages that were added before it, which may fill the log or the wire.
-   */
-  #makeRoom(text: string): boolean {
+  /** Returns true if the other side does not accept a message of that length (rule 6), as far as is known. */
+  #isTooLong(text: string): boolean {
     const { session } = this.state;
-    if (session !== undefined && exceeds(text, session.maxMessageBytes)) return false;
+    return session !== undefined && exceeds(text, session.maxMessageBytes);
+  }
+
+  /**
+   * Makes room for a message: a long one gets a frame of its own, after the messages that were added before it, which may fill the log
+   * or the wire.
+   */
+  #makeRoom(text: string): void {
     if (this.length > 0 && this.length + text.length > PACK_LENGTH) this.#flushMessages();
-    return true;
   }
 
   /** Adds a message to the messages of this tick. */
