@@ -1,6 +1,6 @@
 /**
- * The life of a client as one loop: connect, run until the socket is lost, back off, and connect again, until the peer is closed.
- * `close-codes.ts` lists the effect of each close code.
+ * Gives a client its sockets: takes the first one, and after each loss backs off and connects until there is another, the server
+ * refuses the client, or the peer is closed. `close-codes.ts` lists the effect of each close code.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -66,8 +66,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #isDown = false;
   /** True if `link` replaced a lost one, until messages flow on it. */
   #isSuccessor = false;
-  /** True after the first hello of the server, and after the first session. */
+  /** True after the first hello of the server. */
   #wasGreeted = false;
+  /** True after the first session. */
   #hadSession = false;
   /** Ends the delay before an attempt. */
   #skipDelay: (() => void) | undefined;

@@ -91,7 +91,10 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.#heldChanged();
   }
 
-  /** The frame whose messages are being received. It counts towards the memory of the session. */
+  /**
+   * The frame that was received last, whose messages may be dispatched in later ticks too. While a part of it is in use, it counts
+   * towards the memory of the session. `undefined` if the link keeps no session.
+   */
   get currentFrame(): Frame | undefined {
     if (this.delegate === undefined) return undefined;
     return (this.#frame ??= new Frame(this.#frameLength, this));

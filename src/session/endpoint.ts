@@ -364,8 +364,8 @@ export class Endpoint {
    */
   close(bye: Bye): boolean {
     const { session } = this.state;
-    const isTold = this.isFlowing;
-    if (isTold) {
+    const wasFlowing = this.isFlowing;
+    if (wasFlowing) {
       this.flush();
       if (session !== undefined) {
         this.#writeLog(session, Infinity);
@@ -375,7 +375,7 @@ export class Endpoint {
       if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.#write([byeFrame(bye)]);
     }
     this.#forget({ code: bye.code, reason: bye.reason });
-    return isTold;
+    return wasFlowing;
   }
 
   /** Client: ends the session with a bye. A new connection follows. */

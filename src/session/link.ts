@@ -108,10 +108,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#isOver = true;
     const { endpoint, socket } = this;
     const hasEnded = endpoint.state.kind === "ended";
-    const isTold = endpoint.close({ code, reason, retryMs });
+    const wasFlowing = endpoint.close({ code, reason, retryMs });
     this.#drop();
     // The socket of an ended connection is closing already, or the other side is about to close it.
-    if (isTold || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
+    if (wasFlowing || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
     this.leave(reason);
     this.#report({ code, reason });
   }
