@@ -10,7 +10,7 @@ import { tell } from "../core/tell.js";
 import type { CloseInfo, Transport } from "../core/transport.js";
 import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import type { EndpointLimits } from "../session/endpoint.js";
+import type { EndpointLimits } from "../session/state.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";

@@ -2,7 +2,7 @@
 import { BroadcastHandle, QUEUED_COST } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
-import type { EndpointHooks, EndpointLimits } from "../session/endpoint.js";
+import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";

@@ -5,7 +5,7 @@ import { List, unlink, type Linked } from "../core/list.js";
 import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
 import { cutReason } from "../close-codes.js";
-import type { EndpointLimits } from "../session/endpoint.js";
+import type { EndpointLimits } from "../session/state.js";
 import {
   byeFrame,
   helloOf,

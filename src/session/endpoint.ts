@@ -29,8 +29,6 @@ import { Session } from "./session.js";
 import { isTooLong, PACK_LENGTH } from "./sizes.js";
 import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
-export type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
-
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session any more";

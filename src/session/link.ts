@@ -15,7 +15,8 @@ import {
 } from "../core/transport.js";
 import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
-import { Endpoint, type EndpointHooks, type EndpointLimits } from "./endpoint.js";
+import { Endpoint } from "./endpoint.js";
+import type { EndpointHooks, EndpointLimits } from "./state.js";
 import { longestFrame } from "./sizes.js";
 
 /** The name of the subprotocol. */
