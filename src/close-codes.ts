@@ -1,6 +1,7 @@
 /**
  * Close codes of WebSocket (RFC 6455, section 7.4) and of this package, and what each means for a session and for a client that
- * reconnects. Codes from 4400 to 4499 stand for an HTTP status or a standard code where that cannot be sent.
+ * reconnects. Codes from 4400 to 4599 stand for an HTTP status, and 4400, 4413 and 4429 also for a standard code where that cannot be
+ * sent.
  */
 
 /** The application closed the connection. */
@@ -19,7 +20,10 @@ export const PolicyViolation = 1008;
 export const MessageTooBig = 1009;
 /** The other side reads too slowly, or its session takes too much memory. */
 export const TryAgainLater = 1013;
-/** A newer socket superseded this one. The session continues. */
+/**
+ * A newer socket superseded this one, or a `resume` or hello came late or from an earlier attempt. The session continues, unless a
+ * bye with this code ended it.
+ */
 export const Superseded = 4000;
 
 /** The codes that a standard WebSocket sends instead of others. It may send only 1000 and 3000 to 4999. */
@@ -43,7 +47,7 @@ export function fromHttpStatus(status: number): number {
 
 /** Returns the HTTP status that a code stands for, `undefined` for any other code. */
 export function toHttpStatus(code: number): number | undefined {
-  return code > 4000 ? code - 4000 : undefined;
+  return code >= 4400 && code < 4600 ? code - 4000 : undefined;
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
- * The life of a client as one loop: connect, run until the socket is lost, back off, and connect again, until the peer is closed.
- * `close-codes.ts` lists the effect of each close code.
+ * Gives a client its sockets: takes the first one, and after each loss backs off and connects until there is another, the server
+ * refuses the client, or the peer is closed. `close-codes.ts` lists the effect of each close code.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
@@ -10,7 +10,7 @@ import { tell } from "../core/tell.js";
 import type { CloseInfo, Transport } from "../core/transport.js";
 import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import type { EndpointLimits } from "../session/endpoint.js";
+import type { EndpointLimits } from "../session/state.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
@@ -66,8 +66,9 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #isDown = false;
   /** True if `link` replaced a lost one, until messages flow on it. */
   #isSuccessor = false;
-  /** True after the first hello of the server, and after the first session. */
+  /** True after the first hello of the server. */
   #wasGreeted = false;
+  /** True after the first session. */
   #hadSession = false;
   /** Ends the delay before an attempt. */
   #skipDelay: (() => void) | undefined;
@@ -94,7 +95,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#peer = peer;
     const wake = (): void => {
       this.#watch?.check();
-      this.#skipDelay?.();
+      // A time that the server asked for is not cut short: it spreads the clients of a server that restarts.
+      if (this.#retryMs === undefined) this.#skipDelay?.();
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
@@ -120,18 +122,17 @@ export class ClientDriver implements LinkDelegate, Expiring {
     }
   }
 
-  /** Resolves after the delay before the next attempt, and at once if the page wakes up or the peer is closed. */
+  /** Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed. */
   async #backOff(): Promise<void> {
     const delayMs = this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
-    this.#retryMs = undefined;
     const ms = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
     await new Promise<void>((resolve) => {
       this.#skipDelay = resolve;
       setDeadline(this, Math.round(ms / STEP_MS) * STEP_MS);
     });
     clearDeadline(this);
-    this.#skipDelay = undefined;
+    this.#skipDelay = this.#retryMs = undefined;
   }
 
   /** Ends the delay before an attempt, or drops a new socket on which no messages flow in time. */

@@ -180,6 +180,11 @@ export class Connection implements Receiver, Slot {
     this.emit("suspend");
   }
 
+  broadcastsDropped(count: number): void {
+    this.counts.notificationsSent -= count;
+    this.counts.dropped += count;
+  }
+
   resumed(): void {
     this.isDown = false;
     // With `onOpen`, messages stay queued until `release`.

@@ -1,5 +1,5 @@
 /** The interface below a peer: a `Transport` carries messages, and a `Receiver` takes those that come in. */
-import { Abnormal, NoStatus } from "../close-codes.js";
+import { Abnormal, NoStatus, toStandard } from "../close-codes.js";
 import { utf8Bytes } from "./codec.js";
 
 /** How a connection ended: a close code and a reason (RFC 6455, section 7.4), and the error behind it if one is known. */
@@ -12,11 +12,12 @@ export interface CloseInfo {
 }
 
 /**
- * Returns what is reported of a socket that ended with `info` after this side closed it with `own`. If the other side sent no
- * code back, that is the code and the reason of `own`.
+ * Returns what is reported of a socket that ended with `info` after this side closed it with `own`. That is the code and the reason
+ * of `own` if the other side sent no code back, or the one that a standard WebSocket sends for `own`.
  */
 export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
-  return info.code === NoStatus || info.code === Abnormal ? { ...info, ...own } : info;
+  const isOwn = [NoStatus, Abnormal, toStandard(own?.code ?? NoStatus)].includes(info.code);
+  return isOwn ? { ...info, ...own } : info;
 }
 
 /** Takes what a transport receives. A peer is one. None of its functions throws. */
@@ -29,6 +30,8 @@ export interface Receiver {
   closed(info: CloseInfo): void;
   /** The session has lost its socket. What is sent meanwhile is queued with it. */
   suspended?(): void;
+  /** So many broadcasts, which `send` had taken, were dropped with the loss of the socket. */
+  broadcastsDropped?(count: number): void;
   /** Messages flow again. Nothing was lost and nothing came twice since `suspended` or `lost`. */
   resumed?(): void;
   /**

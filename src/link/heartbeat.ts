@@ -47,7 +47,7 @@ const CHECKS = 5;
 
 /**
  * The heartbeat of one connection. Passed time alone never ends a connection: after this process slept, it sends a ping first. All
- * heartbeats of a process share one timer (`core/deadlines.ts`).
+ * heartbeats of a process share one timer if `shareTimer` was called (`core/shared-timer.ts`).
  */
 export class Heartbeat implements Expiring {
   deadline = 0;

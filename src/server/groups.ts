@@ -16,7 +16,7 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
    * Notifies every peer of the group, `except` one. Encodes the message once, and does not call `around`. Skips a peer whose
    * connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
    * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
-   * peer's `stats().dropped`. Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for params without a JSON form,
+   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for params without a JSON form,
    * before anything is sent.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;

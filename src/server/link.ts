@@ -2,7 +2,7 @@
 import { BroadcastHandle, QUEUED_COST } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
-import type { EndpointHooks, EndpointLimits } from "../session/endpoint.js";
+import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
@@ -65,6 +65,15 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     return endpoint.send(text, new BroadcastHandle());
   }
 
+  /** Drops the queued broadcasts, and reports their number to the receiver. */
+  dropBroadcasts(): void {
+    let count = 0;
+    for (const [handle] of this.endpoint.queue ?? []) {
+      if (handle instanceof BroadcastHandle && this.endpoint.cancel(handle)) count++;
+    }
+    this.receiver!.broadcastsDropped?.(count);
+  }
+
   override cancel(handle: SendHandle): boolean {
     const wasQueued = super.cancel(handle);
     if (wasQueued) this.#heldChanged();
@@ -82,7 +91,10 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.#heldChanged();
   }
 
-  /** The frame whose messages are being received. It counts towards the memory of the session. */
+  /**
+   * The frame that was received last, whose messages may be dispatched in later ticks too. While a part of it is in use, it counts
+   * towards the memory of the session. `undefined` if the link keeps no session.
+   */
   get currentFrame(): Frame | undefined {
     if (this.delegate === undefined) return undefined;
     return (this.#frame ??= new Frame(this.#frameLength, this));

@@ -4,7 +4,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { List, unlink, type Linked } from "../core/list.js";
 import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
-import type { EndpointLimits } from "../session/endpoint.js";
+import type { EndpointLimits } from "../session/state.js";
 import {
   byeFrame,
   helloOf,
@@ -184,14 +184,19 @@ export class Sessions {
     session.held = heldLength;
     this.#heldBroadcasts += heldBroadcastLength - session.heldBroadcasts;
     session.heldBroadcasts = heldBroadcastLength;
-    while (this.#held > this.options.maxHeldLength) {
-      const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
-      const largest = suspended.reduce((most, other) => (other.session.held > most.session.held ? other : most));
-      largest.session.end("suspended sessions hold more than `maxSuspendedBytes` together");
-    }
+    while (this.#held > this.options.maxHeldLength && this.#endLargest());
   }
 
-  /** Returns true if a suspended session may queue one more broadcast of that length. */
+  /** Ends the suspended session that holds most. Returns false if that released nothing. */
+  #endLargest(): boolean {
+    const before = this.#suspended;
+    const suspended = [...this.#unnamed.toArray(), ...this.#named.toArray()];
+    const largest = suspended.reduce((most, other) => (other.session.held > most.session.held ? other : most));
+    largest.session.end("suspended sessions hold more than `maxSuspendedBytes` together");
+    return this.#suspended < before;
+  }
+
+  /** Returns true if suspended sessions may hold so much more of queued broadcasts. */
   acceptsBroadcast(length: number): boolean {
     return this.#heldBroadcasts + length <= this.options.maxHeldLength / 4;
   }
@@ -235,6 +240,8 @@ class ServerSession implements ServerLinkDelegate {
   }
 
   suspended(): void {
+    // Broadcasts that were queued behind a full socket had no bound in common with those of other sessions.
+    if (!this.acceptsBroadcast(this.link.heldBroadcastLength)) this.link.dropBroadcasts();
     this.#sessions.suspend(this);
   }
 

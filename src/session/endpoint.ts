@@ -29,8 +29,6 @@ import { Session } from "./session.js";
 import { isTooLong, PACK_LENGTH } from "./sizes.js";
 import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
-export type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
-
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session any more";
@@ -47,7 +45,7 @@ export class Endpoint {
   /** The present socket. */
   #wire: Wire | undefined;
   /** Messages that cannot be sent yet. */
-  #queue: SendQueue | undefined;
+  queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
@@ -100,10 +98,10 @@ export class Endpoint {
 
   /** The length of all queued messages, and of those that are no broadcasts. */
   get queuedLength(): number {
-    return this.#queue?.length ?? 0;
+    return this.queue?.length ?? 0;
   }
   get ordinaryLength(): number {
-    return this.queuedLength - (this.#queue?.broadcastLength ?? 0);
+    return this.queuedLength - (this.queue?.broadcastLength ?? 0);
   }
 
   // Sockets.
@@ -155,7 +153,7 @@ export class Endpoint {
     this.#flushMessages();
     this.#dropOutput();
     // Messages of a burst before the loss must not end the session. Only messages that are queued later count.
-    if (kind === "live") this.#carriedLength = this.ordinaryLength;
+    if (kind !== "resuming") this.#carriedLength = this.ordinaryLength;
     this.state = { kind: "suspended", session };
   }
 
@@ -189,8 +187,11 @@ export class Endpoint {
       // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
       if (this.state.session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
       this.#hooks.receivePack(frame);
-    } else if (isObject(frame)) this.#receiveControl(frame);
-    else this.fail("neither a pack nor a control frame");
+    } else if (isObject(frame)) {
+      this.#receiveControl(frame);
+      // Without other output, an ack sends the hello.
+      if (this.#owesHello && !this.hasOutput) this.#isAckDue = true;
+    } else this.fail("neither a pack nor a control frame");
   }
 
   /** Ignores an unknown control frame. */
@@ -281,7 +282,10 @@ export class Endpoint {
 
   /** Rule 6: the other side ends the session on purpose. */
   #receiveBye(bye: unknown): void {
-    if (this.#wantsSession) this.#end(byeOf(bye) ?? { code: CloseCode.Normal, reason: "" }, true);
+    if (!this.#wantsSession) return;
+    const end = byeOf(bye) ?? { code: CloseCode.Normal, reason: "" };
+    // No longer than the reason of a close, which an application may pass on.
+    this.#end({ ...end, reason: CloseCode.cutReason(end.reason) }, true);
   }
 
   #pong(value: unknown): void {
@@ -304,7 +308,8 @@ export class Endpoint {
 
   /** As `Transport.send`. */
   send(text: string, handle?: SendHandle): boolean {
-    if (!this.#makeRoom(text)) return false;
+    if (this.#isTooLong(text)) return false;
+    this.#makeRoom(text);
     if (!this.canSend) return this.#enqueue(text, handle);
     this.#add(text, handle);
     return true;
@@ -312,7 +317,9 @@ export class Endpoint {
 
   /** Sends a message that is encoded for many peers, if it can be sent at once and in a frame of its own. Otherwise returns false. */
   sendEncoded({ text, pack }: EncodedMessage): boolean {
-    if (!this.#makeRoom(text) || !this.canSend || this.length > 0) return false;
+    if (this.#isTooLong(text)) return false;
+    this.#makeRoom(text);
+    if (!this.canSend || this.length > 0) return false;
     const wire = this.#wire!;
     wire.send(pack);
     const { session } = this.state;
@@ -326,7 +333,7 @@ export class Endpoint {
 
   /** Cancels a queued message, which is never sent then (rule 7). Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
-    return this.#queue?.remove(handle) ?? false;
+    return this.queue?.remove(handle) ?? false;
   }
 
   /** Sends the frames of the tick, at its end. */
@@ -355,18 +362,18 @@ export class Endpoint {
    */
   close(bye: Bye): boolean {
     const { session } = this.state;
-    const isTold = this.isFlowing;
-    if (isTold) {
+    const wasFlowing = this.isFlowing;
+    if (wasFlowing) {
       this.flush();
       if (session !== undefined) {
         this.#writeLog(session, Infinity);
-        for (const [handle, text] of this.#queue ?? []) handle.sent = this.#write([`[${text}]`]);
+        for (const [handle, text] of this.queue ?? []) handle.sent = this.#write([`[${text}]`]);
       }
       // `retryMs` also asks a client without a session to reconnect.
       if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.#write([byeFrame(bye)]);
     }
     this.#forget({ code: bye.code, reason: bye.reason });
-    return isTold;
+    return wasFlowing;
   }
 
   /** Client: ends the session with a bye. A new connection follows. */
@@ -406,7 +413,7 @@ export class Endpoint {
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo): void {
     this.state = { kind: "ended", session: undefined, end };
-    this.#wire = this.#queue = undefined;
+    this.#wire = this.queue = undefined;
     this.#dropOutput();
   }
 
@@ -430,15 +437,18 @@ export class Endpoint {
     this.#hooks.flows();
   }
 
-  /** Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. */
+  /**
+   * Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. A message that was queued before
+   * the other side's limit was known may be too long: the other side closes with 1009, as for one that was sent before.
+   */
   #drain(): void {
     const { session } = this.state;
     this.#isFull = false;
     if (session !== undefined) this.#writeLog(session);
-    for (const [handle, text] of this.#queue ?? []) {
+    for (const [handle, text] of this.queue ?? []) {
       this.#makeRoom(text);
       if (this.#isFull || !this.#wire?.open) return;
-      this.#queue!.remove(handle);
+      this.queue!.remove(handle);
       this.#add(text, handle);
     }
   }
@@ -454,7 +464,7 @@ export class Endpoint {
     }
     const most = isFlowing ? limits.burstLength : this.#carriedLength + limits.queueLength;
     const isTaken = this.ordinaryLength + text.length <= most;
-    if (isTaken) (this.#queue ??= new SendQueue()).add(text, handle);
+    if (isTaken) (this.queue ??= new SendQueue()).add(text, handle);
     else if (isInSession) {
       const reason = isFlowing
         ? `more than ${most} bytes wait to be read`
@@ -464,15 +474,18 @@ export class Endpoint {
     return isTaken;
   }
 
-  /**
-   * Prepares for a message. Returns false if the other side does not accept that length (rule 6). A long message gets a frame of its
-   * own, after the messages that were added before it, which may fill the log or the wire.
-   */
-  #makeRoom(text: string): boolean {
+  /** Returns true if the other side does not accept a message of that length (rule 6), as far as is known. */
+  #isTooLong(text: string): boolean {
     const { session } = this.state;
-    if (session !== undefined && exceeds(text, session.maxMessageBytes)) return false;
+    return session !== undefined && exceeds(text, session.maxMessageBytes);
+  }
+
+  /**
+   * Makes room for a message: a long one gets a frame of its own, after the messages that were added before it, which may fill the log
+   * or the wire.
+   */
+  #makeRoom(text: string): void {
     if (this.length > 0 && this.length + text.length > PACK_LENGTH) this.#flushMessages();
-    return true;
   }
 
   /** Adds a message to the messages of this tick. */

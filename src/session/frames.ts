@@ -47,12 +47,13 @@ export interface Bye {
 }
 
 type Check = (value: unknown) => boolean;
-type Checks<T> = { [K in keyof T]-?: Check };
+/** A check for each member, or the checks of its own members. */
+type Checks<T> = { [K in keyof T]-?: Check | Checks<T[K]> };
 
 const LONGEST_TOKEN = 256;
 const LIMITS: Checks<SessionLimits> = { maxMessageBytes: isPositive, logFrames: isPositive, logLength: isPositive };
-const SESSION: Checks<SessionFrame> = { token: isToken, ttlMs: isPositive, limits: isLimits };
-const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive, limits: isLimits };
+const SESSION: Checks<SessionFrame> = { token: isToken, ttlMs: isPositive, limits: LIMITS };
+const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive, limits: LIMITS };
 const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
 const BYE: Checks<Bye> = {
   code: (value) => isCount(value) && value >= 1000 && value <= 4999,
@@ -60,7 +61,7 @@ const BYE: Checks<Bye> = {
   retryMs: (value) => value === undefined || isCount(value),
 };
 
-/** Each returns `undefined` if a member is missing or out of range. */
+/** Each returns a new object without other members. Returns `undefined` if a member is missing or out of range. */
 export const limitsOf = (value: unknown): SessionLimits | undefined => read(value, LIMITS);
 export const sessionOf = (value: unknown): SessionFrame | undefined => read(value, SESSION);
 export const resumeOf = (value: unknown): ResumeFrame | undefined => read(value, RESUME);
@@ -119,17 +120,21 @@ function isPositive(value: unknown): value is number {
   return isCount(value) && value > 0;
 }
 
-function isLimits(value: unknown): boolean {
-  return limitsOf(value) !== undefined;
-}
-
 function isToken(value: unknown): boolean {
   return typeof value === "string" && value !== "" && value.length <= LONGEST_TOKEN;
 }
 
+/** Copies the checked members, because the other side chooses what else an object contains, and how long that is. */
 function read<T>(value: unknown, checks: Checks<T>): T | undefined {
-  for (const name in checks) if (!checks[name](member(value, name))) return undefined;
-  return value as T;
+  const copy: { -readonly [K in keyof T]?: unknown } = {};
+  for (const name in checks) {
+    const check = checks[name];
+    const given = member(value, name);
+    const item = typeof check === "function" ? given : read(given, check as Checks<T[typeof name]>);
+    if (typeof check === "function" ? !check(given) : item === undefined) return undefined;
+    if (item !== undefined) copy[name] = item;
+  }
+  return copy as T;
 }
 
 /** Returns the value of JSON text; `undefined` for any other text. */

@@ -13,9 +13,10 @@ import {
   type Traffic,
   type Transport,
 } from "../core/transport.js";
-import type { Socket, SocketBudget, SocketHandler } from "../link/socket.js";
+import { CLOSE_TIMEOUT_MS, type Socket, type SocketBudget, type SocketHandler } from "../link/socket.js";
 import { Coalescer } from "../link/coalescer.js";
-import { Endpoint, type EndpointHooks, type EndpointLimits } from "./endpoint.js";
+import { Endpoint } from "./endpoint.js";
+import type { EndpointHooks, EndpointLimits } from "./state.js";
 import { longestFrame } from "./sizes.js";
 
 /** The name of the subprotocol. */
@@ -48,7 +49,7 @@ export interface LinkDelegate {
 
 /** One connection that speaks `reciproc.v1`, over one socket, or with a session over several in turn. */
 export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expiring {
-  /** When a full socket is checked, or a session without a socket expires. */
+  /** When a full socket is checked, a session without a socket expires, or a close must have followed a bye. */
   declare deadline: number;
   /** The number of received frames, on all sockets. A liveness check compares it. */
   declare heard: number;
@@ -59,7 +60,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
   /** Undefined until `start`. Sockets are started after that. */
-  #receiver: Receiver | undefined;
+  receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
   /** Rule 8: when the session expires, unless messages flow before. */
@@ -82,7 +83,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   // Transport.
 
   start(receiver: Receiver): void {
-    this.#receiver = receiver;
+    this.receiver = receiver;
     this.socket?.start(this);
   }
 
@@ -108,10 +109,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.#isOver = true;
     const { endpoint, socket } = this;
     const hasEnded = endpoint.state.kind === "ended";
-    const isTold = endpoint.close({ code, reason, retryMs });
+    const wasFlowing = endpoint.close({ code, reason, retryMs });
     this.#drop();
     // The socket of an ended connection is closing already, or the other side is about to close it.
-    if (isTold || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
+    if (wasFlowing || (hasEnded && socket !== undefined)) return socket!.close(code, reason);
     this.leave(reason);
     this.#report({ code, reason });
   }
@@ -171,14 +172,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.take(socket);
     this.endpoint.attach(socket, isAgreed, hello, isAwaited);
     this.settleOutput();
-    if (this.#receiver !== undefined && this.socket === socket) socket.start(this);
+    if (this.receiver !== undefined && this.socket === socket) socket.start(this);
   }
 
   /** Client: ends this connection, whose session is lost, and gives its socket and its receiver to `next`. */
   handOver(next: PackedLink, reason: string, isAgreed: boolean, hello: unknown): void {
     this.#isOver = true;
     this.#drop();
-    this.#receiver!.lost!(new Error(reason), next);
+    this.receiver!.lost!(new Error(reason), next);
     // A listener of `lost` may have closed the peer.
     next.attach(this.#detach()!, isAgreed, hello, true);
   }
@@ -238,7 +239,8 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
       this.#expiresAt = this.deadline;
     }
     this.#suspend();
-    if (!this.#isOver) this.delegate!.suspended?.();
+    // A listener of `suspend` may have ended the session, or closed the peer.
+    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.();
   }
 
   /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
@@ -273,9 +275,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.deadline === 0) setDeadline(this, DRAIN_CHECK_MS);
   }
 
-  /** Checks a full socket, or ends a session without a socket that has expired. */
+  /** Checks a full socket, ends a session without a socket that has expired, or drops a socket that was not closed after a bye. */
   expire(): void {
-    if (this.#expiresAt !== Infinity) return void this.checkExpiry();
+    if (this.#expiresAt !== Infinity) {
+      // A timer may fire up to 1 ms before its time by `performance.now`, and does not fire again.
+      this.#expiresAt = 0;
+      return void this.checkExpiry();
+    }
+    if (this.endpoint.state.kind === "ended") return this.giveUp("no close followed the bye");
     this.deadline = 0;
     this.endpoint.drained();
     this.settleOutput();
@@ -284,7 +291,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   // Hooks of the endpoint.
 
   receiveText(text: string): void {
-    this.#receiver!.receive(text);
+    this.receiver!.receive(text);
   }
 
   /** Dispatches the messages of a pack from the one at `from` on, in as many ticks as the budget needs. */
@@ -293,7 +300,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
       // A message may end the connection.
       if (this.endpoint.state.kind === "ended") return;
       if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i));
-      this.#receiver!.dispatch(messages[i]);
+      this.receiver!.dispatch(messages[i]);
     }
   }
 
@@ -302,14 +309,15 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.delegate?.flows?.();
     if (!this.#isSuspended || this.#isOver) return;
     this.#isSuspended = false;
-    this.#receiver!.resumed?.();
+    this.receiver!.resumed?.();
   }
 
   ended(end: CloseInfo, isRemote: boolean): void {
     this.#drop();
     // Not inside the call that ended the connection.
     if (this.socket === undefined) queueMicrotask(() => this.#finish(end));
-    else if (!isRemote) this.socket.close(end.code, end.reason);
+    else if (isRemote) setDeadline(this, CLOSE_TIMEOUT_MS);
+    else this.socket.close(end.code, end.reason);
   }
 
   discarded(reason: string): void {
@@ -325,14 +333,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #suspend(): void {
     if (this.#isSuspended) return;
     this.#isSuspended = true;
-    this.#receiver!.suspended?.();
+    this.receiver!.suspended?.();
   }
 
   /** Ends the connection. The receiver continues on another link, if the delegate has one. */
   #finish(end: CloseInfo): void {
     if (this.#isOver) return;
     this.#drop();
-    const receiver = this.#receiver!;
+    const receiver = this.receiver!;
     const next = receiver.lost && this.delegate?.succeed?.(end);
     if (next !== undefined) this.#suspend();
     // A listener of `suspend` may have closed the peer.
@@ -344,7 +352,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   #report(end: CloseInfo): void {
     this.delegate?.over?.();
-    this.#receiver!.closed(end);
+    this.receiver!.closed(end);
   }
 }
 

@@ -2,7 +2,7 @@
 import { exceeds } from "../core/codec.js";
 import { burstBytes, type PeerLimits } from "../core/limits.js";
 import { MOST_COALESCED } from "../link/coalescer.js";
-import type { EndpointLimits } from "./endpoint.js";
+import type { EndpointLimits } from "./state.js";
 
 /** Longest pack of several messages, in UTF-16 code units. */
 export const PACK_LENGTH = MOST_COALESCED;

@@ -5,9 +5,12 @@ import type { Session } from "./session.js";
 
 /** The limits of an end. */
 export interface EndpointLimits extends SessionLimits {
-  /** Maximum of `SendQueue.length` while there is no socket. */
+  /** Without a socket, the length of the queued ordinary messages grows by at most this over that at the loss of the socket. */
   readonly queueLength: number;
-  /** Maximum of `SendQueue.length` while there is a socket. A hard limit, because the connection checks the backpressure. */
+  /**
+   * Maximum length of the queued ordinary messages while there is a socket. A hard limit, because the connection checks the
+   * backpressure.
+   */
   readonly burstLength: number;
   /** The high-water mark. Above this number of unsent bytes, messages are queued, so that they can be cancelled as not sent. */
   readonly highWaterBytes: number;

@@ -3,10 +3,7 @@ import { Abnormal, MessageTooBig } from "../close-codes.js";
 import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { endOf, type CloseInfo } from "../core/transport.js";
-import type { SocketBudget, SocketHandler } from "../link/socket.js";
-
-/** How long the other side may take to complete a close. */
-export const CLOSE_TIMEOUT_MS = 5_000;
+import { CLOSE_TIMEOUT_MS, type SocketBudget, type SocketHandler } from "../link/socket.js";
 
 /** The incoming half of every socket. */
 export abstract class Inbox implements Expiring {

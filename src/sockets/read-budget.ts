@@ -47,7 +47,7 @@ function currentTick(): number {
  * reads of 64 KiB are buffered here and in the socket.
  */
 export class ReadBudget implements TickBudget {
-  readonly #socket: Pausable | undefined;
+  #socket: Pausable | undefined;
   /** The deferred work, from `#next` on. It begins with `#deferred` parts that the present work has deferred. */
   #queue = NO_WORK;
   #next = 0;
@@ -97,6 +97,11 @@ export class ReadBudget implements TickBudget {
     if (this.#queue === NO_WORK) this.#queue = [];
     this.#queue.splice(this.#next + this.#deferred++, 0, rest);
     this.#spend();
+  }
+
+  /** Forgets its socket, which has closed: a suspended session keeps the budget, and a socket keeps an unfinished message. */
+  forgetSocket(): void {
+    this.#socket = undefined;
   }
 
   /** Takes over the work that is deferred in the budget of the previous socket. */

@@ -16,7 +16,7 @@ import { ReadBudget, type Pausable } from "./read-budget.js";
 import { ReadMarks } from "./read-marks.js";
 import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
 
-export { CLOSE_TIMEOUT_MS } from "./inbox.js";
+export { CLOSE_TIMEOUT_MS } from "../link/socket.js";
 
 // A server has many thousand deadlines, and a timer for each would be expensive.
 shareTimer();
@@ -215,6 +215,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
 
   closed(code: number, reason: string): void {
     this.#heartbeat?.stop();
+    this.budget.forgetSocket();
     const end = (): void => this.end({ code: failureCode(this.#error) ?? code, reason, error: this.#error });
     if (this.budget.hasWork) this.budget.add(end);
     else end();

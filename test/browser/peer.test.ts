@@ -144,7 +144,7 @@ it("shows both sides the code and the reason the server closes with", async () =
   expect(await info).toEqual({ code: 4002, reason: "closing time" });
 });
 
-it("closes with 4413 when a message exceeds the page's limit", async () => {
+it("closes with 4413 when a message exceeds the page's limit, and reports 1009", async () => {
   const served = nextPeer();
   const info = page.evaluate(async () => {
     const peer = await reciproc.connect("/rpc", { limits: { maxMessageBytes: 1000 }, reconnect: false });
@@ -155,7 +155,7 @@ it("closes with 4413 when a message exceeds the page's limit", async () => {
     return { code: (await peer.closed).code, outcome, heard };
   });
   expect(await (await served).closed).toMatchObject({ code: 4413 });
-  expect(await info).toEqual({ code: 4413, outcome: "unknown", heard: [] });
+  expect(await info).toEqual({ code: 1009, outcome: "unknown", heard: [] });
 });
 
 it("rejects with ConnectError if the server refuses the page's origin or host name", async () => {

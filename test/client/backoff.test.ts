@@ -1,6 +1,6 @@
 /** When a client retries, by a fake clock. */
 import { describe, expect, it, vi } from "vitest";
-import type { AnyPeer } from "../../src/index.js";
+import { ConnectError, type AnyPeer } from "../../src/index.js";
 import { Backoff } from "../../src/client/backoff.js";
 import { countDeadlines } from "../../src/core/deadlines.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -117,6 +117,28 @@ describe("a client that lost its socket", () => {
     expect(emitted).toEqual(["suspend", "lost"]);
   });
 
+  it("waits for that moment also if the network is back earlier, and for no later attempt", async () => {
+    draw(0.75);
+    const page = new EventTarget();
+    vi.stubGlobal("addEventListener", page.addEventListener.bind(page));
+    vi.stubGlobal("removeEventListener", page.removeEventListener.bind(page));
+    const peer = await connectVirtual();
+    await pass(1000);
+    const from = performance.now();
+    network.answer = refuse;
+    const { line } = network.last;
+    line.near.message('{"bye":{"code":1001,"reason":"the server is closing","retryMs":4000}}');
+    line.end({ code: 1001, reason: "the server is closing" });
+    await pass(2000);
+    page.dispatchEvent(new Event("online"));
+    await pass(1001);
+    expect(network.times(from)).toEqual([3000]);
+    page.dispatchEvent(new Event("online"));
+    await pass(0);
+    expect(network.times(from)).toEqual([3000, 3001]);
+    await peer.close();
+  });
+
   it.each([1_200_000, 2 ** 31, Number.MAX_SAFE_INTEGER])(
     "reconnects within 10 minutes, whatever the server asks for: %i ms",
     async (retryMs) => {
@@ -211,6 +233,20 @@ describe("a client that could not connect", () => {
     network.answer = server.answer;
     await pass(20_000);
     await connecting;
+  });
+
+  it.each([
+    [4001, undefined],
+    [4399, undefined],
+    [4400, 400],
+    [4599, 599],
+    [4600, undefined],
+    [4999, undefined],
+  ])("reports the HTTP status that the code of a bye stands for: %i", async (code, status) => {
+    network.answer = dismiss(code, "not you");
+    const error = await rejection(connectVirtual());
+    expect(error).toBeInstanceOf(ConnectError);
+    expect((error as ConnectError).status).toBe(status);
   });
 
   it("does not retry if the runtime has no WebSocket", async () => {

@@ -6,7 +6,8 @@ import { endsSession } from "../../src/close-codes.js";
 import type { SendHandle } from "../../src/core/transport.js";
 import { frameText } from "../../src/link/socket.js";
 import type { ResumeFrame } from "../../src/session/frames.js";
-import { Endpoint, type EndpointLimits, type Wire } from "../../src/session/endpoint.js";
+import { Endpoint } from "../../src/session/endpoint.js";
+import type { EndpointLimits, Wire } from "../../src/session/state.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "../../src/server/tokens.js";
 import { ClientEnd, PARTS, ServerEnd, type Line, type Parts, type Side } from "./oracle.js";
 

@@ -8,7 +8,8 @@ import { member } from "../../src/core/message.js";
 import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
 import { frameText } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
-import { Endpoint, type EndpointHooks, type EndpointLimits, type Wire } from "../../src/session/endpoint.js";
+import { Endpoint } from "../../src/session/endpoint.js";
+import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import {
   helloOf,
   parse,

@@ -17,7 +17,12 @@ const ECHOED = { code: 4413, reason: "echoed" };
 it.each([
   ["1009 if the close ends with 1005", { code: 1005, reason: "" }, TOO_LARGE],
   ["1009 if the close ends with 1006", { code: 1006, reason: "" }, TOO_LARGE],
-  ["the code of the echoed close, which a standard WebSocket had to send in place of 1009", ECHOED, ECHOED],
+  ["1009 if the close ends with the code that a standard WebSocket had to send in its place", ECHOED, TOO_LARGE],
+  [
+    "the code with which the other side closed meanwhile",
+    { code: 4001, reason: "done" },
+    { code: 4001, reason: "done" },
+  ],
 ])("reports for a frame that is too long %s", (_what, end, reported) => {
   const socket = new ScriptedSocket(10);
   const recorder = new Recorder();

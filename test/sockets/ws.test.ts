@@ -122,6 +122,16 @@ afterEach(() => {
   vi.resetModules();
 });
 
+it("is forgotten by its budget when it has closed, because a session without a socket keeps the budget", async () => {
+  await using ends = await started(overWs);
+  const { budget } = ends.socket;
+  ends.far.close(1000, "");
+  await ends.recorder.ended;
+  const pause = vi.spyOn(ends.socket as WsSocket, "pauseReading");
+  await new Promise<void>((resolve) => budget!.add(resolve));
+  expect(pause).not.toHaveBeenCalled();
+});
+
 it("writes nothing to a server's socket if `ws` does not make its own frames, as in Bun", async () => {
   vi.doMock("ws", async (original) => ({ ...(await original<object>()), Sender: function () {} }));
   vi.resetModules();

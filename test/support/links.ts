@@ -3,7 +3,7 @@ import { endpointLimits, longestFrame } from "../../src/session/sizes.js";
 import { peerLimits } from "../../src/core/limits.js";
 import type { CloseInfo, EncodedMessage, Transport } from "../../src/core/transport.js";
 import type { Socket } from "../../src/link/socket.js";
-import type { EndpointLimits } from "../../src/session/endpoint.js";
+import type { EndpointLimits } from "../../src/session/state.js";
 import { HELLO, helloOf } from "../../src/session/frames.js";
 import { PackedLink, type LinkDelegate } from "../../src/session/link.js";
 import { ServerLink } from "../../src/server/link.js";

@@ -125,6 +125,26 @@ describe("bye (rule 6)", () => {
     expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1000, reason: "" } }]);
   });
 
+  it("is reported without other members, and with a reason of at most 123 bytes", async () => {
+    await using rig = await Rig.live();
+    const bye = { code: 1001, reason: "ä".repeat(100), error: "no error", more: 1 };
+    rig.wire.server.inject(JSON.stringify({ bye }));
+    rig.wire.server.cut();
+    expect(rig.server.emitted.notices).toEqual([{ closed: { code: 1001, reason: "ä".repeat(61) } }]);
+  });
+
+  it("ends the connection after 5 s with its own code if no close follows", async () => {
+    await using rig = await Rig.live();
+    const { client } = rig.wire;
+    client.inject('{"bye":{"code":1001,"reason":"going away","retryMs":5000}}');
+    rig.pass(4999);
+    expect([client.open, rig.ends]).toEqual([true, []]);
+    rig.pass(1);
+    expect(client.open).toBe(false);
+    expect(rig.ends).toEqual([{ code: 1001, reason: "going away", retryMs: 5000 }]);
+    expect(rig.emitted.notices).toEqual(["suspended", { lost: "the session ended with 1001 (going away)" }]);
+  });
+
   it("is accepted in place of `resumed`", async () => {
     await using rig = await Rig.live();
     rig.cut();
@@ -243,6 +263,36 @@ describe("a session without a socket (rule 8)", () => {
     expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
     expect([heldBy(rig.client.link), rig.server.link.heldLength]).toEqual([0, 0]);
     expect(rig.server.link.send(message(2))).toBe(false);
+  });
+
+  it.each([false, true])(
+    "expires if its timer fires a fraction early, during an attempt to resume: %j",
+    async (tries) => {
+      await using rig = await Rig.live();
+      rig.cut();
+      const client = tries ? rig.resuming() : undefined;
+      const { now } = performance;
+      const early = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) - 0.5);
+      rig.pass(60_000);
+      client?.cut();
+      await microtasks();
+      early.mockRestore();
+      expect(rig.emitted.notices).toMatchObject(["suspended", { lost: expect.stringContaining("1006") }]);
+      expect(rig.server.emitted.notices).toMatchObject(["suspended", { closed: { code: 1006 } }]);
+    },
+  );
+
+  it("is not counted if a listener of `suspend` ends it", async () => {
+    await using rig = await Rig.live({ sessions: { maxHeldLength: 1 } });
+    const { link, emitted } = rig.server;
+    emitted.suspended = () => {
+      while (link.send(message(1, 4000)));
+      link.keeps(100);
+    };
+    rig.cut();
+    expect(rig.sessions).toMatchObject({ suspended: 0, held: 0, tokens: { size: 0 } });
+    await microtasks();
+    expect(emitted.notices).toMatchObject([{ closed: { code: 1013 } }]);
   });
 
   it("expires at the server when the timeout has passed, however late its timer fires", async () => {

@@ -77,6 +77,21 @@ describe("a session", () => {
     expect(numbers(rig.server.emitted)).toEqual(["plain", "packed"]);
   });
 
+  it("stores only the checked limits of a client, from its hello and from its `resume`", async () => {
+    await using rig = new Rig();
+    const limits = { ...WIRE_LIMITS, more: "x".repeat(1000) };
+    const server = rig.arrival(false);
+    server.inject(JSON.stringify({ hello: { session: true, limits } }));
+    expect(rig.server.link.endpoint.state.session!.theirs).toEqual(WIRE_LIMITS);
+    const unconfirmed = rig.arrival(false);
+    const { link } = rig.server;
+    const token = rig.tokens.at(-1);
+    unconfirmed.cut();
+    rig.arrival().inject(resume(token, 0, 1, limits));
+    expect(link.endpoint.state.kind).toBe("live");
+    expect(link.endpoint.state.session!.theirs).toEqual(WIRE_LIMITS);
+  });
+
   it("is confirmed by the hello of a client that offered to resume and begins a new session, with the token of that socket's hello", async () => {
     await using rig = await Rig.live();
     rig.cut();
@@ -233,6 +248,7 @@ describe("a client's hello", () => {
     ["a ping", (link) => link.ping(), '{"ping":1}'],
     ["a bye", (link) => link.close(4002, "done"), '{"bye":{"code":4002,"reason":"done"}}'],
     ["an ack, once a message has come", (_link, { client }) => client.inject("[1]"), '{"ack":1}'],
+    ["an ack, once a control frame has come", (_link, { client }) => client.inject('{"later":1}'), '{"ack":0}'],
     ["a pong, once a ping has come", (_link, { client }) => client.inject('{"ping":7}'), '{"pong":7}'],
   ])("otherwise leaves in front of %s", async (_what, act, frame) => {
     const { wire, client } = clientAlone({ session: OFFER }, false);

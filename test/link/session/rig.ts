@@ -1,7 +1,7 @@
 /** A client and a server with sessions. The test delivers each frame of their connections. */
 import { vi } from "vitest";
 import { countDeadlines } from "../../../src/core/deadlines.js";
-import type { EndpointLimits } from "../../../src/session/endpoint.js";
+import type { EndpointLimits } from "../../../src/session/state.js";
 import type { ServerLink } from "../../../src/server/link.js";
 import type { PackedLink } from "../../../src/session/link.js";
 import { Sessions, type SessionsOptions } from "../../../src/server/sessions.js";

@@ -1,5 +1,6 @@
 /** Rule 7: when messages get a number, and which messages are kept. */
 import { describe, expect, it } from "vitest";
+import { Peer } from "../../../src/index.js";
 import { EncodedMessage, type SendHandle } from "../../../src/core/transport.js";
 import { useFakeClock } from "../../support/clock.js";
 import { heldBy, sendEncoded } from "../../support/links.js";
@@ -163,6 +164,21 @@ describe("the replay log", () => {
   });
 });
 
+/** Loses the socket of a session with queued broadcasts. Returns the length of those that stay, and how many were dropped. */
+async function loseBroadcasts(maxHeldLength: number): Promise<[length: number, dropped: number]> {
+  await using rig = await Rig.live({ sessions: { maxHeldLength } });
+  const { link } = rig.server;
+  const peer = new Peer(link, {});
+  rig.wire.server.unsentBytes = HIGH_WATER;
+  for (let i = 0; i < 6; i++) sendEncoded(link, new EncodedMessage(message(i, 1000)));
+  await microtasks();
+  rig.cut();
+  expect(rig.sessions.held).toBe(link.heldLength + link.heldBroadcastLength);
+  const result: [number, number] = [link.heldBroadcastLength, peer.stats().dropped];
+  await peer.close();
+  return result;
+}
+
 describe("a queue over its limit", () => {
   it("ends a suspended session, soon and not inside send", async () => {
     await using rig = await Rig.live();
@@ -234,6 +250,16 @@ describe("a queue over its limit", () => {
     expect(rig.server.emitted.notices.at(-1)).toMatchObject({ closed: { code: 1013 } });
   });
 
+  it("does not count a burst that was queued before the client's hello", async () => {
+    await using rig = new Rig();
+    const { link } = rig.server;
+    rig.wire.server.unsentBytes = HIGH_WATER;
+    for (let i = 0; i < 18; i++) expect(link.send(message(i, 4000))).toBe(true);
+    rig.wire.server.cut();
+    for (let i = 18; i < 26; i++) expect(link.send(message(i, 4000))).toBe(true);
+    expect(rig.server.emitted.notices).toEqual(["suspended"]);
+  });
+
   it("allows no more after attempts to resume that fail", async () => {
     await using rig = await Rig.live();
     rig.cut();
@@ -279,6 +305,14 @@ describe("a queue over its limit", () => {
     await rig.settle();
     expect(rig.emitted.messages).toHaveLength(LIMITS.logFrames + taken + 1);
     expect(rig.emitted.notices).toEqual([]);
+  });
+
+  it("drops broadcasts at the loss of the socket if all suspended sessions would hold too many", async () => {
+    const [length, none] = await loseBroadcasts(2 ** 20);
+    expect(length).toBeGreaterThan(4000);
+    expect(none).toBe(0);
+    expect(await loseBroadcasts(4 * length)).toEqual([length, 0]);
+    expect(await loseBroadcasts(4 * length - 1)).toEqual([0, Math.floor(length / 1000)]);
   });
 
   it("allows as much beside broadcasts to a suspended session as without them, all in order", async () => {
