@@ -162,7 +162,8 @@ describe("the end of the command", () => {
     const pair = await bridged([], { command: "/no/such/command", graceMs: 15_000 });
     await pair.over;
     await pair.closed;
-    expect(timers()).toBe(before);
+    // A timer of an earlier test may have ended meanwhile.
+    expect(timers()).toBeLessThanOrEqual(before);
   });
 
   it.each([
