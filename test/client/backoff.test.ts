@@ -30,6 +30,14 @@ function draw(...values: number[]): void {
 
 const CAPS_MS = [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000, 20_000];
 
+/** The server refuses further attempts, and goes away with a bye that asks its client to reconnect within 4 s. */
+function closeWithRetry(): void {
+  network.answer = refuse;
+  const { line } = network.last;
+  line.near.message('{"bye":{"code":1001,"reason":"the server is closing","retryMs":4000}}');
+  line.end({ code: 1001, reason: "the server is closing" });
+}
+
 describe("the delays of a reconnecting client", () => {
   it("retries at once, and then after delays whose cap doubles from 500 ms to 20 s", () => {
     const least = new Backoff(() => 0);
@@ -108,10 +116,7 @@ describe("a client that lost its socket", () => {
     const emitted = record(peer);
     await pass(1000);
     const from = performance.now();
-    network.answer = refuse;
-    const { line } = network.last;
-    line.near.message('{"bye":{"code":1001,"reason":"the server is closing","retryMs":4000}}');
-    line.end({ code: 1001, reason: "the server is closing" });
+    closeWithRetry();
     await pass(5000);
     expect(network.times(from)).toEqual([3000, 3400, 4180]);
     expect(emitted).toEqual(["suspend", "lost"]);
@@ -125,10 +130,7 @@ describe("a client that lost its socket", () => {
     const peer = await connectVirtual();
     await pass(1000);
     const from = performance.now();
-    network.answer = refuse;
-    const { line } = network.last;
-    line.near.message('{"bye":{"code":1001,"reason":"the server is closing","retryMs":4000}}');
-    line.end({ code: 1001, reason: "the server is closing" });
+    closeWithRetry();
     await pass(2000);
     page.dispatchEvent(new Event("online"));
     await pass(1001);

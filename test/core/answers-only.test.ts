@@ -23,7 +23,7 @@ function mutePeer(methods: Record<string, (params: any, context: any) => unknown
   };
   const peer: AnyPeer = new Peer(transport, { methods, limits: { maxBatchEntries: 3 } });
   const connection = connectionOf(peer);
-  connection.outgoing.whyNoCalls = new Error("nobody listens");
+  connection.outgoing.whyNoCalls = new Error("a POST has one reply");
   connection.incoming.onIdle = () => idle.push(inspect(peer).running);
   const slot = {
     reserveBytes: () => true,
@@ -38,7 +38,7 @@ function mutePeer(methods: Record<string, (params: any, context: any) => unknown
 describe("a peer that cannot be called", () => {
   it("refuses its own calls as not sent, with the cause, and sends nothing", async () => {
     const { peer, sent } = mutePeer({});
-    const cause = { message: "nobody listens" };
+    const cause = { message: "a POST has one reply" };
     expect(await rejection(peer.request("m"))).toMatchObject({ outcome: "not-sent", cause });
     const batch = peer.batch();
     const batched = rejection(batch.request("m"));

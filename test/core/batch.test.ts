@@ -193,7 +193,7 @@ describe("an error with id null, while one batch is pending,", () => {
     ["-32600 to an id alone", { jsonrpc: "2.0", id: 9 }, 1],
     ["-32600 within the reply to a batch", [1, request(1, "m"), {}], 2],
     ["-32010 to a batch that is too large", [request(1, "m"), 1, 2], 1, { limits: { maxBatchEntries: 2 } }],
-    ["-32601 to a request with id null", request(null, "nobody"), 1],
+    ["-32601 to a request with id null", request(null, "unknown"), 1],
     ["what a handler throws for a request with id null", request(null, "fail"), 1],
     ["-32008 for a request with id null", request(null, "m"), 1, { limits: { maxReplyBytes: 10 } }],
     [

@@ -112,7 +112,7 @@ describe("a peer without listeners", () => {
     const caught = await uncaughtIn(async () => {
       const refused = new RpcError(403, "no");
       const [a, b] = pair({ methods: { no: () => Promise.reject(refused) } }, {});
-      a.notify("nobody");
+      a.notify("unknown");
       await b.request("no").catch(() => {});
       await a.close();
       await b.closed;

@@ -193,12 +193,12 @@ describe("a server of several dialects", () => {
     webSocket.send(JSON.stringify(request(1, "wait")));
     await until(() => contexts.length > before);
     for (const [name, cancel] of Object.entries(cancels)) if (name !== spoken) webSocket.send(JSON.stringify(cancel));
-    webSocket.send(JSON.stringify(request(2, "nobody")));
+    webSocket.send(JSON.stringify(request(2, "unknown")));
     await until(() => received.length === 1);
     expect(contexts.at(-1)!.signal.aborted).toBe(false);
     webSocket.send(JSON.stringify(cancels[spoken]));
     await until(() => contexts.at(-1)!.signal.aborted);
-    webSocket.send(JSON.stringify(request(3, "nobody")));
+    webSocket.send(JSON.stringify(request(3, "unknown")));
     await until(() => received.at(-1)!.includes('"id":3'));
     expect(received).toHaveLength(spoken === "mcp" ? 2 : 3);
     webSocket.terminate();
@@ -221,7 +221,7 @@ describe("connecting with a dialect", () => {
     const without = await connect(server.url, { dialect: acp, link: "plain" });
     for (const peer of [plain, packed, without]) {
       expect(peer).toBeInstanceOf(Peer);
-      await rejection(peer.request("nobody"));
+      await rejection(peer.request("unknown"));
       await peer.close();
     }
     expect(offers).toEqual(["mcp", "reciproc.v1,mcp", undefined]);

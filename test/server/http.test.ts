@@ -25,7 +25,7 @@ describe("a POST", () => {
   });
 
   it.each<[string, unknown, unknown]>([
-    ["an error", request("a", "nobody"), failure("a", -32601, "Method not found")],
+    ["an error", request("a", "unknown"), failure("a", -32601, "Method not found")],
     ["a request with id null", request(null, "add", [1, 2]), result(null, 3)],
     ["a message that is none", {}, failure(null, -32600, "Invalid Request")],
     ["what is not JSON", "{bad", failure(null, -32700, "Parse error")],
@@ -34,7 +34,7 @@ describe("a POST", () => {
     ["an empty batch", [], failure(null, -32600, "Invalid Request")],
     [
       "a batch",
-      [request(1, "add", [1, 2]), notification("add", [1, 2]), 7, request(2, "nobody")],
+      [request(1, "add", [1, 2]), notification("add", [1, 2]), 7, request(2, "unknown")],
       [result(1, 3), failure(null, -32600, "Invalid Request"), failure(2, -32601, "Method not found")],
     ],
   ])("is answered with 200 if it is %s", async (_what, message, reply) => {
@@ -90,7 +90,7 @@ describe("a POST", () => {
     await using server = await serve({ port: 0, post: options, methods: { ...methods, later: turn } });
     for (const message of [
       notification("add", [1, 2]),
-      notification("nobody"),
+      notification("unserved"),
       [notification("add", [1, 2]), notification("later")],
       result(1, 3),
       [result(1, 3), failure(null, -32600, "Invalid Request")],
@@ -256,13 +256,13 @@ describe("a refused request", () => {
     ["another Host", { Host: "evil.example" }, 403, 'Host "evil.example" is not allowed'],
     ["another Origin", { Origin: "https://evil.example" }, 403, 'Origin "https://evil.example" is not allowed'],
     ["a sandboxed page", { Origin: "null" }, 403, 'Origin "null" is not allowed'],
-    ["a failed authentication", { Authorization: "nobody" }, 401, "authentication failed"],
+    ["a failed authentication", { Authorization: "unknown" }, 401, "authentication failed"],
     ["a Content-Length over the limit", { "Content-Length": "1048577" }, 413, "`limits.maxMessageBytes`, 1048576"],
   ])("is refused for %s: nothing runs, and the connection ends", async (_what, headers, status, reason) => {
     let ran = 0;
     await using server = await serve({
       port: 0,
-      authenticate: (asking) => asking.headers.authorization !== "nobody",
+      authenticate: (asking) => asking.headers.authorization !== "unknown",
       methods: { run: () => ++ran },
     });
     const { refusals } = recorded(server);
@@ -433,8 +433,8 @@ describe("a page of another origin", () => {
 
   it("is allowed for any origin if origins is *", async () => {
     await using server = await serve({ port: 0, origins: "*", methods });
-    const response = await post(server.url, request(1, "add", [1, 2]), { Origin: "https://whoever.example" });
-    expect(response.headers.get("access-control-allow-origin")).toBe("https://whoever.example");
+    const response = await post(server.url, request(1, "add", [1, 2]), { Origin: "https://other.example" });
+    expect(response.headers.get("access-control-allow-origin")).toBe("https://other.example");
     expect(await read(response)).toEqual(ok(3));
   });
 });

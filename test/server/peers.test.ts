@@ -65,7 +65,7 @@ describe("the `peer` event", () => {
     await using server = await serve({
       port: 0,
       methods: { hello: (_params, { peer }) => (log.push(`hello from ${String(peer.data)}`), "hi") },
-      authenticate: () => "nobody",
+      authenticate: () => "unknown",
     });
     server.on("peer", (peer, request) => {
       peer.data = "somebody";

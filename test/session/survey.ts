@@ -125,7 +125,7 @@ function keyOf(world: World, { sent, losses, hasExpired }: Path): string {
       ]),
     ];
   };
-  // What nobody reads any more is left out.
+  // Leaves out the lines of sockets that no end reads any more.
   const live = lines.filter(
     (line) => line === client.line || line.server.underWay.length > 0 || line.end?.line === line,
   );
