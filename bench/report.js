@@ -37,7 +37,7 @@ function page(report) {
     "# Benchmark",
     "`npm run bench` measures this page and writes it.",
     "![Bars of the main scenarios](benchmark.svg)",
-    `${kind} Client and server are separate processes on one machine. The contenders take turns within each round, and every result is checked. A ratio compares a contender with bare \`ws\` in the same round, and is the median of the rounds.`,
+    `${kind} Client and server are separate processes on one machine${quick ? "" : `, which are started anew after every ${budget.roundsOfPair} rounds`}. The contenders take turns within each round, and every result is checked. A ratio compares a contender with bare \`ws\` in the same round, and is the median of the rounds.`,
     CONTENDERS,
     `Measured ${measured.slice(0, 10)} on ${machine.cpu}, ${machine.memoryGiB} GiB, ${machine.system}, Node ${machine.node}, with ${list.join(", ")}.`,
     "## Ratios to bare ws",

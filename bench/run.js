@@ -14,6 +14,10 @@ async function stop(name) {
   pairs.delete(name);
 }
 
+async function stopAll() {
+  await Promise.all([...pairs.keys()].map(stop));
+}
+
 async function measure(scenario, contender, budget) {
   if (scenario.alone !== undefined) return scenario.alone(contender);
   const { name } = contender;
@@ -27,7 +31,10 @@ async function measure(scenario, contender, budget) {
   }
 }
 
-/** Runs one scenario for all contenders, round by round, so that a disturbance of the machine affects all of them. */
+/**
+ * Runs one scenario for all contenders, round by round, so that a disturbance of the machine affects all of them. After some rounds
+ * new processes take over: where the system and the compiler put a process can make it a quarter faster or slower for its whole life.
+ */
 async function play(scenario, { contenders, budget, quick }) {
   const cells = new Map();
   for (const contender of contenders) {
@@ -35,23 +42,30 @@ async function play(scenario, { contenders, budget, quick }) {
     cells.set(contender.name, absent === undefined ? { rounds: [] } : { absent });
   }
   const rounds = Math.min(scenario.mostRounds ?? Infinity, scenario.heavy ? budget.heavyRounds : budget.rounds);
-  // Round -1 warms up the compiler and does not count. Heavy scenarios warm up by themselves.
-  for (let round = quick || rounds < budget.rounds ? 0 : -1; round < rounds; round++) {
+  // Heavy scenarios warm up by themselves.
+  const warmsUp = !quick && rounds === budget.rounds;
+  const takeTurns = async (turnBudget, record) => {
     for (const contender of shuffled(contenders)) {
       const cell = cells.get(contender.name);
       if (cell.absent !== undefined || cell.error !== undefined) continue;
       try {
-        const result = await measure(scenario, contender, round < 0 ? { ...budget, ms: budget.compileMs } : budget);
-        if (round >= 0) cell.rounds[round] = result;
+        record(cell, await measure(scenario, contender, turnBudget));
       } catch (error) {
         cell.error = error.message.split("\n")[0];
         process.stdout.write(`\n  ${contender.name}: ${cell.error}\n`);
       }
       process.stdout.write(".");
     }
+  };
+  for (let round = 0; round < rounds; round++) {
+    if (warmsUp && round % budget.roundsOfPair === 0) {
+      await stopAll();
+      await takeTurns({ ...budget, ms: budget.compileMs }, () => {});
+    }
+    await takeTurns(budget, (cell, result) => (cell.rounds[round] = result));
   }
   // New processes, because the heap and the compiled code of one scenario would affect the next.
-  if (!quick) await Promise.all([...pairs.keys()].map(stop));
+  if (!quick) await stopAll();
   return Object.fromEntries([...cells].map(([name, cell]) => [name, summary(cell, cells.get(BASELINE), scenario)]));
 }
 
@@ -123,5 +137,5 @@ try {
   process.stderr.write(`${error.message}\n`);
   process.exitCode = 1;
 } finally {
-  await Promise.all([...pairs.keys()].map(stop));
+  await stopAll();
 }

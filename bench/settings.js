@@ -5,11 +5,12 @@ import { scenarios } from "./scenarios/index.js";
 
 /**
  * Many short rounds give steadier ratios than few long ones, because disturbances of a machine are short. `heavyRounds` applies to
- * scenarios that take seconds whatever `ms` is. Before the first round, each contender runs for `compileMs`, so that compiled code
- * is compared.
+ * scenarios that take seconds whatever `ms` is. After `roundsOfPair` rounds, each contender gets new processes. They first run for
+ * `compileMs`, so that compiled code is compared.
  */
 const FULL = {
-  rounds: 9,
+  rounds: 12,
+  roundsOfPair: 3,
   heavyRounds: 5,
   ms: 200,
   warmUpMs: 60,
@@ -24,6 +25,7 @@ const FULL = {
 
 const QUICK = {
   rounds: 1,
+  roundsOfPair: 1,
   heavyRounds: 1,
   ms: 60,
   warmUpMs: 30,
