@@ -10,10 +10,10 @@ const LEAST_USED = 0.8;
  */
 describe("the code that a page loads", () => {
   it.each([
-    ["connect", "es2022", 28_400],
-    ["connect", "es2020", 33_300],
-    ["connect", "vite", 27_900],
-    ["pair", "es2022", 20_100],
+    ["connect", "es2022", 26_900],
+    ["connect", "es2020", 29_700],
+    ["connect", "vite", 26_300],
+    ["pair", "es2022", 19_000],
     ["RpcError", "es2022", 360],
     ["lsp", "es2022", 480],
     ["encodeRequest", "es2022", 870],
