@@ -2,16 +2,16 @@
  * Measures the parts of a call's time: runs client and server with `--cpu-prof`, and writes docs/profile.md. `--before REF` adds a
  * build of the package at that commit, so that one run measures before and after.
  */
-import { execFileSync, fork } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { fork } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { checkout, ROOT } from "./checkout.js";
 import { machine } from "./machine.js";
 import { median } from "./statistics.js";
 
-const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const SIDE = fileURLToPath(new URL("profile-side.js", import.meta.url));
 const ROUNDS = 5;
 const SCENARIOS = [
@@ -29,16 +29,6 @@ const PARTS = [
   ["this package", ({ url }) => url.includes("/dist/")],
   ["the benchmark itself, and the rest", () => true],
 ];
-
-/** Builds the package at a commit. */
-function checkout(ref) {
-  const folder = mkdtempSync(join(tmpdir(), "reciproc-profile-"));
-  const archive = execFileSync("git", ["-C", ROOT, "archive", ref], { maxBuffer: 2 ** 28 });
-  execFileSync("tar", ["-x", "-C", folder], { input: archive });
-  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
-  execFileSync("npx", ["tsc", "-p", "tsconfig.build.json"], { cwd: folder, stdio: "ignore" });
-  return folder;
-}
 
 /** Returns the time of each part, in microseconds per call, on both sides together. */
 async function profile(contender, scenario) {

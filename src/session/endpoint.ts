@@ -33,6 +33,9 @@ import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session any more";
 
+/** The length of the collected pongs, if all are as long as the last one, with which they are sent. */
+const COLLECTED_PONGS = 1024;
+
 const NONE: string[] = [];
 
 /** One end of one connection, from its first frame to its end, over one socket or several in turn. */
@@ -296,8 +299,8 @@ export class Endpoint {
       const pong = JSON.stringify({ pong: value });
       if (this.#controls === NONE) this.#controls = [pong];
       else this.#controls.push(pong);
-      // Collected frames do not count as unsent.
-      if (unsentBytes > 0) this.#flushControls();
+      // Collected frames do not count as unsent, so few are collected.
+      if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
     } catch {
       // `JSON.parse` accepts any depth, and `JSON.stringify` does not.
       this.fail("a ping that cannot be answered");

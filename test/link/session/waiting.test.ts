@@ -128,6 +128,17 @@ describe("a socket above its high-water mark", () => {
     await microtasks();
     expect(client.sent.at(-1)).toBe('{"pong":7}');
   });
+
+  it("collects at most 1 KiB of pongs, which do not count as unsent bytes", async () => {
+    await using rig = await Rig.live();
+    const { client } = rig.wire;
+    client.sent.length = 0;
+    for (let i = 0; i < 100; i++) client.inject(`{"ping":"${"x".repeat(100)}"}`);
+    const collected = 100 - client.sent.length;
+    expect(collected).toBeLessThan(10);
+    await microtasks();
+    expect(client.sent).toHaveLength(100);
+  });
 });
 
 describe("the replay log", () => {

@@ -1,0 +1,52 @@
+/** What `turns.js` measures, with both ends of the connections in this process. */
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const SOCKETS = 100;
+const SOCKETS_IN_FLIGHT = 8;
+
+/** A scenario returns how many messages it has sent after about `ms`. */
+export const SCENARIOS = {
+  one: ({ peers: [peer] }, ms) => callFor(peer, 1, ms),
+  "in-flight": ({ peers: [peer] }, ms) => callFor(peer, 64, ms),
+  burst: ({ peers: [peer] }, ms) =>
+    roundsFor(ms, () => Promise.all(Array.from({ length: 1_000 }, (_, x) => peer.request("increment", [x])))),
+  sockets: async ({ peers }, ms) => sumOf(await Promise.all(peers.map((peer) => callFor(peer, SOCKETS_IN_FLIGHT, ms)))),
+  notify: ({ peers: [peer] }, ms) =>
+    roundsFor(ms, () => {
+      for (let x = 0; x < 1_000; x++) peer.notify("note", [x]);
+      return peer.request("increment", [0]);
+    }),
+};
+
+const sumOf = (counts) => counts.reduce((sum, count) => sum + count, 0);
+
+/** Keeps `inFlight` calls pending. */
+async function callFor(peer, inFlight, ms) {
+  const end = performance.now() + ms;
+  let calls = 0;
+  const worker = async () => {
+    while (performance.now() < end) {
+      if ((await peer.request("increment", [calls])) === undefined) throw new Error("a call has no result");
+      calls++;
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, worker));
+  return calls;
+}
+
+/** Runs rounds of 1,000 messages. */
+async function roundsFor(ms, round) {
+  const end = performance.now() + ms;
+  let messages = 0;
+  for (; performance.now() < end; messages += 1_000) await round();
+  return messages;
+}
+
+/** Starts a server of a build, and connects the clients of a scenario. */
+export async function setUp(root, scenario) {
+  const { connect, serve } = await import(pathToFileURL(join(root, "dist/node.js")).href);
+  const server = await serve({ port: 0, methods: { increment: ([x]) => x + 1, note: () => {} } });
+  const count = scenario === "sockets" ? SOCKETS : 1;
+  return { peers: await Promise.all(Array.from({ length: count }, () => connect(server.url))) };
+}
