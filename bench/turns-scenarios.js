@@ -1,6 +1,7 @@
 /** What `turns.js` measures, with both ends of the connections in this process. */
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { check } from "./load.js";
 
 const SOCKETS = 100;
 const SOCKETS_IN_FLIGHT = 8;
@@ -27,8 +28,8 @@ async function callFor(peer, inFlight, ms) {
   let calls = 0;
   const worker = async () => {
     while (performance.now() < end) {
-      if ((await peer.request("increment", [calls])) === undefined) throw new Error("a call has no result");
-      calls++;
+      const x = calls++;
+      check(await peer.request("increment", [x]), x + 1, "increment");
     }
   };
   await Promise.all(Array.from({ length: inFlight }, worker));

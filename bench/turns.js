@@ -25,16 +25,17 @@ function measure(scenario, builds) {
 
 const { values } = parseArgs({ options: { before: { type: "string" }, only: { type: "string" } } });
 if (values.before === undefined) throw new Error("Expected `--before` with a commit");
-const unknown = values.only?.split(",").find((name) => !(name in SCENARIOS));
-if (unknown !== undefined)
-  throw new Error(`Unknown scenario \`${unknown}\`; known are ${Object.keys(SCENARIOS).join(", ")}`);
+const known = Object.keys(SCENARIOS);
+const scenarios = values.only?.split(",") ?? known;
+const unknown = scenarios.find((name) => !known.includes(name));
+if (unknown !== undefined) throw new Error(`Unknown scenario \`${unknown}\`; known are ${known.join(", ")}`);
 
 const before = checkout(values.before);
 try {
-  for (const scenario of values.only?.split(",") ?? Object.keys(SCENARIOS)) {
+  for (const scenario of scenarios) {
     const ratios = [];
     for (let i = 0; i < PROCESSES; i++) {
-      // Which build is set up first matters, so this alternates too.
+      // Which build is set up first makes a difference, so the order alternates.
       const ratio = await measure(scenario, i % 2 === 0 ? [before, ROOT] : [ROOT, before]);
       ratios.push(i % 2 === 0 ? ratio : 1 / ratio);
     }

@@ -33,7 +33,7 @@ import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session any more";
 
-/** The length of the collected pongs, if all are as long as the last one, with which they are sent. */
+/** The collected pongs are sent once they have about this length, in UTF-16 code units. All are taken to be as long as the newest. */
 const COLLECTED_PONGS = 1024;
 
 const NONE: string[] = [];
