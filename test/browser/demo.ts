@@ -192,6 +192,11 @@ export function strokes(page: Page, count: number): Promise<void> {
   return page.getByRole("img", { name, exact: true }).waitFor();
 }
 
+/** Waits until the page has shown a notice. A notice is visible for some seconds, and its text stays until the next one. */
+export function noticed(page: Page, text: string): Promise<void> {
+  return page.locator("#notice", { hasText: text }).waitFor({ state: "attached" });
+}
+
 /** Draws with the mouse. The points are fractions of the board. */
 export async function draw(page: Page, points: [x: number, y: number][]): Promise<void> {
   const { x, y, width, height } = (await page.locator("#canvas").boundingBox())!;

@@ -1,7 +1,7 @@
 import type { Locator } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { browser } from "./browser.js";
-import { draw, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
+import { draw, noticed, PHONE, startDemo, strokes, withDemo, withOne } from "./demo.js";
 import { goTo, line, pointAt, ready, squiggles, textOf, visitEditor, withOneEditor, withTwoEditors } from "./editor.js";
 
 describe("the editor", () => {
@@ -136,7 +136,7 @@ describe("the editor", () => {
       await ada.page.getByRole("button", { name: "Clear" }).click();
       await bo.page.getByRole("alertdialog", { name: "Ada would like to clear the board." }).waitFor();
       await bo.page.getByRole("button", { name: "Keep it" }).click();
-      for (const { page } of [ada, bo]) await page.getByText("The board stays: Bo refused.").waitFor();
+      for (const { page } of [ada, bo]) await noticed(page, "The board stays: Bo refused.");
     }));
 
   it("loads only when it is opened, and from the demo's server only", async () => {
