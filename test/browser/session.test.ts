@@ -121,7 +121,10 @@ it("resumes each time the page is thawed, without a missed message", async () =>
   const freeze = async (): Promise<void> => {
     await other.bringToFront();
     await page.waitForFunction(() => document.hidden);
+    const before = await page.evaluate(() => emitted.length);
     await cdp.send("Page.setWebLifecycleState", { state: "frozen" });
+    // The answer may come before the event, and a cut before the event would be noticed at once.
+    await expect.poll(() => page.evaluate((length) => emitted[length], before)).toBe("freeze");
   };
   const thaw = async (): Promise<void> => {
     await cdp.send("Page.setWebLifecycleState", { state: "active" });

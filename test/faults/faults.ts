@@ -211,15 +211,21 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   /** If the thief acks, only the thief knows the token: the client must begin a new session, and reports the loss. */
   async stealForGood(world) {
     await proven(world);
-    await world.demandLoss("its token was stolen", () =>
-      whileAway(world, async (session) => {
-        const { token, webSocket } = await intrude(world.port, CLIENT_NAME, stolen(session));
+    const steal = async (): Promise<void> => {
+      let isLate = false;
+      await whileAway(world, async (session) => {
+        const shown = stolen(session);
+        const { token, webSocket } = await intrude(world.port, CLIENT_NAME, shown);
+        isLate = token === undefined && isTooLate(session, shown);
+        if (isLate) return;
         if (token === undefined) return world.oracle.fail("the newest token was not accepted");
         webSocket.send(JSON.stringify({ ack: session.received }));
         await pong(webSocket);
         webSocket.terminate();
-      }),
-    );
+      });
+      if (isLate) await steal();
+    };
+    await world.demandLoss("its token was stolen", steal);
   },
   async closeForGood(world) {
     const side = sideOf(world);
@@ -395,11 +401,15 @@ function stolen({ held, received, attempt }: WireSession): Stolen {
   return { token: held!, received, attempt: attempt + 1 };
 }
 
+/** Returns whether the client has reconnected before the thief, by its heartbeat. */
+function isTooLate(session: WireSession, shown: Stolen): boolean {
+  return session.attempt >= shown.attempt;
+}
+
 function expectAccepted(world: World, session: WireSession, shown: Stolen, { token }: Intrusion): void {
-  // The client might have reconnected by its heartbeat: then the thief is late.
-  const isLate = session.attempt >= shown.attempt;
   if (token !== undefined) world.tap.given(session, token);
-  else if (world.current.reason === undefined && !isLate) world.oracle.fail("the newest token was not accepted");
+  else if (world.current.reason === undefined && !isTooLate(session, shown))
+    world.oracle.fail("the newest token was not accepted");
 }
 
 async function expectRefused(world: World, name: string, shown: Stolen, breach: string): Promise<void> {
