@@ -47,6 +47,8 @@ export default defineConfig({
           globalSetup: ["test/browser/global-setup.ts"],
           // Some tests time out while three browsers share two cores.
           maxWorkers: 2,
+          // A browser on a loaded machine may need several seconds for each step of a test. Steps have timeouts of their own.
+          testTimeout: 60_000,
           sequence: { groupOrder: 2 },
         },
       },

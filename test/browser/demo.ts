@@ -76,7 +76,7 @@ const leftPages: Page[] = [];
 async function newPage(options: object): Promise<Page> {
   const context = await (await browser()).newContext({ viewport: VIEWPORT, ...options });
   // Below the test's own timeout, so that a failure names the missing condition.
-  context.setDefaultTimeout(10_000);
+  context.setDefaultTimeout(20_000);
   return context.newPage();
 }
 

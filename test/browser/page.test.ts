@@ -227,7 +227,7 @@ describe("the page", () => {
 /** Opens the page after `prepare` ran in it. */
 async function visitWith(url: string, prepare: () => void): Promise<Page> {
   const context = await (await browser()).newContext();
-  context.setDefaultTimeout(10_000);
+  context.setDefaultTimeout(20_000);
   await context.addInitScript(prepare);
   const page = await context.newPage();
   await page.goto(url);
