@@ -24,6 +24,8 @@ export * from "./index.js";
 export { serve } from "./server/serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
 export type { Group, NotifyOptions } from "./server/groups.js";
+export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
+export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
 export type { Topic } from "./server/topics.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";

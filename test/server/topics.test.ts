@@ -1,22 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { Peer, serve, type AnyPeer, type Server } from "../../src/node.js";
-import { plain } from "../../src/link/plain.js";
-import { memorySockets } from "../../src/sockets/memory.js";
+import { serve, type Server } from "../../src/node.js";
 import { turn } from "../support/turns.js";
-
-/** A member: the server's peer, the client's peer, and the messages that the client got. */
-interface Member {
-  peer: AnyPeer;
-  client: AnyPeer;
-  got: unknown[];
-}
-
-function join(server: Server): Member {
-  const [near, far] = memorySockets(10_000, 10_000);
-  const got: unknown[] = [];
-  const client: AnyPeer = new Peer(plain(far), { fallback: (params, { method }) => void got.push([method, params]) });
-  return { peer: server.accept(plain(near), undefined), client, got };
-}
+import { join, type Member } from "./members.js";
 
 const makeServer = (): Promise<Server> => serve({ noServer: true });
 
