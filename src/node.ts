@@ -26,7 +26,7 @@ export { Server, type ServeOptions, type ServerContext, type ServerEvents } from
 export type { Group, NotifyOptions } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
-export type { Topic } from "./server/topics.js";
+export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";

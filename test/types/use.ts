@@ -1,5 +1,5 @@
 import { serve, connect, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
-import type { GroupCall, ServerAround } from "reciproc/node";
+import type { GroupCall, LeaveReason, ServerAround } from "reciproc/node";
 import type { Handlers, ApiOf } from "reciproc";
 import type { Peer, AnyPeer } from "reciproc";
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -103,6 +103,15 @@ await serve({
   },
 });
 await connect("ws://x", { around: ({ peer }, next) => (show(peer.id), next()) });
+server
+  .topic("den")
+  .on("join", (peer) => show(peer.data.user))
+  .once("leave", (peer, reason) => {
+    is<Equal<typeof peer.data.user, string>>();
+    is<Equal<typeof reason, LeaveReason>>();
+    is<Equal<typeof reason, "deleted" | "closed">>();
+  })
+  .off("join", show as never);
 server.on("peer", (peer, request) => {
   is<Equal<typeof peer.data.user, string>>();
   peer.request("confirm", { question: request.url ?? "" });

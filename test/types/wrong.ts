@@ -192,6 +192,12 @@ await serve({ port: 1, around: ({ peer }, next) => (peer.id, next()) });
 const ofPeer: Around = (call, next) => (call.peer.id, next());
 // @ts-expect-error the same, for a function that is made for calls through one peer
 await serve({ port: 1, around: ofPeer });
+// @ts-expect-error no such event of a topic
+server.topic("a").on("joined", () => {});
+// @ts-expect-error no such reason
+server.topic("a").on("leave", (_peer, reason) => reason === "left");
+// @ts-expect-error all peers of a server have no such events
+server.peers.on("join", () => {});
 // @ts-expect-error no such event
 server.on("connection", () => {});
 // @ts-expect-error no such member in the data
