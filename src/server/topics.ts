@@ -80,11 +80,6 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     return this.#members.size;
   }
 
-  /** Number of topics that have listeners. For tests. */
-  get heard(): number {
-    return this.#emitters.size;
-  }
-
   /** Returns the members of a topic. */
   membersOf(name: string): ReadonlySet<Peer<L, R, D>> {
     return this.#members.get(name) ?? EMPTY;
@@ -140,7 +135,7 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     const emitter = this.#emitters.get(name);
     if (emitter === undefined) return;
     emitter.off(event, anyFunction(listener, "listener"));
-    this.#forgetSilent(name, emitter);
+    this.#deleteUnheard(name, emitter);
   }
 
   #removeMember(name: string, peer: Peer<L, R, D>): boolean {
@@ -154,11 +149,11 @@ export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
     const emitter = this.#emitters.get(name);
     if (emitter === undefined) return;
     tell(emitter, event, reason === undefined ? [peer] : [peer, reason], (error) => this.owner.report(error, peer));
-    this.#forgetSilent(name, emitter);
+    this.#deleteUnheard(name, emitter);
   }
 
   /** Deletes an emitter whose last listener was removed. A listener may have replaced the emitter meanwhile. */
-  #forgetSilent(name: string, emitter: TopicEmitter<Peer<L, R, D>>): void {
+  #deleteUnheard(name: string, emitter: TopicEmitter<Peer<L, R, D>>): void {
     if (emitter.eventNames().length === 0 && this.#emitters.get(name) === emitter) this.#emitters.delete(name);
   }
 }

@@ -1,9 +1,19 @@
 import { describe, expect, it } from "vitest";
-import { connect, serve, type AnyPeer, type LeaveReason, type Server } from "../../src/node.js";
-import { Topics } from "../../src/server/topics.js";
+import {
+  connect,
+  serve,
+  type AnyMethods,
+  type AnyPeer,
+  type LeaveReason,
+  type Server,
+  type Topic as TopicOf,
+} from "../../src/node.js";
 import { gate, turn } from "../support/turns.js";
 import { begun, drop, emitted, nextPeer, serving } from "./by-hand.js";
 import { join, joinSilent } from "./members.js";
+import { stringsIn } from "./reachable.js";
+
+type Topic = TopicOf<AnyMethods, AnyMethods, unknown>;
 
 const makeServer = (): Promise<Server> => serve({ noServer: true });
 
@@ -225,22 +235,20 @@ describe("the listeners of a topic", () => {
     ]);
   });
 
-  it("take no memory once they are removed", async () => {
+  it.each<[string, (topic: Topic, peer: AnyPeer) => void]>([
+    [
+      "`off` removes the last",
+      (topic) => topic.on("join", ignore).once("leave", fail).off("leave", fail).off("join", ignore),
+    ],
+    ["the last, which `once` added, is called", (topic, peer) => topic.once("join", ignore).add(peer).delete(peer)],
+    ["the last is refused", (topic) => expect(() => topic.on("joined" as "join", ignore)).toThrow(TypeError)],
+  ])("leave nothing of their topic in the server when %s", async (_when, listen) => {
     await using server = await makeServer();
     const { peer } = join(server);
-    const topics = new Topics({ around: undefined, report: fail, refusalOf: () => undefined });
-    for (let i = 0; i < 100; i++) {
-      const topic = topics.topic(`room ${i}`).on("join", ignore).once("leave", ignore);
-      expect(topics.heard).toBe(1);
-      topic.off("leave", fail).off("join", ignore);
-      expect(topics.heard).toBe(1);
-      // Calls the last listener, which `once` added.
-      topic.add(peer).delete(peer);
-      expect([topics.heard, topics.size]).toEqual([0, 0]);
-    }
-    expect(() => topics.topic("den").on("joined" as "join", ignore)).toThrow(TypeError);
-    topics.topic("den").off("join", ignore);
-    expect(topics.heard).toBe(0);
+    listen(server.topic("the name of a topic"), peer);
+    expect(stringsIn(server)).not.toContain("the name of a topic");
+    server.topic("the name of a topic").on("join", ignore);
+    expect(stringsIn(server)).toContain("the name of a topic");
   });
 
   it("stay if one of them removes the last and adds another", async () => {

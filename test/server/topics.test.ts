@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { serve, type Server } from "../../src/node.js";
 import { turn } from "../support/turns.js";
 import { join, type Member } from "./members.js";
+import { stringsIn } from "./reachable.js";
 
 const makeServer = (): Promise<Server> => serve({ noServer: true });
 
@@ -73,6 +74,18 @@ describe("a topic", () => {
     await a.peer.closed;
     expect([...one]).toEqual([b.peer]);
     expect(two.size).toBe(0);
+  });
+
+  it("keeps nothing of a peer that closed", async () => {
+    await using server = await makeServer();
+    const [a, b] = [join(server), join(server)];
+    for (const { peer } of [a, b]) for (const name of ["one", "two"]) server.topic(name).add(peer);
+    [a.peer.data, b.peer.data] = ["the data of a", "the data of b"];
+    expect(stringsIn(server)).toContain("the data of a");
+    await a.peer.close();
+    const strings = stringsIn(server);
+    expect(strings).toContain("the data of b");
+    expect(strings).not.toContain("the data of a");
   });
 
   it("removes a peer before its close is reported", async () => {
