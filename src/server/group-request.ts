@@ -15,14 +15,15 @@ export interface GroupRequestOptions<P> {
   except?: P | undefined;
 }
 
-/** How the call to one peer of a group was settled: as a `PromiseSettledResult`, with the peer. */
+/** How the call to one peer of a group was settled: a `PromiseSettledResult` with the peer. */
 export type PeerOutcome<P, T> =
-  | { readonly peer: P; readonly status: "fulfilled"; readonly value: T }
+  | { readonly peer: P; readonly status: "fulfilled"; readonly value: T; readonly reason?: undefined }
   | {
       readonly peer: P;
       readonly status: "rejected";
       /** What `peer.request` rejects with. */
-      readonly reason: unknown;
+      readonly reason: any;
+      readonly value?: undefined;
     };
 
 export const REQUEST_OPTIONS = { timeoutMs: optional(positive), signal: optional(anySignal), except: any };

@@ -81,7 +81,10 @@ server.peers.notify("toast", { text: "hi" });
 for (const outcome of await server.topic("den").request("confirm", { question: "?" }, { timeoutMs: 5 })) {
   is<Equal<typeof outcome.peer.data.user, string>>();
   if (outcome.status === "fulfilled") is<Equal<typeof outcome.value, boolean>>();
-  else is<Equal<typeof outcome.reason, unknown>>();
+  else show(outcome.reason.message);
+  const { status, value, reason } = outcome;
+  if (status === "fulfilled") is<Equal<typeof value, boolean>>();
+  else show(reason.message);
 }
 const settled: PromiseSettledResult<boolean>[] = await server.peers.request("confirm", { question: "?" });
 settled.at(0);

@@ -186,7 +186,7 @@ await server.topic("a").request("confirm", { query: "?" });
 // @ts-expect-error progress is reported by one peer, not by a group
 await server.peers.request("confirm", { question: "?" }, { onProgress: () => {} });
 // @ts-expect-error an outcome has a value only if it is fulfilled
-(await server.peers.request("confirm", { question: "?" }))[0]?.value;
+const isSure: boolean = (await server.peers.request("confirm", { question: "?" }))[0]!.value;
 // @ts-expect-error a message to a group has no peer
 await serve({ port: 1, around: ({ peer }, next) => (peer.id, next()) });
 const ofPeer: Around = (call, next) => (call.peer.id, next());
@@ -228,4 +228,4 @@ new Peer<ServerApi, ClientApi>(half);
 // @ts-expect-error the state is read only
 peer.state = "closed";
 
-export { half, text, three };
+export { half, isSure, text, three };
