@@ -38,6 +38,7 @@ export class SharedRequest implements Sink {
   /** Throws a `TypeError` for params without a JSON form. */
   constructor(method: string, params: unknown) {
     this.method = method;
+    // The text of a notification ends as that of a request does.
     this.#end = encodeNotification(method, params as object | undefined).slice(encodeNotification(method).length - 1);
   }
 

@@ -2,7 +2,7 @@
 import { encodeNotification } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
-import { any, checkOptions, must, optional } from "../core/options.js";
+import { any, checkOptions, must, optional, type Checked } from "../core/options.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
@@ -94,6 +94,12 @@ const NOTIFY_OPTIONS = {
   whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
 };
 
+/** Sends a notification to these peers, `except` one. */
+function sendAll(peers: Iterable<AnyPeer>, text: string, { except, whenSlow }: Checked<typeof NOTIFY_OPTIONS>): void {
+  const message = new EncodedMessage(text);
+  for (const peer of peers) if (peer !== except) sendTo(peer, message, whenSlow);
+}
+
 /** What the groups of one server have in common. */
 export interface GroupOwner {
   /** The server's `around`. */
@@ -129,20 +135,17 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
 
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
   notify(method: string, params?: unknown, options?: NotifyOptions<AnyPeer>): void {
-    const { except, whenSlow } = checkOptions("options", options, NOTIFY_OPTIONS);
+    const checked = checkOptions("options", options, NOTIFY_OPTIONS);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
-    const message = new EncodedMessage(encodeNotification(method, params as object));
+    const text = encodeNotification(method, params as object);
     const { around } = this.#owner;
-    if (around === undefined) {
-      for (const peer of this.#members()) if (peer !== except) sendTo(peer, message, whenSlow);
-      return;
-    }
-    const call = this.#record(method, params, except, false);
+    if (around === undefined) return sendAll(this.#members(), text, checked);
+    const call = this.#record(method, params, checked.except, false);
     if (call.peers.length === 0) return;
     const send = async (): Promise<void> => {
+      const open = call.peers.filter((peer) => peer.state !== "closed");
       // Encoded again: `around` may have changed the params in place.
-      const changed = new EncodedMessage(encodeNotification(method, call.params as object));
-      for (const peer of call.peers) if (peer.state !== "closed") sendTo(peer, changed, whenSlow);
+      sendAll(open, encodeNotification(method, call.params as object), checked);
     };
     runAround(around, call, send).catch((error: unknown) => this.#owner.report(error));
   }
