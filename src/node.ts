@@ -23,7 +23,10 @@ export interface NodeConnectOptions<S extends Contract<S> = any> extends Connect
 export * from "./index.js";
 export { serve } from "./server/serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
-export type { Group, NotifyOptions, Topic } from "./server/groups.js";
+export type { Group, NotifyOptions } from "./server/groups.js";
+export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
+export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
+export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";

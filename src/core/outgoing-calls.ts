@@ -198,9 +198,9 @@ export class OutgoingCalls {
     return new Promise((resolve) => resolve(around(record, next)));
   }
 
-  /** Calls a control method of an extension, past `around` and the queue. */
-  control(method: string, params: object, options: CallOptions): Promise<unknown> {
-    return this.request(method, params, options, this.bypass, ++this.#lastId);
+  /** Calls a method past `around`, and by default past the queue. */
+  control(method: string, params: unknown, options: CallOptions | undefined, sink = this.bypass): Promise<unknown> {
+    return this.request(method, params, options, sink, ++this.#lastId);
   }
 
   /** Watches the signal and the total timeout of a call. */

@@ -96,7 +96,7 @@ export interface Call {
 
 /**
  * Wraps calls in both directions: logging, permission, tracing. `next` continues and promises the result. What `around`
- * returns or throws is the outcome. Not called for messages of a topic or `server.peers`, which are encoded once for many peers.
+ * returns or throws is the outcome. The `around` of a server also wraps messages to groups: see `ServerAround`.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 

@@ -25,7 +25,9 @@ import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
 import { fullRefusal, Gate, offeredBy } from "./gate.js";
 import { Posts } from "./http.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
-import { groupOf, Topics, type Group, type Topic } from "./groups.js";
+import { PeerGroup, type Group } from "./groups.js";
+import type { ServerAround } from "./around.js";
+import { Topics, type Topic } from "./topics.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
 import { Tally, type ServerStats } from "./stats.js";
@@ -44,7 +46,9 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
 /** The options of `serve`. Exactly one of `port`, `server` and `noServer` is required. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
-  Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
+  Omit<Options<L, ServerContext<L, R, D>>, "around" | "dialect" | "limits"> & {
+    /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
+    around?: ServerAround | undefined;
     /**
      * How cancels and progress are spelled, as for a peer. If several are given, the subprotocol that a client offers selects
      * one (`mcp` selects `mcp`). A client that offers none gets the first.
@@ -89,7 +93,7 @@ export class Server<
   readonly #configBy = new Map<string, Config>();
   readonly #hooks: Hooks;
   readonly #peers = new Set<Peer<L, R, D>>();
-  readonly #topics = new Topics<L, R, D>();
+  readonly #topics: Topics<L, R, D>;
   /** Open peers that `accept` made. They take no connection slot. */
   readonly #accepted = new Set<Peer<L, R, D>>();
   /** Peers of one HTTP request each. */
@@ -128,7 +132,10 @@ export class Server<
       this.#configBy.set(dialect.subprotocol, config);
     }
     this.#heartbeat = checked.heartbeat;
-    this.peers = groupOf(() => this.#peers);
+    const { around } = this.#config;
+    const report = (error: unknown, peer?: AnyPeer): void => void this.#report(error, peer);
+    this.peers = new PeerGroup(() => this.#peers, { around, report });
+    this.#topics = new Topics({ around, report, refusalOf: (peer) => this.#topicRefusal(peer) });
     this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()]);
     const { maxMessageBytes } = this.#config.limits;
     const { limits } = checked.gate;
@@ -178,7 +185,7 @@ export class Server<
 
   /** Returns the topic of that name. A topic need not be created: it exists while it has peers. */
   topic(name: string): Topic<L, R, D> {
-    return this.#topics.topic(name, (peer) => this.#topicRefusal(peer));
+    return this.#topics.topic(name);
   }
 
   /**

@@ -30,7 +30,7 @@ export interface Joined extends AsyncDisposable {
 }
 
 /** A way to join two peers. If one is a server, it is `a`. */
-export type Join = (ofA?: AnyOptions, ofB?: AnyOptions) => Promise<Joined>;
+export type Join = (ofA?: Omit<AnyOptions, "around">, ofB?: AnyOptions) => Promise<Joined>;
 
 const MAX = 2 ** 20;
 const SYNC = "a test waits for this";
@@ -71,7 +71,7 @@ export const everyWay: [string, Join][] = [
   ["over ws", overWs],
 ];
 
-function joined(left: Transport, right: Transport, ofA: AnyOptions, ofB: AnyOptions): Joined {
+function joined(left: Transport, right: Transport, ofA: Omit<AnyOptions, "around">, ofB: AnyOptions): Joined {
   const sent: Sent[] = [];
   return watched(new Peer(spied(left, "a", sent), ofA), new Peer(spied(right, "b", sent), ofB), sent, async () => {});
 }

@@ -1,4 +1,5 @@
 import { serve, connect, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
+import type { GroupCall, LeaveReason, ServerAround } from "reciproc/node";
 import type { Handlers, ApiOf } from "reciproc";
 import type { Peer, AnyPeer } from "reciproc";
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -77,6 +78,43 @@ await serve<ServerApi, ClientApi, { user: string }>({
 });
 for (const p of server.peers) p.notify("toast", { text: "hi" });
 server.peers.notify("toast", { text: "hi" });
+for (const outcome of await server.topic("den").request("confirm", { question: "?" }, { timeoutMs: 5 })) {
+  is<Equal<typeof outcome.peer.data.user, string>>();
+  if (outcome.status === "fulfilled") is<Equal<typeof outcome.value, boolean>>();
+  else show(outcome.reason.message);
+  const { status, value, reason } = outcome;
+  if (status === "fulfilled") is<Equal<typeof value, boolean>>();
+  else show(reason.message);
+}
+const settled: PromiseSettledResult<boolean>[] = await server.peers.request("confirm", { question: "?" });
+settled.at(0);
+const sees: ServerAround = (call, next) => {
+  if (call.peer === undefined) {
+    is<Equal<typeof call, GroupCall>>();
+    show(`${call.topic ?? "all"} ${call.peers.length}`);
+  } else show(call.peer.id);
+  if (call.direction === "incoming") show(call.peer.id);
+  return next();
+};
+await serve({ port: 1, around: sees });
+await connect("ws://x", { around: sees });
+await serve({
+  port: 1,
+  around: ({ direction, peer }, next) => {
+    if (direction === "incoming") show(peer.id);
+    return next();
+  },
+});
+await connect("ws://x", { around: ({ peer }, next) => (show(peer.id), next()) });
+server
+  .topic("den")
+  .on("join", (peer) => show(peer.data.user))
+  .once("leave", (peer, reason) => {
+    is<Equal<typeof peer.data.user, string>>();
+    is<Equal<typeof reason, LeaveReason>>();
+    is<Equal<typeof reason, "deleted" | "closed">>();
+  })
+  .off("join", show as never);
 server.on("peer", (peer, request) => {
   is<Equal<typeof peer.data.user, string>>();
   peer.request("confirm", { question: request.url ?? "" });

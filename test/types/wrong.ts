@@ -1,6 +1,6 @@
 // What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
 // one reports the directive as unused.
-import { connect, pair, Peer, RpcError, serve, type Stream, type Transport } from "reciproc/node";
+import { connect, pair, Peer, RpcError, serve, type Around, type Stream, type Transport } from "reciproc/node";
 
 interface ServerApi {
   add(params: [a: number, b: number]): number;
@@ -179,6 +179,25 @@ const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, au
 server.topic("a").notify("moved", { x: 1, y: 1 });
 // @ts-expect-error and nothing that has a result
 server.peers.notify("confirm", { question: "?" });
+// @ts-expect-error a request to a topic calls what the client serves
+await server.topic("a").request("ping");
+// @ts-expect-error wrong params
+await server.topic("a").request("confirm", { query: "?" });
+// @ts-expect-error progress is reported by one peer, not by a group
+await server.peers.request("confirm", { question: "?" }, { onProgress: () => {} });
+// @ts-expect-error an outcome has a value only if it is fulfilled
+const isSure: boolean = (await server.peers.request("confirm", { question: "?" }))[0]!.value;
+// @ts-expect-error a message to a group has no peer
+await serve({ port: 1, around: ({ peer }, next) => (peer.id, next()) });
+const ofPeer: Around = (call, next) => (call.peer.id, next());
+// @ts-expect-error the same, for a function that is made for calls through one peer
+await serve({ port: 1, around: ofPeer });
+// @ts-expect-error no such event of a topic
+server.topic("a").on("joined", () => {});
+// @ts-expect-error no such reason
+server.topic("a").on("leave", (_peer, reason) => reason === "left");
+// @ts-expect-error all peers of a server have no such events
+server.peers.on("join", () => {});
 // @ts-expect-error no such event
 server.on("connection", () => {});
 // @ts-expect-error no such member in the data
@@ -209,4 +228,4 @@ new Peer<ServerApi, ClientApi>(half);
 // @ts-expect-error the state is read only
 peer.state = "closed";
 
-export { half, text, three };
+export { half, isSure, text, three };
