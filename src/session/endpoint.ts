@@ -197,13 +197,14 @@ export class Endpoint {
     } else this.fail("neither a pack nor a control frame");
   }
 
-  /** Ignores an unknown control frame. */
+  /** Passes a control frame on that is unknown here. */
   #receiveControl(frame: object): void {
     if ("ping" in frame) this.#pong(frame.ping);
     else if ("ack" in frame) this.#receiveAck(frame.ack);
     else if ("bye" in frame) this.#receiveBye(frame.bye);
     // Rule 1: only a client that offered it resumes. Rule 3: a socket takes one `resume`.
     else if (this.#isServer && "resume" in frame) this.fail("`resume` on a socket that did not say it would");
+    else this.#hooks.control?.(frame);
   }
 
   /** Client: takes the server's hello. */
@@ -352,6 +353,11 @@ export class Endpoint {
     if (!this.isFlowing) return;
     if (session?.owes) this.#sendAck(session);
     this.#write(['{"ping":1}']);
+  }
+
+  /** Sends a control frame. Returns false if no messages flow, or the other side is no reciproc peer. */
+  sendControl(frame: string): boolean {
+    return this.isFlowing && this.isToReciproc && this.#write([frame]);
   }
 
   /** Sends logged and queued messages, if the log or the wire was full and has room again. */

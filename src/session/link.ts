@@ -35,14 +35,18 @@ const PACK_MESSAGES = 16;
 export interface LinkDelegate {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
-  /** Reports that the session has lost its socket, after the receiver was notified. */
-  suspended?(): void;
+  /** Reports that the session has lost its socket, after the receiver was notified. `end`: how the socket ended. */
+  suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
-  over?(): void;
+  over?(end: CloseInfo): void;
+  /** Takes a control frame that the endpoint does not know. */
+  control?(frame: object): void;
+  /** As `Transport.reauthenticate`. */
+  reauthenticate?(timeoutMs: number): Promise<void>;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
@@ -240,7 +244,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     }
     this.#suspend();
     // A listener of `suspend` may have ended the session, or closed the peer.
-    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.();
+    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.(info);
   }
 
   /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
@@ -324,6 +328,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.delegate!.discarded(reason);
   }
 
+  control(frame: object): void {
+    this.delegate?.control?.(frame);
+  }
+
   /** Reports that the session cannot be resumed any more. */
   #drop(): void {
     this.#stopTimer();
@@ -351,7 +359,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   #report(end: CloseInfo): void {
-    this.delegate?.over?.();
+    this.delegate?.over?.(end);
     this.receiver!.closed(end);
   }
 }
