@@ -347,17 +347,12 @@ export class Endpoint {
     this.#flushMessages();
   }
 
-  /** Sends a ping, after an ack that is owed. */
-  ping(): void {
-    const { session } = this.state;
-    if (!this.isFlowing) return;
-    if (session?.owes) this.#sendAck(session);
-    this.#write(['{"ping":1}']);
-  }
-
-  /** Sends a control frame. Returns false if no messages flow, or the other side is no reciproc peer. */
+  /** Sends a control frame, after an ack that is owed. Returns false if it was not sent, because no messages flow. */
   sendControl(frame: string): boolean {
-    return this.isFlowing && this.isToReciproc && this.#write([frame]);
+    const { session } = this.state;
+    if (!this.isFlowing) return false;
+    if (session?.owes) this.#sendAck(session);
+    return this.#write([frame]);
   }
 
   /** Sends logged and queued messages, if the log or the wire was full and has room again. */

@@ -9,6 +9,7 @@ import {
   endOf,
   type CloseInfo,
   type Receiver,
+  type Renewal,
   type SendHandle,
   type Traffic,
   type Transport,
@@ -42,11 +43,11 @@ export interface LinkDelegate {
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
-  over?(end: CloseInfo): void;
+  over?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
   /** As `Transport.reauthenticate`. */
-  reauthenticate?(timeoutMs: number): Promise<void>;
+  reauthenticate?(renewal: Renewal): boolean;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
@@ -129,6 +130,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return state.session !== undefined || state.kind === "ended";
   }
 
+  reauthenticate(renewal: Renewal): boolean {
+    return this.delegate?.reauthenticate?.(renewal) ?? false;
+  }
+
   afterRead(then: () => void): boolean {
     this.flush();
     const { isFlowing, queuedLength } = this.endpoint;
@@ -166,7 +171,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   ping(): void {
-    if (this.endpoint.isToReciproc) this.endpoint.ping();
+    if (this.endpoint.isToReciproc) this.endpoint.sendControl('{"ping":1}');
     else this.socket?.ping?.();
   }
 
@@ -359,7 +364,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   #report(end: CloseInfo): void {
-    this.delegate?.over?.(end);
+    this.delegate?.over?.();
     this.receiver!.closed(end);
   }
 }
