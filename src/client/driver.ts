@@ -197,7 +197,6 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (this.#isOver || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
-    this.#renewals = [];
     this.#down(end);
     return this.link;
   }
@@ -218,10 +217,10 @@ export class ClientDriver implements LinkDelegate, Expiring {
     return takesAuth;
   }
 
-  /** Sends a fresh `auth` if a call waits for it. While no messages flow, `flows` follows. */
+  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
   async #renew(): Promise<void> {
     const { endpoint, socket } = this.link;
-    if (this.#renewals.length === 0 || !endpoint.isFlowing) return;
+    if (this.#renewals.length === 0 || !endpoint.isFlowing || !this.#opened.takesAuth) return;
     try {
       const auth = await this.#plan.credentials.auth();
       // On another socket, `flows` has begun another exchange.
@@ -239,6 +238,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
     this.#isSuccessor = lost !== undefined;
+    // The calls of the lost connection are rejected.
+    this.#renewals = [];
     return new PackedLink(limits, reconnects !== false, this, lost);
   }
 

@@ -396,6 +396,26 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       expect(peer.state).toBe("open");
     });
 
+    it("rejects if the session is lost meanwhile, and sends nothing to the next server if that does not ask", async () => {
+      await using server = await serveUsers();
+      await using relay = await Relay.to(server.url);
+      await using bare = await bareServer({ handleProtocols: undefined }, '{"jsonrpc":"2.0","method":"hi"}');
+      const peer = await confirmed(open as never, relay.url, { auth: { token: "s3cret", user: "ada" } });
+      const [down, back] = [event(peer, "suspend"), event(peer, "resume")];
+      await relay.close();
+      await down;
+      const renewed = rejection(peer.reauthenticate());
+      relay.redirect(bare.url);
+      const frames: string[] = [];
+      await relay.open();
+      await back;
+      for (const webSocket of bare.webSockets) webSocket.on("message", (data: Buffer) => frames.push(data.toString()));
+      expect(await renewed).toMatchObject({ code: "CONNECTION_LOST", outcome: "not-sent" });
+      expect(await peer.request("echo", [1])).toEqual([1]);
+      expect(frames.join("")).not.toContain("s3cret");
+      await peer.close();
+    });
+
     it("rejects when the peer closes, and at once on a closed peer", async () => {
       let asked = 0;
       await using server = await serveUsers({
@@ -535,6 +555,25 @@ describe("with a clock", () => {
     await pass(20);
     expect((await connecting).state).toBe("open");
     expect(network.last.line.sent).toEqual([]);
+  });
+
+  it("sends no fresh `auth` on a socket whose server does not ask for it, though the session resumes there", async () => {
+    network.answer = says(AUTH_HELLO, HELLO);
+    const connecting = connectVirtual({ auth: "s3cret" });
+    await pass(10);
+    const peer = await connecting;
+    peer.notify("hello");
+    await pass(10);
+    const resumed = { resumed: { token: "next", received: 1 } };
+    network.answer = says(HELLO, JSON.stringify(resumed));
+    network.last.line.freeze();
+    network.cut();
+    const renewed = rejection(peer.reauthenticate({ timeoutMs: 1_000 }));
+    await pass(500);
+    expect(peer.state).toBe("open");
+    await pass(500);
+    expect(await renewed).toMatchObject({ code: "TIMEOUT", outcome: "not-sent" });
+    expect(network.last.line.sent.join("")).not.toContain("s3cret");
   });
 
   it("ignores a reply to `auth` that it did not send", async () => {

@@ -431,6 +431,19 @@ describe("`auth` on an open connection", () => {
     expect(calls).toBe(2);
   });
 
+  it("is ignored after a resume whose client did not offer it", async () => {
+    let calls = 0;
+    const world = await serving<any>({ authenticate: () => ++calls });
+    const session = await authenticated(world, "token");
+    await drop(session);
+    const { byHand, answer } = await ByHand.resume(world.url, session.token, 1);
+    expect(answer).toEqual(RESUMED);
+    byHand.say({ auth: "token" });
+    byHand.say({ ping: 1 });
+    expect(await byHand.next()).toEqual({ pong: 1 });
+    expect(calls).toBe(2);
+  });
+
   it("has no effect if its socket was lost before authenticate ended", async () => {
     const verdicts = [gate<unknown>(), gate<unknown>()];
     const asked = [gate(), gate()];
