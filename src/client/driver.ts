@@ -213,6 +213,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   reauthenticate(renewal: Renewal): boolean {
     const { takesAuth } = this.#opened;
+    const [first] = this.#renewals;
+    if (first !== undefined) renewal.handle.sent = first.handle.sent;
     if (takesAuth && this.#renewals.push(renewal) === 1) void this.#renew();
     return takesAuth;
   }
