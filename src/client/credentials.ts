@@ -33,16 +33,14 @@ export class Credentials {
   /** The error of the last attempt whose functions failed. */
   declare failure: ConnectError | undefined;
   readonly #sources: readonly unknown[];
+  /** Whether the client has an `auth`. */
+  readonly offersAuth: boolean;
 
   /** Throws a `TypeError` for a URL that is not one of a WebSocket. A function's is checked at each attempt. */
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
     this.#sources = [url, headers, auth];
+    this.offersAuth = auth !== undefined;
     if (typeof url !== "function") this.#target(url);
-  }
-
-  /** Whether the client has an `auth`. */
-  get offersAuth(): boolean {
-    return this.#sources[2] !== undefined;
   }
 
   #target(url: unknown): URL {

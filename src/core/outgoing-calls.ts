@@ -212,9 +212,7 @@ export class OutgoingCalls {
         else this.#take(id)?.resolve(undefined);
       };
       if (this.#connection.transport.reauthenticate?.({ handle: handle!, settle }) !== true)
-        settle(
-          new TypeError("`reauthenticate` requires the option `auth` of `connect`, and a server that asks for it"),
-        );
+        settle(new TypeError("`reauthenticate` requires the option `auth`, and a server that asked for it"));
       return true;
     };
     return this.request("reauthenticate", undefined, options, { add }, ++this.#lastId);
