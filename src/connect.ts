@@ -1,5 +1,6 @@
 /** `connect` for a standard WebSocket: opens a connection, and makes a peer of it. `node.ts` does the same over `ws`. */
-import { dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
+import { Credentials, type Attempt, type Supplied } from "./client/credentials.js";
+import { dial, openStandard, type Admitted, type Open } from "./client/open.js";
 import { Normal } from "./close-codes.js";
 import { Backoff } from "./client/backoff.js";
 import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
@@ -9,9 +10,9 @@ import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
 import { PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
-import { anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
+import { any, anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
 import { plain } from "./link/plain.js";
-import { RESUME_OFFER } from "./session/frames.js";
+import { AUTH_OFFER, RESUME_OFFER } from "./session/frames.js";
 import { PROTOCOL } from "./session/link.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
@@ -34,7 +35,8 @@ export interface ConnectOptions<S extends Contract<S> = any> {
    * Whether the client reconnects when its socket is lost: at once, and then with growing delays (0.1 to 20 s). By default, it
    * does if the server keeps a session, which is then resumed, or if there is an `onOpen`. With `true`, it always does, and with
    * `false` never. With `{ initial: true }`, `connect` also retries until the first connection is open. The client does not
-   * reconnect after the server closed with 1000 or 44xx, or refused it with 401 or 403.
+   * reconnect after the server closed with 1000 or 44xx, or refused it with 401 or 403. After a 401, it makes one more attempt if
+   * `auth`, `url` or `headers` is a function, which may then return fresh credentials.
    */
   reconnect?: boolean | { initial?: boolean | undefined } | undefined;
   /**
@@ -43,6 +45,13 @@ export interface ConnectOptions<S extends Contract<S> = any> {
    * fails later, the peer emits `error`, and the client tries another connection.
    */
   onOpen?: ((server: Caller<S>) => unknown) | undefined;
+  /**
+   * Credentials for a server whose `authenticate` takes them as its second argument: a value with a JSON form, or a function that
+   * returns or promises one, and is called for each connection attempt and by `peer.reauthenticate()`. Sent in the client's hello,
+   * never in a URL, and only to a server that speaks `reciproc.v1` and asks for it. At most 16 KiB. If the function throws or
+   * rejects, the attempt fails: `connect` rejects, or the peer emits `error` and the client makes a further attempt. Default: none.
+   */
+  auth?: string | number | boolean | object | null | ((attempt: Attempt) => unknown) | undefined;
   /**
    * Pings a server that has been silent for `intervalMs`, and gives the socket up if the silence lasts `deadAfterMs`. Default
    * 25,000 and 45,000 ms. `false` sends no pings. A browser can send pings only over `reciproc.v1`.
@@ -78,6 +87,7 @@ export const CONNECT_OPTIONS = {
   ),
   reconnect: checkReconnect,
   onOpen: optional<OnOpen>(anyFunction),
+  auth: any,
   heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
 };
 
@@ -86,11 +96,13 @@ export const CONNECT_OPTIONS = {
  * Without `onOpen`, the server's first messages are dispatched only after that, so listeners that are added directly after
  * `await connect(..)` miss nothing. With `onOpen`, they are dispatched from the tick after `onOpen` was called.
  *
+ * `url` may be a function that returns or promises the URL, and is called for each connection attempt.
+ *
  * Uses the runtime's own WebSocket. Rejects with `ConnectError` if the connection cannot be opened, with the reason of
  * `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
-  url: string | URL,
+  url: Supplied<string | URL>,
   ...options: NoInfer<
     {} extends Options<C, Context<C, S>>
       ? [options?: Options<C, Context<C, S>> & ConnectOptions<S>]
@@ -100,28 +112,30 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard);
 }
 
-/** Opens a connection, and makes the peer. Both `connect` functions call it with checked options. */
+/** Opens a connection, and makes the peer. Both `connect` functions call it with checked options, that of Node also with `headers`. */
 export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
-  url: string | URL,
-  options: Checked<typeof CONNECT_OPTIONS>,
+  url: Supplied<string | URL>,
+  options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
   open: Open,
 ): Promise<Peer<C, S>> {
   const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
   const { reconnects, retriesFirst } = options.reconnect;
   const config = configFrom(options, onOpen !== undefined);
-  const target = webSocketUrl(url);
+  const credentials = new Credentials(url, options.headers, options.auth);
   const { maxMessageBytes } = config.limits;
   const { subprotocol } = config.choseDialect ? config.dialect : {};
   const connectTo: ClientPlan["connect"] = (isResumable, isKnown, abortedBy) => {
-    const own = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
-    const offer = subprotocol === undefined ? own : [...own, subprotocol];
-    return dial({ url: target, offer, timeoutMs: openTimeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
+    const own = [PROTOCOL, isResumable && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
+    const offer = [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
+    const attempt = { credentials, offer, timeoutMs: openTimeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes };
+    return credentials.connect(() => dial(attempt));
   };
   const admitted = await openFirst(connectTo, retriesFirst, signal);
   let driver: ClientDriver | undefined;
   if ((reconnects ?? onOpen !== undefined) || admitted.protocol === PROTOCOL) {
     const limits = endpointLimits(config.limits);
-    driver = new ClientDriver({ onOpen, reconnects, heartbeat, openTimeoutMs, connect: connectTo, limits }, admitted);
+    const plan = { onOpen, reconnects, heartbeat, openTimeoutMs, credentials, connect: connectTo, limits };
+    driver = new ClientDriver(plan, admitted);
     driver.open();
   } else if (heartbeat !== undefined) admitted.socket.watch?.(heartbeat);
   // Without a driver, the peer ends with its socket.

@@ -4,6 +4,7 @@ import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, type ConnectOptions } from "./connect.js";
+import type { Attempt, Supplied } from "./client/credentials.js";
 import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
@@ -12,10 +13,15 @@ import type { Context, Options, Peer } from "./peer/peer.js";
 import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
+type Headers = Readonly<Record<string, string | readonly string[]>>;
+
 /** The options of `connect` on Node. */
 export interface NodeConnectOptions<S extends Contract<S> = any> extends ConnectOptions<S> {
-  /** Headers of the upgrade request, such as `Authorization` or `Cookie`. */
-  headers?: Readonly<Record<string, string | readonly string[]>> | undefined;
+  /**
+   * Headers of the upgrade request, such as `Authorization` or `Cookie`; or a function that returns or promises them, and is called
+   * for each connection attempt. If it throws or rejects, the attempt fails, as for `auth`. Default: none.
+   */
+  headers?: Headers | ((attempt: Attempt) => Headers | undefined | PromiseLike<Headers | undefined>) | undefined;
   /** Options of the TLS connection, as `tls.connect` takes them: `ca`, `cert`, `key`, `servername`, `rejectUnauthorized`. */
   tls?: ConnectionOptions | undefined;
 }
@@ -44,11 +50,13 @@ export type { Refusal } from "./server/upgrade.js";
  * Without `onOpen`, the server's first messages are dispatched only after that, so listeners that are added directly after
  * `await connect(..)` miss nothing. With `onOpen`, they are dispatched from the tick after `onOpen` was called.
  *
+ * `url` may be a function that returns or promises the URL, and is called for each connection attempt.
+ *
  * Uses the `ws` package. Rejects with `ConnectError` if the connection cannot be opened (with `status` if HTTP refused it), with the
  * reason of `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
-  url: string | URL,
+  url: Supplied<string | URL>,
   ...options: NoInfer<
     {} extends Options<C, Context<C, S>>
       ? [options?: Options<C, Context<C, S>> & NodeConnectOptions<S>]
@@ -56,9 +64,9 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
   >
 ): Promise<Peer<C, S>> {
   const checked = checkOptions("options", options[0], NODE_CONNECT_OPTIONS);
-  const { headers, tls } = checked;
-  return openPeer<C, S>(url, checked, (target, protocols, maxMessageBytes) =>
-    openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
+  const { tls } = checked;
+  return openPeer<C, S>(url, checked, (target, protocols, maxMessageBytes, headers) =>
+    openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
   );
 }
 

@@ -7,13 +7,14 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { ConnectError } from "../core/errors.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
 import { tell } from "../core/tell.js";
-import type { CloseInfo, Transport } from "../core/transport.js";
+import type { CloseInfo, Renewal, Transport } from "../core/transport.js";
 import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import type { EndpointLimits } from "../session/state.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
+import type { Credentials } from "./credentials.js";
 import type { Admitted } from "./open.js";
 import { Watch, watchPage } from "./watch.js";
 
@@ -29,7 +30,8 @@ export interface ClientPlan {
   readonly heartbeat: HeartbeatTimes | undefined;
   /** The time from the opening of a socket until messages flow on it, at most, in milliseconds. */
   readonly openTimeoutMs: number;
-  /** Makes one connection attempt. `isResumable`: there is a session to resume. `isKnown`, `signal`: as in `Attempt`. */
+  readonly credentials: Credentials;
+  /** Makes one connection attempt. `isResumable`: there is a session to resume. `isKnown`, `signal`: as in `Dial`. */
   connect(isResumable: boolean, isKnown: boolean, signal: AbortSignal | undefined): Promise<Admitted>;
 }
 
@@ -75,6 +77,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #ignorePage: (() => void) | undefined;
   /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
   #retryMs: number | undefined;
+  /** The calls of `reauthenticate` that are pending. They share one exchange of frames. */
+  #renewals: Renewal[] = [];
 
   /** Does nothing before `open`. `first`: the result of the attempt that `connect` made. */
   constructor(plan: ClientPlan, first: Admitted) {
@@ -118,6 +122,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       } catch (error) {
         if (this.#isOver) return;
         if (isFinal(error)) return this.#giveUp(error as Error);
+        if (error === this.#plan.credentials.failure) tell(this.#peer, "error", [error]);
       }
     }
   }
@@ -163,6 +168,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#wasGreeted ||= isToReciproc;
     this.#hadSession ||= state.session !== undefined;
     this.#backoff.opened();
+    this.#plan.credentials.number = 0;
+    void this.#renew();
     this.#watch?.start();
     const { onOpen } = this.#plan;
     const isAgain = this.#isSuccessor;
@@ -170,8 +177,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (isAgain && onOpen !== undefined) void this.#greetAgain(onOpen);
   }
 
-  suspended(): void {
-    this.#down();
+  suspended(end: CloseInfo): void {
+    this.#down(end);
   }
 
   over(): void {
@@ -183,13 +190,14 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#skipDelay?.();
   }
 
-  succeed({ code, retryMs }: CloseInfo): Transport | undefined {
+  succeed(end: CloseInfo): Transport | undefined {
+    const { code, retryMs } = end;
     const { reconnects, onOpen } = this.#plan;
     const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
     if (this.#isOver || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
-    this.#down();
+    this.#down(end);
     return this.link;
   }
 
@@ -199,15 +207,48 @@ export class ClientDriver implements LinkDelegate, Expiring {
     before.handOver(this.link, reason, this.#isAgreed(), this.#opened.hello);
   }
 
+  control(frame: object): void {
+    if ("authenticated" in frame) this.#settleRenewals();
+  }
+
+  reauthenticate(renewal: Renewal): boolean {
+    const { takesAuth } = this.#opened;
+    const [first] = this.#renewals;
+    if (first !== undefined) renewal.handle.sent = first.handle.sent;
+    if (takesAuth && this.#renewals.push(renewal) === 1) void this.#renew();
+    return takesAuth;
+  }
+
+  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
+  async #renew(): Promise<void> {
+    const { endpoint, socket } = this.link;
+    if (this.#renewals.length === 0 || !endpoint.isFlowing || !this.#opened.takesAuth) return;
+    try {
+      const auth = await this.#plan.credentials.auth();
+      // On another socket, `flows` has begun another exchange.
+      if (this.link.socket !== socket || !endpoint.sendControl(`{"auth":${auth}}`)) return;
+      for (const { handle } of this.#renewals) handle.sent = true;
+    } catch (error) {
+      this.#settleRenewals(error);
+    }
+  }
+
+  #settleRenewals(error?: unknown): void {
+    for (const { settle } of this.#renewals.splice(0)) settle(error);
+  }
+
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
     this.#isSuccessor = lost !== undefined;
+    // The calls of the lost connection are rejected.
+    this.#renewals = [];
     return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
   /** Begins to reconnect, because the socket is lost. */
-  #down(): void {
+  #down(end: CloseInfo): void {
     if (this.#isDown) return;
+    this.#plan.credentials.reason = end;
     this.#isDown = true;
     this.#watch?.stop();
     clearDeadline(this);

@@ -203,6 +203,21 @@ export class OutgoingCalls {
     return this.request(method, params, options, sink, ++this.#lastId);
   }
 
+  /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
+  reauthenticate(options?: CallOptions): Promise<unknown> {
+    const add = (_text: string, handle: SendHandle | undefined): boolean => {
+      const { id } = handle as OutgoingCall;
+      const settle = (error?: unknown): void => {
+        if (error !== undefined) this.fail(id, error);
+        else this.#take(id)?.resolve(undefined);
+      };
+      if (this.#connection.transport.reauthenticate?.({ handle: handle!, settle }) !== true)
+        settle(new TypeError("`reauthenticate` requires the option `auth`, and a server that asked for it"));
+      return true;
+    };
+    return this.request("reauthenticate", undefined, options, { add }, ++this.#lastId);
+  }
+
   /** Watches the signal and the total timeout of a call. */
   #watch(call: OutgoingCall): void {
     const { maxTotalTimeoutMs, signal } = call.wait;

@@ -89,6 +89,14 @@ export interface SendHandle {
   sent: boolean;
 }
 
+/** A call that waits until the server has accepted a fresh `auth`. */
+export interface Renewal {
+  /** Set to sent with the frame that carries `auth`. */
+  readonly handle: SendHandle;
+  /** Settles the call: with `error` if the application has no fresh `auth`. Does nothing for a call that is settled. */
+  readonly settle: (error?: unknown) => void;
+}
+
 /** Bytes, headers included. */
 export interface Traffic {
   readonly received: number;
@@ -131,6 +139,8 @@ export interface Transport {
    * returns false or does not have this function, the connection closes with 1013.
    */
   endSession?(reason: string): boolean;
+  /** Sends the server a fresh `auth`. Returns false, and never settles `renewal`, if this client or its server has no use for `auth`. */
+  reauthenticate?(renewal: Renewal): boolean;
   /**
    * Calls `then` once the other side has read everything that was sent before: later than this call, and never if the
    * connection is lost first. Returns false, and never calls it, if the transport cannot find out.

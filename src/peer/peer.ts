@@ -251,7 +251,11 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   extends EventEmitter<PeerEvents>
   implements Caller<R>
 {
-  /** The application's own data about this peer; on a server, the value that `authenticate` returned. Never sent. */
+  /**
+   * The application's own data about this peer. Never sent. On a server with `authenticate` it is that function's last result: when
+   * the client resumes its session or calls `reauthenticate()`, the server assigns the new result, and emits `refresh`. Keep other
+   * data about the peer elsewhere, such as in a `WeakMap` by peer, because an assignment of yours would be overwritten.
+   */
   data!: D;
   #connection: Connection;
   #id: string | undefined;
@@ -351,6 +355,20 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   handle<K extends keyof L & string>(method: K, handler: Handler<L[K], Context<L, R, D>>): () => void {
     if (typeof method !== "string") throw expected("method", "a string", method);
     return this.#connection.incoming.handle(method, anyFunction(handler, "handler"));
+  }
+
+  /**
+   * Client: sends a fresh `auth` on the open connection, such as a new token before the old one expires. Calls the function `auth`
+   * with attempt number 0. Resolves when the server has accepted it: then `peer.data` there is the new result of `authenticate`. If
+   * the server refuses it, or the `principal` would change, the server closes the connection with 4401. While the connection is
+   * suspended it waits, and its timeout runs. A call that is made while another is pending shares its `auth` and its reply.
+   *
+   * Rejects as `request` does: with `ConnectionLostError` when the connection is lost or closes, with `TimeoutError` or the
+   * signal's reason. Rejects with what the function `auth` threw, and with a `TypeError` if `connect` had no option `auth`, or the
+   * server has not asked for it: it does not speak `reciproc.v1`, or has no `authenticate`. Only the server closes anything then.
+   */
+  async reauthenticate(options?: Pick<CallOptions, "timeoutMs" | "signal">): Promise<void> {
+    await this.#connection.outgoing.reauthenticate(options);
   }
 
   /**

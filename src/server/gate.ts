@@ -36,12 +36,15 @@ export interface GateDelegate {
   readonly wantsAgreement?: boolean;
   /** Returns how many connections beyond `limits.maxConnections` may be open when this upgrade is checked. */
   reserved?(request: IncomingMessage): number;
+  /** Returns true if the delegate calls `authenticate` of the gate itself, once the WebSocket of this upgrade is open. */
+  authenticatesLater?(request: IncomingMessage): boolean;
   /** Claims a slot for a connection that is about to open. Returns a refusal if there is no slot. */
   claimSlot?(request: IncomingMessage): Refusal | undefined;
   /** Chooses one of the subprotocols that a client offers. Returns `undefined` for none. */
   chooseProtocol(offered: ReadonlySet<string>): string | undefined;
   /**
-   * Takes an open connection over `socket`. `admission` is what `authenticate` returned, and `undefined` without that option.
+   * Takes an open connection over `socket`. `admission` is what `authenticate` returned, and `undefined` without that option or
+   * if the client is authenticated later.
    * `webSocket.protocol` is empty for none.
    */
   admit(
@@ -63,7 +66,7 @@ export interface GateDelegate {
 
 /** A client that is counted as a connection. */
 export interface Entry {
-  /** The result of `authenticate`; `undefined` without that option. */
+  /** The result of `authenticate`; `undefined` without that option, or if the client is authenticated later. */
   readonly verdict: Promise<Verdict> | undefined;
   /** Uncounts the connection. Must be called once, when it is closed. */
   readonly leave: () => void;
@@ -144,7 +147,7 @@ export class Gate {
       this.checkOrigin(request) ??
       this.#checkOffer(request);
     if (refusal !== undefined) return this.#refuse(refusal, request, socket, head);
-    const { verdict, leave } = this.enter(request);
+    const { verdict, leave } = this.enter(request, this.#delegate.authenticatesLater?.(request));
     this.#sockets.add(socket);
     // "close" is emitted only once, and `once` takes three times as much memory.
     socket.on("close", () => {
@@ -186,20 +189,40 @@ export class Gate {
     return { status: 400, reason: `none of the subprotocols "${offer}" is supported; offer none` };
   }
 
-  /** Counts a connection, and runs `authenticate`. */
-  enter(request: IncomingMessage): Entry {
+  /** Counts a connection, and runs `authenticate` unless that is called later. */
+  enter(request: IncomingMessage, isLater = false): Entry {
     const { authenticate, limits } = this.#settings;
     this.#connections++;
-    if (authenticate === undefined) return { verdict: undefined, leave: this.#leave };
+    if (authenticate === undefined || isLater) return { verdict: undefined, leave: this.#leave };
     let parts = 2;
     const leave = (): void => void (--parts === 0 && this.#connections--);
-    const { verdict, settled } = runAuthenticate(authenticate, request, limits.handshakeTimeoutMs);
+    const { verdict, settled } = runAuthenticate(authenticate, request, undefined, limits.handshakeTimeoutMs);
     // `authenticate` may run on after its timeout or after its client has disconnected. Until it ends, it counts as a connection.
     void settled.then((outcome) => {
       leave();
       if ("error" in outcome) this.#delegate.failed(outcome.error);
     });
     return { verdict, leave };
+  }
+
+  /**
+   * Runs `authenticate`, which must be set, for a client that has sent `auth` over its open `socket`. The client is counted as a
+   * connection. If `authenticate` runs on after the socket has closed, it counts as a connection until it ends.
+   */
+  authenticate(request: IncomingMessage, auth: unknown, socket: Duplex): Promise<Verdict> {
+    const { authenticate, limits } = this.#settings;
+    const { verdict, settled } = runAuthenticate(authenticate!, request, auth, limits.handshakeTimeoutMs);
+    let leave = (): void => void socket.off("close", stay);
+    const stay = (): void => {
+      this.#connections++;
+      leave = this.#leave;
+    };
+    socket.once("close", stay);
+    void settled.then((outcome) => {
+      leave();
+      if ("error" in outcome) this.#delegate.failed(outcome.error);
+    });
+    return verdict;
   }
 
   /** Refuses all further requests with 503, and cuts the sockets that wait for `authenticate`. */

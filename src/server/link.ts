@@ -20,6 +20,8 @@ export interface ServerLinkDelegate extends LinkDelegate {
 /** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
 export class ServerLink extends PackedLink implements EndpointHooks {
   declare readonly delegate: ServerLinkDelegate | undefined;
+  /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
+  declare onAuth: ((auth: unknown) => void) | undefined;
   /** The length of the data that the receiver keeps for the other side. */
   #kept = 0;
   #frameLength = 0;
@@ -28,6 +30,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
     super(limits, delegate !== undefined, delegate);
+    this.onAuth = undefined;
   }
 
   /** Takes the first socket. As `Endpoint.accept`. */
@@ -117,5 +120,9 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   confirmed(): void {
     this.delegate?.confirmed();
+  }
+
+  override control(frame: object): void {
+    if ("auth" in frame) this.onAuth?.(frame.auth);
   }
 }

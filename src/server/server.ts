@@ -6,6 +6,7 @@ import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
+import type { Connection } from "../core/connection.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
@@ -14,7 +15,7 @@ import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
 import type { PeerLimits } from "../core/limits.js";
-import { HELLO, RESUME_OFFER, type Bye } from "../session/frames.js";
+import { AUTH_OFFER, HELLO, RESUME_OFFER, type Bye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { ServerLink } from "./link.js";
@@ -22,6 +23,7 @@ import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
 import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
+import { AuthArrivals, takeAuth } from "./arrival.js";
 import { fullRefusal, Gate, offeredBy } from "./gate.js";
 import { Posts } from "./http.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
@@ -31,7 +33,7 @@ import { Topics, type Topic } from "./topics.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
 import { Tally, type ServerStats } from "./stats.js";
-import type { Admission, Refusal } from "./upgrade.js";
+import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
 /** The context of a call to a server. */
 export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
@@ -63,7 +65,12 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
    * nor when a session is resumed: then the peer emits `resume`.
    */
   peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
-  /** An upgrade or a POST was refused. `reason` names the rule, and the option that would allow it. */
+  /**
+   * `authenticate` ran again for a client that resumed its session or called `reauthenticate()`, and `peer.data` is its new result.
+   * `oldData` is the result before. Emitted before further messages of the client are dispatched.
+   */
+  refresh(peer: Peer<L, R, D>, oldData: D): void;
+  /** An upgrade or a POST was refused, or a client that sent `auth`. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
   /**
    * An error that no caller receives: `authenticate` threw, the HTTP server failed, or a peer emitted `error`, which also passes
@@ -72,7 +79,7 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
   error(error: unknown, peer?: Peer<L, R, D>): void;
 };
 
-const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refuse: 0, error: 0 };
+const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refresh: 0, refuse: 0, error: 0 };
 
 /**
  * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type of `peer.data`. Made by `serve`.
@@ -99,6 +106,9 @@ export class Server<
   /** Peers of one HTTP request each. */
   readonly #postPeers = new WeakSet<AnyPeer>();
   readonly #gate: Gate;
+  readonly #arrivals: AuthArrivals;
+  /** Whether there is an `authenticate`. */
+  readonly #authenticates: boolean;
   readonly #posts: Posts;
   readonly #heartbeat: HeartbeatTimes | undefined;
   readonly #sessions: Sessions | undefined;
@@ -141,6 +151,8 @@ export class Server<
     const { limits } = checked.gate;
     this.#resumeTimeoutMs = limits.handshakeTimeoutMs;
     this.#maxConnections = limits.maxConnections;
+    this.#authenticates = checked.gate.authenticate !== undefined;
+    this.#arrivals = new AuthArrivals(limits.handshakeTimeoutMs);
     if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
         limits: endpointLimits(this.#config.limits),
@@ -162,7 +174,8 @@ export class Server<
       answersPings: true,
       // The session of a reconnecting client may still have its old socket, which is closed when the client resumes.
       reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
-      claimSlot: (request) => (this.#offersResume(request) ? undefined : this.#claimSlot()),
+      authenticatesLater: (request) => this.#offersAuth(request),
+      claimSlot: (request) => (this.#offersAuth(request) ? undefined : this.#claimSlotFor(request)),
       chooseProtocol: (offered) => this.#chooseProtocol(offered),
       admit: (webSocket, admission, request, socket) => this.#acceptSocket(webSocket, admission, request, socket),
       request: (request, response) => this.#posts.handle(request, response, true),
@@ -244,8 +257,7 @@ export class Server<
   }
 
   async #drain(options: ReturnType<typeof checkDrain>): Promise<void> {
-    this.#gate.shut();
-    this.#sessions?.shut(GoingAway, CLOSING);
+    this.#shut();
     await Promise.all([drainPeers(this.#peers, CLOSING, options), this.#posts.drain(options.timeoutMs)]);
     await this.close();
   }
@@ -296,12 +308,44 @@ export class Server<
     request: IncomingMessage,
     raw: Duplex,
   ): void {
-    const { protocol } = webSocket;
     const socket = new WsSocket(webSocket, this.#config.limits.maxMessageBytes, raw);
     if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
+    if (!this.#offersAuth(request)) return this.#openConnection(socket, webSocket.protocol, admission, request);
+    const authenticate = (auth: unknown): Promise<Verdict> => this.#gate.authenticate(request, auth, raw);
+    this.#arrivals.take(socket, raw, {
+      authenticate,
+      accept: (accepted) => {
+        const refusal = this.#claimSlotFor(request);
+        if (refusal === undefined) this.#openConnection(socket, PROTOCOL, accepted, request, authenticate);
+        return refusal;
+      },
+      refused: (refusal) => this.#refused(refusal, request),
+    });
+  }
+
+  /** Opens or resumes the connection of an accepted client. `authenticate` is given if the client sends `auth`. */
+  #openConnection(
+    socket: WsSocket,
+    protocol: string,
+    admission: Admission | undefined,
+    request: IncomingMessage,
+    authenticate?: (auth: unknown) => Promise<Verdict>,
+  ): void {
     const config = this.#configFor(request);
+    const takeAuthOf = (link: Transport, peer: AnyPeer): void => {
+      if (authenticate === undefined) return;
+      takeAuth(link as ServerLink, admission?.principal, {
+        authenticate,
+        accept: (renewed) => this.#refresh(peer, renewed)(),
+        refuse: (refusal) => {
+          this.#refused(refusal, request);
+          endPeer(peer, fromHttpStatus(refusal.status), refusal.reason);
+        },
+      });
+    };
     const accept = (link: Transport): void => {
       const peer = this.#accept(link, admission?.data as D, config);
+      takeAuthOf(link, peer);
       tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
     };
     const sessions = this.#sessions;
@@ -311,8 +355,24 @@ export class Server<
       sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, {
         claimSlot: () => this.#byeFor(this.#claimSlot(), request),
         checkSlot: () => this.#byeFor(this.#checkSlot(), request),
+        resuming: (link) => {
+          const peer = (link.receiver as Connection).peer as AnyPeer;
+          const refreshed = admission && this.#refresh(peer, admission);
+          link.onAuth = undefined;
+          return () => {
+            takeAuthOf(link, peer);
+            refreshed?.();
+          };
+        },
       });
     else accept(sessions.link(socket, admission?.principal));
+  }
+
+  /** Gives a peer the new result of `authenticate`. Returns a function that emits `refresh`. */
+  #refresh(peer: AnyPeer, { data }: Admission): () => void {
+    const old = peer.data as D;
+    peer.data = data;
+    return () => void tell(this, "refresh", [peer, old], (error) => this.#report(error, peer));
   }
 
   /** Peers take slots, suspended ones included, and sockets do not, so a client that resumes takes none. */
@@ -334,6 +394,11 @@ export class Server<
     return refusal;
   }
 
+  /** Claims a slot for the client of an upgrade, unless the client offers to resume a session and may need none. */
+  #claimSlotFor(request: IncomingMessage): Refusal | undefined {
+    return this.#offersResume(request) ? undefined : this.#claimSlot();
+  }
+
   /** Reports the refusal of a client that offered to resume a session, if there is one. Returns the bye for the client. */
   #byeFor(refusal: Refusal | undefined, request: IncomingMessage): Bye | undefined {
     if (refusal === undefined) return undefined;
@@ -352,11 +417,20 @@ export class Server<
 
   /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
   #offersResume(request: IncomingMessage): boolean {
-    if (this.#sessions === undefined) return false;
-    // Most clients do not offer it. Then nothing is split.
-    if (request.headers["sec-websocket-protocol"]?.includes(RESUME_OFFER) !== true) return false;
+    return this.#sessions !== undefined && this.#offers(request, RESUME_OFFER);
+  }
+
+  /** Returns true if a client gets `reciproc.v1`, and is authenticated by the `auth` in its hello. */
+  #offersAuth(request: IncomingMessage): boolean {
+    return this.#authenticates && this.#offers(request, AUTH_OFFER);
+  }
+
+  /** Returns true if a client makes an offer beside `reciproc.v1`, and gets `reciproc.v1`. */
+  #offers(request: IncomingMessage, offer: string): boolean {
+    // Most clients make none. Then nothing is split.
+    if (request.headers["sec-websocket-protocol"]?.includes(offer) !== true) return false;
     const offered = offeredBy(request);
-    return offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;
+    return offered.has(offer) && this.#chooseProtocol(offered) === PROTOCOL;
   }
 
   /** Returns the config of the first dialect that a client offers, even if `reciproc.v1` is chosen over that subprotocol. */
@@ -380,9 +454,15 @@ export class Server<
     return tell(this, "error", [error, peer]);
   }
 
-  async #shutDown(): Promise<void> {
+  /** Refuses new clients, and closes those that have no peer yet. */
+  #shut(): void {
     this.#gate.shut();
+    this.#arrivals.shut(GoingAway, CLOSING);
     this.#sessions?.shut(GoingAway, CLOSING);
+  }
+
+  async #shutDown(): Promise<void> {
+    this.#shut();
     this.#posts.shut(GoingAway, CLOSING);
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, GoingAway, CLOSING);

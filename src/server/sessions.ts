@@ -34,16 +34,18 @@ export interface SessionsOptions extends TokenOptions {
   resumed?(): void;
 }
 
-/** The connection slots of new sessions. Both functions return the bye for the client if there is no slot. */
-export interface Slots {
-  /** Claims a slot for a session that is about to start. */
+/** The part of the server in the arrival of a client that offered to resume a session. */
+export interface ArrivalHooks {
+  /** Claims a connection slot for a session that is about to start. Returns the bye for the client if there is none. */
   claimSlot(): Bye | undefined;
-  /** Checks that a slot is available. */
+  /** Checks that a slot is available. Returns the bye for the client if there is none. */
   checkSlot(): Bye | undefined;
+  /** Called when the client is about to resume the session of `link`. The function that it returns is called afterwards. */
+  resuming?(link: ServerLink): (() => void) | undefined;
 }
 
 /** Slots without a limit. */
-const UNLIMITED: Slots = { claimSlot: () => undefined, checkSlot: () => undefined };
+const UNLIMITED: ArrivalHooks = { claimSlot: () => undefined, checkSlot: () => undefined };
 
 /** The place of a suspended session in the order of suspension. */
 interface Place extends Linked {
@@ -104,22 +106,22 @@ export class Sessions {
   /**
    * Takes an open, unstarted socket whose client offered to resume a session. If the client resumes, its session continues on the
    * link that it has. If the client sends a hello, calls `accept` with a new link, which `accept` must start before it returns.
-   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. A new session takes
-   * one of `slots`.
+   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. A new session claims
+   * one by `hooks`.
    */
   admit(
     socket: Socket,
     principal: string | undefined,
     timeoutMs: number,
     accept: (link: ServerLink) => void,
-    slots: Slots = UNLIMITED,
+    hooks: ArrivalHooks = UNLIMITED,
   ): void {
     // The token is for a new session. A client that resumes one ignores it.
     const token = this.tokens.makeToken();
     this.#greet(socket, token);
     // `resume` may be longer than any message.
     socket.maxFrameBytes = longestFrame(this.options.limits.maxMessageBytes);
-    const arrival = new Arrival(this, socket, principal, timeoutMs, slots, () => {
+    const arrival = new Arrival(this, socket, principal, timeoutMs, hooks, () => {
       const { link } = this.#begin(socket, principal, token);
       accept(link);
       return link;
@@ -268,15 +270,17 @@ class ServerSession implements ServerLinkDelegate {
   }
 
   /** Resumes the session over `socket`. If `received` cannot be true, ends the session and returns false. */
-  resume(socket: Socket, resume: ResumeFrame): boolean {
+  resume(socket: Socket, resume: ResumeFrame, hooks: ArrivalHooks): boolean {
     const { link } = this;
     if (!link.endpoint.state.session!.covers(resume.received)) {
       link.endpoint.fail("`received` is no count of the frames sent");
       return false;
     }
     this.#sessions.release(this);
+    const resumed = hooks.resuming?.(link);
     link.resume(socket, resume, () => this.#sessions.tokens.renew(this.tokens, resume.token));
     this.#sessions.options.resumed?.();
+    resumed?.();
     return true;
   }
 }
@@ -287,7 +291,7 @@ class Arrival implements SocketHandler, Expiring {
   readonly #sessions: Sessions;
   readonly #socket: Socket;
   readonly #principal: string | undefined;
-  readonly #slots: Slots;
+  readonly #hooks: ArrivalHooks;
   readonly #begin: () => ServerLink;
   #isRefused = false;
 
@@ -297,13 +301,13 @@ class Arrival implements SocketHandler, Expiring {
     socket: Socket,
     principal: string | undefined,
     timeoutMs: number,
-    slots: Slots,
+    hooks: ArrivalHooks,
     begin: () => ServerLink,
   ) {
     this.#sessions = sessions;
     this.#socket = socket;
     this.#principal = principal;
-    this.#slots = slots;
+    this.#hooks = hooks;
     this.#begin = begin;
     setDeadline(this, timeoutMs);
   }
@@ -322,7 +326,7 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #startNewSession(hello: string): void {
-    const bye = this.#slots.claimSlot();
+    const bye = this.#hooks.claimSlot();
     if (bye !== undefined) {
       this.#socket.send(byeFrame(bye));
       return this.close(bye.code, CloseCode.cutReason(bye.reason));
@@ -338,14 +342,16 @@ class Arrival implements SocketHandler, Expiring {
     const found = this.#sessions.tokens.find(resume, this.#principal);
     if (found === "stale") return this.close(CloseCode.Superseded, "a later attempt came before this one");
     const isResumed =
-      found !== "unknown" && !found.session.link.checkExpiry() && found.session.resume(this.#socket, resume);
+      found !== "unknown" &&
+      !found.session.link.checkExpiry() &&
+      found.session.resume(this.#socket, resume, this.#hooks);
     if (isResumed) this.#settle();
     else this.#refuse();
   }
 
   #refuse(): void {
     // Without a bye, the client keeps its session, which another server may have, and reconnects.
-    const bye = this.#slots.checkSlot();
+    const bye = this.#hooks.checkSlot();
     if (bye !== undefined) return this.close(bye.code, CloseCode.cutReason(bye.reason));
     this.#isRefused = true;
     this.#socket.send(REFUSED);

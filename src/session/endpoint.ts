@@ -197,13 +197,14 @@ export class Endpoint {
     } else this.fail("neither a pack nor a control frame");
   }
 
-  /** Ignores an unknown control frame. */
+  /** Passes a control frame on that is unknown here. */
   #receiveControl(frame: object): void {
     if ("ping" in frame) this.#pong(frame.ping);
     else if ("ack" in frame) this.#receiveAck(frame.ack);
     else if ("bye" in frame) this.#receiveBye(frame.bye);
     // Rule 1: only a client that offered it resumes. Rule 3: a socket takes one `resume`.
     else if (this.#isServer && "resume" in frame) this.fail("`resume` on a socket that did not say it would");
+    else this.#hooks.control?.(frame);
   }
 
   /** Client: takes the server's hello. */
@@ -346,12 +347,12 @@ export class Endpoint {
     this.#flushMessages();
   }
 
-  /** Sends a ping, after an ack that is owed. */
-  ping(): void {
+  /** Sends a control frame, after an ack that is owed. Returns false if it was not sent, because no messages flow. */
+  sendControl(frame: string): boolean {
     const { session } = this.state;
-    if (!this.isFlowing) return;
+    if (!this.isFlowing) return false;
     if (session?.owes) this.#sendAck(session);
-    this.#write(['{"ping":1}']);
+    return this.#write([frame]);
   }
 
   /** Sends logged and queued messages, if the log or the wire was full and has room again. */

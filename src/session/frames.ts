@@ -7,6 +7,9 @@ export const MAX_RETRY_MS = 600_000;
 /** A client that resumes a session offers this beside `reciproc.v1`, so that the server makes no peer before it has read `resume`. */
 export const RESUME_OFFER = "reciproc.resume";
 
+/** A client that can send `auth` offers this beside `reciproc.v1`, so that the server authenticates it after the 101. */
+export const AUTH_OFFER = "reciproc.auth";
+
 /** The limits that one end of a session sends to the other. */
 export interface SessionLimits {
   /** Longest message that the end accepts, in bytes of UTF-8. */
@@ -70,6 +73,10 @@ export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
 
 /** A hello without a session. */
 export const HELLO = '{"hello":{}}';
+/** The first hello of a server that authenticates a client by its hello. */
+export const AUTH_HELLO = '{"hello":{"auth":true}}';
+/** The answer to an `auth` that the server has accepted. */
+export const AUTHENTICATED = '{"authenticated":true}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */
 export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 /** The start of every hello, also of a later version. No JSON-RPC message of reciproc begins with it. */
@@ -104,6 +111,11 @@ export function byeFrame(bye: Bye): string {
 /** Returns the content of a server's first frame if that is a bye. */
 export function readBye(frame: string): Bye | undefined {
   return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
+}
+
+/** Returns true if a server's hello asks for `auth`. */
+export function asksAuth(hello: unknown): boolean {
+  return member(hello, "auth") === true;
 }
 
 /** Returns true if a client's hello accepts the offered session. */

@@ -9,6 +9,7 @@ import {
   endOf,
   type CloseInfo,
   type Receiver,
+  type Renewal,
   type SendHandle,
   type Traffic,
   type Transport,
@@ -35,14 +36,18 @@ const PACK_MESSAGES = 16;
 export interface LinkDelegate {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
-  /** Reports that the session has lost its socket, after the receiver was notified. */
-  suspended?(): void;
+  /** Reports that the session has lost its socket, after the receiver was notified. `end`: how the socket ended. */
+  suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
   over?(): void;
+  /** Takes a control frame that the endpoint does not know. */
+  control?(frame: object): void;
+  /** As `Transport.reauthenticate`. */
+  reauthenticate?(renewal: Renewal): boolean;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
@@ -125,6 +130,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return state.session !== undefined || state.kind === "ended";
   }
 
+  reauthenticate(renewal: Renewal): boolean {
+    return this.delegate?.reauthenticate?.(renewal) ?? false;
+  }
+
   afterRead(then: () => void): boolean {
     this.flush();
     const { isFlowing, queuedLength } = this.endpoint;
@@ -162,7 +171,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   ping(): void {
-    if (this.endpoint.isToReciproc) this.endpoint.ping();
+    if (this.endpoint.isToReciproc) this.endpoint.sendControl('{"ping":1}');
     else this.socket?.ping?.();
   }
 
@@ -240,7 +249,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     }
     this.#suspend();
     // A listener of `suspend` may have ended the session, or closed the peer.
-    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.();
+    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.(info);
   }
 
   /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
@@ -322,6 +331,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   discarded(reason: string): void {
     this.delegate!.discarded(reason);
+  }
+
+  control(frame: object): void {
+    this.delegate?.control?.(frame);
   }
 
   /** Reports that the session cannot be resumed any more. */

@@ -42,6 +42,8 @@ export interface EndpointHooks {
   discarded(reason: string): void;
   /** Server: reports that the client has the newest token (rule 4). */
   confirmed?(): void;
+  /** Takes a control frame that the endpoint does not know. */
+  control?(frame: object): void;
 }
 
 /** The states of `docs/PROTOCOL.md`. */

@@ -268,3 +268,29 @@ await serve<Pick<ServerApi, "add" | "join" | "moved">>({
   },
   port: 0,
 });
+
+// Credentials that change.
+const renewed = await connect<ServerApi>(
+  async ({ number, reason }) => (number > 1 && reason ? "ws://b" : new URL("ws://a")),
+  {
+    auth: ({ number }) => ({ token: `${number}` }),
+    headers: async ({ reason }) => ({ cookie: reason === undefined ? "a" : ["b"] }),
+  },
+);
+await connect("ws://a", { auth: "token" });
+await connect("ws://a", { auth: { token: 1 } });
+await connect("ws://a", { auth: async () => null });
+is<Equal<ReturnType<typeof renewed.reauthenticate>, Promise<void>>>();
+await renewed.reauthenticate({ timeoutMs: 1_000 });
+await serve<ServerApi, ClientApi, { user: string }>({
+  port: 0,
+  authenticate: (_request, auth) => {
+    is<Equal<typeof auth, unknown>>();
+    return typeof auth === "string" ? { user: auth } : null;
+  },
+  methods: {} as Handlers<ServerApi, ServerContext<ServerApi, ClientApi, { user: string }>>,
+});
+server.on("refresh", (peer, old) => {
+  is<Equal<typeof old, { user: string }>>();
+  is<Equal<typeof peer.data, { user: string }>>();
+});
