@@ -112,7 +112,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   const target = webSocketUrl(url);
   const { maxMessageBytes } = config.limits;
   const { subprotocol } = config.choseDialect ? config.dialect : {};
-  const connectTo: ClientPlan["connect"] = (isResumable, isKnown, abortedBy) => {
+  const connectTo: ClientPlan["connect"] = ({ isResumable, isKnown, signal: abortedBy }) => {
     const own = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
     const offer = subprotocol === undefined ? own : [...own, subprotocol];
     return dial({ url: target, offer, timeoutMs: openTimeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
@@ -144,10 +144,11 @@ async function openFirst(
 ): Promise<Admitted> {
   const backoff = new Backoff();
   backoff.nextDelayMs();
-  for (;;) {
+  let reason: Error | undefined;
+  for (let number = 1; ; number++) {
     throwIfAborted(signal);
     try {
-      const admitted = await connectTo(false, false, signal);
+      const admitted = await connectTo({ number, reason, isResumable: false, isKnown: false, signal });
       // The signal may have aborted after the attempt succeeded.
       if (signal?.aborted) admitted.socket.discard(Normal, "aborted");
       throwIfAborted(signal);
@@ -155,6 +156,7 @@ async function openFirst(
     } catch (error) {
       throwIfAborted(signal);
       if (!retriesFirst || isFinal(error)) throw error;
+      reason = error as Error;
     }
     await wakeOrWait(backoff.nextDelayMs(), signal);
   }

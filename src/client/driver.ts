@@ -29,8 +29,22 @@ export interface ClientPlan {
   readonly heartbeat: HeartbeatTimes | undefined;
   /** The time from the opening of a socket until messages flow on it, at most, in milliseconds. */
   readonly openTimeoutMs: number;
-  /** Makes one connection attempt. `isResumable`: there is a session to resume. `isKnown`, `signal`: as in `Attempt`. */
-  connect(isResumable: boolean, isKnown: boolean, signal: AbortSignal | undefined): Promise<Admitted>;
+  /** Makes one connection attempt. Rejects with a `ConnectError`, or with an error after which no attempt is made again. */
+  connect(attempt: ConnectionAttempt): Promise<Admitted>;
+}
+
+/** One attempt of a client to open a connection. */
+export interface ConnectionAttempt {
+  /** Counts the attempts, from 1, since messages last flowed; for the first connection, since the peer was made. */
+  readonly number: number;
+  /** Why the previous attempt failed, or how the previous connection ended; `undefined` for the first attempt of all. */
+  readonly reason: Error | CloseInfo | undefined;
+  /** Whether there is a session to resume. */
+  readonly isResumable: boolean;
+  /** As in `Attempt` of `open.ts`. */
+  readonly isKnown: boolean;
+  /** Ends the attempt when it aborts. */
+  readonly signal: AbortSignal | undefined;
 }
 
 /** Delays are multiples of this number, because deadlines of equal length share a queue. */
@@ -62,6 +76,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #attempt: AbortController | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
+  /** The number of connection attempts since messages last flowed. */
+  #attempts = 0;
   /** True while there is no socket. Then `#reconnect` runs. */
   #isDown = false;
   /** True if `link` replaced a lost one, until messages flow on it. */
@@ -103,14 +119,17 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /** Backs off and connects, until there is a socket, the server refuses this client, or the peer is closed. */
-  async #reconnect(): Promise<void> {
+  async #reconnect(lost: CloseInfo): Promise<void> {
+    let reason: Error | CloseInfo = lost;
     for (;;) {
       await this.#backOff();
       if (this.#isOver) return;
       try {
         const isResumable = this.link.endpoint.state.session !== undefined;
         this.#attempt = new AbortController();
-        const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#attempt.signal);
+        const number = ++this.#attempts;
+        const { signal } = this.#attempt;
+        const opened = await this.#plan.connect({ number, reason, isResumable, isKnown: this.#wasGreeted, signal });
         this.#attempt = undefined;
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, isResumable);
@@ -118,6 +137,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
       } catch (error) {
         if (this.#isOver) return;
         if (isFinal(error)) return this.#giveUp(error as Error);
+        reason = error as Error;
       }
     }
   }
@@ -163,6 +183,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#wasGreeted ||= isToReciproc;
     this.#hadSession ||= state.session !== undefined;
     this.#backoff.opened();
+    this.#attempts = 0;
     this.#watch?.start();
     const { onOpen } = this.#plan;
     const isAgain = this.#isSuccessor;
@@ -170,8 +191,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (isAgain && onOpen !== undefined) void this.#greetAgain(onOpen);
   }
 
-  suspended(): void {
-    this.#down();
+  suspended(end: CloseInfo): void {
+    this.#down(end);
   }
 
   over(): void {
@@ -183,13 +204,14 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#skipDelay?.();
   }
 
-  succeed({ code, retryMs }: CloseInfo): Transport | undefined {
+  succeed(end: CloseInfo): Transport | undefined {
+    const { code, retryMs } = end;
     const { reconnects, onOpen } = this.#plan;
     const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
     if (this.#isOver || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
-    this.#down();
+    this.#down(end);
     return this.link;
   }
 
@@ -206,12 +228,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   /** Begins to reconnect, because the socket is lost. */
-  #down(): void {
+  #down(end: CloseInfo): void {
     if (this.#isDown) return;
     this.#isDown = true;
     this.#watch?.stop();
     clearDeadline(this);
-    void this.#reconnect();
+    void this.#reconnect(end);
   }
 
   #giveUp(error: Error): void {

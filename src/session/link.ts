@@ -35,8 +35,8 @@ const PACK_MESSAGES = 16;
 export interface LinkDelegate {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
-  /** Reports that the session has lost its socket, after the receiver was notified. */
-  suspended?(): void;
+  /** Reports that the session has lost its socket, which ended with `end`. Called after the receiver was notified. */
+  suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
@@ -240,7 +240,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     }
     this.#suspend();
     // A listener of `suspend` may have ended the session, or closed the peer.
-    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.();
+    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.(info);
   }
 
   /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
