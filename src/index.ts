@@ -1,5 +1,5 @@
 /** The entry for every runtime. No module that it imports needs Node. */
-export { connect, type ConnectOptions } from "./connect.js";
+export { connect, open, type ConnectOptions } from "./connect.js";
 export { pair } from "./pair.js";
 export { Peer } from "./peer/peer.js";
 export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";

@@ -34,6 +34,12 @@ export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => O
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
 
+/** What can be ended before it is done. */
+export interface Abortable {
+  /** Called when it is to end. Set by the code that does it. */
+  onAbort: (() => void) | undefined;
+}
+
 /** One connection attempt. */
 export interface Attempt {
   readonly url: URL;
@@ -46,18 +52,18 @@ export interface Attempt {
    * until its timeout.
    */
   readonly isKnown: boolean;
-  /** Ends the attempt when it aborts. */
-  readonly signal: AbortSignal | undefined;
+  /** Ends the attempt when it is aborted. */
+  readonly abortable: Abortable;
   readonly open: Open;
   readonly maxMessageBytes: number;
 }
 
 /**
  * Connects with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects with `ConnectError`,
- * also when the signal aborts.
+ * also when it is aborted.
  */
 export async function dial(attempt: Attempt): Promise<Admitted> {
-  const { url, offer, timeoutMs, isKnown, signal, open, maxMessageBytes } = attempt;
+  const { url, offer, timeoutMs, isKnown, abortable, open, maxMessageBytes } = attempt;
   let opening: Opening | undefined;
   let isAbandoned = false;
   let fail!: (error: unknown) => void;
@@ -78,10 +84,9 @@ export async function dial(attempt: Attempt): Promise<Admitted> {
     if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
     return connect([]);
   };
-  const onAbort = (): void => abandon("aborted");
   const deadline = { deadline: 0, expire: () => abandon(`not open within ${timeoutMs} ms`) };
   setDeadline(deadline, timeoutMs);
-  signal?.addEventListener("abort", onAbort);
+  abortable.onAbort = () => abandon("aborted");
   try {
     return await new Promise<Admitted>((resolve, reject) => {
       fail = reject;
@@ -89,7 +94,7 @@ export async function dial(attempt: Attempt): Promise<Admitted> {
     });
   } finally {
     clearDeadline(deadline);
-    signal?.removeEventListener("abort", onAbort);
+    abortable.onAbort = undefined;
   }
 }
 
