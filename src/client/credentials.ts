@@ -11,6 +11,8 @@ export interface Attempt {
   readonly reason: Error | CloseInfo | undefined;
 }
 
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
 /** A value, or a function that returns or promises it for each attempt. */
 export type Supplied<T> = T | ((attempt: Attempt) => T | PromiseLike<T>);
 
@@ -23,11 +25,8 @@ export interface Given {
   readonly auth: string;
 }
 
-/** The credentials of one client, and the count of its attempts. */
+/** The credentials of one client. */
 export class Credentials {
-  /** The number of attempts since the client was last connected. */
-  number = 0;
-  declare reason: Attempt["reason"];
   /** The URL of the last attempt without its secrets. Empty if it is not known yet. */
   publicUrl = "";
   /** The error of the last attempt whose functions failed. */
@@ -49,21 +48,25 @@ export class Credentials {
     return target;
   }
 
-  /** Calls `dial` for a connection attempt, and once more after a 401 if the credentials may change. Rejects as `dial` does. */
-  async connect<T>(dial: () => Promise<T>): Promise<T> {
+  /**
+   * Calls `dial` for a connection attempt. If the credentials may change, calls it once more after a 401, as the next attempt. Rejects
+   * as `dial` does.
+   */
+  async connect<T>(attempt: Writable<Attempt>, dial: () => Promise<T>): Promise<T> {
     for (let isLast = !this.#sources.some((source) => typeof source === "function"); ; isLast = true) {
       try {
         return await dial();
       } catch (error) {
-        this.reason = error as Error;
         if (isLast || (error as ConnectError).status !== 401) throw error;
+        attempt.number++;
+        attempt.reason = error as Error;
       }
     }
   }
 
-  /** Returns the credentials of the next attempt. Rejects with a `ConnectError` whose cause is what a function threw. */
-  async next(): Promise<Given> {
-    const attempt = { number: ++this.number, reason: this.reason };
+  /** Returns the credentials of an attempt. Rejects with a `ConnectError` whose cause is what a function threw. */
+  async of({ number, reason }: Attempt): Promise<Given> {
+    const attempt = { number, reason };
     try {
       const [url, headers, auth] = await Promise.all(this.#sources.map((source) => valueOf(source, attempt)));
       return { url: this.#target(url), headers, auth: encode(auth) };

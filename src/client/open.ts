@@ -7,7 +7,7 @@ import { asksAuth, helloOf, readBye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import type { Inbox } from "../sockets/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
-import type { Credentials, Given } from "./credentials.js";
+import type { Attempt, Credentials, Given } from "./credentials.js";
 
 /** An open connection whose server has accepted the client. */
 export interface Admitted {
@@ -39,31 +39,37 @@ const FIRST_FRAME_WAIT_MS = 250;
 /** A client with `auth` cannot send it after a hello that came later, and the server would refuse it. */
 const AUTH_WAIT_MS = 2_000;
 
-/** One connection attempt. */
+/** The attempt that `dial` makes. */
+export interface DialAttempt extends Attempt {
+  /**
+   * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
+   * until its timeout.
+   */
+  readonly isKnown: boolean;
+  /** Set while the attempt is made: ends it. */
+  onAbort: (() => void) | undefined;
+}
+
+/** How a client connects. */
 export interface Dial {
+  readonly attempt: DialAttempt;
   /** Gives the URL, the headers and `auth`. */
   readonly credentials: Credentials;
   /** The subprotocols to offer. */
   readonly offer: readonly string[];
   /** The timeout of the attempt, in milliseconds. */
   readonly timeoutMs: number;
-  /**
-   * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
-   * until its timeout.
-   */
-  readonly isKnown: boolean;
-  /** Ends the attempt when it aborts. */
-  readonly signal: AbortSignal | undefined;
   readonly open: Open;
   readonly maxMessageBytes: number;
 }
 
 /**
  * Connects with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects with `ConnectError`,
- * also when the signal aborts.
+ * also when it is aborted.
  */
-export async function dial(attempt: Dial): Promise<Admitted> {
-  const { credentials, offer, timeoutMs, isKnown, signal, open, maxMessageBytes } = attempt;
+export async function dial(plan: Dial): Promise<Admitted> {
+  const { credentials, attempt, offer, timeoutMs, open, maxMessageBytes } = plan;
+  const { isKnown } = attempt;
   let opening: Opening | undefined;
   let isAbandoned = false;
   let fail!: (error: unknown) => void;
@@ -86,7 +92,7 @@ export async function dial(attempt: Dial): Promise<Admitted> {
     return { socket, protocol, hello, takesAuth };
   };
   const start = async (): Promise<Admitted> => {
-    const given = await credentials.next();
+    const given = await credentials.of(attempt);
     if (isAbandoned) throw new Error();
     try {
       return await connect(given, offer);
@@ -97,10 +103,9 @@ export async function dial(attempt: Dial): Promise<Admitted> {
       return connect(given, []);
     }
   };
-  const onAbort = (): void => abandon("aborted");
   const deadline = { deadline: 0, expire: () => abandon(`not open within ${timeoutMs} ms`) };
   setDeadline(deadline, timeoutMs);
-  signal?.addEventListener("abort", onAbort);
+  attempt.onAbort = () => abandon("aborted");
   try {
     return await new Promise<Admitted>((resolve, reject) => {
       fail = reject;
@@ -108,7 +113,7 @@ export async function dial(attempt: Dial): Promise<Admitted> {
     });
   } finally {
     clearDeadline(deadline);
-    signal?.removeEventListener("abort", onAbort);
+    attempt.onAbort = undefined;
   }
 }
 

@@ -30,8 +30,12 @@ export class Connection implements Receiver, Slot {
   declare closeInfo: CloseInfo | undefined;
   /** Called after `close` is emitted. */
   declare onClosed: ((info: CloseInfo) => void) | undefined;
-  /** From `suspend` to `resume`: the connection waits for a socket, or for `release` after a loss. */
+  /** From `suspend` to `resume`, and while connecting: the connection waits for a socket, or for `release`. */
   declare isSuspended: boolean;
+  /** True until messages of the application flow for the first time. Still true if the connection ended before that. */
+  declare isConnecting: boolean;
+  /** Called once: when `isConnecting` becomes false, or with the reason if the connection ends before. */
+  declare onOpened: ((failure?: { cause: Error }) => void) | undefined;
   /** Whether the connection waits for a socket. Then streams are not read ahead. */
   declare isDown: boolean;
   /** The extensions, once something needed them. */
@@ -68,9 +72,11 @@ export class Connection implements Receiver, Slot {
   ) {
     this.ended = this.closeInfo = this.madeExtensions = undefined;
     this.namelessErrors = this.broadcastBytes = 0;
+    this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
     // A connection that follows a lost one waits for a socket.
-    this.isSuspended = this.isDown = lost !== undefined;
+    this.isSuspended = this.isDown = this.isConnecting || lost !== undefined;
     this.onClosed = lost?.onClosed;
+    this.onOpened = lost?.onOpened;
     this.peer = peer;
     this.transport = transport;
     this.config = config;
@@ -81,8 +87,8 @@ export class Connection implements Receiver, Slot {
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
     this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
-    // After a loss it is not known what the next server understands, so messages are queued until that is known.
-    if (config.opensFirst || lost !== undefined) this.outgoing.hold();
+    // Without a socket it is not known what the next server understands, so messages are queued until that is known.
+    if (config.opensFirst || this.isSuspended) this.outgoing.hold();
   }
 
   /** Starts the transport. Messages that came in earlier are received after this call. */
@@ -200,7 +206,7 @@ export class Connection implements Receiver, Slot {
     const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
     this.#replace(this.peer, next);
     next.start();
-    this.#settleAll(error);
+    this.#settleAll(error, next.outgoing);
     if (next.ended === undefined) this.emit("lost", error);
   }
 
@@ -214,7 +220,9 @@ export class Connection implements Receiver, Slot {
   #resume(): void {
     if (this.ended !== undefined || !this.isSuspended || this.isDown || this.outgoing.isHeld) return;
     this.isSuspended = false;
-    this.emit("resume");
+    if (!this.isConnecting) return this.emit("resume");
+    this.isConnecting = false;
+    this.#reportOpening();
   }
 
   /**
@@ -324,29 +332,40 @@ export class Connection implements Receiver, Slot {
     tell(this.peer, event, args, (error) => this.report(error));
   }
 
-  /** Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers. */
-  end(code: number, reason: string, retryMs?: number): void {
-    if (this.ended === undefined) this.#cause = { code, reason: cutReason(reason) };
-    this.close(code, reason, retryMs);
+  /**
+   * Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers.
+   * `error`: the cause that the calls reject with.
+   */
+  end(code: number, reason: string, retryMs?: number, error?: Error): void {
+    if (this.ended === undefined)
+      this.#cause = { code, reason: cutReason(reason), ...(error !== undefined && { error }) };
+    this.close(code, reason, retryMs, error);
   }
 
   /** Ends the connection for the application. How the transport ended is reported. */
-  close(code: number, reason: string, retryMs?: number): void {
+  close(code: number, reason: string, retryMs?: number, error?: Error): void {
     if (this.ended !== undefined) return;
-    this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
+    this.#stop(error === undefined ? new Error(`closed on this side with ${code}${reason && ` (${reason})`}`) : error);
     this.transport.close(code, cutReason(reason), retryMs);
   }
 
   #stop(cause: Error): void {
     this.#settleAll(cause);
+    this.#reportOpening({ cause });
     this.hooks.ended?.(this.peer);
   }
 
-  /** Settles every call. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
-  #settleAll(cause: Error): void {
+  #reportOpening(failure?: { cause: Error }): void {
+    this.onOpened?.(failure);
+    // Its promise is settled. Its closures would live as long as the connection.
+    this.onOpened = undefined;
+  }
+
+  /** Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
+  #settleAll(cause: Error, next?: OutgoingCalls): void {
     this.ended = cause;
     this.#backlog?.stop();
-    this.outgoing.rejectAll(cause);
+    this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);
     this.madeExtensions?.end(cause);
   }

@@ -32,7 +32,10 @@ export interface Receiver {
   suspended?(): void;
   /** So many broadcasts, which `send` had taken, were dropped with the loss of the socket. */
   broadcastsDropped?(count: number): void;
-  /** Messages flow again. Nothing was lost and nothing came twice since `suspended` or `lost`. */
+  /**
+   * Messages flow again, or for the first time on a transport that was connecting. Nothing was lost and nothing came twice since
+   * `suspended` or `lost`.
+   */
   resumed?(): void;
   /**
    * The connection is lost, with its pending calls and the responses that it owes. A new connection follows on `next`, by default
@@ -153,6 +156,13 @@ export interface Transport {
   keeps?(by: number): void;
   /** The frame whose messages are received at present, if `keeps` counts. */
   readonly currentFrame?: Frame | undefined;
+  /**
+   * True if the transport is not open yet when it is given to a peer. The peer queues its messages until the transport calls
+   * `resumed`. Default false.
+   */
+  readonly isConnecting?: boolean;
+  /** As `Peer.reconnect`. Returns false if the transport does not connect by itself. */
+  reconnect?(): boolean;
   /** Bounds how long a batch is processed in one tick. Without it, each message or batch is processed at once. */
   readonly budget?: TickBudget | undefined;
   /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. */

@@ -25,6 +25,7 @@ import type { StandardSchema } from "../core/schema.js";
 import { outgoingBatch } from "../core/outgoing-batch.js";
 import type { Config } from "../core/config.js";
 import { anyFunction } from "../core/options.js";
+import { observed } from "../core/promises.js";
 import { defaultHooks, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
 import { refuseUnknownEvents } from "../core/tell.js";
@@ -59,6 +60,12 @@ export type PeerEvents = {
   close(info: CloseInfo): void;
   /** The connection lost its socket, and the client reconnects. Messages wait meanwhile. If the loss is the end, `close` is emitted instead. */
   suspend(): void;
+  /**
+   * The client waits for `delayMs`, and then tries to connect. Emitted before each attempt, except the first of a peer. `number`
+   * counts the attempts, from 1, since messages last flowed. `error`: why the previous attempt failed, or why the connection was lost.
+   * Call `peer.reconnect()` to try without the delay.
+   */
+  attempt(attempt: { number: number; delayMs: number; error: Error }): void;
   /** Messages flow again. Unless `lost` came in between, nothing was lost and nothing came twice. */
   resume(): void;
   /**
@@ -77,7 +84,15 @@ export type PeerEvents = {
   error(error: unknown): void;
 };
 
-const EVENTS: Record<keyof PeerEvents, 0> = { close: 0, suspend: 0, resume: 0, lost: 0, notification: 0, error: 0 };
+const EVENTS: Record<keyof PeerEvents, 0> = {
+  close: 0,
+  suspend: 0,
+  attempt: 0,
+  resume: 0,
+  lost: 0,
+  notification: 0,
+  error: 0,
+};
 
 /** One call as `around` sees it. */
 export interface Call {
@@ -104,6 +119,8 @@ export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 export interface PeerOptions<Ctx = any> {
   /** How long a call waits for its response, in milliseconds, unless its options say otherwise. Default 60,000; `Infinity` waits for ever. */
   timeoutMs?: number | undefined;
+  /** Whether calls that were not sent are made again, unless their options say otherwise: see `CallOptions`. Default false. */
+  retry?: "not-sent" | false | undefined;
   /** Called for methods without a handler, except the reserved `rpc.*`. `context.method` names the method. Its return value is the result. */
   fallback?: ((params: any, context: Ctx) => unknown) | undefined;
   /** Wraps every call, incoming and outgoing. */
@@ -157,7 +174,7 @@ export type AnyPeer = Peer<any, any, any>;
 let readConnection: (peer: AnyPeer) => Connection;
 let replaceConnection: Replace;
 
-/** Returns the present connection of a peer. For the server. */
+/** Returns the present connection of a peer. For the server, and for the driver of a client. */
 export function connectionOf(peer: AnyPeer): Connection {
   return readConnection(peer);
 }
@@ -204,9 +221,12 @@ export function openingOf(peer: AnyPeer): ConnectionOpening {
   return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
 }
 
-/** Closes with any code, 1001 and 1008 included, and reports that code even if the client never answers. For the server. */
-export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number): void {
-  connectionOf(peer).end(code, reason, retryMs);
+/**
+ * Closes with any code, 1001 and 1008 included, and reports that code even if the other side never answers. `error`: the cause that
+ * pending calls reject with.
+ */
+export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number, error?: Error): void {
+  connectionOf(peer).end(code, reason, retryMs, error);
 }
 
 /** Calls `then` when the peer's messages that wait for a later tick are processed. Returns false, and never calls it, if none waits. For the server. */
@@ -260,6 +280,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   #connection: Connection;
   #id: string | undefined;
   #remote: Remote<R> | undefined;
+  #opened: Promise<void> | undefined;
   #closed: Promise<CloseInfo> | undefined;
 
   /**
@@ -282,10 +303,30 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return (this.#id ??= nanoid());
   }
 
-  /** `"open"`: messages flow. `"suspended"`: between the events `suspend` and `resume`. `"closed"`: for good. */
-  get state(): "open" | "suspended" | "closed" {
-    if (this.#connection.ended !== undefined) return "closed";
-    return this.#connection.isSuspended ? "suspended" : "open";
+  /**
+   * `"connecting"`: `open` has returned the peer, and `opened` is pending. `"open"`: messages flow. `"suspended"`: between the events
+   * `suspend` and `resume`. `"closed"`: for good.
+   */
+  get state(): "connecting" | "open" | "suspended" | "closed" {
+    const { ended, isSuspended, isConnecting } = this.#connection;
+    if (ended !== undefined) return "closed";
+    return isConnecting ? "connecting" : isSuspended ? "suspended" : "open";
+  }
+
+  /**
+   * Resolves when the peer is open for the first time, and its `onOpen` is done. Rejects if the peer closes before: with a
+   * `ConnectError`, with what `onOpen` failed with, with the reason of `signal`, or with an error that names the close. Calls that
+   * were pending reject with a `ConnectionLostError` whose `cause` is the same. If it is not awaited, its rejection is ignored.
+   */
+  get opened(): Promise<void> {
+    return (this.#opened ??= observed(
+      new Promise((resolve, reject) => {
+        const connection = this.#connection;
+        if (!connection.isConnecting) resolve();
+        else if (connection.ended !== undefined) reject(connection.ended);
+        else connection.onOpened = (failure) => (failure === undefined ? resolve() : reject(failure.cause));
+      }),
+    ));
   }
 
   /** Resolves when the connection has ended, with what `close` is emitted with. Never rejects. */
@@ -384,6 +425,16 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     if (typeof reason !== "string") throw expected("reason", "a string", reason);
     this.#connection.close(code, reason);
     await this.closed;
+  }
+
+  /**
+   * Tries to connect now, if the client waits for its next attempt, also if the server asked it to wait. An open connection is only
+   * checked: if the server does not answer a ping within 5 s, the client drops the socket and reconnects. Returns false, and does
+   * nothing, if the peer is closed, or was not made by `open` or `connect`.
+   */
+  reconnect(): boolean {
+    const { ended, transport } = this.#connection;
+    return ended === undefined && transport.reconnect?.() === true;
   }
 
   /** Returns what happened on this connection so far, and how full everything is. Cheap: the numbers are counted anyway. */

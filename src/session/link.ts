@@ -36,7 +36,7 @@ const PACK_MESSAGES = 16;
 export interface LinkDelegate {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
-  /** Reports that the session has lost its socket, after the receiver was notified. `end`: how the socket ended. */
+  /** Reports that the session has lost its socket, which ended with `end`. Called after the receiver was notified. */
   suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
@@ -48,6 +48,8 @@ export interface LinkDelegate {
   control?(frame: object): void;
   /** As `Transport.reauthenticate`. */
   reauthenticate?(renewal: Renewal): boolean;
+  /** As `Transport.reconnect`. */
+  reconnect?(): boolean;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
@@ -87,8 +89,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   // Transport.
 
+  get isConnecting(): boolean {
+    return this.endpoint.state.kind === "connecting";
+  }
+
   start(receiver: Receiver): void {
     this.receiver = receiver;
+    // A receiver without a socket is suspended, so that `resumed` is called when there is one.
+    this.#isSuspended ||= this.isConnecting;
     this.socket?.start(this);
   }
 
@@ -175,13 +183,17 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     else this.socket?.ping?.();
   }
 
-  /** Client: takes the first or the next socket. As `Endpoint.attach`. */
-  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
+  reconnect(): boolean {
+    return this.delegate?.reconnect?.() ?? false;
+  }
+
+  /** Client: takes the first or the next socket. As `Endpoint.attach`. With `readsLater`, the caller starts the socket. */
+  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
     if (this.endpoint.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
     this.take(socket);
     this.endpoint.attach(socket, isAgreed, hello, isAwaited);
     this.settleOutput();
-    if (this.receiver !== undefined && this.socket === socket) socket.start(this);
+    if (this.receiver !== undefined && this.socket === socket && !readsLater) socket.start(this);
   }
 
   /** Client: ends this connection, whose session is lost, and gives its socket and its receiver to `next`. */

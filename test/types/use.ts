@@ -1,4 +1,4 @@
-import { serve, connect, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
+import { serve, connect, open, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
 import type { GroupCall, LeaveReason, ServerAround } from "reciproc/node";
 import type { Handlers, ApiOf } from "reciproc";
 import type { Peer, AnyPeer } from "reciproc";
@@ -170,6 +170,19 @@ b.send();
 is<Equal<Awaited<typeof r1>, number>>();
 
 // call-only, one type argument
+const opening = open<ServerApi, ClientApi>("ws://x", {
+  methods: { toast: ({ text }) => show(text), confirm: () => true },
+  reconnect: { initial: true },
+  retry: "not-sent",
+  signal: AbortSignal.timeout(1000),
+});
+is<Equal<typeof opening, Peer<ClientApi, ServerApi>>>();
+is<Equal<typeof opening.opened, Promise<void>>>();
+is<Equal<typeof opening.state, "connecting" | "open" | "suspended" | "closed">>();
+opening.on("attempt", ({ number, delayMs, error }) => show(`${number + delayMs}: ${error.message}`));
+const opened: number = await opening.request("add", [1, 2], { retry: false });
+show(`${opened} ${opening.reconnect()}`);
+open<ServerApi>("ws://x");
 const caller = await connect<ServerApi>("ws://x");
 is<Equal<Awaited<ReturnType<typeof caller.remote.ping>>, string>>();
 const both = await connect<ServerApi>("ws://x", { methods: { toast: ({ text }) => show(text) } });
