@@ -1,4 +1,4 @@
-/** Topics: named sets of peers, which exist while they have members, and report who joins and leaves. */
+/** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
 import type { Contract } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
