@@ -145,6 +145,15 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       expect(rawHeaders).toContain("reciproc.v1,reciproc.auth");
     });
 
+    it("is null for the server if the function returns undefined", async () => {
+      await using server = await serveUsers({
+        authenticate: (_request: IncomingMessage, auth: unknown) => ({ auth }),
+        principal: undefined,
+      });
+      await using peer = await open(server.url, { auth: () => undefined });
+      expect(await peer.request("data")).toEqual({ auth: null });
+    });
+
     it("is new for each attempt, so that a session resumes with the data of a fresh one", async () => {
       await using server = await serveUsers();
       await using relay = await Relay.to(server.url);
