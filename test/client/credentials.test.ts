@@ -145,6 +145,15 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       expect(rawHeaders).toContain("reciproc.v1,reciproc.auth");
     });
 
+    it("is null for the server if the function returns undefined", async () => {
+      await using server = await serveUsers({
+        authenticate: (_request: IncomingMessage, auth: unknown) => ({ auth }),
+        principal: undefined,
+      });
+      await using peer = await open(server.url, { auth: () => undefined });
+      expect(await peer.request("data")).toEqual({ auth: null });
+    });
+
     it("is new for each attempt, so that a session resumes with the data of a fresh one", async () => {
       await using server = await serveUsers();
       await using relay = await Relay.to(server.url);
@@ -394,6 +403,33 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       relay.cut();
       await renewed;
       expect(peer.state).toBe("open");
+    });
+
+    it("is sent once on a socket, though the function returns only after the loss of the socket before", async () => {
+      const [first, called, verdict, asked] = [gate<User>(), gate(), gate<unknown>(), gate()];
+      let renewals = 0;
+      await using server = await serveUsers({
+        authenticate: (_request: IncomingMessage, auth: User) =>
+          auth.n === 2 ? (asked.resolve(), verdict.promise) : auth,
+      });
+      await using relay = await Relay.to(server.url);
+      const auth = ({ number }: Attempt): User | Promise<User> => {
+        if (number > 0) return { user: "ada", n: 1 };
+        if (++renewals > 1) return { user: "ada", n: 2 };
+        called.resolve();
+        return first.promise;
+      };
+      await using peer = await confirmed(open as never, relay.url, { auth });
+      const renewed = peer.reauthenticate();
+      await called.promise;
+      relay.cut();
+      await asked.promise;
+      first.resolve({ user: "ada", n: 3 });
+      // A frame that the first result caused would arrive before the answer to this call.
+      expect(await peer.request("data")).toEqual({ user: "ada", n: 1 });
+      verdict.resolve({ user: "ada", n: 2 });
+      await renewed;
+      expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
     });
 
     it("rejects if the session is lost meanwhile, and sends nothing to the next server if that does not ask", async () => {
