@@ -9,17 +9,20 @@ export type {
   ApiOf,
   CallArgs,
   CallOptions,
+  CheckedMethod,
   Contract,
   Handler,
   Handlers,
   Item,
   NotifyName,
   Params,
+  Progress,
   Remote,
   Result,
   Stream,
   StreamName,
 } from "./core/contract.js";
+export type { Carried, Jsonify, NotJson } from "./core/jsonify.js";
 export {
   ConnectError,
   ConnectionLostError,

@@ -46,7 +46,7 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
    */
   readonly signal: AbortSignal;
   /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */
-  readonly progress: (value: unknown) => void;
+  progress(this: void, value: unknown): void;
 }
 
 /** The events of a peer. What a listener throws is emitted as `error`. If an event has no listener, nothing is thrown. */
