@@ -4,6 +4,7 @@ import { Normal } from "./close-codes.js";
 import { Backoff } from "./client/backoff.js";
 import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
 import { watchPage } from "./client/watch.js";
+import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
@@ -19,7 +20,7 @@ import { configFrom } from "./peer/config.js";
 import { createPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
 
 /** The options by which a client connects to a server that serves `S`, and reconnects. */
-export interface ConnectOptions<S extends Contract<S> = any> {
+export interface ConnectOptions<S extends Contract<S> = any> extends Pick<ContractOptions<any, S>, "remote"> {
   /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
   openTimeoutMs?: number | undefined;
   /**
@@ -95,7 +96,8 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
     {} extends Options<C, Context<C, S>>
       ? [options?: Options<C, Context<C, S>> & ConnectOptions<S>]
       : [options: Options<C, Context<C, S>> & ConnectOptions<S>]
-  >
+  > &
+    [options?: ContractOptions<C, S>]
 ): Promise<Peer<C, S>> {
   return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard);
 }

@@ -5,6 +5,7 @@ import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, type ConnectOptions } from "./connect.js";
 import { publicUrl, type Opening } from "./client/open.js";
+import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { ConnectError } from "./core/errors.js";
 import { any, checkOptions } from "./core/options.js";
@@ -50,7 +51,8 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
     {} extends Options<C, Context<C, S>>
       ? [options?: Options<C, Context<C, S>> & NodeConnectOptions<S>]
       : [options: Options<C, Context<C, S>> & NodeConnectOptions<S>]
-  >
+  > &
+    [options?: ContractOptions<C, S>]
 ): Promise<Peer<C, S>> {
   const checked = checkOptions("options", options[0], NODE_CONNECT_OPTIONS);
   const { headers, tls } = checked;
