@@ -1,5 +1,9 @@
-import { connect, serve, contract, pair, type ContractOf, type Peer } from "reciproc/node";
+// Contracts of schemas: both sides infer their types from them.
+import { type } from "arktype";
+import { connect, contract, pair, serve, type AnyPeer, type ContractOf, type Peer } from "reciproc/node";
+import * as v from "valibot";
 import { z } from "zod";
+
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 declare function is<T extends true>(): void;
 
@@ -68,6 +72,45 @@ const [pa, pb] = pair(
 );
 is<Equal<Awaited<ReturnType<typeof pb.remote.add>>, number>>();
 await pa.request("confirm", ["x"]);
+// Data of peers needs all type arguments.
+const known = await serve<Api, ContractOf<typeof theirs>, { user: string }>({
+  port: 0,
+  contract: api,
+  remote: theirs,
+  authenticate: () => ({ user: "ada" }),
+  methods: { ...({} as any), ping: (_params, { peer }) => peer.data.user },
+});
+known.on("peer", (one) => is<Equal<typeof one.data, { user: string }>>());
+// A peer of a contract is one of a hand-written interface with the same methods, and goes where any peer does.
+interface Adds {
+  add(params: [a: number, b: number]): number;
+}
+const adder: Peer<any, Pick<Adds, "add">> = peer;
+function use(any: AnyPeer, untyped: Peer): void {
+  any.notify("x");
+  untyped.notify("x");
+}
+use(peer, peer);
+use(known.peers[Symbol.iterator]().next().value!, only);
+// Validators whose types differ, in one contract.
+const mixed = contract({
+  valibot: { params: v.object({ at: v.pipe(v.string(), v.transform(Number)) }), result: v.array(v.string()) },
+  arktype: { params: type({ at: "string" }), stream: type("number"), progress: type({ "done?": "number" }) },
+});
+await serve({
+  port: 0,
+  contract: mixed,
+  methods: {
+    valibot: ({ at: n }) => (is<Equal<typeof n, number>>(), [String(n)]),
+    async *arktype({ at: text }, { progress }) {
+      is<Equal<typeof text, string>>();
+      progress({ done: 1 });
+      yield text.length;
+    },
+  },
+});
+
+// What must not compile.
 // @ts-expect-error wrong params
 await peer.request("add", [1, "2"]);
 // @ts-expect-error a result
@@ -106,4 +149,14 @@ await serve({
     },
   },
 });
-export { same };
+// @ts-expect-error a check that does not exist
+await connect("ws://x", { remote: api, check: "results" });
+// @ts-expect-error entries in place of a contract
+await connect("ws://x", { remote: { add: {} } });
+// @ts-expect-error a Date arrives as a string
+(await peer.request("at", { day: "x" })).getTime();
+// @ts-expect-error the report has no such member
+await peer.request("copy", { files: 1 }, { onProgress: ({ of }) => of });
+// @ts-expect-error the schema of params takes a string
+await peer.request("at", { day: new Date() });
+export { adder, same };
