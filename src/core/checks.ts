@@ -2,7 +2,7 @@
 import { tableOf } from "./config.js";
 import type { CheckedMethod, Stream } from "./contract.js";
 import { expected, ProtocolError } from "./errors.js";
-import { checkKnown, checkOptions, must, optional, type Checked } from "./options.js";
+import { checkKnown, checkOptions, must, optional } from "./options.js";
 import { isAsyncIterable, isThenable, observed } from "./promises.js";
 import { describeIssue, isSchema, plain, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";
 
@@ -65,8 +65,11 @@ export interface ValueChecks {
   readonly received: ValueCheck;
 }
 
-/** The checked entries of a contract, by method. */
-type ContractTable = ReadonlyMap<string, Checked<typeof ENTRY>>;
+/** The schemas of one entry. */
+type EntrySchemas = Record<"params" | CheckedPart, StandardSchema | undefined>;
+
+/** The entries of a contract, by method. */
+type ContractTable = ReadonlyMap<string, EntrySchemas>;
 
 /** What a peer checks. */
 export interface Fit {
@@ -111,8 +114,14 @@ export type MethodsOf<E> = {
 /** A misspelt part of an entry would be without effect. */
 type Strict<E> = { [K in keyof E]: { [P in Exclude<keyof E[K], keyof ContractEntry>]: never } };
 
-const aSchema = optional(must<StandardSchema>("a Standard Schema", isSchema));
-const ENTRY = { params: aSchema, result: aSchema, stream: aSchema, progress: aSchema };
+/** Made in a function: a call at the top of a module would stay in a page that does not use it. */
+function checkEntry(entry: unknown, name: string): EntrySchemas {
+  const aSchema = optional(must<StandardSchema>("a Standard Schema", isSchema));
+  const table = { params: aSchema, result: aSchema, stream: aSchema, progress: aSchema };
+  const parts = checkOptions(name, entry as object, table);
+  if (parts.result === undefined || parts.stream === undefined) return parts;
+  throw new TypeError(`\`${name}\` must not have both \`result\` and \`stream\``);
+}
 
 /** How errors name each part. */
 const NAMES = { result: "The result", progress: "A progress value", stream: "A value of the stream" };
@@ -131,13 +140,7 @@ const NAMES = { result: "The result", progress: "A progress value", stream: "A v
 export function contract<const E extends Readonly<Record<string, ContractEntry>>>(
   entries: E & Strict<E>,
 ): SchemaContract<MethodsOf<E>> {
-  const table = tableOf(entries, "contract", (entry, name) => {
-    const parts = checkOptions(name, entry as object, ENTRY);
-    if (parts.result !== undefined && parts.stream !== undefined)
-      throw new TypeError(`\`${name}\` must not have both \`result\` and \`stream\``);
-    return parts;
-  });
-
+  const table = tableOf(entries, "contract", checkEntry);
   return { table, fit } as unknown as SchemaContract<MethodsOf<E>>;
 }
 
