@@ -19,6 +19,9 @@ const ENTRIES = { page: "index.js", server: "node.js", bridge: "cli/parts.js", c
  */
 const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
 
+/** Makes contracts of schemas. Only peers use them, and it imports modules of a peer, so it is in the page's chunk. */
+const CHECKS = join(dist, "core/checks.js");
+
 const isCompiled = (path) => path.startsWith(dist + sep);
 const folderOf = (name) => dirname(require.resolve(`${name}/package.json`));
 
@@ -47,7 +50,7 @@ function importsOf(path, getModuleInfo, found = new Set()) {
  */
 function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
-  const needsNoPeer = (exported) => [...importsOf(exported, getModuleInfo)].every(isCompiled);
+  const needsNoPeer = (exported) => exported !== CHECKS && [...importsOf(exported, getModuleInfo)].every(isCompiled);
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
   return Object.keys(ENTRIES).find((name) => isImported(join(dist, ENTRIES[name])));
 }

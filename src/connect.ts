@@ -3,6 +3,7 @@ import { Credentials, type Attempt, type Supplied } from "./client/credentials.j
 import { dial, openStandard, type Open } from "./client/open.js";
 import { Normal } from "./close-codes.js";
 import { ClientDriver, type ClientPlan, type OnOpen } from "./client/driver.js";
+import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
@@ -17,7 +18,7 @@ import { configFrom } from "./peer/config.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
 
 /** The options by which a client connects to a server that serves `S`, and reconnects. */
-export interface ConnectOptions<S extends Contract<S> = any> {
+export interface ConnectOptions<S extends Contract<S> = any> extends Pick<ContractOptions<any, S>, "remote"> {
   /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
   openTimeoutMs?: number | undefined;
   /**
@@ -88,8 +89,9 @@ export const CONNECT_OPTIONS = {
   heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
 };
 
-/** The arguments after the URL. The options may be left out only if none is required. */
-export type OpenArguments<O> = NoInfer<{} extends O ? [options?: O] : [options: O]>;
+/** The arguments after the URL. The options may be left out only if none is required. Their contracts of schemas infer `C` and `S`. */
+export type OpenArguments<C, S, O> = NoInfer<{} extends O ? [options?: O] : [options: O]> &
+  [options?: ContractOptions<C, S>];
 
 /**
  * Makes a peer that connects to a server that serves `S` and may call back by `C`. Returns the peer at once, in state
@@ -105,7 +107,7 @@ export type OpenArguments<O> = NoInfer<{} extends O ? [options?: O] : [options: 
  */
 export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<Options<C, Context<C, S>> & ConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & ConnectOptions<S>>
 ): Peer<C, S> {
   return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard).peer;
 }
@@ -120,7 +122,7 @@ export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> =
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<Options<C, Context<C, S>> & ConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & ConnectOptions<S>>
 ): Promise<Peer<C, S>> {
   return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard));
 }

@@ -5,22 +5,33 @@ export { pair } from "./pair.js";
 export { Peer } from "./peer/peer.js";
 export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";
 export type { Caller } from "./peer/caller.js";
+export {
+  contract,
+  type ContractEntry,
+  type ContractOf,
+  type ContractOptions,
+  type MethodsOf,
+  type SchemaContract,
+} from "./core/checks.js";
 export type {
   AnyMethods,
   ApiOf,
   CallArgs,
   CallOptions,
+  CheckedMethod,
   Contract,
   Handler,
   Handlers,
   Item,
   NotifyName,
   Params,
+  Progress,
   Remote,
   Result,
   Stream,
   StreamName,
 } from "./core/contract.js";
+export type { Carried, Jsonify, NotJson } from "./core/jsonify.js";
 export {
   ConnectError,
   ConnectionLostError,

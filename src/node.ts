@@ -59,7 +59,7 @@ export type { Refusal } from "./server/upgrade.js";
  */
 export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<Options<C, Context<C, S>> & NodeConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & NodeConnectOptions<S>>
 ): Peer<C, S> {
   return openByWs<C, S>(url, options[0]).peer;
 }
@@ -74,7 +74,7 @@ export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> =
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
   url: Supplied<string | URL>,
-  ...options: OpenArguments<Options<C, Context<C, S>> & NodeConnectOptions<S>>
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & NodeConnectOptions<S>>
 ): Promise<Peer<C, S>> {
   return whenOpen(openByWs<C, S>(url, options[0]));
 }

@@ -101,17 +101,28 @@ const MOST_ENTRIES = 100;
 function checkForm(value: unknown, key?: string | number, owner?: object): void {
   if (typeof value !== "object" || value === null) return;
   const proto: unknown = Object.getPrototypeOf(value);
-  if (proto === Object.prototype || proto === Array.prototype || !(Symbol.toStringTag in value)) return;
-  const { toJSON, [Symbol.toStringTag]: tag } = value as { toJSON?: unknown; [Symbol.toStringTag]: unknown };
+  if (proto === Object.prototype || proto === Array.prototype) return;
+  const { toJSON, [Symbol.toStringTag]: tag = "promise" } = value as {
+    toJSON?: unknown;
+    [Symbol.toStringTag]?: unknown;
+  };
+  const remedy = remedyFor(value, String(tag));
+  if (remedy === undefined) return;
   // A Buffer's `toJSON` is as long as a list of indices.
   if (toJSON !== undefined && toJSON !== Buffer?.prototype.toJSON) return;
-  // Checked by tag, because the value may be of another realm.
-  if (!ArrayBuffer.isView(value) && !/^(Map|Set|Promise|Blob|File|(Shared)?ArrayBuffer)$/.test(String(tag))) return;
   // `JSON.stringify` writes neither inherited members nor the members of an object with `toJSON`.
   if (owner !== undefined && ("toJSON" in owner || !Object.hasOwn(owner, key!))) return;
   const name = key === undefined ? "" : ` \`${key}\``;
-  const instead = tag === "Promise" ? "await it" : "send `[...it]`, or its bytes as base64";
-  throw new TypeError(`JSON cannot carry the ${String(tag)}${name}: ${instead}`);
+  throw new TypeError(`JSON cannot carry the ${String(tag)}${name}: ${remedy}`);
+}
+
+/** Returns what to write in place of a value that JSON cannot carry; `undefined` for any other value. */
+function remedyFor(value: object, tag: string): string | undefined {
+  // By tag, because the value may be of another realm.
+  if (ArrayBuffer.isView(value) || tag.endsWith("ArrayBuffer")) return "write `bytes(it)`";
+  if (tag === "Map" || tag === "Set") return "write `[...it]`";
+  if (tag === "Blob" || tag === "File") return "write `peer.offer(it.stream())`";
+  return typeof (value as { then?: unknown }).then === "function" ? "await it" : undefined;
 }
 
 /** Returns the text of an error that says only that the handler failed. */

@@ -1,5 +1,6 @@
 /** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
 
+import type { Fit, SchemaContract, ValueChecks } from "./checks.js";
 import type { CallOptions } from "./contract.js";
 import type { ExtensionsFactory } from "./extensions.js";
 import type { CallContext } from "./incoming-call.js";
@@ -41,6 +42,9 @@ export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 export interface AnyOptions {
   methods?: object | undefined;
   schemas?: object | undefined;
+  contract?: SchemaContract | undefined;
+  remote?: SchemaContract | undefined;
+  check?: "both" | undefined;
   timeoutMs?: number | undefined;
   retry?: "not-sent" | false | undefined;
   fallback?: AnyHandler | undefined;
@@ -54,11 +58,15 @@ export interface AnyOptions {
 const anyRetry = optional(
   must<"not-sent" | false>('"not-sent" or false', (value) => value === "not-sent" || value === false),
 );
+const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
 /** The options of a peer. */
 export const PEER_OPTIONS = {
   methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
   schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
+  contract: optional(aContract),
+  remote: optional(aContract),
+  check: optional(must<"both">('"both"', (value) => value === "both")),
   timeoutMs: optional(positive),
   retry: anyRetry,
   fallback: optional<AnyHandler>(anyFunction),
@@ -97,6 +105,8 @@ export interface Wait {
 export interface Config {
   readonly methods: ReadonlyMap<string, AnyHandler>;
   readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  /** Checks results, progress and stream values; `undefined` if they are not checked. */
+  readonly checks: ValueChecks | undefined;
   readonly fallback: AnyHandler | undefined;
   readonly around: AnyAround | undefined;
   /** How long a call waits if its options do not say so. */
@@ -119,13 +129,14 @@ export interface Config {
   readonly opensFirst: boolean;
 }
 
-/** Makes a config of options that are checked. Throws a `TypeError` for the schema of a method that does not exist. */
+/** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
 export function makeConfig(
   checked: Checked<typeof PEER_OPTIONS>,
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, schemas, fallback, around, limits, onForeignMessage, timeoutMs, retry } = checked;
+  const { methods, fallback, around, limits, onForeignMessage, timeoutMs, retry } = checked;
+  const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
   if (schemas !== undefined && fallback === undefined) {
     checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
   }
@@ -140,6 +151,7 @@ export function makeConfig(
   return {
     methods,
     schemas,
+    checks,
     fallback,
     around,
     wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
@@ -178,8 +190,8 @@ export function waitOf(options: CallOptions, defaults: Pick<Wait, "timeoutMs" | 
   return { timeoutMs, retry, ...rest };
 }
 
-/** Returns the own members of an object: a method called `constructor` or `__proto__` is found only if the object has it. */
-function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
+/** Returns the own members of an object, each checked: a method called `constructor` or `__proto__` is found only if the object has it. */
+export function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
   if (!isPlain(given)) throw expected(name, "a plain object", given);
   const entries = new Map<string, T>();
   for (const [key, value] of Object.entries(given)) {

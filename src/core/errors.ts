@@ -139,11 +139,11 @@ export class TooLargeError extends RangeError {
   }
 }
 
-/** The other side broke JSON-RPC 2.0 in its answer to a call. `raw` is what it sent. */
+/** The other side broke JSON-RPC 2.0 in its answer to a call, or the contract that this side checks. `raw` is what it sent. */
 export class ProtocolError extends Error {
   override readonly name: string = "ProtocolError";
   readonly code = "PROTOCOL";
-  /** The response as it was parsed. */
+  /** The response as it was parsed; the value alone, if that does not fit the contract. */
   declare readonly raw: unknown;
 
   constructor(message: string, raw: unknown, options?: ErrorOptions) {

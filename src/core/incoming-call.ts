@@ -82,7 +82,9 @@ export class IncomingCall implements Linked {
       const { madeExtensions } = this.calls.connection;
       text = madeExtensions?.isOffering === true ? madeExtensions.encode(this, result) : encodeResult(id, result);
     } catch (error) {
-      return this.fail(error);
+      if (!(error instanceof TypeError)) return this.fail(error);
+      // The stack has no line of the application, so the error names the method.
+      return this.fail(new TypeError(`The result of "${this.method}": ${error.message}`, { cause: error }));
     }
     this.#send(text, true);
   }

@@ -128,6 +128,7 @@ export class IncomingCalls {
       if (config.around !== undefined) result = this.#runAround(call, context);
       else if (handler !== undefined && config.schemas === undefined) result = handler(call.params, context);
       else result = this.#run(call, context, call.params);
+      if (config.checks !== undefined) result = config.checks.sent("result", call.method, result);
       if (isThenable(result)) return this.#await(call, result, respond);
     } catch (error) {
       this.#remove(call);

@@ -160,9 +160,9 @@ export class OutgoingCalls {
    */
   request(method: string, params: unknown, options?: CallOptions, sink?: Sink, id?: number): Promise<unknown> {
     const connection = this.#connection;
-    const { around, wait: defaults } = connection.config;
+    const { around, wait: defaults, checks } = connection.config;
     if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
-    return new Promise((resolve, reject) => {
+    const result = new Promise((resolve, reject) => {
       const wait = options === undefined ? defaults : waitOf(options, defaults);
       if (wait.signal?.aborted) throw wait.signal.reason;
       // Ids are integers from 1: some implementations take an id of 0 for none.
@@ -183,6 +183,7 @@ export class OutgoingCalls {
       connection.counts.requestsSent++;
       if (!this.deliver(text, call, sink)) this.failUnsent(text, call);
     });
+    return (checks?.received("result", method, result) as Promise<unknown> | undefined) ?? result;
   }
 
   #encode(call: OutgoingCall, params: unknown): string {

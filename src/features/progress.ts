@@ -75,6 +75,7 @@ export class Progress implements ProgressReports {
     const connection = this.#connection;
     return (value) => {
       if (!call.isAwaited) return;
+      connection.config.checks?.sent("progress", call.method, value);
       const text = encodeNotification(dialect.method, dialect.params(token, value));
       if (!connection.send(text)) connection.outgoing.failUnsent(text);
     };
@@ -86,7 +87,11 @@ export class Progress implements ProgressReports {
     if (call === undefined) return false;
     this.#connection.outgoing.restart(call);
     attempt(
-      () => call.wait.onProgress!(report!.value),
+      () => {
+        const { value } = report!;
+        this.#connection.config.checks?.received("progress", call.method, value);
+        return call.wait.onProgress!(value);
+      },
       (error) => this.#connection.report(error),
     );
     return true;

@@ -142,6 +142,7 @@ export function serveStream(
 
   function add(value: unknown): void {
     try {
+      connection.config.checks?.sent("stream", method, value);
       const text = stringify(value) ?? "null";
       if (exceeds(text, connection.maxReplyBytes - ENVELOPE_BYTES))
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");

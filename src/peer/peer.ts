@@ -1,6 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
 import { Connection, type Replace } from "../core/connection.js";
+import type { ContractOptions } from "../core/checks.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -47,7 +48,7 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
    */
   readonly signal: AbortSignal;
   /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */
-  readonly progress: (value: unknown) => void;
+  progress(this: void, value: unknown): void;
 }
 
 /** The events of a peer. What a listener throws is emitted as `error`. If an event has no listener, nothing is thrown. */
@@ -151,14 +152,15 @@ export interface PeerOptions<Ctx = any> {
 type PeerOf<Ctx> = Ctx extends Context ? Ctx["peer"] : AnyPeer;
 
 /** The options of a peer that serves contract `L`. `methods` may be left out only when no method is required. */
-export type Options<L, Ctx> = PeerOptions<Ctx> & {
-  /**
-   * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
-   * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
-   * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
-   */
-  schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
-} & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> | undefined } : { methods: Handlers<L, Ctx> });
+export type Options<L, Ctx> = PeerOptions<Ctx> &
+  Pick<ContractOptions<L, any>, "contract" | "check"> & {
+    /**
+     * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
+     * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
+     * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
+     */
+    schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
+  } & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> | undefined } : { methods: Handlers<L, Ctx> });
 
 /** Collects requests and notifications and sends them as one JSON-RPC batch (section 6). */
 export interface Batch<R extends Contract<R>> extends Caller<R> {
@@ -287,7 +289,7 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * Takes over an open `transport`, and starts it. Throws a `TypeError` for bad options, naming the option, the rule and the
    * value.
    */
-  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>);
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> & ContractOptions<L, R>);
   /** Does not start the transport: see `createPeer`. @internal */
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> | undefined, checked?: Checked) {

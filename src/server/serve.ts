@@ -1,4 +1,5 @@
 /** `serve`: the one call that starts a server. */
+import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { Server, type ServeOptions } from "./server.js";
 
@@ -8,7 +9,7 @@ import { Server, type ServeOptions } from "./server.js";
  * cannot listen.
  */
 export async function serve<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, D = unknown>(
-  options: NoInfer<ServeOptions<S, C, D>>,
+  options: NoInfer<ServeOptions<S, C, D>> & ContractOptions<S, C>,
 ): Promise<Server<S, C, D>> {
   const server = new Server<S, C, D>(options);
   await server.listen();

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
+import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
@@ -48,6 +49,7 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
 /** The options of `serve`. Exactly one of `port`, `server` and `noServer` is required. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
+  ContractOptions<L, R> &
   Omit<Options<L, ServerContext<L, R, D>>, "around" | "dialect" | "limits"> & {
     /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
     around?: ServerAround | undefined;

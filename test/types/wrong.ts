@@ -77,6 +77,29 @@ const three: number = peer.request("add", [1, 2]);
 // @ts-expect-error nothing to read in the result of a void method
 (await peer.request("moved", { x: 1, y: 1 })).ok;
 
+// What JSON changes.
+interface Dated {
+  at(params: { from: Date }): { day: Date; tags: Set<string> };
+  photo(): Uint8Array;
+  log(): Stream<Date>;
+}
+const dated = await connect<Dated>("ws://x");
+// @ts-expect-error a Date arrives as a string
+(await dated.request("at", { from: new Date() })).day.getTime();
+// @ts-expect-error a Set arrives as an object without members
+(await dated.request("at", { from: new Date() })).tags.has("a");
+// @ts-expect-error bytes do not arrive
+(await dated.request("photo")).length;
+// @ts-expect-error the values of a stream are JSON too
+for await (const day of dated.stream("log")) day.getTime();
+await serve<Pick<Dated, "at">>({
+  port: 1,
+  methods: {
+    // @ts-expect-error the handler gets a string
+    at: ({ from }) => ({ day: new Date(from.getTime()), tags: new Set<string>() }),
+  },
+});
+
 // Notifications.
 // @ts-expect-error its result would be dropped unseen
 peer.notify("add", [1, 2]);
