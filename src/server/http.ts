@@ -11,7 +11,7 @@ import type { Receiver, Transport } from "../core/transport.js";
 import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
-import type { Gate } from "./gate.js";
+import type { HttpGate } from "./http-gate.js";
 import { answerUpgradeRequired, checkHost, type Admission, type Refusal, type Verdict } from "./upgrade.js";
 
 /** Makes the peers of requests by POST. None of its functions throws. */
@@ -53,14 +53,14 @@ const PREFLIGHT_AGE = "600";
 
 /** Answers requests that are no upgrades. */
 export class Posts {
-  readonly #gate: Gate;
+  readonly #gate: HttpGate;
   readonly #delegate: PostDelegate;
   /** The peer of each request that passed the first checks. It is `undefined` until the request runs. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
   #running = 0;
 
-  constructor(gate: Gate, delegate: PostDelegate) {
+  constructor(gate: HttpGate, delegate: PostDelegate) {
     this.#gate = gate;
     this.#delegate = delegate;
   }

@@ -1,6 +1,5 @@
 /** A server: many peers that share handlers, and the groups that notify many peers at once. The gate accepts or refuses clients. */
 import { nanoid } from "nanoid";
-import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
@@ -8,7 +7,7 @@ import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
-import type { HeartbeatTimes } from "../link/heartbeat.js";
+import type { Socket } from "../link/socket.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
@@ -21,13 +20,13 @@ import { ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
-import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
-import { fullRefusal, Gate, offeredBy } from "./gate.js";
-import { Posts } from "./http.js";
+import { fullRefusal, offeredBy } from "./gate.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
+import type { PostDelegate } from "./http.js";
+import type { Platform, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
 import { Tally, type ServerStats } from "./stats.js";
 import type { Admission, Refusal } from "./upgrade.js";
 
@@ -94,9 +93,8 @@ export class Server<
   readonly #accepted = new Set<Peer<L, R, D>>();
   /** Peers of one HTTP request each. */
   readonly #postPeers = new WeakSet<AnyPeer>();
-  readonly #gate: Gate;
-  readonly #posts: Posts;
-  readonly #heartbeat: HeartbeatTimes | undefined;
+  readonly #gate: ServerGate;
+  readonly #posts: ServerPosts;
   readonly #sessions: Sessions | undefined;
   /** How long a client that offered to resume a session may take to send `resume`. */
   readonly #resumeTimeoutMs: number;
@@ -107,8 +105,8 @@ export class Server<
   #drained: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
-  /** Use `serve`. Throws a `TypeError` for bad options. */
-  constructor(options: ServeOptions<L, R, D>) {
+  /** Use `serve`, or `testServer` of `reciproc/testing`. Throws a `TypeError` for bad options. */
+  constructor(options: ServeOptions<L, R, D>, platform: Platform) {
     super();
     const checked = checkServerOptions(options);
     this.#hooks = {
@@ -127,7 +125,6 @@ export class Server<
       const config = isFirst ? this.#config : makeConfig({ ...checked.peer, dialect }, serverExtensions);
       this.#configBy.set(dialect.subprotocol, config);
     }
-    this.#heartbeat = checked.heartbeat;
     this.peers = groupOf(() => this.#peers);
     this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()]);
     const { maxMessageBytes } = this.#config.limits;
@@ -139,7 +136,7 @@ export class Server<
         limits: endpointLimits(this.#config.limits),
         ttlMs: checked.sessionTtlMs,
         makeToken: () => nanoid(TOKEN_LENGTH),
-        hash: (token) => createHash("sha256").update(token).digest("base64"),
+        hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
@@ -149,18 +146,16 @@ export class Server<
       refused: (refusal: Refusal, request: IncomingMessage) => this.#refused(refusal, request),
       failed: (error: unknown) => void this.#report(error),
     };
-    this.#gate = new Gate(checked.gate, {
+    const forGate: ServerGateDelegate = {
       ...both,
       maxFrameBytes: longestFrame(maxMessageBytes),
-      answersPings: true,
       // The session of a reconnecting client may still have its old socket, which is closed when the client resumes.
       reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
       claimSlot: (request) => (this.#offersResume(request) ? undefined : this.#claimSlot()),
       chooseProtocol: (offered) => this.#chooseProtocol(offered),
-      admit: (webSocket, admission, request, socket) => this.#acceptSocket(webSocket, admission, request, socket),
-      request: (request, response) => this.#posts.handle(request, response, true),
-    });
-    this.#posts = new Posts(this.#gate, {
+      admit: (socket, protocol, admission, request) => this.#acceptSocket(socket, protocol, admission, request),
+    };
+    const forPosts: PostDelegate = {
       ...both,
       maxMessageBytes,
       maxUnsentBytes: this.#config.limits.maxUnsentBytes,
@@ -168,7 +163,8 @@ export class Server<
       claimSlot: () => this.#claimSlot(),
       notificationStatus: checked.notificationStatus,
       accept: (transport, admission) => this.#acceptPost(transport, admission?.data as D),
-    });
+    };
+    ({ gate: this.#gate, posts: this.#posts } = platform.connect(checked, forGate, forPosts));
   }
 
   /** The URL of the server, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while the server does not listen. */
@@ -283,15 +279,7 @@ export class Server<
       : "a topic takes peers of its own server only";
   }
 
-  #acceptSocket(
-    webSocket: GatheringWebSocket,
-    admission: Admission | undefined,
-    request: IncomingMessage,
-    raw: Duplex,
-  ): void {
-    const { protocol } = webSocket;
-    const socket = new WsSocket(webSocket, this.#config.limits.maxMessageBytes, raw);
-    if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
+  #acceptSocket(socket: Socket, protocol: string, admission: Admission | undefined, request: IncomingMessage): void {
     const config = this.#configFor(request);
     const accept = (link: Transport): void => {
       const peer = this.#accept(link, admission?.data as D, config);
@@ -385,7 +373,7 @@ export class Server<
 }
 
 /** Returns the link of a client on a server without sessions. */
-function linkWithoutSession(socket: WsSocket, limits: PeerLimits): ServerLink {
+function linkWithoutSession(socket: Socket, limits: PeerLimits): ServerLink {
   socket.send(HELLO);
   const link = new ServerLink(endpointLimits(limits), undefined);
   link.accept(socket, undefined);

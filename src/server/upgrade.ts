@@ -184,7 +184,7 @@ export function runAuthenticate(
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
     const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The client's socket keeps the process alive while it is open.
-    timer.unref();
+    timer.unref?.();
     void settled.finally(() => clearTimeout(timer)).then(resolve);
   });
   return { verdict, settled };

@@ -1,0 +1,54 @@
+/** What a server needs of its surroundings. `serve` has those of Node, with HTTP and WebSockets; a test server has clients in memory. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import type { Socket } from "../link/socket.js";
+import type { GateDelegate, GateSocket } from "./gate.js";
+import type { PostDelegate } from "./http.js";
+import type { CheckedOptions } from "./options.js";
+import type { Admission } from "./upgrade.js";
+
+/** Accepts or refuses the clients of a server. */
+export interface ServerGate {
+  /** The URL of the server, such as `ws://127.0.0.1:3000/rpc`. Empty if it does not listen. */
+  readonly url: string;
+  /** Starts listening, if there is a port. Rejects if the address is in use. */
+  listen(): Promise<void>;
+  /** Accepts or refuses an upgrade of the application's HTTP server. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** Refuses all further clients with 503. */
+  shut(): void;
+  /** Shuts the gate. Resolves when the connections of all peers, which are closed, have ended. Never rejects. */
+  close(): Promise<void>;
+}
+
+/** Answers requests by HTTP POST. */
+export interface ServerPosts {
+  /** Number of requests that have a peer. Each takes a connection slot. */
+  readonly running: number;
+  /** Answers one request. `checksPath` is false if the application routed the request. */
+  handle(request: IncomingMessage, response: ServerResponse, checksPath: boolean): void;
+  /** Refuses the requests that do not run yet, and ends the others. */
+  shut(code: number, reason: string): void;
+  /** Resolves when no handler of any request runs, or after `timeoutMs`. Never rejects. */
+  drain(timeoutMs: number): Promise<void>;
+  /** Resolves when every response has left. Never rejects. */
+  close(): Promise<void>;
+}
+
+/** What a server does for its gate. None of its functions throws. */
+export interface ServerGateDelegate extends Omit<GateDelegate<GateSocket, never>, "admit"> {
+  /** Takes an open, unstarted socket. `protocol` is the subprotocol, and empty for none. `admission` is as for `GateDelegate`. */
+  admit(socket: Socket, protocol: string, admission: Admission | undefined, request: IncomingMessage): void;
+}
+
+/** What a server needs of its surroundings. */
+export interface Platform {
+  /** Returns a one-way hash of a token. */
+  hash(token: string): string;
+  /** Makes the gate of a server, and the part that answers POSTs. The options are checked. */
+  connect(
+    options: CheckedOptions,
+    gate: ServerGateDelegate,
+    posts: PostDelegate,
+  ): { readonly gate: ServerGate; readonly posts: ServerPosts };
+}
