@@ -13,7 +13,8 @@ export interface Refusal {
   readonly reason: string;
 }
 
-const STATUS_TEXT: Readonly<Record<number, string>> = {
+/** The reason phrases of the statuses. */
+export const STATUS_TEXT: Readonly<Record<number, string>> = {
   400: "Bad Request",
   401: "Unauthorized",
   403: "Forbidden",
