@@ -97,6 +97,7 @@ const CLIENT_OPTIONS = {
 /** A server whose `close` also closes its clients. */
 class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Server<S, C, D> {
   readonly #memory: Memory;
+  #closed: Promise<void> | undefined;
 
   constructor(options: object, memory: Memory) {
     for (const name of ["port", "host", "server", "noServer"])
@@ -106,7 +107,11 @@ class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Serv
     this.on("peer", (peer, request) => memory.accepted(peer as AnyPeer, request));
   }
 
-  override async close(): Promise<void> {
+  override close(): Promise<void> {
+    return (this.#closed ??= this.#end());
+  }
+
+  async #end(): Promise<void> {
     this.#memory.release();
     await super.close();
     await this.#memory.closeClients();
