@@ -1,11 +1,12 @@
 /** What a server needs of its surroundings. `serve` has those of Node, with HTTP and WebSockets; a test server has clients in memory. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
+import type { Transport } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
+import type { AnyPeer } from "../peer/peer.js";
 import type { GateDelegate, GateSocket } from "./gate.js";
-import type { PostDelegate } from "./http.js";
 import type { CheckedOptions } from "./options.js";
-import type { Admission } from "./upgrade.js";
+import type { Admission, Refusal } from "./upgrade.js";
 
 /** Accepts or refuses the clients of a server. */
 export interface ServerGate {
@@ -39,6 +40,26 @@ export interface ServerPosts {
 export interface ServerGateDelegate extends Omit<GateDelegate<GateSocket, never>, "admit"> {
   /** Takes an open, unstarted socket. `protocol` is the subprotocol, and empty for none. `admission` is as for `GateDelegate`. */
   admit(socket: Socket, protocol: string, admission: Admission | undefined, request: IncomingMessage): void;
+}
+
+/** Makes the peers of requests by POST. None of its functions throws. */
+export interface PostDelegate {
+  /** Maximum length of a body, in bytes. */
+  readonly maxMessageBytes: number;
+  /** Maximum number of unsent bytes of replies on one connection. The next reply cuts the connection. */
+  readonly maxUnsentBytes: number;
+  /** How long a request may take to arrive and to be authenticated, in milliseconds. */
+  readonly handshakeTimeoutMs: number;
+  /** Claims a connection slot for a request that is about to run. Returns a refusal if there is none. */
+  claimSlot(): Refusal | undefined;
+  /** The status of a request that needs no reply. */
+  readonly notificationStatus: 200 | 204;
+  /** Makes the peer of one request. `admission` is what `authenticate` returned, and `undefined` without that option. */
+  accept(transport: Transport, admission: Admission | undefined): AnyPeer;
+  /** Called before a refusal is answered. */
+  refused(refusal: Refusal, request: IncomingMessage): void;
+  /** Takes an error that no caller receives. */
+  failed(error: unknown): void;
 }
 
 /** What a server needs of its surroundings. */

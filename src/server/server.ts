@@ -25,8 +25,7 @@ import { postExtensions, serverExtensions } from "./extensions.js";
 import { groupOf, Topics, type Group, type Topic } from "./groups.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
-import type { PostDelegate } from "./http.js";
-import type { Platform, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
+import type { Platform, PostDelegate, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
 import { Tally, type ServerStats } from "./stats.js";
 import type { Admission, Refusal } from "./upgrade.js";
 
