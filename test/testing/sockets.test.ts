@@ -151,6 +151,24 @@ describe("the speed of a connection", () => {
     await pass(0);
   });
 
+  it("stops a frame that was sent and has not arrived", async () => {
+    const { wire, client, server, flow } = await joined();
+    const there = new Recorder();
+    server.start(there);
+    await pass(0);
+    client.send("late");
+    flow.isStopped = true;
+    wire.flowChanged();
+    await pass(1_000);
+    expect([there.frames, client.unsentBytes]).toEqual([[], 4]);
+    flow.isStopped = false;
+    wire.flowChanged();
+    await pass(0);
+    expect([there.frames, client.unsentBytes]).toEqual([["late"], 0]);
+    client.close();
+    await pass(0);
+  });
+
   it("ends a close that the other end does not answer after 5 s, and leaves no timer", async () => {
     const { client, server, flow, wire, over } = await joined();
     const [here, there] = [new Recorder(), new Recorder()];
