@@ -328,8 +328,9 @@ function errorOf(reason: Error | CloseInfo): Error {
 
 const ON_OPEN_FAILED = "`onOpen` failed";
 
-/** Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. */
-function nextTurn(task: () => void): void {
-  const { setImmediate = setTimeout } = globalThis as { setImmediate?: (task: () => void) => unknown };
-  setImmediate(task);
-}
+/**
+ * Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. Taken when this file
+ * is loaded, so that a client opens under the fake timers of a test.
+ */
+const nextTurn: (task: () => void) => unknown = /* @__PURE__ */ (() =>
+  (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout)();

@@ -5,6 +5,7 @@ import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js"
 import { member } from "../core/message.js";
 import type { Socket, SocketHandler } from "../link/socket.js";
 import { AUTH_HELLO, AUTHENTICATED, byeFrame, helloOf } from "../session/frames.js";
+import type { GateSocket } from "./gate.js";
 import type { ServerLink } from "./link.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
@@ -41,11 +42,11 @@ export class AuthArrivals {
   }
 
   /**
-   * Asks the client of an open, unstarted socket for its `auth`. `raw` is the TCP socket below. Closes a client that sends
-   * anything else, more than `MAX_AUTH_BYTES`, or nothing in time.
+   * Asks the client of an open, unstarted socket over `connection` for its `auth`. Closes a client that sends anything else, more
+   * than `MAX_AUTH_BYTES`, or nothing in time.
    */
-  take(socket: Socket, raw: Duplex, hooks: AuthHooks): void {
-    const arrival = new AuthArrival(socket, raw, hooks, () => this.#open.delete(arrival));
+  take(socket: Socket, connection: GateSocket, hooks: AuthHooks): void {
+    const arrival = new AuthArrival(socket, connection, hooks, () => this.#open.delete(arrival));
     this.#open.add(arrival);
     setDeadline(arrival, this.#timeoutMs);
   }
@@ -60,21 +61,22 @@ export class AuthArrivals {
 class AuthArrival implements SocketHandler, Expiring {
   deadline = 0;
   readonly #socket: Socket;
-  readonly #raw: Duplex;
+  /** The TCP socket; `undefined` in memory, where no part of a frame is buffered. */
+  readonly #raw: Duplex | undefined;
   readonly #hooks: AuthHooks;
   readonly #settled: () => void;
   #bytes = 0;
   #isAsking = false;
   #isOver = false;
 
-  constructor(socket: Socket, raw: Duplex, hooks: AuthHooks, settled: () => void) {
+  constructor(socket: Socket, connection: GateSocket, hooks: AuthHooks, settled: () => void) {
     this.#socket = socket;
-    this.#raw = raw;
+    this.#raw = isStream(connection) ? connection : undefined;
     this.#hooks = hooks;
     this.#settled = settled;
     socket.maxFrameBytes = MAX_AUTH_BYTES;
     // The WebSocket itself would buffer a frame of the longest message.
-    raw.on("data", this.#count);
+    this.#raw?.on("data", this.#count);
     socket.send(AUTH_HELLO);
     socket.start(this);
   }
@@ -118,16 +120,20 @@ class AuthArrival implements SocketHandler, Expiring {
     if (this.#bytes <= MAX_AUTH_BYTES + EXTRA_BYTES) return;
     this.close(CloseCode.MessageTooBig, "message is too large");
     // Nothing more is buffered. The client has time to read the close.
-    this.#raw.pause();
-    setTimeout(() => this.#raw.destroy(), FLOODED_MS).unref();
+    this.#raw!.pause();
+    setTimeout(() => this.#raw!.destroy(), FLOODED_MS).unref();
   };
 
   #settle(): void {
     this.#isOver = true;
     clearDeadline(this);
-    if (this.#bytes <= MAX_AUTH_BYTES + EXTRA_BYTES) this.#raw.off("data", this.#count);
+    if (this.#bytes <= MAX_AUTH_BYTES + EXTRA_BYTES) this.#raw?.off("data", this.#count);
     this.#settled();
   }
+}
+
+function isStream(connection: GateSocket): connection is Duplex {
+  return "pause" in connection;
 }
 
 /** The part of the server in the authentication of a client that sends `auth` again. */

@@ -1,6 +1,5 @@
 /** A server: many peers that share handlers, and the groups that notify many peers at once. The gate accepts or refuses clients. */
 import { nanoid } from "nanoid";
-import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
@@ -10,7 +9,7 @@ import { makeConfig, type Config } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
-import type { HeartbeatTimes } from "../link/heartbeat.js";
+import type { Socket } from "../link/socket.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
@@ -23,16 +22,15 @@ import { ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
-import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
 import { AuthArrivals, takeAuth } from "./arrival.js";
-import { fullRefusal, Gate, offeredBy } from "./gate.js";
-import { Posts } from "./http.js";
+import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
 import { PeerGroup, type Group } from "./groups.js";
 import type { ServerAround } from "./around.js";
 import { Topics, type Topic } from "./topics.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
+import type { Platform, PostDelegate, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
 import { Tally, type ServerStats } from "./stats.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
@@ -107,12 +105,11 @@ export class Server<
   readonly #accepted = new Set<Peer<L, R, D>>();
   /** Peers of one HTTP request each. */
   readonly #postPeers = new WeakSet<AnyPeer>();
-  readonly #gate: Gate;
+  readonly #gate: ServerGate;
   readonly #arrivals: AuthArrivals;
   /** Whether there is an `authenticate`. */
   readonly #authenticates: boolean;
-  readonly #posts: Posts;
-  readonly #heartbeat: HeartbeatTimes | undefined;
+  readonly #posts: ServerPosts;
   readonly #sessions: Sessions | undefined;
   /** How long a client that offered to resume a session may take to send `resume`. */
   readonly #resumeTimeoutMs: number;
@@ -123,8 +120,8 @@ export class Server<
   #drained: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
-  /** Use `serve`. Throws a `TypeError` for bad options. */
-  constructor(options: ServeOptions<L, R, D>) {
+  /** Use `serve`, or `testServer` of `reciproc/testing`. Throws a `TypeError` for bad options. */
+  constructor(options: ServeOptions<L, R, D>, platform: Platform) {
     super();
     const checked = checkServerOptions(options);
     this.#hooks = {
@@ -143,7 +140,6 @@ export class Server<
       const config = isFirst ? this.#config : makeConfig({ ...checked.peer, dialect }, serverExtensions);
       this.#configBy.set(dialect.subprotocol, config);
     }
-    this.#heartbeat = checked.heartbeat;
     const { around } = this.#config;
     const report = (error: unknown, peer?: AnyPeer): void => void this.#report(error, peer);
     this.peers = new PeerGroup(() => this.#peers, { around, report });
@@ -160,7 +156,7 @@ export class Server<
         limits: endpointLimits(this.#config.limits),
         ttlMs: checked.sessionTtlMs,
         makeToken: () => nanoid(TOKEN_LENGTH),
-        hash: (token) => createHash("sha256").update(token).digest("base64"),
+        hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
@@ -170,19 +166,17 @@ export class Server<
       refused: (refusal: Refusal, request: IncomingMessage) => this.#refused(refusal, request),
       failed: (error: unknown) => void this.#report(error),
     };
-    this.#gate = new Gate(checked.gate, {
+    const forGate: ServerGateDelegate = {
       ...both,
       maxFrameBytes: longestFrame(maxMessageBytes),
-      answersPings: true,
       // The session of a reconnecting client may still have its old socket, which is closed when the client resumes.
       reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
       authenticatesLater: (request) => this.#offersAuth(request),
       claimSlot: (request) => (this.#offersAuth(request) ? undefined : this.#claimSlotFor(request)),
       chooseProtocol: (offered) => this.#chooseProtocol(offered),
-      admit: (webSocket, admission, request, socket) => this.#acceptSocket(webSocket, admission, request, socket),
-      request: (request, response) => this.#posts.handle(request, response, true),
-    });
-    this.#posts = new Posts(this.#gate, {
+      admit: (...accepted) => this.#acceptSocket(...accepted),
+    };
+    const forPosts: PostDelegate = {
       ...both,
       maxMessageBytes,
       maxUnsentBytes: this.#config.limits.maxUnsentBytes,
@@ -190,7 +184,8 @@ export class Server<
       claimSlot: () => this.#claimSlot(),
       notificationStatus: checked.notificationStatus,
       accept: (transport, admission) => this.#acceptPost(transport, admission?.data as D),
-    });
+    };
+    ({ gate: this.#gate, posts: this.#posts } = platform.connect(checked, forGate, forPosts));
   }
 
   /** The URL of the server, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while the server does not listen. */
@@ -305,16 +300,15 @@ export class Server<
   }
 
   #acceptSocket(
-    webSocket: GatheringWebSocket,
+    socket: Socket,
+    protocol: string,
     admission: Admission | undefined,
     request: IncomingMessage,
-    raw: Duplex,
+    connection: GateSocket,
   ): void {
-    const socket = new WsSocket(webSocket, this.#config.limits.maxMessageBytes, raw);
-    if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
-    if (!this.#offersAuth(request)) return this.#openConnection(socket, webSocket.protocol, admission, request);
-    const authenticate = (auth: unknown): Promise<Verdict> => this.#gate.authenticate(request, auth, raw);
-    this.#arrivals.take(socket, raw, {
+    if (!this.#offersAuth(request)) return this.#openConnection(socket, protocol, admission, request);
+    const authenticate = (auth: unknown): Promise<Verdict> => this.#gate.authenticate(request, auth, connection);
+    this.#arrivals.take(socket, connection, {
       authenticate,
       accept: (accepted) => {
         const refusal = this.#claimSlotFor(request);
@@ -327,7 +321,7 @@ export class Server<
 
   /** Opens or resumes the connection of an accepted client. `authenticate` is given if the client sends `auth`. */
   #openConnection(
-    socket: WsSocket,
+    socket: Socket,
     protocol: string,
     admission: Admission | undefined,
     request: IncomingMessage,
@@ -474,7 +468,7 @@ export class Server<
 }
 
 /** Returns the link of a client on a server without sessions. */
-function linkWithoutSession(socket: WsSocket, limits: PeerLimits): ServerLink {
+function linkWithoutSession(socket: Socket, limits: PeerLimits): ServerLink {
   socket.send(HELLO);
   const link = new ServerLink(endpointLimits(limits), undefined);
   link.accept(socket, undefined);

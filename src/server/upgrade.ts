@@ -13,7 +13,8 @@ export interface Refusal {
   readonly reason: string;
 }
 
-const STATUS_TEXT: Readonly<Record<number, string>> = {
+/** The reason phrases of the statuses. */
+export const STATUS_TEXT: Readonly<Record<number, string>> = {
   400: "Bad Request",
   401: "Unauthorized",
   403: "Forbidden",
@@ -185,7 +186,7 @@ export function runAuthenticate(
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
     const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The client's socket keeps the process alive while it is open.
-    timer.unref();
+    timer.unref?.();
     void settled.finally(() => clearTimeout(timer)).then(resolve);
   });
   return { verdict, settled };

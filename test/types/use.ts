@@ -307,3 +307,24 @@ server.on("refresh", (peer, old) => {
   is<Equal<typeof old, { user: string }>>();
   is<Equal<typeof peer.data, { user: string }>>();
 });
+// a server in memory: its methods and the mocks of a client may be incomplete
+import { testServer, type Line, type Network, type TestServer } from "reciproc/testing";
+const kit = testServer<ServerApi, ClientApi, { user: string }>({
+  authenticate: ({ headers, socket }) => (headers.cookie ? { user: `${socket.remoteAddress}` } : null),
+  methods: { add: ([a, b], { peer, server }) => (server.topic("a").add(peer), a + b + peer.data.user.length) },
+  limits: { maxUnsentBytes: 1000 },
+});
+is<Equal<typeof kit, TestServer<ServerApi, ClientApi, { user: string }>>>();
+const tested = await kit.connect(kit.server.url, {
+  headers: { cookie: "x", "x-many": ["a", "b"] },
+  methods: { confirm: ({ question }, { peer }) => question === "" || peer.state === "open" },
+});
+is<Equal<typeof tested, Peer<ClientApi, ServerApi>>>();
+is<Equal<Awaited<ReturnType<typeof tested.remote.add>>, number>>();
+const line: Line = kit.network.of(tested);
+const { network, connect: connectInMemory }: { network: Network; connect: typeof kit.connect } = kit;
+line.slow(100);
+network.lose();
+await connectInMemory("ws://localhost");
+const untested = await testServer({ methods: { add: ([a, b]) => a + b } }).connect("ws://localhost");
+is<Equal<Awaited<ReturnType<typeof untested.remote.add>>, any>>();

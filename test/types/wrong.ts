@@ -1,6 +1,7 @@
 // What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
 // one reports the directive as unused.
 import { connect, pair, Peer, RpcError, serve, type Around, type Stream, type Transport } from "reciproc/node";
+import { testServer } from "reciproc/testing";
 
 interface ServerApi {
   add(params: [a: number, b: number]): number;
@@ -240,6 +241,21 @@ await serve<{ shout(params: [text: string]): string }>({
   // @ts-expect-error a schema for a method that does not exist
   schemas: { shuot: numbers },
 });
+
+// A server in memory.
+// @ts-expect-error it needs no address
+testServer({ port: 0 });
+// @ts-expect-error no such method in the contract
+testServer<ServerApi>({ methods: { adds: () => 1 } });
+// @ts-expect-error the handler returns another type
+testServer<ServerApi>({ methods: { add: () => "three" } });
+// @ts-expect-error `authenticate` is required if the type of `data` is declared
+testServer<ServerApi, ClientApi, { user: string }>({});
+const kit = testServer<ServerApi, ClientApi>({});
+// @ts-expect-error the mock returns another type
+await kit.connect("ws://localhost", { methods: { confirm: () => "yes" } });
+// @ts-expect-error a method of the server, not of the client
+await kit.connect("ws://localhost", { methods: { add: () => 3 } });
 
 // The rest.
 // @ts-expect-error an error's code is a number
