@@ -42,6 +42,7 @@ export interface AnyOptions {
   methods?: object | undefined;
   schemas?: object | undefined;
   timeoutMs?: number | undefined;
+  retry?: "not-sent" | false | undefined;
   fallback?: AnyHandler | undefined;
   around?: AnyAround | undefined;
   limits?: Partial<PeerLimits> | undefined;
@@ -50,11 +51,16 @@ export interface AnyOptions {
   onForeignMessage?: AnyHandler | undefined;
 }
 
+const anyRetry = optional(
+  must<"not-sent" | false>('"not-sent" or false', (value) => value === "not-sent" || value === false),
+);
+
 /** The options of a peer. */
 export const PEER_OPTIONS = {
   methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
   schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
   timeoutMs: optional(positive),
+  retry: anyRetry,
   fallback: optional<AnyHandler>(anyFunction),
   around: optional<AnyAround>(anyFunction),
   limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
@@ -70,9 +76,11 @@ const CALL_OPTIONS = {
   signal: optional(anySignal),
   onProgress: optional<(value: unknown) => void>(anyFunction),
   resetTimeoutOnProgress: (value: unknown) => value === true,
+  retry: anyRetry,
 };
 
-const DEFAULT_TIMEOUT_MS = 60_000;
+/** What a call has that neither it nor its peer sets. */
+const DEFAULTS = { timeoutMs: 60_000, retry: false } as const;
 
 /** How long a call waits, and for what besides its response. */
 export interface Wait {
@@ -81,6 +89,8 @@ export interface Wait {
   readonly signal: AbortSignal | undefined;
   readonly onProgress: ((value: unknown) => void) | undefined;
   readonly resetTimeoutOnProgress: boolean;
+  /** Whether the call is made again on the next connection if it was not sent. */
+  readonly retry: "not-sent" | false;
 }
 
 /** The options of a peer after checking. Peers may share one: it never changes. */
@@ -115,7 +125,7 @@ export function makeConfig(
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, schemas, fallback, around, limits, onForeignMessage, timeoutMs } = checked;
+  const { methods, schemas, fallback, around, limits, onForeignMessage, timeoutMs, retry } = checked;
   if (schemas !== undefined && fallback === undefined) {
     checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
   }
@@ -132,7 +142,7 @@ export function makeConfig(
     schemas,
     fallback,
     around,
-    wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs }, DEFAULT_TIMEOUT_MS),
+    wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
     limits,
     dialect,
     choseDialect: checked.dialect !== undefined,
@@ -159,9 +169,13 @@ export function checkDialect(dialect: unknown): Dialect {
 }
 
 /** Returns how long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */
-export function waitOf(options: CallOptions, defaultTimeoutMs: number): Wait {
-  const { timeoutMs = defaultTimeoutMs, ...rest } = checkOptions("options", options, CALL_OPTIONS);
-  return { timeoutMs, ...rest };
+export function waitOf(options: CallOptions, defaults: Pick<Wait, "timeoutMs" | "retry">): Wait {
+  const {
+    timeoutMs = defaults.timeoutMs,
+    retry = defaults.retry,
+    ...rest
+  } = checkOptions("options", options, CALL_OPTIONS);
+  return { timeoutMs, retry, ...rest };
 }
 
 /** Returns the own members of an object: a method called `constructor` or `__proto__` is found only if the object has it. */

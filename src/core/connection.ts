@@ -206,7 +206,7 @@ export class Connection implements Receiver, Slot {
     const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
     this.#replace(this.peer, next);
     next.start();
-    this.#settleAll(error);
+    this.#settleAll(error, next.outgoing);
     if (next.ended === undefined) this.emit("lost", error);
   }
 
@@ -361,11 +361,11 @@ export class Connection implements Receiver, Slot {
     this.onOpened = undefined;
   }
 
-  /** Settles every call. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
-  #settleAll(cause: Error): void {
+  /** Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
+  #settleAll(cause: Error, next?: OutgoingCalls): void {
     this.ended = cause;
     this.#backlog?.stop();
-    this.outgoing.rejectAll(cause);
+    this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);
     this.madeExtensions?.end(cause);
   }

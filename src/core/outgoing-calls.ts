@@ -28,7 +28,10 @@ export class OutgoingCall implements Expiring, SendHandle {
   sent = false;
   /** The batch that holds the call, once that was given to the connection. */
   batch: BatchCalls | undefined;
-  declare readonly calls: OutgoingCalls;
+  /** The params, if the call is made again on the next connection when it was not sent. */
+  again: { readonly params: unknown } | undefined;
+  /** The calls of the connection that it is made on. */
+  declare calls: OutgoingCalls;
   declare readonly id: number;
   declare readonly method: string;
   declare readonly wait: Wait;
@@ -95,6 +98,8 @@ export class OutgoingCalls {
   #lastId = 0;
   /** Messages that are queued until `release`. */
   #queue: SendQueue | undefined;
+  /** Calls that are made again, and that were not taken: the queue is full, or the connection is closing. */
+  #refused: SendQueue | undefined;
 
   /** `before`: the calls of the connection that this one follows. */
   constructor(connection: Connection, before?: OutgoingCalls) {
@@ -136,6 +141,9 @@ export class OutgoingCalls {
   /** Sends what is queued, and queues no more. */
   release(): void {
     const connection = this.#connection;
+    const refused = this.#refused;
+    this.#refused = undefined;
+    for (const [handle, text] of refused ?? []) (this.#queue ??= new SendQueue()).add(text, handle);
     // A message that is sent meanwhile is queued behind the others.
     for (const [handle, queued] of this.#queue ?? []) {
       this.#queue!.remove(handle);
@@ -155,17 +163,14 @@ export class OutgoingCalls {
     const { around, wait: defaults } = connection.config;
     if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
     return new Promise((resolve, reject) => {
-      const wait = options === undefined ? defaults : waitOf(options, defaults.timeoutMs);
+      const wait = options === undefined ? defaults : waitOf(options, defaults);
       if (wait.signal?.aborted) throw wait.signal.reason;
       // Ids are integers from 1: some implementations take an id of 0 for none.
       const call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve, reject);
+      if (wait.retry !== false && sink === undefined) call.again = { params };
       let text: string;
       try {
-        const given = wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
-        text =
-          connection.madeExtensions?.isOffering === true
-            ? connection.madeExtensions.encode(call, given)
-            : encodeRequest(call.id, method, given as object);
+        text = this.#encode(call, params);
         if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
       } catch (error) {
         call.onSettled?.();
@@ -178,6 +183,14 @@ export class OutgoingCalls {
       connection.counts.requestsSent++;
       if (!this.deliver(text, call, sink)) this.failUnsent(text, call);
     });
+  }
+
+  #encode(call: OutgoingCall, params: unknown): string {
+    const connection = this.#connection;
+    const given = call.wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
+    return connection.madeExtensions?.isOffering === true
+      ? connection.madeExtensions.encode(call, given)
+      : encodeRequest(call.id, call.method, given as object);
   }
 
   #requestAround(
@@ -212,7 +225,7 @@ export class OutgoingCalls {
       call.whenSettled(() => clearDeadline(total));
     }
     if (signal === undefined) return;
-    const abort = (): void => this.giveUp(call, signal.reason);
+    const abort = (): void => call.calls.giveUp(call, signal.reason);
     signal.addEventListener("abort", abort);
     call.whenSettled(() => signal.removeEventListener("abort", abort));
   }
@@ -275,6 +288,7 @@ export class OutgoingCalls {
       if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxMessageBytes));
       return;
     }
+    if (bytes === undefined && this.#refuse(text, handle as OutgoingCall)) return;
     const isQueueing = connection.isSuspended || this.isHeld;
     const cause = this.ended ?? new Error(isQueueing ? "the queue is full" : "the connection is closing");
     for (const { id, method } of calls) {
@@ -284,6 +298,33 @@ export class OutgoingCalls {
           : new TooLargeError(method, bytes, maxMessageBytes);
       this.fail(id, error);
     }
+  }
+
+  /** Keeps a call that is made again until the connection is open, or lost. Returns false if it is not to be, or too much is kept. */
+  #refuse(text: string, call: OutgoingCall): boolean {
+    const refused = this.#refused ?? new SendQueue();
+    const { maxUnsentBytes } = this.#connection.config.limits;
+    if (call.again === undefined || this.ended !== undefined || refused.length + text.length > maxUnsentBytes / 2)
+      return false;
+    this.#refused = refused;
+    refused.add(text, call);
+    return true;
+  }
+
+  /** Makes a call of a lost connection again, which was not sent. Returns false if it cannot be encoded again. */
+  #adopt(call: OutgoingCall): boolean {
+    let text: string;
+    try {
+      text = this.#encode(call, call.again!.params);
+    } catch {
+      return false;
+    }
+    // A `toJSON` may have closed the peer.
+    if (this.ended !== undefined) return false;
+    call.calls = this;
+    (this.#table ??= new CallTable()).add(call);
+    if (!this.deliver(text, call, undefined)) this.failUnsent(text, call);
+    return true;
   }
 
   /** Returns the call of that id, while it waits. */
@@ -356,6 +397,7 @@ export class OutgoingCalls {
   #cancel(call: OutgoingCall): void {
     const handle = call.batch ?? call;
     this.#queue?.remove(handle);
+    this.#refused?.remove(handle);
     this.#connection.transport.cancel?.(handle);
   }
 
@@ -365,12 +407,18 @@ export class OutgoingCalls {
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
-  /** Rejects every call: the connection has ended. */
-  rejectAll(cause: Error): void {
+  /** Rejects every call: the connection has ended. Calls that are made again, and were not sent, continue in `next`. */
+  rejectAll(cause: Error, next?: OutgoingCalls): void {
     for (const call of this.#table?.toArray() ?? []) {
-      this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
-      // Closing a connection sends what is queued, but not a call that was just rejected as not sent.
+      // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) this.#cancel(call);
+      if (next !== undefined && call.again !== undefined && !call.sent) {
+        // Out of this table first: a call is in one table at a time.
+        this.#table!.take(call.id);
+        if (next.#adopt(call)) continue;
+        this.#table!.add(call);
+      }
+      this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
     }
   }
 

@@ -119,7 +119,11 @@ export class StandardExtensions implements Extensions, ServedStreams {
       method,
       signal,
       // A value that is no signal is refused as any bad option: when the call is made.
-      open: (opening) => outgoing.request(method, params, given === signal ? { ...options, signal: opening } : options),
+      open: (opening) => {
+        // The stream of a call that is made again would belong to another connection than its reader.
+        const once = given === signal ? ({ ...options, signal: opening, retry: false } as const) : options;
+        return outgoing.request(method, params, once);
+      },
     });
   }
 

@@ -143,9 +143,10 @@ describe("a peer that is connecting", () => {
     network.answer = refuse;
     const peer = openVirtual(URL, { reconnect: true });
     const emitted = record(peer);
+    const failed = rejection(peer.opened);
     const call = rejection(peer.request("echo", []));
     await pass(10);
-    const error = await rejection(peer.opened);
+    const error = await failed;
     expect(error).toBeInstanceOf(ConnectError);
     expect(await call).toMatchObject({ name: "ConnectionLostError", outcome: "not-sent", cause: error });
     expect((await call).cause).toBe(error);
@@ -467,6 +468,31 @@ describe("a peer that is opened over real sockets", () => {
     expect(await sum).toBe(5);
     await peer.opened;
     expect(peer.state).toBe("open");
+    await peer.close();
+  });
+
+  it("makes a call with `retry` again at a restarted server, and rejects one that was sent", async () => {
+    const methods = { add, never: () => new Promise(() => {}) };
+    const first = await serve({ port: 0, methods });
+    const { url } = first;
+    const peer = openNode(url, { retry: "not-sent" }) as AnyPeer;
+    const emitted = record(peer);
+    await peer.opened;
+    await peer.request("add", [1, 1]);
+    const sent = rejection(peer.request("never"));
+    await peer.request("add", [1, 1]);
+    const suspended = event(peer, "suspend");
+    await first.close();
+    await suspended;
+    const again = peer.request("add", [2, 3]);
+    const once = rejection(peer.request("add", [2, 3], { retry: false, timeoutMs: 1 }));
+    expect(await sent).toMatchObject({ outcome: "unknown" });
+    expect(await once).toMatchObject({ outcome: "not-sent" });
+    await using second = await serve({ port: Number(new globalThis.URL(url).port), methods });
+    expect(second.url).toBe(url);
+    peer.reconnect();
+    expect(await again).toBe(5);
+    expect(emitted.slice(0, 3)).toEqual(["suspend", "lost", "resume"]);
     await peer.close();
   });
 
