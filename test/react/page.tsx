@@ -121,12 +121,18 @@ const root = createRoot(document.querySelector("#root")!, {
   onRecoverableError: (error) => void reported.push(String(error)),
 });
 
-globalThis.show = (shown) => {
-  let element = shown.orphan === true ? <Status /> : <App shown={shown} />;
-  if (shown.hidden !== undefined)
-    element = <React.Activity mode={shown.hidden ? "hidden" : "visible"}>{element}</React.Activity>;
-  element = <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>;
-  if (shown.strict !== false) element = <React.StrictMode>{element}</React.StrictMode>;
-  root.render(<Boundary>{element}</Boundary>);
+/** Renders nothing again if what it shows is the same, so that only the hooks can notice that an `Activity` has hidden it. */
+const SameApp = React.memo(App, (a, b) => JSON.stringify(a) === JSON.stringify(b));
+
+globalThis.show = ({ hidden, strict = true, orphan = false, ...shown }) => {
+  let element = orphan ? <Status /> : <SameApp shown={shown} />;
+  if (hidden !== undefined) element = <React.Activity mode={hidden ? "hidden" : "visible"}>{element}</React.Activity>;
+  element = (
+    <Boundary>
+      <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>
+    </Boundary>
+  );
+  // React mounts twice only what is mounted together with a StrictMode that has no other component above it.
+  root.render(strict ? <React.StrictMode>{element}</React.StrictMode> : element);
 };
 document.title = `React ${React.version}`;
