@@ -62,8 +62,6 @@ export function connectionOf(open: () => AnyPeer): Connection {
     const { opened } = get().on("suspend", changed).on("resume", changed).on("close", changed);
     opened.then(changed, changed);
     clearTimeout(timer);
-    // A component that was hidden may still have a peer that is closed.
-    changed();
     return close;
   });
   return { subscribe, get, topics: new Map() };

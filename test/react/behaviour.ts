@@ -419,13 +419,17 @@ export function itWorksWith(version: ReactVersion, more: () => void = () => {}):
 /** Tests what React 18 does not have. */
 export function itHides(): void {
   it("closes its peer while an `Activity` hides it, and opens another after that", async () => {
-    await show({ url: server.url, hidden: false, topics: ["den"], stream: { from: 1, to: 3 } });
+    await show({ url: relay.url, hidden: false, topics: ["den"], stream: { from: 1, to: 3 } });
     await untilText("status", "open");
     await untilText("stream", '{"items":[1,2,3],"last":3,"done":true}');
-    await show({ url: server.url, hidden: true, topics: ["den"], stream: { from: 1, to: 3 } });
+    await show({ url: relay.url, hidden: true, topics: ["den"], stream: { from: 1, to: 3 } });
     await expect.poll(() => server.stats().closed).toEqual({ 1000: 1 });
-    await show({ url: server.url, hidden: false, topics: ["den"], stream: { from: 1, to: 3 } });
-    await expect.poll(() => server.stats()).toMatchObject({ peers: 1, opened: 2 });
+    await relay.close();
+    await show({ url: relay.url, hidden: false, topics: ["den"], stream: { from: 1, to: 3 } });
+    // The peer of before was open.
+    await untilText("status", "connecting");
+    await relay.open();
+    await expect.poll(() => server.stats(), PATIENCE).toMatchObject({ peers: 1, opened: 2 });
     await untilText("status", "open");
     await untilText("members-0", "Ada");
     await untilText("stream", '{"items":[1,2,3],"last":3,"done":true}');
