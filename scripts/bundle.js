@@ -14,10 +14,13 @@ const require = createRequire(import.meta.url);
 const ENTRIES = {
   page: "index.js",
   node: "node.js",
+  react: "react/index.js",
   bridge: "cli/parts.js",
   command: "cli/main.js",
   testing: "testing/index.js",
 };
+/** The packages that are imported where they are used. */
+const EXTERNAL = new Set(["ws", "react"]);
 
 /**
  * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
@@ -65,7 +68,7 @@ function chunkOf(path, { getModuleInfo }) {
 
 const bundle = await rollup({
   input: Object.fromEntries(Object.values(ENTRIES).map((entry) => [entry.replace(/\.js$/, ""), join(dist, entry)])),
-  external: (specifier) => specifier === "ws" || specifier.startsWith("node:"),
+  external: (specifier) => EXTERNAL.has(specifier) || specifier.startsWith("node:"),
   plugins: [loader],
   // The bundler of an application removes what it does not use.
   treeshake: false,

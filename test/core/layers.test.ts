@@ -20,6 +20,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   server: ["core", "features", "link", "session", "sockets", "peer"],
   "": ["core", "features", "link", "session", "sockets", "peer", "client", "server"],
   testing: ["core", "features", "link", "session", "sockets", "peer", "client", "server", ""],
+  react: ["core", "peer", "client", ""],
   cli: ["core", "features", "link", "session", "sockets", "peer", "client", "server", "bridge", ""],
 };
 /** What a file of any folder may import: it imports nothing itself. */
@@ -111,6 +112,17 @@ describe("the sources", () => {
       expect([...reach("node.ts")].filter(isNodeOnly)).toContain("ws");
     },
   );
+
+  it("of react import no package but react, and no other folder imports it", () => {
+    const inReact = files.filter((file) => folderOf(file) === "react");
+    const packages = inReact.flatMap((file) => names(file).filter((name) => !isFile(name)));
+    expect(new Set(packages)).toEqual(new Set(["react"]));
+    const others = files.filter((file) => folderOf(file) !== "react");
+    expect(others.filter((file) => names(file).some((name) => name === "react" || folderOf(name) === "react"))).toEqual(
+      [],
+    );
+    expect([...reach("react/index.ts")].filter(isNodeOnly)).toEqual([]);
+  });
 
   it("stay within 600 lines each", () => {
     expect(files.filter((file) => lines(file) > 600)).toEqual([]);

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { access, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -115,6 +115,7 @@ describe("the published tarball", () => {
     expect(warnings).toEqual([]);
     expect(output.map(({ type }) => type)).toEqual(["chunk"]);
     expect(output[0].imports).toEqual([]);
+    expect(output[0].code).not.toContain("createReciproc");
     await writeFile(join(project, "page.js"), output[0].code);
     const program = `
       import { pair } from "./page.js";
@@ -122,6 +123,29 @@ describe("the published tarball", () => {
       console.log(await b.request("add", [1, 2]), a.id.length);`;
     const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
     expect(stdout).toBe("3 21\n");
+  });
+
+  it("has an entry for React that imports React, and shares every class with the others", async () => {
+    const bundle = await rollup({
+      input: {
+        page: join(project, "node_modules/reciproc/dist/index.js"),
+        react: join(project, "node_modules/reciproc/dist/react/index.js"),
+      },
+      external: ["react"],
+      onLog: (_level, { message }) => expect.fail(message),
+    });
+    const { output } = await bundle.generate({ format: "es" });
+    await bundle.close();
+    const importing = output.filter(({ imports }) => imports.includes("react"));
+    expect(importing.map(({ code }) => code.includes("createReciproc"))).toEqual([true]);
+    expect(output.filter(({ code }) => /\bclass Peer\b/.test(code))).toHaveLength(1);
+  });
+
+  it("does not install React", async () => {
+    for (const name of ["react", "@types/react"]) {
+      const found = access(join(project, "node_modules", name));
+      await expect(found).rejects.toMatchObject({ code: "ENOENT" });
+    }
   });
 
   it("contains the licences of the bundled packages", () => {
@@ -141,7 +165,7 @@ describe("the published tarball", () => {
       console.log(server instanceof node.Server, (await connect(server.url)) instanceof page.Peer);
       await server.close();`;
     const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
-    expect(stdout).toBe("connect\nfunction function\ntrue true\n");
+    expect(stdout).toBe("connect,open\nfunction function\ntrue true\n");
   });
 
   it("has source maps by which a stack names the lines of `src`", async () => {

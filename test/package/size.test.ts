@@ -48,4 +48,13 @@ describe("the code that a page loads", () => {
       expect(without).not.toContain(part);
     }
   });
+
+  it("for React, without React and without the chunks that a page loads anyway, is at most 1,500 bytes", async () => {
+    const { gzip } = await sizeOf('export * from "./dist/react/index.js";', "es2022", undefined, [
+      "react",
+      "../chunks/*",
+    ]);
+    expect(gzip).toBeLessThanOrEqual(1_500);
+    expect(gzip).toBeGreaterThan(1_500 * LEAST_USED);
+  });
 });
