@@ -6,9 +6,11 @@ import { Backlog } from "./backlog.js";
 import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds } from "./codec.js";
 import * as ErrorCode from "./codes.js";
+import { clearDeadline } from "./deadlines.js";
 import type { AnyHandler, Config } from "./config.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
+import { KeptMessages } from "./live.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
@@ -16,6 +18,7 @@ import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
+import { QUEUED_COST, type LatestHandle } from "./send-queue.js";
 import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
@@ -40,6 +43,8 @@ export class Connection implements Receiver, Slot {
   declare namelessErrors: number;
   /** How many of the unsent bytes are broadcasts, at most. */
   declare broadcastBytes: number;
+  /** Messages for a slow reader, if the transport queues none. */
+  declare kept: KeptMessages | undefined;
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
   declare readonly peer: EventEmitter<any>;
@@ -66,7 +71,7 @@ export class Connection implements Receiver, Slot {
     replace: Replace,
     lost?: Connection,
   ) {
-    this.ended = this.closeInfo = this.madeExtensions = undefined;
+    this.ended = this.closeInfo = this.madeExtensions = this.kept = undefined;
     this.namelessErrors = this.broadcastBytes = 0;
     // A connection that follows a lost one waits for a socket.
     this.isSuspended = this.isDown = lost !== undefined;
@@ -180,9 +185,20 @@ export class Connection implements Receiver, Slot {
     this.emit("suspend");
   }
 
-  broadcastsDropped(count: number): void {
-    this.counts.notificationsSent -= count;
-    this.counts.dropped += count;
+  dropped(method: string): void {
+    this.counts.notificationsSent--;
+    this.drop(method);
+  }
+
+  /** Counts a message that is dropped for this peer, and reports it to the other side and to the server. */
+  drop(method: string): void {
+    this.counts.dropped++;
+    this.transport.reportMissed?.(1);
+    this.hooks.missed?.(this.peer, method);
+  }
+
+  missed(count: number): void {
+    if (this.ended === undefined) this.emit("missed", { count });
   }
 
   resumed(): void {
@@ -227,12 +243,35 @@ export class Connection implements Receiver, Slot {
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
+    if (this.kept !== undefined) this.kept.flush();
     try {
       return this.transport.send(text, handle);
     } catch (error) {
       this.report(error);
       return false;
     }
+  }
+
+  /** Keeps a message of which the newest suffices, if its reader is slow and the transport queues nothing. Returns false otherwise. */
+  keep(text: string, handle: LatestHandle): boolean {
+    this.kept?.replace(handle);
+    const length = (this.kept?.length ?? 0) + text.length + QUEUED_COST;
+    if (!this.isBehind || this.ended !== undefined || length > this.config.limits.maxUnsentBytes / 4) return false;
+    const oldest = (this.kept ??= new KeptMessages(this)).add(text, handle);
+    if (oldest !== undefined) this.dropped(oldest.method);
+    return true;
+  }
+
+  /** Whether the reader is slow, and the transport queues nothing. */
+  get isBehind(): boolean {
+    return this.transport.isReady !== false && this.unsentBytes > this.config.limits.maxUnsentBytes / 4;
+  }
+
+  /** Whether a message is sent at once, with few unsent bytes before it. */
+  get isReady(): boolean {
+    const { transport, unsentBytes, config, outgoing } = this;
+    if (this.ended !== undefined || this.isSuspended || outgoing.isHeld || transport.isReady === false) return false;
+    return unsentBytes < config.limits.maxUnsentBytes / 8;
   }
 
   /** Returns whether a response that is not in a batch is short enough. */
@@ -333,6 +372,7 @@ export class Connection implements Receiver, Slot {
   /** Ends the connection for the application. How the transport ended is reported. */
   close(code: number, reason: string, retryMs?: number): void {
     if (this.ended !== undefined) return;
+    this.kept?.flush();
     this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
     this.transport.close(code, cutReason(reason), retryMs);
   }
@@ -345,6 +385,7 @@ export class Connection implements Receiver, Slot {
   /** Settles every call. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
   #settleAll(cause: Error): void {
     this.ended = cause;
+    if (this.kept !== undefined) clearDeadline(this.kept);
     this.#backlog?.stop();
     this.outgoing.rejectAll(cause);
     this.incoming.abortAll(cause);

@@ -11,6 +11,7 @@ import type { CallOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { ConnectionLostError, ProtocolError, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
 import type { Linked } from "./list.js";
+import { liveOf, type Live, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
@@ -217,22 +218,23 @@ export class OutgoingCalls {
     call.whenSettled(() => signal.removeEventListener("abort", abort));
   }
 
-  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for a message that cannot be encoded. */
-  notify(method: string, params: unknown, sink?: Sink): boolean {
+  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for bad options, and for a message that cannot be encoded. */
+  notify(method: string, params: unknown, sink?: Sink, options?: LiveOptions): boolean {
+    const live = liveOf(method, options);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { counts, config } = this.#connection;
     counts.notificationsSent++;
-    if (config.around === undefined) return this.#deliverNotification(text, sink);
-    return this.#notifyAround(config.around, method, params, sink);
+    if (config.around === undefined) return this.#deliverNotification(text, sink, live);
+    return this.#notifyAround(config.around, method, params, sink, live);
   }
 
-  #notifyAround(around: AnyAround, method: string, params: unknown, sink: Sink | undefined): boolean {
+  #notifyAround(around: AnyAround, method: string, params: unknown, sink: Sink | undefined, live: Live): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
-      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink);
+      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink, live);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error),
@@ -240,10 +242,19 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: string, sink: Sink | undefined): boolean {
-    const isTaken = this.deliver(text, undefined, sink);
-    if (!isTaken) this.failUnsent(text);
+  #deliverNotification(text: string, sink: Sink | undefined, live: Live): boolean {
+    const isTaken = live === undefined ? this.deliver(text, undefined, sink) : this.#deliverLive(text, live);
+    if (!isTaken && live !== "volatile") this.failUnsent(text);
     return isTaken;
+  }
+
+  #deliverLive(text: string, live: NonNullable<Live>): boolean {
+    const connection = this.#connection;
+    if (live !== "volatile")
+      return (!this.isHeld && connection.keep(text, live)) || this.deliver(text, live, undefined);
+    if (connection.isReady) return this.deliver(text, undefined, undefined);
+    connection.counts.notificationsSent--;
+    return false;
   }
 
   #record(method: string, params: unknown, id: Id | undefined): CallRecord {
@@ -257,8 +268,10 @@ export class OutgoingCalls {
     if (this.#queue === undefined) return this.#connection.send(text, handle);
     // No more than may wait in a link: a full socket takes no more when the queue is released.
     const most = this.#connection.config.limits.maxUnsentBytes / 2;
+    this.#queue.replace(handle);
     if (this.#queue.length + text.length > most) return false;
-    this.#queue.add(text, handle);
+    const dropped = this.#queue.add(text, handle);
+    if (dropped !== undefined) this.#connection.dropped(dropped.method);
     return true;
   }
 

@@ -19,6 +19,7 @@ import type {
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
+import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
@@ -67,6 +68,12 @@ export type PeerEvents = {
    * were delivered. Emitted only between `suspend` and `resume`.
    */
   lost(error: Error): void;
+  /**
+   * The other side has dropped `count` notifications to this side, since the last event, because this side was suspended or read too
+   * slowly: broadcasts, and messages with `latest` beyond 1,024 keys. Load again what they keep current. Emitted in order with
+   * messages, once for each dropped message, also if the session is resumed. If the session is lost, `lost` is emitted instead.
+   */
+  missed(info: { readonly count: number }): void;
   /** A notification came that no handler serves. */
   notification(method: string, params: unknown): void;
   /**
@@ -77,7 +84,15 @@ export type PeerEvents = {
   error(error: unknown): void;
 };
 
-const EVENTS: Record<keyof PeerEvents, 0> = { close: 0, suspend: 0, resume: 0, lost: 0, notification: 0, error: 0 };
+const EVENTS: Record<keyof PeerEvents, 0> = {
+  close: 0,
+  suspend: 0,
+  resume: 0,
+  lost: 0,
+  missed: 0,
+  notification: 0,
+  error: 0,
+};
 
 /** One call as `around` sees it. */
 export interface Call {
@@ -304,9 +319,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.#connection.outgoing.request(method, params, options);
   }
 
-  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
-  notify(method: string, params?: unknown): boolean {
-    return this.#connection.outgoing.notify(method, params);
+  /**
+   * As `Caller.notify`, with the options `volatile` and `latest` for a message that a newer one makes obsolete. Returns false for a
+   * volatile message that is dropped. Throws a `TypeError` for bad options.
+   */
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: LiveOptions]>): boolean;
+  notify(method: string, params?: unknown, options?: LiveOptions): boolean {
+    return this.#connection.outgoing.notify(method, params, undefined, options);
   }
 
   /**

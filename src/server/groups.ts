@@ -1,7 +1,9 @@
 /** Groups of peers: all peers of a server, and those of a topic. A notification to a group is encoded once. */
 import { encodeNotification } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
+import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
+import { BroadcastHandle, LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
@@ -16,14 +18,16 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
    * Notifies every peer of the group, `except` one. Encodes the message once, and does not call `around`. Skips a peer whose
    * connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
    * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
-   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for params without a JSON form,
-   * before anything is sent.
+   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped
+   * message, the server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow.
+   * Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before
+   * anything is sent.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
 }
 
 /** The options of `notify` on a group. */
-export interface NotifyOptions<P> {
+export interface NotifyOptions<P> extends LiveOptions {
   /** The peer that is not notified. Default: none. */
   except?: P | undefined;
   /**
@@ -49,23 +53,40 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
  * Sends a message of a group to one of its peers, and counts it. With `"drop"`, drops the message to a slow reader instead of
  * ending the connection.
  */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" | "close"): void {
+export function sendTo(
+  peer: AnyPeer,
+  message: EncodedMessage,
+  whenSlow: "drop" | "close",
+  handle: LatestHandle = new BroadcastHandle("", undefined),
+): void {
   const connection = connectionOf(peer);
-  const { counts } = connection;
-  if (whenSlow === "close") {
-    counts.notificationsSent++;
-    connection.send(message.text);
-  } else counts[broadcast(connection, message) ? "notificationsSent" : "dropped"]++;
+  const { text } = message;
+  const isTaken =
+    whenSlow === "drop"
+      ? broadcast(connection, message, handle)
+      : handle.latest === undefined
+        ? connection.send(text)
+        : connection.keep(text, handle) || connection.send(text, handle);
+  if (isTaken) connection.counts.notificationsSent++;
+  // With `"close"`, a message that was too much has ended the connection.
+  else if (whenSlow === "drop" || connection.ended === undefined) connection.drop(handle.method);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
-function broadcast(connection: Connection, message: EncodedMessage): boolean {
+function broadcast(connection: Connection, message: EncodedMessage, handle: LatestHandle): boolean {
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
-  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 || connection.ended !== undefined) return false;
+  const isLatest = handle.latest !== undefined;
+  if (isLatest && connection.keep(message.text, handle)) return true;
+  // A transport with a queue bounds the newest messages itself.
+  const isBounded = isLatest && transport.isReady === false;
+  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 && !isBounded) return false;
+  if (connection.ended !== undefined) return false;
+  if (connection.kept !== undefined) connection.kept.flush();
   try {
-    const isTaken = transport.send(message.text, undefined, message);
-    if (isTaken) connection.broadcastBytes += message.unsentBytes;
+    handle.isReplacement = false;
+    const isTaken = transport.send(message.text, handle, message);
+    if (isTaken && !handle.isReplacement) connection.broadcastBytes += message.unsentBytes;
     return isTaken;
   } catch (error) {
     // `send` must not throw. If it does, the other peers must still be notified.
@@ -78,6 +99,7 @@ const EMPTY: ReadonlySet<never> = new Set();
 
 const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
 const NOTIFY_OPTIONS = {
+  ...LIVE_OPTIONS,
   except: any,
   whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
 };
@@ -87,9 +109,14 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
   const notify = (method: string, params?: object, options?: NotifyOptions<unknown>): void => {
-    const { except, whenSlow } = checkOptions("options", options, NOTIFY_OPTIONS);
+    const { except, whenSlow, volatile, latest } = checkLive(checkOptions("options", options, NOTIFY_OPTIONS));
     const message = new EncodedMessage(encodeNotification(method, params));
-    for (const peer of members()) if (peer !== except) sendTo(peer, message, whenSlow);
+    // All peers share it, so that a slow peer has one reference for each key.
+    const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
+    for (const peer of members()) {
+      if (peer === except || (volatile === true && !connectionOf(peer).isReady)) continue;
+      sendTo(peer, message, whenSlow, handle);
+    }
   };
   return {
     get size() {

@@ -107,8 +107,9 @@ const BROKEN: Record<string, () => void> = {
   "7: a call that waits can be taken back": () => replace(Endpoint, "cancel", () => true),
   "7: a message that waits was not sent": () =>
     replace(SendQueue, "add", (_self, add, text, handle) => {
-      add(text, handle);
+      const dropped = add(text, handle);
       if (handle !== undefined) handle.sent = true;
+      return dropped;
     }),
   "8: the server's session ends in time": () =>
     replace(ServerLink, "accept", (_self, accept, socket, session) => {

@@ -148,7 +148,7 @@ describe("an unknown event of a server", () => {
   it("is refused, and the error names the known events", async () => {
     await using server = await serve({ port: 0, methods: {} });
     expect(() => server.on("connection" as never, () => {})).toThrow(
-      /^Unknown event `connection`; known are peer, refuse, error\. .*`methods`.*`notify`/,
+      /^Unknown event `connection`; known are peer, refuse, error, missed\. .*`methods`.*`notify`/,
     );
     expect(() => (server as any).emit("said")).toThrow(TypeError);
     expect(() => server.once("said" as never, () => {})).toThrow(TypeError);
