@@ -1,5 +1,5 @@
 /** Groups of peers: all peers of a server, and those of a topic. A notification to a group is encoded once. */
-import { encodeNotification } from "../core/codec.js";
+import { encodeNotification, exceeds } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
@@ -68,8 +68,9 @@ export function sendTo(
         ? connection.send(text)
         : connection.keep(text, handle) || connection.send(text, handle);
   if (isTaken) connection.counts.notificationsSent++;
-  // With `"close"`, a message that was too much has ended the connection.
-  else if (whenSlow === "drop" || connection.ended === undefined) connection.drop(handle.method);
+  // With `"close"`, the connection has ended or is about to, unless the message is too long for the other side.
+  else if (whenSlow === "drop" || exceeds(text, connection.transport.maxMessageBytes ?? Infinity))
+    connection.drop(handle.method);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
