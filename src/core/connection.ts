@@ -18,7 +18,7 @@ import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { QUEUED_COST, type LatestHandle } from "./send-queue.js";
+import type { LatestHandle, SendQueue } from "./send-queue.js";
 import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
@@ -252,26 +252,36 @@ export class Connection implements Receiver, Slot {
     }
   }
 
-  /** Keeps a message of which the newest suffices, if its reader is slow and the transport queues nothing. Returns false otherwise. */
+  /** Sends a message of which the newest suffices. If its reader is slow and the transport queues nothing, keeps it. */
+  sendLatest(text: string, handle: LatestHandle): boolean {
+    return this.keep(text, handle) || this.send(text, handle);
+  }
+
+  /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
   keep(text: string, handle: LatestHandle): boolean {
     this.kept?.replace(handle);
-    const length = (this.kept?.length ?? 0) + text.length + QUEUED_COST;
-    if (!this.isBehind || this.ended !== undefined || length > this.config.limits.maxUnsentBytes / 4) return false;
-    const oldest = (this.kept ??= new KeptMessages(this)).add(text, handle);
+    if (this.isLow || this.transport.isReady === false || this.outgoing.isHeld || this.ended !== undefined)
+      return false;
+    const kept = (this.kept ??= new KeptMessages(this));
+    return kept.length + text.length <= this.config.limits.maxUnsentBytes / 4 && this.queueIn(kept, text, handle);
+  }
+
+  /** Adds a message to a queue. Returns true. */
+  queueIn(queue: SendQueue, text: string, handle: SendHandle | undefined): true {
+    const oldest = queue.add(text, handle);
     if (oldest !== undefined) this.dropped(oldest.method);
     return true;
   }
 
-  /** Whether the reader is slow, and the transport queues nothing. */
-  get isBehind(): boolean {
-    return this.transport.isReady !== false && this.unsentBytes > this.config.limits.maxUnsentBytes / 4;
+  /** Whether less than the low-water mark is unsent, an eighth of `maxUnsentBytes`. */
+  get isLow(): boolean {
+    return this.unsentBytes < this.config.limits.maxUnsentBytes / 8;
   }
 
   /** Whether a message is sent at once, with few unsent bytes before it. */
   get isReady(): boolean {
-    const { transport, unsentBytes, config, outgoing } = this;
-    if (this.ended !== undefined || this.isSuspended || outgoing.isHeld || transport.isReady === false) return false;
-    return unsentBytes < config.limits.maxUnsentBytes / 8;
+    const isWaiting = this.isSuspended || this.outgoing.isHeld || this.kept !== undefined;
+    return !isWaiting && this.ended === undefined && this.transport.isReady !== false && this.isLow;
   }
 
   /** Returns whether a response that is not in a batch is short enough. */

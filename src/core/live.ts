@@ -2,8 +2,9 @@
 import type { Connection } from "./connection.js";
 import { utf8Bytes } from "./codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
-import { checkOptions, must, optional } from "./options.js";
-import { BroadcastHandle, LatestHandle, SendQueue } from "./send-queue.js";
+import { expected } from "./errors.js";
+import { checkOptions, must, optional, type Checked } from "./options.js";
+import { BroadcastHandle, SendQueue } from "./send-queue.js";
 
 /** The options of `notify`, for a message that a newer one makes obsolete. At most one of the two may be given. */
 export interface LiveOptions {
@@ -29,21 +30,11 @@ export const LIVE_OPTIONS = {
   latest: optional(must<string>(`a string of at most ${LONGEST_KEY} characters`, isKey)),
 };
 
-/** Checks what the table of the options cannot: that not both are given. */
-export function checkLive<T extends LiveOptions>(options: T): T {
-  if (options.volatile !== true || options.latest === undefined) return options;
-  throw new TypeError("Expected at most one of `volatile` and `latest`, got both");
-}
-
-/** A message of `notify` with options: volatile, or of which the newest suffices. */
-export type Live = "volatile" | LatestHandle | undefined;
-
-/** Checks the options of a peer's `notify`. Throws a `TypeError` that names the option, the rule and the value. */
-export function liveOf(method: string, options: LiveOptions | undefined): Live {
-  if (options === undefined) return undefined;
-  const { volatile, latest } = checkLive(checkOptions("options", options, LIVE_OPTIONS));
-  if (volatile === true) return "volatile";
-  return latest === undefined ? undefined : new LatestHandle(method, latest);
+/** Checks the options of `notify`. Throws a `TypeError` that names the option, the rule and the value. */
+export function checkLive<T extends typeof LIVE_OPTIONS>(options: object | undefined, table: T): Checked<T> {
+  const checked = checkOptions("options", options, table);
+  if (checked.volatile !== true || checked.latest === undefined) return checked;
+  throw expected("latest", "absent beside `volatile`", checked.latest);
 }
 
 /** How often a slow reader is checked. */
@@ -64,8 +55,8 @@ export class KeptMessages extends SendQueue implements Expiring {
   }
 
   expire(): void {
-    if (this.#connection.isBehind) setDeadline(this, CHECK_MS);
-    else this.flush();
+    if (this.#connection.isLow) this.flush();
+    else setDeadline(this, CHECK_MS);
   }
 
   /** Sends all messages. The connection needs this object no longer. */

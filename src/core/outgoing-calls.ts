@@ -11,12 +11,12 @@ import type { CallOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { ConnectionLostError, ProtocolError, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
 import type { Linked } from "./list.js";
-import { liveOf, type Live, type LiveOptions } from "./live.js";
+import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
 import type { SendHandle } from "./transport.js";
-import { SendQueue } from "./send-queue.js";
+import { LatestHandle, SendQueue } from "./send-queue.js";
 
 /** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
@@ -220,21 +220,32 @@ export class OutgoingCalls {
 
   /** Notifies. Returns whether the message was taken. Throws a `TypeError` for bad options, and for a message that cannot be encoded. */
   notify(method: string, params: unknown, sink?: Sink, options?: LiveOptions): boolean {
-    const live = liveOf(method, options);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { counts, config } = this.#connection;
+    let handle: LatestHandle | undefined;
+    if (options !== undefined) {
+      const { volatile, latest } = checkLive(options, LIVE_OPTIONS);
+      if (volatile === true && !this.#connection.isReady) return false;
+      if (latest !== undefined) handle = new LatestHandle(method, latest);
+    }
     counts.notificationsSent++;
-    if (config.around === undefined) return this.#deliverNotification(text, sink, live);
-    return this.#notifyAround(config.around, method, params, sink, live);
+    if (config.around === undefined) return this.#deliverNotification(text, sink, handle);
+    return this.#notifyAround(config.around, method, params, sink, handle);
   }
 
-  #notifyAround(around: AnyAround, method: string, params: unknown, sink: Sink | undefined, live: Live): boolean {
+  #notifyAround(
+    around: AnyAround,
+    method: string,
+    params: unknown,
+    sink: Sink | undefined,
+    handle: LatestHandle | undefined,
+  ): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
-      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink, live);
+      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error),
@@ -242,19 +253,11 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: string, sink: Sink | undefined, live: Live): boolean {
-    const isTaken = live === undefined ? this.deliver(text, undefined, sink) : this.#deliverLive(text, live);
-    if (!isTaken && live !== "volatile") this.failUnsent(text);
+  #deliverNotification(text: string, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
+    const isKept = handle !== undefined && this.#connection.keep(text, handle);
+    const isTaken = isKept || this.deliver(text, handle, sink);
+    if (!isTaken) this.failUnsent(text);
     return isTaken;
-  }
-
-  #deliverLive(text: string, live: NonNullable<Live>): boolean {
-    const connection = this.#connection;
-    if (live !== "volatile")
-      return (!this.isHeld && connection.keep(text, live)) || this.deliver(text, live, undefined);
-    if (connection.isReady) return this.deliver(text, undefined, undefined);
-    connection.counts.notificationsSent--;
-    return false;
   }
 
   #record(method: string, params: unknown, id: Id | undefined): CallRecord {
@@ -270,9 +273,7 @@ export class OutgoingCalls {
     const most = this.#connection.config.limits.maxUnsentBytes / 2;
     this.#queue.replace(handle);
     if (this.#queue.length + text.length > most) return false;
-    const dropped = this.#queue.add(text, handle);
-    if (dropped !== undefined) this.#connection.dropped(dropped.method);
-    return true;
+    return this.#connection.queueIn(this.#queue, text, handle);
   }
 
   /**

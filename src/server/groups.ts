@@ -2,7 +2,7 @@
 import { encodeNotification, exceeds } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { any, checkOptions, must, optional } from "../core/options.js";
+import { any, must, optional } from "../core/options.js";
 import { BroadcastHandle, LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
@@ -110,7 +110,7 @@ export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
   members: () => ReadonlySet<Peer<L, R, D>>,
 ): Group<L, R, D> {
   const notify = (method: string, params?: object, options?: NotifyOptions<unknown>): void => {
-    const { except, whenSlow, volatile, latest } = checkLive(checkOptions("options", options, NOTIFY_OPTIONS));
+    const { except, whenSlow, volatile, latest } = checkLive(options, NOTIFY_OPTIONS);
     const message = new EncodedMessage(encodeNotification(method, params));
     // All peers share it, so that a slow peer has one reference for each key.
     const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);

@@ -133,7 +133,10 @@ const BROKEN: Record<string, () => void> = {
     ),
   "10: another principal does not resume": () =>
     replace(TokenRegistry, "find", (_self, find, resume) => find(resume, CLIENT_NAME)),
-  "a broadcast ends no session": () => replace(ServerLink, "send", (_self, send, text, handle) => send(text, handle)),
+  "a broadcast ends no session": () =>
+    replace(ServerLink, "send", (_self, send, text, handle, message) =>
+      send(text, message === undefined ? handle : undefined),
+    ),
   "broadcasts take no room from other messages": () => replaceGetter(SendQueue, "broadcastLength", 0),
   "no report counts a dropped message twice": () =>
     replace(PackedLink, "missed", (_self, missed, count) => missed(count + 1)),
