@@ -18,6 +18,11 @@ export const SCENARIOS = {
       for (let x = 0; x < 1_000; x++) peer.notify("note", [x]);
       return peer.request("increment", [0]);
     }),
+  broadcast: ({ peers, server }, ms) =>
+    roundsFor(ms, () => {
+      for (let x = 0; x < 1_000 / SOCKETS; x++) server.peers.notify("note", [x]);
+      return Promise.all(peers.map((peer) => peer.request("increment", [0])));
+    }),
 };
 
 const sumOf = (counts) => counts.reduce((sum, count) => sum + count, 0);
@@ -48,6 +53,7 @@ async function roundsFor(ms, round) {
 export async function setUp(root, scenario) {
   const { connect, serve } = await import(pathToFileURL(join(root, "dist/node.js")).href);
   const server = await serve({ port: 0, methods: { increment: ([x]) => x + 1, note: () => {} } });
-  const count = scenario === "sockets" ? SOCKETS : 1;
-  return { peers: await Promise.all(Array.from({ length: count }, () => connect(server.url))) };
+  const count = scenario === "sockets" || scenario === "broadcast" ? SOCKETS : 1;
+  const open = () => connect(server.url, { methods: { note: () => {} } });
+  return { server, peers: await Promise.all(Array.from({ length: count }, open)) };
 }

@@ -30,7 +30,8 @@ export interface LiveFigures {
 
 /** Important messages in a second: half of them to the topic, half to the peer alone. */
 const IMPORTANT_HZ = 4;
-const PATIENCE_MS = 20_000;
+/** A client that was refused for long waits up to 20 s before its next attempt. */
+const PATIENCE_MS = 30_000;
 /** How long messages flow before the peer is cut, and after it is back. */
 const FLOWING_MS = 1_000;
 
@@ -47,6 +48,7 @@ export async function playLive({ movers, hz, awayMs }: LiveLoad): Promise<LiveFi
 
   await using server = await serve({
     port: 0,
+    session: { ttlMs: awayMs + 2 * PATIENCE_MS },
     methods: {
       join: (_params: unknown, { peer }: { peer: AnyPeer }) => void server.topic("live").add(peer),
       moved: ({ name, n }: { name: string; n: number }, { peer }: { peer: AnyPeer }) =>
