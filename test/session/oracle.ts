@@ -420,8 +420,8 @@ export class World {
     const { sent } = pair.flows[side];
     const label = `${side}-${this.#labels[side]++}`;
     const text = JSON.stringify({ label, x: "x".repeat(size) });
-    const ticket = key === undefined ? { sent: true } : new LatestHandle("shown", key);
-    const message = { label, length: text.length, ticket, key };
+    const handle = key === undefined ? { sent: true } : new LatestHandle("shown", key);
+    const message = { label, length: text.length, ticket: handle, key };
     const older = sent.find((one) => key !== undefined && one.key === key && !one.ticket.sent);
     if (older !== undefined) {
       sent.splice(sent.indexOf(older), 1);

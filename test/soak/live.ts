@@ -54,7 +54,7 @@ export async function playLive({ movers, hz, awayMs }: LiveLoad): Promise<LiveFi
       moved: ({ name, n }: { name: string; n: number }, { peer }: { peer: AnyPeer }) =>
         server.topic("live").notify("moved", { name, n }, { latest: name, except: peer }),
     },
-  } as never);
+  });
   server.on("missed", (_peer, method) => broken(`a message of ${method} was dropped`));
   server.on("error", (error) => broken(`the server reports ${String(error)}`));
   const proxy = await Proxy.listen(() => Number(new URL(server.url).port));

@@ -5,7 +5,7 @@ import { EncodedMessage } from "../../../src/core/transport.js";
 import type { ServerLink } from "../../../src/server/link.js";
 import type { PackedLink } from "../../../src/session/link.js";
 import { useFakeClock } from "../../support/clock.js";
-import { controls, LIMITS, message, numbers, range, Rig, Told } from "./rig.js";
+import { controls, LIMITS, message, numbers, range, Rig, type Told } from "./rig.js";
 import { microtasks } from "./wire.js";
 
 useFakeClock();
@@ -134,20 +134,20 @@ describe("a message with a key", () => {
   });
 });
 
-describe("the text of a broadcast with a key", () => {
-  /** Two suspended sessions of one server, and their links. */
-  async function suspendedPair(maxHeldLength: number): Promise<{ rig: Rig; links: ServerLink[] }> {
-    const rig = await Rig.live({
-      sessions: { maxHeldLength },
-      limits: { maxMessageBytes: 50_000, queueLength: 2 ** 20 },
-    });
-    rig.arrival(false);
-    await rig.settle();
-    rig.cut();
-    for (const { server } of rig.wires) server.cut();
-    return { rig, links: rig.servers.map(({ link }) => link) };
-  }
+/** Two suspended sessions of one server, and their links. */
+async function suspendedPair(maxHeldLength: number): Promise<{ rig: Rig; links: ServerLink[] }> {
+  const rig = await Rig.live({
+    sessions: { maxHeldLength },
+    limits: { maxMessageBytes: 50_000, queueLength: 2 ** 20 },
+  });
+  rig.arrival(false);
+  await rig.settle();
+  rig.cut();
+  for (const { server } of rig.wires) server.cut();
+  return { rig, links: rig.servers.map(({ link }) => link) };
+}
 
+describe("the text of a broadcast with a key", () => {
   it("counts once towards the bound of all sessions, and each reference counts", async () => {
     const { rig, links } = await suspendedPair(2 ** 20);
     expect(rig.sessions.suspended).toBe(2);
