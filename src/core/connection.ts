@@ -19,7 +19,7 @@ import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
 import type { LatestHandle, SendQueue } from "./send-queue.js";
-import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
+import type { CloseInfo, EncodedMessage, Receiver, SendHandle, Transport } from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
@@ -237,7 +237,7 @@ export class Connection implements Receiver, Slot {
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
-  send(text: string, handle?: SendHandle): boolean {
+  send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
@@ -245,7 +245,7 @@ export class Connection implements Receiver, Slot {
     if (this.ended !== undefined) return false;
     if (this.kept !== undefined) this.kept.flush();
     try {
-      return this.transport.send(text, handle);
+      return this.transport.send(text, handle, message);
     } catch (error) {
       this.report(error);
       return false;

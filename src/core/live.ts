@@ -5,6 +5,7 @@ import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { expected } from "./errors.js";
 import { checkOptions, must, optional, type Checked } from "./options.js";
 import { BroadcastHandle, SendQueue } from "./send-queue.js";
+import { EncodedMessage } from "./transport.js";
 
 /** The options of `notify`, for a message that a newer one makes obsolete. At most one of the two may be given. */
 export interface LiveOptions {
@@ -65,8 +66,10 @@ export class KeptMessages extends SendQueue implements Expiring {
     connection.kept = undefined;
     clearDeadline(this);
     for (const [handle, text] of this) {
-      connection.send(text, handle);
-      if (handle instanceof BroadcastHandle) connection.broadcastBytes += utf8Bytes(text);
+      if (!(handle instanceof BroadcastHandle)) connection.send(text, handle);
+      // The transport may drop a broadcast: if it has a session, this may be suspended by now.
+      else if (connection.send(text, handle, new EncodedMessage(text))) connection.broadcastBytes += utf8Bytes(text);
+      else connection.dropped(handle.method);
     }
   }
 }

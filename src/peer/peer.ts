@@ -60,7 +60,7 @@ export type PeerEvents = {
   close(info: CloseInfo): void;
   /** The connection lost its socket, and the client reconnects. Messages wait meanwhile. If the loss is the end, `close` is emitted instead. */
   suspend(): void;
-  /** Messages flow again. Unless `lost` came in between, nothing was lost and nothing came twice. */
+  /** Messages flow again. Unless `lost` came in between, nothing came twice, and nothing was lost that `missed` does not report. */
   resume(): void;
   /**
    * The session is lost, and the peer continues with a new one. Pending calls are rejected, with their `outcome`. Running

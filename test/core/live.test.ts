@@ -234,6 +234,19 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     expect(one.messages[0]).toEqual(["moved", 2]);
   });
 
+  it("is dropped as a broadcast if the transport does not take it any more, and counted", async () => {
+    const one = new Slow();
+    one.transport.unsentBytes = BEHIND;
+    groupOf(() => new Set([one.peer])).notify(...moved(1));
+    one.peer.notify(...moved(2, "bob"));
+    const { send } = one.transport;
+    // As a session does that is suspended by now: it takes no broadcast beyond its limits.
+    one.transport.send = (text, handle, message) => message === undefined && send(text, handle);
+    await one.drain();
+    expect(one.messages).toEqual([["moved", 2]]);
+    expect(one.peer.stats()).toMatchObject({ dropped: 1, notificationsSent: 1 });
+  });
+
   it("as a broadcast does not count towards the bytes that close the connection, as often as it is replaced", async () => {
     const one = new Slow();
     const group = groupOf(() => new Set([one.peer]));
