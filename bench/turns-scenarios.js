@@ -20,6 +20,11 @@ export const SCENARIOS = {
     }),
   topic: ({ server, peers }, ms) => topicFor(server, peers, 1_000, ms),
   "topic-sockets": ({ server, peers }, ms) => topicFor(server, peers, 10, ms),
+  broadcast: ({ peers, server }, ms) =>
+    roundsFor(ms, () => {
+      for (let x = 0; x < 1_000 / SOCKETS; x++) server.peers.notify("note", [x]);
+      return Promise.all(peers.map((peer) => peer.request("increment", [0])));
+    }),
 };
 
 /** Scenarios with a hundred connections. The others have one. */

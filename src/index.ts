@@ -43,6 +43,7 @@ export {
   type Outcome,
 } from "./core/errors.js";
 export type { PeerLimits } from "./core/limits.js";
+export type { LiveOptions } from "./core/live.js";
 export type { PeerStats } from "./core/stats.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js";
 export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./core/dialect.js";

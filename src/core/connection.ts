@@ -6,9 +6,11 @@ import { Backlog } from "./backlog.js";
 import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds } from "./codec.js";
 import * as ErrorCode from "./codes.js";
+import { clearDeadline } from "./deadlines.js";
 import type { AnyHandler, Config } from "./config.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
+import { KeptMessages } from "./live.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
@@ -16,7 +18,8 @@ import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
+import type { LatestHandle, SendQueue } from "./send-queue.js";
+import type { CloseInfo, EncodedMessage, Receiver, SendHandle, Transport } from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
@@ -44,6 +47,8 @@ export class Connection implements Receiver, Slot {
   declare namelessErrors: number;
   /** How many of the unsent bytes are broadcasts, at most. */
   declare broadcastBytes: number;
+  /** Messages for a slow reader, if the transport queues none. */
+  declare kept: KeptMessages | undefined;
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
   declare readonly peer: EventEmitter<any>;
@@ -70,7 +75,7 @@ export class Connection implements Receiver, Slot {
     replace: Replace,
     lost?: Connection,
   ) {
-    this.ended = this.closeInfo = this.madeExtensions = undefined;
+    this.ended = this.closeInfo = this.madeExtensions = this.kept = undefined;
     this.namelessErrors = this.broadcastBytes = 0;
     this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
     // A connection that follows a lost one waits for a socket.
@@ -186,9 +191,20 @@ export class Connection implements Receiver, Slot {
     this.emit("suspend");
   }
 
-  broadcastsDropped(count: number): void {
-    this.counts.notificationsSent -= count;
-    this.counts.dropped += count;
+  dropped(method: string): void {
+    this.counts.notificationsSent--;
+    this.drop(method);
+  }
+
+  /** Counts a message that is dropped for this peer, and reports it to the other side and to the server. */
+  drop(method: string): void {
+    this.counts.dropped++;
+    this.transport.reportMissed?.(1);
+    this.hooks.missed?.(this.peer, method);
+  }
+
+  missed(count: number): void {
+    if (this.ended === undefined) this.emit("missed", { count });
   }
 
   resumed(): void {
@@ -229,18 +245,51 @@ export class Connection implements Receiver, Slot {
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
-  send(text: string, handle?: SendHandle): boolean {
+  send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
+    if (this.kept !== undefined) this.kept.flush();
     try {
-      return this.transport.send(text, handle);
+      return this.transport.send(text, handle, message);
     } catch (error) {
       this.report(error);
       return false;
     }
+  }
+
+  /** Sends a message of which the newest suffices. If its reader is slow and the transport queues nothing, keeps it. */
+  sendLatest(text: string, handle: LatestHandle): boolean {
+    return this.keep(text, handle) || this.send(text, handle);
+  }
+
+  /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
+  keep(text: string, handle: LatestHandle): boolean {
+    this.kept?.replace(handle);
+    if (this.isLow || this.transport.isReady === false || this.outgoing.isHeld || this.ended !== undefined)
+      return false;
+    const kept = (this.kept ??= new KeptMessages(this));
+    return kept.length + text.length <= this.config.limits.maxUnsentBytes / 4 && this.queueIn(kept, text, handle);
+  }
+
+  /** Adds a message to a queue. Returns true. */
+  queueIn(queue: SendQueue, text: string, handle: SendHandle | undefined): true {
+    const oldest = queue.add(text, handle);
+    if (oldest !== undefined) this.dropped(oldest.method);
+    return true;
+  }
+
+  /** Whether less than the low-water mark is unsent, an eighth of `maxUnsentBytes`. */
+  get isLow(): boolean {
+    return this.unsentBytes < this.config.limits.maxUnsentBytes / 8;
+  }
+
+  /** Whether a message is sent at once, with few unsent bytes before it. */
+  get isReady(): boolean {
+    const isWaiting = this.isSuspended || this.outgoing.isHeld || this.kept !== undefined;
+    return !isWaiting && this.ended === undefined && this.transport.isReady !== false && this.isLow;
   }
 
   /** Returns whether a response that is not in a batch is short enough. */
@@ -345,6 +394,7 @@ export class Connection implements Receiver, Slot {
   /** Ends the connection for the application. How the transport ended is reported. */
   close(code: number, reason: string, retryMs?: number, error?: Error): void {
     if (this.ended !== undefined) return;
+    this.kept?.flush();
     this.#stop(error === undefined ? new Error(`closed on this side with ${code}${reason && ` (${reason})`}`) : error);
     this.transport.close(code, cutReason(reason), retryMs);
   }
@@ -364,6 +414,7 @@ export class Connection implements Receiver, Slot {
   /** Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
   #settleAll(cause: Error, next?: OutgoingCalls): void {
     this.ended = cause;
+    if (this.kept !== undefined) clearDeadline(this.kept);
     this.#backlog?.stop();
     this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);

@@ -11,11 +11,12 @@ import type { CallOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { ConnectionLostError, ProtocolError, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
 import type { Linked } from "./list.js";
+import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
 import type { SendHandle } from "./transport.js";
-import { SendQueue } from "./send-queue.js";
+import { LatestHandle, SendQueue } from "./send-queue.js";
 
 /** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
@@ -246,22 +247,34 @@ export class OutgoingCalls {
     call.whenSettled(() => signal.removeEventListener("abort", abort));
   }
 
-  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for a message that cannot be encoded. */
-  notify(method: string, params: unknown, sink?: Sink): boolean {
+  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for bad options, and for a message that cannot be encoded. */
+  notify(method: string, params: unknown, sink?: Sink, options?: LiveOptions): boolean {
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { counts, config } = this.#connection;
+    let handle: LatestHandle | undefined;
+    if (options !== undefined) {
+      const { volatile, latest } = checkLive(options, LIVE_OPTIONS);
+      if (volatile === true && !this.#connection.isReady) return false;
+      if (latest !== undefined) handle = new LatestHandle(method, latest);
+    }
     counts.notificationsSent++;
-    if (config.around === undefined) return this.#deliverNotification(text, sink);
-    return this.#notifyAround(config.around, method, params, sink);
+    if (config.around === undefined) return this.#deliverNotification(text, sink, handle);
+    return this.#notifyAround(config.around, method, params, sink, handle);
   }
 
-  #notifyAround(around: AnyAround, method: string, params: unknown, sink: Sink | undefined): boolean {
+  #notifyAround(
+    around: AnyAround,
+    method: string,
+    params: unknown,
+    sink: Sink | undefined,
+    handle: LatestHandle | undefined,
+  ): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
       // Encoded again: `around` may have changed the params in place.
-      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink);
+      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error),
@@ -269,8 +282,9 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: string, sink: Sink | undefined): boolean {
-    const isTaken = this.deliver(text, undefined, sink);
+  #deliverNotification(text: string, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
+    const isKept = handle !== undefined && this.#connection.keep(text, handle);
+    const isTaken = isKept || this.deliver(text, handle, sink);
     if (!isTaken) this.failUnsent(text);
     return isTaken;
   }
@@ -286,9 +300,9 @@ export class OutgoingCalls {
     if (this.#queue === undefined) return this.#connection.send(text, handle);
     // No more than may wait in a link: a full socket takes no more when the queue is released.
     const most = this.#connection.config.limits.maxUnsentBytes / 2;
+    this.#queue.replace(handle);
     if (this.#queue.length + text.length > most) return false;
-    this.#queue.add(text, handle);
-    return true;
+    return this.#connection.queueIn(this.#queue, text, handle);
   }
 
   /**

@@ -30,8 +30,10 @@ export interface Receiver {
   closed(info: CloseInfo): void;
   /** The session has lost its socket. What is sent meanwhile is queued with it. */
   suspended?(): void;
-  /** So many broadcasts, which `send` had taken, were dropped with the loss of the socket. */
-  broadcastsDropped?(count: number): void;
+  /** A message of that method, which `send` had taken, was dropped from the queue. */
+  dropped?(method: string): void;
+  /** The other side reports that it dropped so many messages to this side. */
+  missed?(count: number): void;
   /**
    * Messages flow again, or for the first time on a transport that was connecting. Nothing was lost and nothing came twice since
    * `suspended` or `lost`.
@@ -167,6 +169,10 @@ export interface Transport {
   readonly budget?: TickBudget | undefined;
   /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. */
   readonly maxMessageBytes?: number | undefined;
+  /** Whether a message that is given to `send` now is sent at once, and not queued. Without it, every message is. */
+  readonly isReady?: boolean;
+  /** Reports to the other side that so many messages to it were dropped, if there is a way, in order with the messages. */
+  reportMissed?(count: number): void;
   /** Bytes that were given to `send` and that the system has not taken. Without it, a slow reader is not noticed. */
   readonly unsentBytes?: number;
   /** Bytes received and sent so far, if the carrier counts them. */

@@ -20,6 +20,7 @@ import type {
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
+import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
@@ -67,7 +68,7 @@ export type PeerEvents = {
    * Call `peer.reconnect()` to try without the delay.
    */
   attempt(attempt: { number: number; delayMs: number; error: Error }): void;
-  /** Messages flow again. Unless `lost` came in between, nothing was lost and nothing came twice. */
+  /** Messages flow again. Unless `lost` came in between, nothing came twice, and nothing was lost that `missed` does not report. */
   resume(): void;
   /**
    * The session is lost, and the peer continues with a new one. Pending calls are rejected, with their `outcome`. Running
@@ -75,6 +76,12 @@ export type PeerEvents = {
    * were delivered. Emitted only between `suspend` and `resume`.
    */
   lost(error: Error): void;
+  /**
+   * The other side has dropped `count` notifications to this side, since the last event, because this side was suspended or read too
+   * slowly: broadcasts, and messages with `latest` beyond 1,024 keys. Load again what they keep current. Emitted in order with
+   * messages, once for each dropped message, also if the session is resumed. If the session is lost, `lost` is emitted instead.
+   */
+  missed(info: { readonly count: number }): void;
   /** A notification came that no handler serves. */
   notification(method: string, params: unknown): void;
   /**
@@ -91,6 +98,7 @@ const EVENTS: Record<keyof PeerEvents, 0> = {
   attempt: 0,
   resume: 0,
   lost: 0,
+  missed: 0,
   notification: 0,
   error: 0,
 };
@@ -351,9 +359,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.#connection.outgoing.request(method, params, options);
   }
 
-  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
-  notify(method: string, params?: unknown): boolean {
-    return this.#connection.outgoing.notify(method, params);
+  /**
+   * As `Caller.notify`, with the options `volatile` and `latest` for a message that a newer one makes obsolete. Returns false for a
+   * volatile message that is dropped. Throws a `TypeError` for bad options.
+   */
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: LiveOptions]>): boolean;
+  notify(method: string, params?: unknown, options?: LiveOptions): boolean {
+    return this.#connection.outgoing.notify(method, params, undefined, options);
   }
 
   /**

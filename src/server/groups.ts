@@ -1,8 +1,10 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification } from "../core/codec.js";
+import { encodeNotification, exceeds } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
+import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
 import { any, checkOptions, must, optional, type Checked } from "../core/options.js";
+import { BroadcastHandle, LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
@@ -24,8 +26,10 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
   /**
    * Notifies every peer of the group, `except` one. Encodes the message once. Skips a peer whose connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
    * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
-   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for params without a JSON form,
-   * before anything is sent.
+   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped
+   * message, the server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow.
+   * Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before
+   * anything is sent.
    *
    * The server's `around` is called once for the message, unless no peer gets it. The message goes to the peers that were in the
    * group when `notify` was called, when `around` calls `next`. What `around` throws is emitted as `error` of the server.
@@ -48,7 +52,7 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
 }
 
 /** The options of `notify` on a group. */
-export interface NotifyOptions<P> {
+export interface NotifyOptions<P> extends LiveOptions {
   /** The peer that is not notified. Default: none. */
   except?: P | undefined;
   /**
@@ -63,23 +67,41 @@ export interface NotifyOptions<P> {
  * Sends a message of a group to one of its peers, and counts it. With `"drop"`, drops the message to a slow reader instead of
  * ending the connection.
  */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" | "close"): void {
+export function sendTo(
+  peer: AnyPeer,
+  message: EncodedMessage,
+  whenSlow: "drop" | "close",
+  handle: LatestHandle = new BroadcastHandle("", undefined),
+): void {
   const connection = connectionOf(peer);
-  const { counts } = connection;
-  if (whenSlow === "close") {
-    counts.notificationsSent++;
-    connection.send(message.text);
-  } else counts[broadcast(connection, message) ? "notificationsSent" : "dropped"]++;
+  const { text } = message;
+  const isTaken =
+    whenSlow === "drop"
+      ? broadcast(connection, message, handle)
+      : handle.latest === undefined
+        ? connection.send(text)
+        : connection.keep(text, handle) || connection.send(text, handle);
+  if (isTaken) connection.counts.notificationsSent++;
+  // With `"close"`, the connection has ended or is about to, unless the message is too long for the other side.
+  else if (whenSlow === "drop" || exceeds(text, connection.transport.maxMessageBytes ?? Infinity))
+    connection.drop(handle.method);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
-function broadcast(connection: Connection, message: EncodedMessage): boolean {
+function broadcast(connection: Connection, message: EncodedMessage, handle: LatestHandle): boolean {
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
-  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 || connection.ended !== undefined) return false;
+  const isLatest = handle.latest !== undefined;
+  if (isLatest && connection.keep(message.text, handle)) return true;
+  // A transport with a queue bounds the newest messages itself.
+  const isBounded = isLatest && transport.isReady === false;
+  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 && !isBounded) return false;
+  if (connection.ended !== undefined) return false;
+  if (connection.kept !== undefined) connection.kept.flush();
   try {
-    const isTaken = transport.send(message.text, undefined, message);
-    if (isTaken) connection.broadcastBytes += message.unsentBytes;
+    handle.isReplacement = false;
+    const isTaken = transport.send(message.text, handle, message);
+    if (isTaken && !handle.isReplacement) connection.broadcastBytes += message.unsentBytes;
     return isTaken;
   } catch (error) {
     // `send` must not throw. If it does, the other peers must still be notified.
@@ -90,14 +112,25 @@ function broadcast(connection: Connection, message: EncodedMessage): boolean {
 
 const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
 const NOTIFY_OPTIONS = {
+  ...LIVE_OPTIONS,
   except: any,
   whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
 };
 
-/** Sends a notification to these peers, `except` one. */
-function sendAll(peers: Iterable<AnyPeer>, text: string, { except, whenSlow }: Checked<typeof NOTIFY_OPTIONS>): void {
+/** Sends a notification of `method` to these peers, `except` one. */
+function sendAll(
+  peers: Iterable<AnyPeer>,
+  method: string,
+  text: string,
+  { except, whenSlow, volatile, latest }: Checked<typeof NOTIFY_OPTIONS>,
+): void {
   const message = new EncodedMessage(text);
-  for (const peer of peers) if (peer !== except) sendTo(peer, message, whenSlow);
+  // All peers share it, so that a slow peer has one reference for each key.
+  const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
+  for (const peer of peers) {
+    if (peer === except || (volatile === true && !connectionOf(peer).isReady)) continue;
+    sendTo(peer, message, whenSlow, handle);
+  }
 }
 
 /** What the groups of one server have in common. */
@@ -135,17 +168,17 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
 
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
   notify(method: string, params?: unknown, options?: NotifyOptions<AnyPeer>): void {
-    const checked = checkOptions("options", options, NOTIFY_OPTIONS);
+    const checked = checkLive(options, NOTIFY_OPTIONS);
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { around } = this.#owner;
-    if (around === undefined) return sendAll(this.#members(), text, checked);
+    if (around === undefined) return sendAll(this.#members(), method, text, checked);
     const call = this.#record(method, params, checked.except, false);
     if (call.peers.length === 0) return;
     const send = async (): Promise<void> => {
       const open = call.peers.filter((peer) => peer.state !== "closed");
       // Encoded again: `around` may have changed the params in place.
-      sendAll(open, encodeNotification(method, call.params as object), checked);
+      sendAll(open, method, encodeNotification(method, call.params as object), checked);
     };
     runAround(around, call, send).catch((error: unknown) => this.#owner.report(error));
   }

@@ -77,9 +77,14 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
    * the peer. If neither server nor peer has a listener, `process.emitWarning` reports the first failure of each method.
    */
   error(error: unknown, peer?: Peer<L, R, D>): void;
+  /**
+   * A notification of `method` was dropped for a peer: by a topic or `server.peers`, or because of `latest` beyond 1,024 keys. The
+   * peer's `stats().dropped` counts the same. Not emitted for volatile messages, nor for messages that a newer one replaced.
+   */
+  missed(peer: Peer<L, R, D>, method: string): void;
 };
 
-const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refresh: 0, refuse: 0, error: 0 };
+const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refresh: 0, refuse: 0, error: 0, missed: 0 };
 
 /**
  * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type of `peer.data`. Made by `serve`.
@@ -128,6 +133,8 @@ export class Server<
       server: this,
       Context: ServerCallContext,
       error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
+      missed: (peer, method) =>
+        void tell(this, "missed", [peer, method], (error) => this.#report(error, peer as AnyPeer)),
       hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#removePeer(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),

@@ -63,6 +63,8 @@ export class Endpoint {
   #isFull = false;
   /** The length of the ordinary messages that were queued when the session was last suspended. */
   #carriedLength = 0;
+  /** The number of dropped messages that is not reported to the other side yet. */
+  #missed = 0;
 
   constructor(limits: EndpointLimits, wantsSession: boolean, hooks: EndpointHooks) {
     this.state = { kind: "connecting", session: undefined };
@@ -187,14 +189,26 @@ export class Endpoint {
     const frame = parse(text);
     if (Array.isArray(frame)) {
       if (isTooLong(text, this.limits.maxMessageBytes)) return this.#refuseLong();
-      // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
-      if (this.state.session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
+      this.#countFrame(text);
       this.#hooks.receivePack(frame);
     } else if (isObject(frame)) {
-      this.#receiveControl(frame);
+      if ("missed" in frame) this.#receiveMissed(text, frame.missed);
+      else this.#receiveControl(frame);
       // Without other output, an ack sends the hello.
       if (this.#owesHello && !this.hasOutput) this.#isAckDue = true;
     } else this.fail("neither a pack nor a control frame");
+  }
+
+  /** Counts a received data frame. */
+  #countFrame(text: string): void {
+    // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
+    if (this.state.session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
+  }
+
+  #receiveMissed(text: string, count: unknown): void {
+    if (!isCount(count) || count === 0) return this.fail("`missed` is no count of messages");
+    this.#countFrame(text);
+    this.#hooks.missed?.(count);
   }
 
   /** Passes a control frame on that is unknown here. */
@@ -335,6 +349,22 @@ export class Endpoint {
     return true;
   }
 
+  /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
+  reportMissed(count: number): void {
+    this.#missed += count;
+    if (this.canSend) this.#sendMissed();
+  }
+
+  /** Sends the report of dropped messages in order with the messages, as a data frame, so that it arrives once (rule 5). */
+  #sendMissed(): void {
+    if (this.#missed === 0 || !this.isToReciproc) return;
+    this.#flushMessages();
+    // The messages may have filled the log.
+    if (this.#isFull) return;
+    this.#sendData(`{"missed":${this.#missed}}`);
+    this.#missed = 0;
+  }
+
   /** Cancels a queued message, which is never sent then (rule 7). Returns false if it is not queued. */
   cancel(handle: SendHandle): boolean {
     return this.queue?.remove(handle) ?? false;
@@ -449,6 +479,7 @@ export class Endpoint {
     const { session } = this.state;
     this.#isFull = false;
     if (session !== undefined) this.#writeLog(session);
+    if (!this.#isFull && this.#wire?.open) this.#sendMissed();
     for (const [handle, text] of this.queue ?? []) {
       this.#makeRoom(text);
       if (this.#isFull || !this.#wire?.open) return;
@@ -467,9 +498,12 @@ export class Endpoint {
       return false;
     }
     const most = isFlowing ? limits.burstLength : this.#carriedLength + limits.queueLength;
+    this.queue?.replace(handle);
     const isTaken = this.ordinaryLength + text.length <= most;
-    if (isTaken) (this.queue ??= new SendQueue()).add(text, handle);
-    else if (isInSession) {
+    if (isTaken) {
+      const oldest = (this.queue ??= this.#hooks.makeQueue?.() ?? new SendQueue()).add(text, handle);
+      if (oldest !== undefined) this.#hooks.dropped?.(oldest.method);
+    } else if (isInSession) {
       const reason = isFlowing
         ? `more than ${most} bytes wait to be read`
         : "more than half of `maxUnsentBytes` was queued since the socket was lost";
@@ -512,9 +546,13 @@ export class Endpoint {
     if (messages === NONE) return;
     this.#messages = NONE;
     this.length = 0;
-    if (!this.isToReciproc) return void this.#write(messages);
+    if (this.isToReciproc) this.#sendData(`[${messages.join(",")}]`);
+    else this.#write(messages);
+  }
+
+  /** Sends a data frame. In a session, gives it the next number. */
+  #sendData(frame: string): void {
     const { session } = this.state;
-    const frame = `[${messages.join(",")}]`;
     if (session === undefined) return void this.#write([frame]);
     session.push(frame);
     this.#writeLog(session);

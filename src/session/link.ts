@@ -117,6 +117,15 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     return this.endpoint.cancel(handle);
   }
 
+  get isReady(): boolean {
+    return this.endpoint.canSend;
+  }
+
+  reportMissed(count: number): void {
+    this.endpoint.reportMissed(count);
+    this.settleOutput();
+  }
+
   close(code = CloseCode.Normal as number, reason = "", retryMs?: number): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -323,6 +332,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
       if (i > from && this.budget?.isSpent()) return this.budget.defer(() => this.receivePack(messages, i));
       this.receiver!.dispatch(messages[i]);
     }
+  }
+
+  missed(count: number): void {
+    this.receiver!.missed?.(count);
+  }
+
+  dropped(method: string): void {
+    this.receiver!.dropped?.(method);
   }
 
   flows(): void {

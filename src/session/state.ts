@@ -1,4 +1,5 @@
 /** The parts of an endpoint: its limits, the wire that it writes to, the hooks that it calls, and its states. */
+import type { SendQueue } from "../core/send-queue.js";
 import type { CloseInfo, EncodedFrame } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
@@ -34,6 +35,12 @@ export interface EndpointHooks {
   receiveText(text: string): void;
   /** Takes the messages of a pack. */
   receivePack(messages: unknown[]): void;
+  /** Takes the number of messages that the other side has dropped since its last report. */
+  missed?(count: number): void;
+  /** Reports that a message of that method was dropped from the queue. */
+  dropped?(method: string): void;
+  /** Server: makes the queue. Called at most once. */
+  makeQueue?(): SendQueue;
   /** Reports that messages flow, for the first time or again. */
   flows(): void;
   /** Reports that the connection has ended. `isRemote`: the other side ended it, and closes the socket. */

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { CallOptions, Stream } from "../../src/core/contract.js";
 import { RpcError } from "../../src/core/errors.js";
 import type { AnyPeer } from "../../src/peer/peer.js";
-import { ABORTED, FAILURE, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
+import { ABORTED, FAILURE, SHOWN, TOLD, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
 
 /** The fields of every message: the session in which it was sent, and its name. */
@@ -31,12 +31,17 @@ const WEIGHTS = {
   late: 4,
   aborted: 3,
   note: 34,
+  show: 12,
+  hint: 5,
   batch: 4,
   steps: 4,
   stream: 2,
   take: 1,
   long: 0.3,
 };
+
+/** The number of keys of `latest`. */
+const KEYS = 5;
 
 /** The principal of the client. */
 export const CLIENT_NAME = "ann";
@@ -104,7 +109,12 @@ export class Traffic {
         return said.label;
       },
       note: arrives,
-      told: ({ label }, context) => this.#oracle.arrivesFromTopic(at(context), label),
+      [TOLD]: ({ label }, context) => this.#oracle.arrivesFromTopic(at(context), label),
+      [SHOWN]: (said, context) => {
+        // A topic's message does not name its sender.
+        if (said.from === undefined) this.#oracle.arrivesFromTopic(at(context), said.label);
+        else arrives(said, context);
+      },
       count: (said) => {
         this.#oracle.runs(said.label);
         return this.#counting(said.n ?? 0);
@@ -122,6 +132,8 @@ export class Traffic {
   say(speaker: Speaker): void {
     const kind = this.#random.weighted(WEIGHTS);
     if (kind === "note") this.note(speaker);
+    else if (kind === "show") this.show(speaker);
+    else if (kind === "hint") this.#hint(speaker);
     else if (kind === "batch") this.#batch(speaker);
     else if (kind === "stream") void this.#stream(speaker);
     else if (kind === "take") void this.#give(speaker);
@@ -139,6 +151,26 @@ export class Traffic {
     const said = this.#said(end, 0, length);
     this.#oracle.notifies(end, said.label);
     if (!peer.notify("note", said)) this.#oracle.refused(end, said.label);
+  }
+
+  /** Sends a notification of which only the newest of its key must arrive. */
+  show({ end, peer }: Speaker): void {
+    const said = this.#said(end);
+    const latest = this.key();
+    this.#oracle.shows(end, said.label, latest, false);
+    if (!peer.notify(SHOWN, said, { latest })) this.#oracle.refused(end, said.label);
+  }
+
+  /** Returns one of a few keys. */
+  key(): string {
+    return `key ${this.#random.below(KEYS)}`;
+  }
+
+  /** Sends a volatile notification. If it is taken, it must arrive like any other. */
+  #hint({ end, peer }: Speaker): void {
+    const said = this.#said(end);
+    this.#oracle.notifies(end, said.label);
+    if (!peer.notify("note", said, { volatile: true })) this.#oracle.refused(end, said.label);
   }
 
   /** Makes a call that is answered at once. Resolves when it is settled. */

@@ -130,6 +130,15 @@ const four = await peer.remote.add([1, 2], { signal });
 is<Equal<typeof four, number>>();
 await peer.request("add", [1, 2] as const);
 peer.notify("moved", { x: 4, y: 2 });
+peer.notify("moved", { x: 4, y: 2 }, { latest: "ann" });
+peer.notify("bye", undefined, { volatile: true });
+peer.on("missed", ({ count }) => is<Equal<typeof count, number>>());
+server.on("missed", (one, method) => {
+  is<Equal<typeof method, string>>();
+  one.notify("toast", { text: method });
+});
+server.peers.notify("toast", { text: "hi" }, { latest: "ann", except: undefined });
+server.topic("den").notify("toast", { text: "hi" }, { volatile: true, whenSlow: "drop" });
 peer.notify("bye");
 for await (const line of peer.stream("tail", { file: "log" })) {
   is<Equal<typeof line, string>>();

@@ -201,6 +201,12 @@ const authenticate = () => ({ user: "x" });
 const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, authenticate, methods: {} as any });
 // @ts-expect-error a topic notifies what the client serves
 server.topic("a").notify("moved", { x: 1, y: 1 });
+// @ts-expect-error a key that is no string
+peer.notify("moved", { x: 1, y: 1 }, { latest: 7 });
+// @ts-expect-error an option of a group
+peer.notify("moved", { x: 1, y: 1 }, { whenSlow: "drop" });
+// @ts-expect-error a batch is sent whole
+peer.batch().notify("moved", { x: 1, y: 1 }, { volatile: true });
 // @ts-expect-error and nothing that has a result
 server.peers.notify("confirm", { question: "?" });
 // @ts-expect-error a request to a topic calls what the client serves
