@@ -120,7 +120,7 @@ export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
   const admitted = await openFirst(connectTo, retriesFirst, signal);
   let driver: ClientDriver | undefined;
   if ((reconnects ?? onOpen !== undefined) || admitted.protocol === PROTOCOL) {
-    const limits = endpointLimits(config.limits);
+    const limits = endpointLimits(config.limits, config.bytes);
     driver = new ClientDriver({ onOpen, reconnects, heartbeat, openTimeoutMs, connect: connectTo, limits }, admitted);
     driver.open();
   } else if (heartbeat !== undefined) admitted.socket.watch?.(heartbeat);

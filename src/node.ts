@@ -6,6 +6,7 @@ import type { ClientOptions } from "ws";
 import { CONNECT_OPTIONS, openPeer, type ConnectOptions } from "./connect.js";
 import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
+import { bytes } from "./core/bytes.js";
 import { ConnectError } from "./core/errors.js";
 import { any, checkOptions } from "./core/options.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
@@ -54,7 +55,7 @@ export async function connect<S extends Contract<S> = AnyMethods, C extends Cont
 ): Promise<Peer<C, S>> {
   const checked = checkOptions("options", options[0], NODE_CONNECT_OPTIONS);
   const { headers, tls } = checked;
-  return openPeer<C, S>(url, checked, (target, protocols, maxMessageBytes) =>
+  return openPeer<C, S>(url, { ...checked, bytes: checked.bytes ?? bytes }, (target, protocols, maxMessageBytes) =>
     openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
   );
 }

@@ -3,8 +3,9 @@
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
 import { Backlog } from "./backlog.js";
+import type { TextWithBytes } from "./bytes.js";
 import { receiveBatch, type Slot } from "./batch.js";
-import { encodeError, exceeds } from "./codec.js";
+import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, Config } from "./config.js";
 import type { Extensions } from "./extensions.js";
@@ -221,14 +222,16 @@ export class Connection implements Receiver, Slot {
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
-  send(text: string, handle?: SendHandle): boolean {
+  send(text: MessageText, handle?: SendHandle): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
     try {
-      return this.transport.send(text, handle);
+      const { transport } = this;
+      if (typeof text === "string") return transport.send(text, handle);
+      return transport.sendBytes?.(text, handle) ?? transport.send(text.text, handle);
     } catch (error) {
       this.report(error);
       return false;
@@ -236,16 +239,21 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Returns whether a response that is not in a batch is short enough. */
-  reserveBytes(text: string): boolean {
+  reserveBytes(text: MessageText): boolean {
     const { maxReplyBytes } = this;
     return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
   }
 
   /** Sends a response that is not in a batch. */
-  put(text: string, onSent?: (isWhole: boolean) => void): boolean {
+  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
     onSent?.(isTaken && this.ended === undefined);
     return isTaken;
+  }
+
+  /** Returns a response as it is sent: with its bytes beside its JSON only if the other side takes binary frames. */
+  responseOf(text: TextWithBytes): MessageText {
+    return this.transport.takesBytes === true && text.fitsFrame ? text : text.text;
   }
 
   /** A connection needs no note of what is not answered. */

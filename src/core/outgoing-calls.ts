@@ -4,7 +4,7 @@
  * wins and the others find nothing.
  */
 import { CallTable } from "./call-table.js";
-import { encodeNotification, encodeRequest, exceeds, utf8Bytes } from "./codec.js";
+import { encodeNotification, encodeRequest, exceeds, utf8Bytes, type MessageText } from "./codec.js";
 import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
@@ -80,7 +80,7 @@ export class OutgoingCall implements Expiring, SendHandle {
 /** Takes messages in place of the connection: a batch, or the way past the queue. */
 export interface Sink {
   /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
-  add(text: string, handle: SendHandle | undefined): boolean;
+  add(text: MessageText, handle: SendHandle | undefined): boolean;
 }
 
 /** The outgoing calls of one connection. */
@@ -159,7 +159,7 @@ export class OutgoingCalls {
       if (wait.signal?.aborted) throw wait.signal.reason;
       // Ids are integers from 1: some implementations take an id of 0 for none.
       const call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve, reject);
-      let text: string;
+      let text: MessageText;
       try {
         const given = wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
         text =
@@ -240,7 +240,7 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: string, sink: Sink | undefined): boolean {
+  #deliverNotification(text: MessageText, sink: Sink | undefined): boolean {
     const isTaken = this.deliver(text, undefined, sink);
     if (!isTaken) this.failUnsent(text);
     return isTaken;
@@ -251,7 +251,7 @@ export class OutgoingCalls {
   }
 
   /** Sends an encoded message, queues it, or gives it to `sink`. Returns false if the message will not be sent. */
-  deliver(text: string, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
+  deliver(text: MessageText, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
     if (sink !== undefined) return sink.add(text, handle);
     if (this.ended !== undefined) return false;
     if (this.#queue === undefined) return this.#connection.send(text, handle);
@@ -266,7 +266,7 @@ export class OutgoingCalls {
    * Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. That is not
    * thrown: the other side chooses that length, and must not make a loop over many peers fail.
    */
-  failUnsent(text: string, handle?: SendHandle): void {
+  failUnsent(text: MessageText, handle?: SendHandle): void {
     const connection = this.#connection;
     const { maxMessageBytes = Infinity } = connection.transport;
     const bytes = this.ended === undefined && exceeds(text, maxMessageBytes) ? utf8Bytes(text) : undefined;
@@ -393,8 +393,8 @@ export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
 }
 
 /** Returns the method of an encoded message; the first, of a batch. */
-function methodOf(text: string): string {
-  const [message] = [JSON.parse(text) as unknown].flat();
+function methodOf(text: MessageText): string {
+  const [message] = [JSON.parse(typeof text === "string" ? text : text.json) as unknown].flat();
   return (message as { method: string }).method;
 }
 

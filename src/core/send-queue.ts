@@ -1,4 +1,5 @@
 /** Queued messages. A queued message can be cancelled. */
+import type { MessageText } from "./codec.js";
 import type { SendHandle } from "./transport.js";
 
 /** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
@@ -12,11 +13,11 @@ export class BroadcastHandle implements SendHandle {
 /** A queue whose messages can be cancelled. */
 export class SendQueue {
   /** The messages by handle, in the order they were added. */
-  readonly #messages = new Map<SendHandle, string>();
+  readonly #messages = new Map<SendHandle, MessageText>();
   #length = 0;
   #broadcastLength = 0;
 
-  /** The length of all texts in UTF-16 code units, plus `QUEUED_COST` for each. */
+  /** The length of all texts in UTF-16 code units, and of bytes, plus `QUEUED_COST` for each. */
   get length(): number {
     return this.#length;
   }
@@ -26,8 +27,9 @@ export class SendQueue {
     return this.#broadcastLength;
   }
 
-  /** Adds a message. */
-  add(text: string, handle: SendHandle = { sent: false }): void {
+  /** Adds a message. Copies its bytes. */
+  add(text: MessageText, handle: SendHandle = { sent: false }): void {
+    if (typeof text !== "string") text.keep();
     handle.sent = false;
     this.#messages.set(handle, text);
     this.#grow(text.length + QUEUED_COST, handle);
@@ -47,7 +49,7 @@ export class SendQueue {
   }
 
   /** Iterates in the order of adding, including messages that are added meanwhile. The current message may be removed. */
-  [Symbol.iterator](): Iterator<[SendHandle, string]> {
+  [Symbol.iterator](): Iterator<[SendHandle, MessageText]> {
     return this.#messages.entries();
   }
 }

@@ -54,7 +54,7 @@ export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" 
   const { counts } = connection;
   if (whenSlow === "close") {
     counts.notificationsSent++;
-    connection.send(message.text);
+    connection.send(message.source);
   } else counts[broadcast(connection, message) ? "notificationsSent" : "dropped"]++;
 }
 
@@ -64,7 +64,7 @@ function broadcast(connection: Connection, message: EncodedMessage): boolean {
   connection.forgetSentBroadcasts(unsentBytes);
   if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 || connection.ended !== undefined) return false;
   try {
-    const isTaken = transport.send(message.text, undefined, message);
+    const isTaken = message.sendBy(transport);
     if (isTaken) connection.broadcastBytes += message.unsentBytes;
     return isTaken;
   } catch (error) {

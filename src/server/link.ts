@@ -1,4 +1,5 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
+import type { MessageText } from "../core/codec.js";
 import { BroadcastHandle, QUEUED_COST } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
@@ -46,7 +47,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     socket.start(this);
   }
 
-  override send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
+  override send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     const isTaken = message === undefined ? this.endpoint.send(text, handle) : this.#broadcast(message);
     this.collected();
     this.#heldChanged();
@@ -57,12 +58,12 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   #broadcast(message: EncodedMessage): boolean {
     const { endpoint, delegate } = this;
     if (endpoint.sendEncoded(message)) return true;
-    const { text } = message;
-    if (endpoint.canSend) return endpoint.send(text);
+    const { source } = message;
+    if (endpoint.canSend) return endpoint.send(source);
     // Queued only while little is queued, so that broadcasts take no room from ordinary messages.
-    if (endpoint.queuedLength + text.length > endpoint.limits.queueLength / 2) return false;
-    if (!endpoint.isFlowing && delegate?.acceptsBroadcast(text.length + QUEUED_COST) !== true) return false;
-    return endpoint.send(text, new BroadcastHandle());
+    if (endpoint.queuedLength + source.length > endpoint.limits.queueLength / 2) return false;
+    if (!endpoint.isFlowing && delegate?.acceptsBroadcast(source.length + QUEUED_COST) !== true) return false;
+    return endpoint.send(source, new BroadcastHandle());
   }
 
   /** Drops the queued broadcasts, and reports their number to the receiver. */
@@ -84,6 +85,12 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.#frame = undefined;
     this.#frameLength = text.length;
     super.frame(text);
+  }
+
+  override bytes(frame: Uint8Array): boolean {
+    this.#frame = undefined;
+    this.#frameLength = frame.length;
+    return super.bytes(frame);
   }
 
   keeps(by: number): void {

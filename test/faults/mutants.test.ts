@@ -4,6 +4,8 @@
  */
 import { createHash } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { TextWithBytes } from "../../src/core/bytes.js";
+import type { MessageText } from "../../src/core/codec.js";
 import { SendQueue } from "../../src/core/send-queue.js";
 import { ServerLink } from "../../src/server/link.js";
 import { TokenRegistry } from "../../src/server/tokens.js";
@@ -116,7 +118,7 @@ const BROKEN: Record<string, () => void> = {
       accept(socket, session);
     }),
   "8: what is of a lost session is never sent on": () => {
-    let kept: string | undefined;
+    let kept: MessageText | undefined;
     replace(Endpoint, "send", (self, send, text, ...rest) => {
       if (self.state.kind === "suspended") kept = text;
       return send(text, ...rest);
@@ -132,6 +134,12 @@ const BROKEN: Record<string, () => void> = {
     ),
   "10: another principal does not resume": () =>
     replace(TokenRegistry, "find", (_self, find, resume) => find(resume, CLIENT_NAME)),
+  "bytes arrive unchanged": () =>
+    replace(Session, "push", (_self, push, frame) => {
+      if (typeof frame !== "string") frame[frame.length - 1]! ^= 1;
+      push(frame);
+    }),
+  "bytes are copied before their sender may change them": () => replace(TextWithBytes, "keep", () => {}),
   "a broadcast ends no session": () => replace(ServerLink, "send", (_self, send, text, handle) => send(text, handle)),
   "broadcasts take no room from other messages": () => replaceGetter(SendQueue, "broadcastLength", 0),
   "a broadcast that is dropped is counted": () =>
