@@ -207,7 +207,7 @@ it("refuses bytes over the limit of the other side with `TooLargeError`, and a r
   await expect(plain.request("get", [MIB - 1000])).rejects.toMatchObject({ code: -32008 });
 });
 
-it("ends a peer that does not read the bytes that it is sent", async () => {
+it("ends a peer that does not read the bytes that it is sent", { timeout: 30_000 }, async () => {
   await using server = await serve({
     port: 0,
     limits: { maxUnsentBytes: MIB, maxReplyBytes: MIB },
