@@ -153,7 +153,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
       dial({ credentials, attempt, offer, timeoutMs, open: openSocket, maxMessageBytes }),
     );
   };
-  const limits = endpointLimits(config.limits);
+  const limits = endpointLimits(config.limits, config.bytes);
   const { reconnects, retriesFirst } = options.reconnect;
   const driver = new ClientDriver({
     limits,

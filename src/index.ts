@@ -2,6 +2,7 @@
 export { connect, open, type ConnectOptions } from "./connect.js";
 export type { Attempt } from "./client/credentials.js";
 export { pair } from "./pair.js";
+export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./core/bytes.js";
 export { Peer } from "./peer/peer.js";
 export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";
 export type { Caller } from "./peer/caller.js";
@@ -51,7 +52,7 @@ export { acp } from "./features/dialects/acp.js";
 export { lsp } from "./features/dialects/lsp.js";
 export { mcp } from "./features/dialects/mcp.js";
 export type { CloseInfo, Receiver, Transport } from "./core/transport.js";
-export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/codec.js";
+export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/text.js";
 export {
   classify,
   isInternalMethod,

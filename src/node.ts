@@ -7,6 +7,7 @@ import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions, type OpenArgu
 import type { Attempt, Supplied } from "./client/credentials.js";
 import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
+import { bytes } from "./core/bytes.js";
 import { ConnectError } from "./core/errors.js";
 import { any, checkOptions } from "./core/options.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
@@ -85,8 +86,11 @@ function openByWs<C extends Contract<C>, S extends Contract<S>>(
 ): ReturnType<typeof openPeer<C, S>> {
   const checked = checkOptions("options", options, NODE_CONNECT_OPTIONS);
   const { tls } = checked;
-  return openPeer<C, S>(url, checked, (target, protocols, maxMessageBytes, headers) =>
-    openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
+  return openPeer<C, S>(
+    url,
+    { ...checked, bytes: checked.bytes ?? bytes },
+    (target, protocols, maxMessageBytes, headers) =>
+      openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
   );
 }
 

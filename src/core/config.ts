@@ -1,5 +1,6 @@
 /** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
 
+import type { BytesCodec } from "./bytes.js";
 import type { Fit, SchemaContract, ValueChecks } from "./checks.js";
 import type { CallOptions } from "./contract.js";
 import type { ExtensionsFactory } from "./extensions.js";
@@ -53,6 +54,7 @@ export interface AnyOptions {
   dialect?: Dialect | undefined;
   compat?: "1.0" | undefined;
   onForeignMessage?: AnyHandler | undefined;
+  bytes?: BytesCodec | undefined;
 }
 
 const anyRetry = optional(
@@ -75,7 +77,12 @@ export const PEER_OPTIONS = {
   dialect: optional(checkDialect),
   compat: optional(must<"1.0">('"1.0"', (value) => value === "1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
+  bytes: optional(must<BytesCodec>("the export `bytes`", isBytesCodec)),
 };
+
+function isBytesCodec(value: unknown): boolean {
+  return typeof value === "function" && "read" in value;
+}
 
 /** The options of one call. */
 const CALL_OPTIONS = {
@@ -125,6 +132,8 @@ export interface Config {
   readonly normalize: ((message: unknown) => Version1 | undefined) | undefined;
   /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
   readonly onForeignMessage: AnyHandler | undefined;
+  /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
+  readonly bytes: BytesCodec | undefined;
   /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
   readonly opensFirst: boolean;
 }
@@ -135,7 +144,7 @@ export function makeConfig(
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, fallback, around, limits, onForeignMessage, timeoutMs, retry } = checked;
+  const { methods, fallback, around, limits, onForeignMessage, timeoutMs, retry, bytes } = checked;
   const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
   if (schemas !== undefined && fallback === undefined) {
     checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
@@ -162,6 +171,7 @@ export function makeConfig(
     extensions,
     normalize: readsNullParams || readsVersion1 ? normalize : undefined,
     onForeignMessage,
+    bytes,
     opensFirst,
   };
 }

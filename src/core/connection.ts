@@ -3,8 +3,9 @@
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
 import { Backlog } from "./backlog.js";
+import type { TextWithBytes } from "./bytes.js";
 import { receiveBatch, type Slot } from "./batch.js";
-import { encodeError, exceeds } from "./codec.js";
+import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import { clearDeadline } from "./deadlines.js";
 import type { AnyHandler, Config } from "./config.js";
@@ -245,7 +246,7 @@ export class Connection implements Receiver, Slot {
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
-  send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
+  send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     const unsentBytes = this.transport.unsentBytes ?? 0;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
@@ -253,7 +254,9 @@ export class Connection implements Receiver, Slot {
     if (this.ended !== undefined) return false;
     if (this.kept !== undefined) this.kept.flush();
     try {
-      return this.transport.send(text, handle, message);
+      const { transport } = this;
+      if (typeof text === "string") return transport.send(text, handle, message);
+      return transport.sendBytes?.(text, handle, message) ?? transport.send(text.text, handle, message);
     } catch (error) {
       this.report(error);
       return false;
@@ -261,12 +264,12 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Sends a message of which the newest suffices. If its reader is slow and the transport queues nothing, keeps it. */
-  sendLatest(text: string, handle: LatestHandle): boolean {
+  sendLatest(text: MessageText, handle: LatestHandle): boolean {
     return this.keep(text, handle) || this.send(text, handle);
   }
 
   /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
-  keep(text: string, handle: LatestHandle): boolean {
+  keep(text: MessageText, handle: LatestHandle): boolean {
     this.kept?.replace(handle);
     if (this.isLow || this.transport.isReady === false || this.outgoing.isHeld || this.ended !== undefined)
       return false;
@@ -275,7 +278,7 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Adds a message to a queue. Returns true. */
-  queueIn(queue: SendQueue, text: string, handle: SendHandle | undefined): true {
+  queueIn(queue: SendQueue, text: MessageText, handle: SendHandle | undefined): true {
     const oldest = queue.add(text, handle);
     if (oldest !== undefined) this.dropped(oldest.method);
     return true;
@@ -293,16 +296,21 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Returns whether a response that is not in a batch is short enough. */
-  reserveBytes(text: string): boolean {
+  reserveBytes(text: MessageText): boolean {
     const { maxReplyBytes } = this;
     return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
   }
 
   /** Sends a response that is not in a batch. */
-  put(text: string, onSent?: (isWhole: boolean) => void): boolean {
+  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
     onSent?.(isTaken && this.ended === undefined);
     return isTaken;
+  }
+
+  /** Returns a response as it is sent: with its bytes beside its JSON only if the other side takes binary frames. */
+  responseOf(text: TextWithBytes): MessageText {
+    return this.transport.takesBytes === true && text.fitsFrame ? text : text.text;
   }
 
   /** A connection needs no note of what is not answered. */

@@ -1,6 +1,6 @@
 /** One call that the other side made, and the context that its handler gets. */
 import type { Slot } from "./batch.js";
-import { encodeError, encodeRawResult, encodeResult } from "./codec.js";
+import { encodeError, encodeRawResult, encodeResult, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import { isAbort } from "./errors.js";
 import type { IncomingCalls } from "./incoming-calls.js";
@@ -75,7 +75,7 @@ export class IncomingCall implements Linked {
   respond(result: unknown): void {
     const { id } = this;
     if (id === undefined) return this.#discard(result);
-    let text: string;
+    let text: MessageText;
     try {
       if (typeof result === "object" && result !== null && isAsyncIterable(result))
         return this.calls.stream(this, result);
@@ -90,8 +90,8 @@ export class IncomingCall implements Linked {
   }
 
   /** Answers with a result that `encode` returns as JSON. */
-  respondJson(encode: () => string): void {
-    let text: string;
+  respondJson(encode: () => MessageText): void {
+    let text: MessageText;
     try {
       text = encodeRawResult(this.id!, encode());
     } catch (error) {
@@ -124,7 +124,7 @@ export class IncomingCall implements Linked {
   }
 
   /** Sends the response. In some dialects, a cancelled call gets none. */
-  #send(text: string, isResult: boolean): void {
+  #send(text: MessageText, isResult: boolean): void {
     const { calls, slot, abortCause } = this;
     const isUnwanted = abortCause !== undefined && !calls.connection.config.dialect.cancel.isAnswered;
     this.state = "answered";

@@ -4,7 +4,7 @@
  * wins and the others find nothing.
  */
 import { CallTable } from "./call-table.js";
-import { encodeNotification, encodeRequest, exceeds, utf8Bytes } from "./codec.js";
+import { encodeNotification, encodeRequest, exceeds, utf8Bytes, type MessageText } from "./codec.js";
 import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
@@ -84,7 +84,7 @@ export class OutgoingCall implements Expiring, SendHandle {
 /** Takes messages in place of the connection: a batch, or the way past the queue. */
 export interface Sink {
   /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
-  add(text: string, handle: SendHandle | undefined): boolean;
+  add(text: MessageText, handle: SendHandle | undefined): boolean;
 }
 
 /** The outgoing calls of one connection. */
@@ -169,7 +169,7 @@ export class OutgoingCalls {
       // Ids are integers from 1: some implementations take an id of 0 for none.
       const call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve, reject);
       if (wait.retry !== false && sink === undefined) call.again = { params };
-      let text: string;
+      let text: MessageText;
       try {
         text = this.#encode(call, params);
         if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
@@ -187,7 +187,7 @@ export class OutgoingCalls {
     return (checks?.received("result", method, result) as Promise<unknown> | undefined) ?? result;
   }
 
-  #encode(call: OutgoingCall, params: unknown): string {
+  #encode(call: OutgoingCall, params: unknown): MessageText {
     const connection = this.#connection;
     const given = call.wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
     return connection.madeExtensions?.isOffering === true
@@ -282,7 +282,7 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: string, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
+  #deliverNotification(text: MessageText, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
     const isKept = handle !== undefined && this.#connection.keep(text, handle);
     const isTaken = isKept || this.deliver(text, handle, sink);
     if (!isTaken) this.failUnsent(text);
@@ -294,7 +294,7 @@ export class OutgoingCalls {
   }
 
   /** Sends an encoded message, queues it, or gives it to `sink`. Returns false if the message will not be sent. */
-  deliver(text: string, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
+  deliver(text: MessageText, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
     if (sink !== undefined) return sink.add(text, handle);
     if (this.ended !== undefined) return false;
     if (this.#queue === undefined) return this.#connection.send(text, handle);
@@ -309,7 +309,7 @@ export class OutgoingCalls {
    * Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. That is not
    * thrown: the other side chooses that length, and must not make a loop over many peers fail.
    */
-  failUnsent(text: string, handle?: SendHandle): void {
+  failUnsent(text: MessageText, handle?: SendHandle): void {
     const connection = this.#connection;
     const { maxMessageBytes = Infinity } = connection.transport;
     const bytes = this.ended === undefined && exceeds(text, maxMessageBytes) ? utf8Bytes(text) : undefined;
@@ -331,7 +331,7 @@ export class OutgoingCalls {
   }
 
   /** Keeps a call that is made again until the connection is open, or lost. Returns false if it is not to be, or too much is kept. */
-  #refuse(text: string, call: OutgoingCall): boolean {
+  #refuse(text: MessageText, call: OutgoingCall): boolean {
     const refused = this.#refused ?? new SendQueue();
     const { maxUnsentBytes } = this.#connection.config.limits;
     if (call.again === undefined || this.ended !== undefined || refused.length + text.length > maxUnsentBytes / 2)
@@ -343,7 +343,7 @@ export class OutgoingCalls {
 
   /** Makes a call of a lost connection again, which was not sent. Returns false if it cannot be encoded again. */
   #adopt(call: OutgoingCall): boolean {
-    let text: string;
+    let text: MessageText;
     try {
       text = this.#encode(call, call.again!.params);
     } catch {
@@ -471,8 +471,8 @@ export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
 }
 
 /** Returns the method of an encoded message; the first, of a batch. */
-function methodOf(text: string): string {
-  const [message] = [JSON.parse(text) as unknown].flat();
+function methodOf(text: MessageText): string {
+  const [message] = [JSON.parse(typeof text === "string" ? text : text.json) as unknown].flat();
   return (message as { method: string }).method;
 }
 

@@ -1,4 +1,5 @@
 /** Queued messages. A queued message can be cancelled, and replaced by a newer one with the same key. */
+import type { MessageText } from "./codec.js";
 import type { SendHandle } from "./transport.js";
 
 /** The memory of a queued message besides its text, in UTF-16 code units. Without it, many small messages would count too little. */
@@ -28,13 +29,13 @@ export class BroadcastHandle extends LatestHandle {}
 /** A queue whose messages can be cancelled. */
 export class SendQueue {
   /** The messages by handle, in the order they were added. */
-  readonly #messages = new Map<SendHandle, string>();
+  readonly #messages = new Map<SendHandle, MessageText>();
   /** The newest message of each method and key, in the same order. Made with the first. */
   #latest: Map<string, LatestHandle> | undefined;
   #length = 0;
   #broadcastLength = 0;
 
-  /** The length of all texts in UTF-16 code units, plus `QUEUED_COST` for each. */
+  /** The length of all texts in UTF-16 code units, and of bytes, plus `QUEUED_COST` for each. */
   get length(): number {
     return this.#length;
   }
@@ -44,8 +45,12 @@ export class SendQueue {
     return this.#broadcastLength;
   }
 
-  /** Adds a message. Returns the handle of the oldest message with a key if that was dropped, because there were too many keys. */
-  add(text: string, handle: SendHandle = { sent: false }): LatestHandle | undefined {
+  /**
+   * Adds a message. Copies its bytes. Returns the handle of the oldest message with a key if that was dropped, because there were
+   * too many keys.
+   */
+  add(text: MessageText, handle: SendHandle = { sent: false }): LatestHandle | undefined {
+    if (typeof text !== "string") text.keep();
     this.replace(handle);
     handle.sent = false;
     this.#messages.set(handle, text);
@@ -81,7 +86,7 @@ export class SendQueue {
   }
 
   /** Iterates in the order of adding, including messages that are added meanwhile. The current message may be removed. */
-  [Symbol.iterator](): IterableIterator<[SendHandle, string]> {
+  [Symbol.iterator](): IterableIterator<[SendHandle, MessageText]> {
     return this.#messages.entries();
   }
 }

@@ -1,6 +1,7 @@
 /** The interface below a peer: a `Transport` carries messages, and a `Receiver` takes those that come in. */
 import { Abnormal, NoStatus, toStandard } from "../close-codes.js";
-import { utf8Bytes } from "./codec.js";
+import type { TextWithBytes } from "./bytes.js";
+import { plainText, utf8Bytes, type MessageText } from "./codec.js";
 
 /** How a connection ended: a close code and a reason (RFC 6455, section 7.4), and the error behind it if one is known. */
 export interface CloseInfo {
@@ -132,6 +133,8 @@ export interface Transport {
    * many peers: a transport may write its frames, which are encoded once for all.
    */
   send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean;
+  /** Sends one message with bytes, as `send` does. Without this function, `send` gets its text, in which the bytes are base64. */
+  sendBytes?(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): boolean;
   /** Cancels the queued message of a handle. Returns false if it was sent, or was never there. */
   cancel?(handle: SendHandle): boolean;
   /**
@@ -177,18 +180,21 @@ export interface Transport {
   readonly unsentBytes?: number;
   /** Bytes received and sent so far, if the carrier counts them. */
   readonly traffic?: Traffic | undefined;
+  /** Whether messages with bytes are sent as binary frames. A response is encoded accordingly. Default false. */
+  readonly takesBytes?: boolean;
   /** Whether the other side is a reciproc peer: cancels and requests for progress may be sent to it unasked. Default false. */
   readonly isReciproc?: boolean;
 }
 
 /** A frame for many sockets. The first socket that needs its bytes encodes them. */
 export class EncodedFrame {
-  readonly text: string;
-  /** The bytes of the frame on the wire, header included. */
+  /** The text of a text frame, or the bytes of a binary frame. */
+  readonly content: string | Uint8Array;
+  /** The bytes of a text frame on the wire, header included. */
   bytes: Uint8Array | undefined;
 
-  constructor(text: string) {
-    this.text = text;
+  constructor(content: string | Uint8Array) {
+    this.content = content;
   }
 }
 
@@ -197,18 +203,34 @@ const OVERHEAD_BYTES = 64;
 
 /** A message for many peers, encoded once, with its frame for each kind of link. */
 export class EncodedMessage {
-  readonly text: string;
+  readonly source: MessageText;
+  #text: string | undefined;
   #unsentBytes: number | undefined;
   #plain: EncodedFrame | undefined;
   #pack: EncodedFrame | undefined;
+  #binary: EncodedFrame | undefined;
 
-  constructor(text: string) {
-    this.text = text;
+  constructor(source: MessageText) {
+    this.source = source;
   }
 
-  /** At most so much of `Transport.unsentBytes` is this message. */
+  /** The text, in which bytes are base64. */
+  get text(): string {
+    return (this.#text ??= plainText(this.source));
+  }
+
+  /** At most so much of `Transport.unsentBytes` is this message. Base64 is a third longer than bytes. */
   get unsentBytes(): number {
-    return (this.#unsentBytes ??= utf8Bytes(this.text) + OVERHEAD_BYTES);
+    const { source } = this;
+    return (this.#unsentBytes ??= utf8Bytes(source) * (typeof source === "string" ? 1 : 4 / 3) + OVERHEAD_BYTES);
+  }
+
+  /** Gives the message to a transport. Returns what the transport returns. */
+  sendBy(transport: Transport, handle: SendHandle | undefined): boolean {
+    const { source } = this;
+    if (typeof source !== "string" && transport.sendBytes !== undefined)
+      return transport.sendBytes(source, handle, this);
+    return transport.send(this.text, handle, this);
   }
 
   /** The frame of a plain link. */
@@ -219,5 +241,10 @@ export class EncodedMessage {
   /** A pack of this message alone. */
   get pack(): EncodedFrame {
     return (this.#pack ??= new EncodedFrame(`[${this.text}]`));
+  }
+
+  /** The binary frame of a message with bytes. */
+  get binary(): EncodedFrame {
+    return (this.#binary ??= new EncodedFrame((this.source as TextWithBytes).frame));
   }
 }

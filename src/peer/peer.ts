@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
+import type { BytesCodec } from "../core/bytes.js";
 import { Connection, type Replace } from "../core/connection.js";
 import type { ContractOptions } from "../core/checks.js";
 import type {
@@ -154,6 +155,12 @@ export interface PeerOptions<Ctx = any> {
    * refused as without it. What it throws or rejects with is emitted as `error`. Default: such messages are refused (-32600).
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
+  /**
+   * The export `bytes`. With it, the peer takes and sends bytes in binary frames if the other side does too, and a view that a
+   * stream yields need not be marked. Without it, bytes come and go as base64, and a page does not contain the code for binary
+   * frames. Default: set in `serve` and `connect` of `reciproc/node`, and not set elsewhere.
+   */
+  bytes?: BytesCodec | undefined;
 }
 
 /** The peer in a handler's context. */

@@ -1,5 +1,5 @@
 /** A request to all peers of a group: one call for each peer, whose params are encoded once. */
-import { encodeNotification } from "../core/codec.js";
+import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
 import { anySignal, any, optional, positive } from "../core/options.js";
 import { OutgoingCall, type Sink } from "../core/outgoing-calls.js";
 import type { SendHandle } from "../core/transport.js";
@@ -31,25 +31,33 @@ export const REQUEST_OPTIONS = { timeoutMs: optional(positive), signal: optional
 /** A request for many peers, whose params are encoded once. Sends the calls that are given to it with these params. */
 export class SharedRequest implements Sink {
   readonly method: string;
-  /** The end of the text, from the params on. */
-  readonly #end: string;
+  /** A notification with the same params. Its text ends as that of a request does. */
+  readonly #notification: MessageText;
+  /** Where the end begins: before the params. */
+  readonly #start: number;
   readonly #calls: OutgoingCall[] = [];
 
   /** Throws a `TypeError` for params without a JSON form. */
   constructor(method: string, params: unknown) {
     this.method = method;
-    // The text of a notification ends as that of a request does.
-    this.#end = encodeNotification(method, params as object | undefined).slice(encodeNotification(method).length - 1);
+    this.#notification = encodeNotification(method, params as object | undefined);
+    this.#start = encodeNotification(method).length - 1;
   }
 
   /** Adds the params to the text of a call that has none, and sends it. */
-  add(text: string, call: SendHandle | undefined): boolean {
+  add(text: MessageText, call: SendHandle | undefined): boolean {
     if (!(call instanceof OutgoingCall)) return false;
     this.#calls.push(call);
-    const whole = text.slice(0, -1) + this.#end;
+    const whole = this.#withParams(plainText(text).slice(0, -1));
     // Reported here: the reason why the message was not taken may be its length.
     if (!call.calls.deliver(whole, call, undefined)) call.calls.failUnsent(whole, call);
     return true;
+  }
+
+  #withParams(before: string): MessageText {
+    const notification = this.#notification;
+    if (typeof notification === "string") return before + notification.slice(this.#start);
+    return notification.withJson(before + notification.json.slice(this.#start));
   }
 
   /** Rejects all calls that are pending. */

@@ -1,5 +1,5 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, exceeds } from "../core/codec.js";
+import { encodeNotification, exceeds, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
@@ -74,16 +74,16 @@ export function sendTo(
   handle: LatestHandle = new BroadcastHandle("", undefined),
 ): void {
   const connection = connectionOf(peer);
-  const { text } = message;
+  const { source } = message;
   const isTaken =
     whenSlow === "drop"
       ? broadcast(connection, message, handle)
       : handle.latest === undefined
-        ? connection.send(text)
-        : connection.keep(text, handle) || connection.send(text, handle);
+        ? connection.send(source)
+        : connection.keep(source, handle) || connection.send(source, handle);
   if (isTaken) connection.counts.notificationsSent++;
   // With `"close"`, the connection has ended or is about to, unless the message is too long for the other side.
-  else if (whenSlow === "drop" || exceeds(text, connection.transport.maxMessageBytes ?? Infinity))
+  else if (whenSlow === "drop" || exceeds(source, connection.transport.maxMessageBytes ?? Infinity))
     connection.drop(handle.method);
 }
 
@@ -92,7 +92,7 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Late
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
   const isLatest = handle.latest !== undefined;
-  if (isLatest && connection.keep(message.text, handle)) return true;
+  if (isLatest && connection.keep(message.source, handle)) return true;
   // A transport with a queue bounds the newest messages itself.
   const isBounded = isLatest && transport.isReady === false;
   if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 && !isBounded) return false;
@@ -100,7 +100,7 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Late
   if (connection.kept !== undefined) connection.kept.flush();
   try {
     handle.isReplacement = false;
-    const isTaken = transport.send(message.text, handle, message);
+    const isTaken = message.sendBy(transport, handle);
     if (isTaken && !handle.isReplacement) connection.broadcastBytes += message.unsentBytes;
     return isTaken;
   } catch (error) {
@@ -121,7 +121,7 @@ const NOTIFY_OPTIONS = {
 function sendAll(
   peers: Iterable<AnyPeer>,
   method: string,
-  text: string,
+  text: MessageText,
   { except, whenSlow, volatile, latest }: Checked<typeof NOTIFY_OPTIONS>,
 ): void {
   const message = new EncodedMessage(text);

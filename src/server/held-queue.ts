@@ -4,22 +4,27 @@ import type { SendHandle } from "../core/transport.js";
 
 /** The texts of `latest` broadcasts that suspended sessions share. */
 export class SharedTexts {
-  /** The number of queues that have each message. */
-  readonly #users = new Map<SendHandle, number>();
+  /** The number of queues that have each message, and its length. */
+  readonly #texts = new Map<SendHandle, { users: number; readonly length: number }>();
   /** The length of all texts, each counted once, in UTF-16 code units. */
   length = 0;
 
   has(handle: SendHandle): boolean {
-    return this.#users.has(handle);
+    return this.#texts.has(handle);
   }
 
   /** Adds a queue that has the message of `handle`, or removes one. */
   count(handle: SendHandle, textLength: number, isAdded: boolean): void {
-    const users = this.#users.get(handle) ?? 0;
-    if (!isAdded && users === 1) this.#users.delete(handle);
-    else this.#users.set(handle, users + (isAdded ? 1 : -1));
-    if (isAdded && users === 0) this.length += textLength;
-    if (!isAdded && users === 1) this.length -= textLength;
+    let text = this.#texts.get(handle);
+    if (text === undefined) {
+      this.#texts.set(handle, (text = { users: 0, length: textLength }));
+      this.length += textLength;
+    }
+    text.users += isAdded ? 1 : -1;
+    if (text.users > 0) return;
+    this.#texts.delete(handle);
+    // A message with bytes is longer for peers that get text.
+    this.length -= text.length;
   }
 }
 

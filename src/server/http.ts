@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Slot } from "../core/batch.js";
-import { encodeError, exceeds } from "../core/codec.js";
+import { encodeError, exceeds, plainText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { ErrorCode } from "../core/errors.js";
 import type { Receiver, Transport } from "../core/transport.js";
@@ -196,7 +196,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
   const slot: Slot = {
     reserveBytes: (text) => !exceeds(text, connection.maxReplyBytes),
     put(text, onSent) {
-      reply(text);
+      reply(plainText(text));
       onSent?.(connection.ended === undefined);
       return true;
     },
@@ -262,5 +262,5 @@ function tooLarge(maxMessageBytes: number): Refusal {
 
 function tooLargeReply(maxMessageBytes: number): string {
   const { RequestTooLarge: code } = ErrorCode;
-  return encodeError(null, { code, message: "Request is too large", data: { maxMessageBytes } });
+  return plainText(encodeError(null, { code, message: "Request is too large", data: { maxMessageBytes } }));
 }

@@ -1,4 +1,5 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
+import type { MessageText } from "../core/codec.js";
 import { BroadcastHandle, QUEUED_COST, type SendQueue } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
@@ -54,7 +55,7 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     socket.start(this);
   }
 
-  override send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
+  override send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
     const isTaken = message === undefined ? this.endpoint.send(text, handle) : this.#broadcast(message, handle);
     this.collected();
     this.#heldChanged();
@@ -65,15 +66,15 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   #broadcast(message: EncodedMessage, handle: SendHandle | undefined): boolean {
     const { endpoint, delegate } = this;
     if (endpoint.sendEncoded(message)) return true;
-    const { text } = message;
-    if (endpoint.canSend) return endpoint.send(text);
+    const source = endpoint.formOf(message.source, message);
+    if (endpoint.canSend) return endpoint.send(source);
     endpoint.queue?.replace(handle);
     // Queued only while little is queued, so that broadcasts take no room from ordinary messages.
-    if (endpoint.queuedLength + text.length > endpoint.limits.queueLength / 2) return false;
+    if (endpoint.queuedLength + source.length > endpoint.limits.queueLength / 2) return false;
     const isInMemory = handle !== undefined && this.#texts?.has(handle) === true;
-    const length = QUEUED_COST + (isInMemory ? 0 : text.length);
+    const length = QUEUED_COST + (isInMemory ? 0 : source.length);
     if (!endpoint.isFlowing && delegate?.acceptsBroadcast(length) !== true) return false;
-    return endpoint.send(text, handle ?? new BroadcastHandle("", undefined));
+    return endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
   }
 
   makeQueue(): SendQueue {
@@ -107,6 +108,12 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.#frame = undefined;
     this.#frameLength = text.length;
     super.frame(text);
+  }
+
+  override bytes(frame: Uint8Array): boolean {
+    this.#frame = undefined;
+    this.#frameLength = frame.length;
+    return super.bytes(frame);
   }
 
   keeps(by: number): void {

@@ -1,6 +1,7 @@
 /** The options of `serve` and their check, except the options that depend on the type of the server. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
+import { bytes } from "../core/bytes.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
@@ -158,7 +159,7 @@ export function checkServerOptions(options: object): CheckedOptions {
     sessionTtlMs: checked.session,
     notificationStatus: checked.post.notificationStatus,
     link: checked.link,
-    peer: { ...checked, limits: limits.peers, dialect: dialect[0] },
+    peer: { ...checked, limits: limits.peers, dialect: dialect[0], bytes: checked.bytes ?? bytes },
     dialects: dialect,
   };
 }

@@ -14,8 +14,7 @@ import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
-import type { PeerLimits } from "../core/limits.js";
-import { AUTH_OFFER, HELLO, RESUME_OFFER, type Bye } from "../session/frames.js";
+import { AUTH_OFFER, RESUME_OFFER, serverHello, type Bye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { ServerLink } from "./link.js";
@@ -160,7 +159,7 @@ export class Server<
     this.#arrivals = new AuthArrivals(limits.handshakeTimeoutMs);
     if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
-        limits: endpointLimits(this.#config.limits),
+        limits: endpointLimits(this.#config.limits, this.#config.bytes),
         ttlMs: checked.sessionTtlMs,
         makeToken: () => nanoid(TOKEN_LENGTH),
         hash: (token) => platform.hash(token),
@@ -353,7 +352,7 @@ export class Server<
     };
     const sessions = this.#sessions;
     if (protocol !== PROTOCOL) accept(plain(socket));
-    else if (sessions === undefined) accept(linkWithoutSession(socket, config.limits));
+    else if (sessions === undefined) accept(linkWithoutSession(socket, config));
     else if (this.#offersResume(request))
       sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, {
         claimSlot: () => this.#byeFor(this.#claimSlot(), request),
@@ -475,9 +474,10 @@ export class Server<
 }
 
 /** Returns the link of a client on a server without sessions. */
-function linkWithoutSession(socket: Socket, limits: PeerLimits): ServerLink {
-  socket.send(HELLO);
-  const link = new ServerLink(endpointLimits(limits), undefined);
+function linkWithoutSession(socket: Socket, config: Config): ServerLink {
+  const limits = endpointLimits(config.limits, config.bytes);
+  socket.send(serverHello(undefined, limits.bytes));
+  const link = new ServerLink(limits, undefined);
   link.accept(socket, undefined);
   return link;
 }

@@ -135,7 +135,7 @@ export class Sessions {
 
   #greet(socket: Socket, token: string): void {
     const { ttlMs, limits } = this.options;
-    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits) }));
+    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits) }, limits.bytes));
   }
 
   #begin(socket: Socket, principal: string | undefined, token: string): ServerSession {

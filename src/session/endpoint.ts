@@ -4,7 +4,7 @@
  * comment that begins with "Rule" names the rule that its line keeps.
  */
 import * as CloseCode from "../close-codes.js";
-import { exceeds } from "../core/codec.js";
+import { exceeds, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
 import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
 import { SendQueue } from "../core/send-queue.js";
@@ -12,13 +12,13 @@ import {
   byeFrame,
   byeOf,
   clientHello,
-  HELLO,
   helloOf,
   isCount,
   limitsOf,
   parse,
-  pickLimits,
   resumedOf,
+  saysBytes,
+  serverHello,
   sessionOf,
   takesSession,
   type Bye,
@@ -26,7 +26,7 @@ import {
 } from "./frames.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
-import { isTooLong, PACK_LENGTH } from "./sizes.js";
+import { frameOf, isTooLong, PACK_LENGTH } from "./sizes.js";
 import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
 /** The reasons for which a client discards its session. */
@@ -43,6 +43,8 @@ export class Endpoint {
   declare state: State;
   /** The length of the messages of this tick, in a pack. */
   declare length: number;
+  /** Whether both sides take binary frames, as far as is known. */
+  declare takesBytes: boolean;
   readonly limits: EndpointLimits;
   readonly #hooks: EndpointHooks;
   /** The present socket. */
@@ -69,6 +71,7 @@ export class Endpoint {
   constructor(limits: EndpointLimits, wantsSession: boolean, hooks: EndpointHooks) {
     this.state = { kind: "connecting", session: undefined };
     this.length = 0;
+    this.takesBytes = false;
     this.limits = limits;
     this.#hooks = hooks;
     this.#wantsSession = wantsSession;
@@ -136,12 +139,13 @@ export class Endpoint {
    * Server: continues the session on another socket. The caller has checked `resume.received` by `session.covers`. `token`: the next
    * token of the session.
    */
-  resume(wire: Wire, { received, limits }: ResumeFrame, token: string): void {
+  resume(wire: Wire, { received, limits, bytes }: ResumeFrame, token: string): void {
     // Rule 2: the caller has detached the old socket before the count of received frames is read here.
     const session = this.state.session!;
     this.#wire = wire;
     // Rule 9: the hello that confirmed the session may never have come.
     session.theirs ??= limits;
+    this.takesBytes = this.limits.bytes === true && bytes === true;
     this.#write([JSON.stringify({ resumed: { token, received: session.ack() } })]);
     this.#goLive(session, received);
   }
@@ -184,13 +188,31 @@ export class Endpoint {
     }
   }
 
+  /** Takes a binary frame of the present socket. Returns false if it is text, because not both sides take binary frames. */
+  receiveBytes(frame: Uint8Array): boolean {
+    const { kind } = this.state;
+    if (!this.takesBytes || (kind !== "live" && kind !== "packed")) return false;
+    if (frame.length > this.limits.maxMessageBytes) this.#refuseLong();
+    else {
+      const message = this.limits.readBytes!(frame);
+      if (message === undefined) this.fail("a binary frame that breaks its rules");
+      else this.#receiveData(frame.length, [message]);
+    }
+    return true;
+  }
+
+  /** Takes the messages of a data frame. */
+  #receiveData(length: number, messages: unknown[]): void {
+    this.#countFrame(length);
+    this.#hooks.receivePack(messages);
+  }
+
   /** Takes a pack or a control frame. The first byte decides. */
   #receivePacked(text: string): void {
     const frame = parse(text);
     if (Array.isArray(frame)) {
       if (isTooLong(text, this.limits.maxMessageBytes)) return this.#refuseLong();
-      this.#countFrame(text);
-      this.#hooks.receivePack(frame);
+      this.#receiveData(text.length, frame);
     } else if (isObject(frame)) {
       if ("missed" in frame) this.#receiveMissed(text, frame.missed);
       else this.#receiveControl(frame);
@@ -200,14 +222,14 @@ export class Endpoint {
   }
 
   /** Counts a received data frame. */
-  #countFrame(text: string): void {
+  #countFrame(length: number): void {
     // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
-    if (this.state.session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
+    if (this.state.session?.receive(length) || this.#owesHello) this.#isAckDue = true;
   }
 
   #receiveMissed(text: string, count: unknown): void {
     if (!isCount(count) || count === 0) return this.fail("`missed` is no count of messages");
-    this.#countFrame(text);
+    this.#countFrame(text.length);
     this.#hooks.missed?.(count);
   }
 
@@ -224,20 +246,19 @@ export class Endpoint {
   /** Client: takes the server's hello. */
   #receiveServerHello(hello: unknown, isAwaited: boolean): void {
     const { session } = this.state;
+    this.takesBytes = this.limits.bytes === true && saysBytes(hello);
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS);
       this.#flushMessages();
-      this.#write([HELLO]);
+      this.#write([serverHello(undefined, this.limits.bytes)]);
       this.state = { kind: "packed", session };
       this.#flow();
     } else if (session === undefined) this.#open(offer, isAwaited);
     else {
       // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
       this.state = { kind: "resuming", session };
-      // Rule 3: attempts grow.
-      const attempt = ++session.attempt;
-      const resume = { token: session.token, received: session.ack(), attempt, limits: pickLimits(this.limits) };
+      const resume = session.resume(this.limits);
       this.#write([JSON.stringify({ resume })]);
     }
   }
@@ -259,6 +280,7 @@ export class Endpoint {
   /** Server: takes the client's hello, which accepts or declines the offered session. */
   #receiveClientHello(hello: unknown): void {
     const { session } = this.state;
+    this.takesBytes = this.limits.bytes === true && saysBytes(hello);
     if (session !== undefined && takesSession(hello)) {
       session.theirs = limitsOf(member(hello, "limits"));
       if (session.theirs === undefined) return this.fail("`limits` of a hello break their rules");
@@ -324,25 +346,35 @@ export class Endpoint {
 
   // Outgoing messages.
 
-  /** As `Transport.send`. */
-  send(text: string, handle?: SendHandle): boolean {
-    if (this.#isTooLong(text)) return false;
+  /** As `Transport.send`, and `Transport.sendBytes` for a message with bytes. */
+  send(message: MessageText, handle?: SendHandle): boolean {
+    const text = this.formOf(message);
+    if (this.state.session?.accepts(text) === false) return false;
     this.#makeRoom(text);
     if (!this.canSend) return this.#enqueue(text, handle);
     this.#add(text, handle);
     return true;
   }
 
+  /** Returns a message in the form in which it is sent: unchanged if that is not known yet. `encoded`: it goes to many peers. */
+  formOf(message: MessageText, encoded?: EncodedMessage): MessageText {
+    if (typeof message === "string") return message;
+    const isKnown = this.#wire !== undefined || this.state.session !== undefined;
+    return !isKnown || (this.takesBytes && message.fitsFrame) ? message : (encoded ?? message).text;
+  }
+
   /** Sends a message that is encoded for many peers, if it can be sent at once and in a frame of its own. Otherwise returns false. */
-  sendEncoded({ text, pack }: EncodedMessage): boolean {
-    if (this.#isTooLong(text)) return false;
+  sendEncoded(message: EncodedMessage): boolean {
+    const text = this.formOf(message.source, message);
+    if (this.state.session?.accepts(text) === false) return false;
     this.#makeRoom(text);
     if (!this.canSend || this.length > 0) return false;
     const wire = this.#wire!;
-    wire.send(pack);
+    const frame = typeof text === "string" ? message.pack : message.binary;
+    wire.send(frame);
     const { session } = this.state;
     if (session !== undefined) {
-      session.push(pack.text);
+      session.push(frame.content);
       session.next++;
       this.#checkRoom(session, wire);
     }
@@ -401,7 +433,7 @@ export class Endpoint {
       this.flush();
       if (session !== undefined) {
         this.#writeLog(session, Infinity);
-        for (const [handle, text] of this.queue ?? []) handle.sent = this.#write([`[${text}]`]);
+        for (const [handle, text] of this.queue ?? []) handle.sent = this.#writeFrame(frameOf(this.formOf(text)));
       }
       // `retryMs` also asks a client without a session to reconnect.
       if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.#write([byeFrame(bye)]);
@@ -484,12 +516,12 @@ export class Endpoint {
       this.#makeRoom(text);
       if (this.#isFull || !this.#wire?.open) return;
       this.queue!.remove(handle);
-      this.#add(text, handle);
+      this.#add(this.formOf(text), handle);
     }
   }
 
   /** Rule 7: queues a message that cannot be sent yet, in order and within limits. Returns false if the queue is full. */
-  #enqueue(text: string, handle: SendHandle | undefined): boolean {
+  #enqueue(text: MessageText, handle: SendHandle | undefined): boolean {
     const { state, limits, isFlowing } = this;
     const isInSession = state.session !== undefined;
     // A closed socket takes no message, and without a session no other socket follows.
@@ -512,23 +544,18 @@ export class Endpoint {
     return isTaken;
   }
 
-  /** Returns true if the other side does not accept a message of that length (rule 6), as far as is known. */
-  #isTooLong(text: string): boolean {
-    const { session } = this.state;
-    return session !== undefined && exceeds(text, session.maxMessageBytes);
-  }
-
   /**
-   * Makes room for a message: a long one gets a frame of its own, after the messages that were added before it, which may fill the log
-   * or the wire.
+   * Makes room for a message: a long one, and one with bytes, gets a frame of its own, after the messages that were added before it,
+   * which may fill the log or the wire.
    */
-  #makeRoom(text: string): void {
-    if (this.length > 0 && this.length + text.length > PACK_LENGTH) this.#flushMessages();
+  #makeRoom(text: MessageText): void {
+    if (this.length > 0 && (this.length + text.length > PACK_LENGTH || typeof text !== "string")) this.#flushMessages();
   }
 
-  /** Adds a message to the messages of this tick. */
-  #add(text: string, handle: SendHandle | undefined): void {
+  /** Adds a message to the messages of this tick. Sends one with bytes. */
+  #add(text: MessageText, handle: SendHandle | undefined): void {
     if (handle !== undefined) handle.sent = true;
+    if (typeof text !== "string") return this.#sendData(text.frame);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.length += text.length + 1;
@@ -551,11 +578,17 @@ export class Endpoint {
   }
 
   /** Sends a data frame. In a session, gives it the next number. */
-  #sendData(frame: string): void {
+  #sendData(frame: string | Uint8Array): void {
     const { session } = this.state;
-    if (session === undefined) return void this.#write([frame]);
+    if (session === undefined) return void this.#writeFrame(frame);
     session.push(frame);
     this.#writeLog(session);
+  }
+
+  /** As `#write`, of one data frame. */
+  #writeFrame(frame: string | Uint8Array): boolean {
+    if (typeof frame === "string") return this.#write([frame]);
+    return (!this.#owesHello || this.#write([])) && this.#wire?.send(frame) === true;
   }
 
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */
@@ -564,7 +597,7 @@ export class Endpoint {
     if (wire?.open !== true) return false;
     if (this.#owesHello) {
       this.#owesHello = false;
-      frames.unshift(clientHello(this.limits));
+      frames.unshift(clientHello(this.limits, this.limits.bytes));
     }
     if (wire.sendAll !== undefined) wire.sendAll(frames);
     else for (const frame of frames) wire.send(frame);
@@ -576,7 +609,7 @@ export class Endpoint {
     if (session.owesEarly && this.#wire !== undefined) this.#sendAck(session);
     const wire = this.#wire;
     if (wire === undefined) return;
-    while (session.next <= session.last && wire.unsentBytes < highWaterBytes) this.#write([session.take()]);
+    while (session.next <= session.last && wire.unsentBytes < highWaterBytes) this.#writeFrame(session.take());
     this.#checkRoom(session, wire);
   }
 

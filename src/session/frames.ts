@@ -33,6 +33,8 @@ export interface ResumeFrame {
   readonly received: number;
   readonly attempt: number;
   readonly limits: SessionLimits;
+  /** Whether the client takes binary frames. */
+  readonly bytes?: true | undefined;
 }
 
 /** The frame `resumed`: the session continues. */
@@ -56,7 +58,13 @@ type Checks<T> = { [K in keyof T]-?: Check | Checks<T[K]> };
 const LONGEST_TOKEN = 256;
 const LIMITS: Checks<SessionLimits> = { maxMessageBytes: isPositive, logFrames: isPositive, logLength: isPositive };
 const SESSION: Checks<SessionFrame> = { token: isToken, ttlMs: isPositive, limits: LIMITS };
-const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive, limits: LIMITS };
+const RESUME: Checks<ResumeFrame> = {
+  token: isToken,
+  received: isCount,
+  attempt: isPositive,
+  limits: LIMITS,
+  bytes: (value) => value === undefined || value === true,
+};
 const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
 const BYE: Checks<Bye> = {
   code: (value) => isCount(value) && value >= 1000 && value <= 4999,
@@ -83,14 +91,14 @@ export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 const HELLO_START = '{"hello":';
 const BYE_START = '{"bye":';
 
-/** Returns a server's hello, which offers a session. */
-export function serverHello(session: SessionFrame): string {
-  return JSON.stringify({ hello: { session } });
+/** Returns a server's hello, which offers a session, or the hello of an end without one. */
+export function serverHello(session: SessionFrame | undefined, bytes?: true): string {
+  return JSON.stringify({ hello: { session, bytes } });
 }
 
 /** Returns a client's hello, which accepts the session that the server offers. */
-export function clientHello(limits: SessionLimits): string {
-  return JSON.stringify({ hello: { session: true, limits: pickLimits(limits) } });
+export function clientHello(limits: SessionLimits, bytes?: true): string {
+  return JSON.stringify({ hello: { session: true, limits: pickLimits(limits), bytes } });
 }
 
 /** Returns the limits without other members. */
@@ -121,6 +129,11 @@ export function asksAuth(hello: unknown): boolean {
 /** Returns true if a client's hello accepts the offered session. */
 export function takesSession(hello: unknown): boolean {
   return member(hello, "session") === true;
+}
+
+/** Returns true if the content of a hello, or of a `resume`, says that its sender takes binary frames. */
+export function saysBytes(content: unknown): boolean {
+  return member(content, "bytes") === true;
 }
 
 /** Returns true if a value from outside can be a count of frames. */

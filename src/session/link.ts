@@ -4,10 +4,13 @@
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import type { TextWithBytes } from "../core/bytes.js";
+import type { MessageText } from "../core/codec.js";
 import {
   addTraffic,
   endOf,
   type CloseInfo,
+  type EncodedMessage,
   type Receiver,
   type Renewal,
   type SendHandle,
@@ -100,10 +103,18 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.socket?.start(this);
   }
 
-  send(text: string, handle?: SendHandle): boolean {
+  send(text: MessageText, handle?: SendHandle, _message?: EncodedMessage): boolean {
     const isTaken = this.endpoint.send(text, handle);
     this.collected();
     return isTaken;
+  }
+
+  sendBytes(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): boolean {
+    return this.send(text, handle, message);
+  }
+
+  get takesBytes(): boolean {
+    return this.endpoint.takesBytes;
   }
 
   /** Schedules the end of the tick if the endpoint has collected a message, and checks of the socket if that is full. */
@@ -247,6 +258,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.heard++;
     this.endpoint.receive(text);
     this.settleOutput();
+  }
+
+  /** Takes a binary frame of the present socket. */
+  bytes(frame: Uint8Array): boolean {
+    if (!this.endpoint.receiveBytes(frame)) return false;
+    this.heard++;
+    this.settleOutput();
+    return true;
   }
 
   /** Reacts to the end of the present socket. */

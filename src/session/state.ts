@@ -15,6 +15,9 @@ export interface EndpointLimits extends SessionLimits {
   readonly burstLength: number;
   /** The high-water mark. Above this number of unsent bytes, messages are queued, so that they can be cancelled as not sent. */
   readonly highWaterBytes: number;
+  /** Whether this end takes binary frames, as its hello says it. Then `readBytes` reads them, as `BytesCodec.read`. */
+  readonly bytes?: true | undefined;
+  readonly readBytes?: ((frame: Uint8Array) => unknown) | undefined;
 }
 
 /** The destination of an endpoint's frames. A socket is one. */
@@ -23,8 +26,8 @@ export interface Wire {
   readonly open: boolean;
   /** Bytes that were written and not sent yet. */
   readonly unsentBytes: number;
-  /** Writes one frame, which may be encoded for many wires. Returns false if the wire takes none. */
-  send(frame: string | EncodedFrame): boolean;
+  /** Writes one frame, which may be encoded for many wires, and may be binary. Returns false if the wire takes none. */
+  send(frame: string | Uint8Array | EncodedFrame): boolean;
   /** Writes several frames at once. */
   sendAll?(frames: readonly string[]): void;
 }

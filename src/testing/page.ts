@@ -22,7 +22,7 @@ const CLOSED = 3;
 /** The longest reason of a close, in bytes. */
 const MAX_REASON_BYTES = 123;
 
-/** Returns a class of standard WebSockets that connect by `open`. They carry text. */
+/** Returns a class of standard WebSockets that connect by `open`. They carry strings and bytes. */
 export function pageWebSocket(open: OpenPage): PageWebSocket {
   return class WebSocket extends EventTarget implements StandardWebSocket, SocketHandler {
     static readonly CONNECTING = CONNECTING;
@@ -54,9 +54,10 @@ export function pageWebSocket(open: OpenPage): PageWebSocket {
       return this.#wire.client.unsentBytes;
     }
 
-    send(data: string): void {
+    send(data: string | Uint8Array): void {
       if (this.readyState === CONNECTING) throw new DOMException("the WebSocket is not open yet", "InvalidStateError");
-      if (typeof data !== "string") throw new TypeError("a WebSocket of a test server carries text");
+      if (typeof data !== "string" && !(data instanceof Uint8Array))
+        throw new TypeError("a WebSocket of a test server carries strings and Uint8Arrays");
       this.#wire.client.send(data);
     }
 
@@ -75,6 +76,12 @@ export function pageWebSocket(open: OpenPage): PageWebSocket {
 
     frame(data: string): void {
       this.#fire("message", { data });
+    }
+
+    bytes({ buffer, byteOffset, length }: Uint8Array): boolean {
+      const data = buffer.slice(byteOffset, byteOffset + length);
+      this.#fire("message", { data: this.binaryType === "blob" ? new Blob([data as ArrayBuffer]) : data });
+      return true;
     }
 
     closed({ code, reason }: { code: number; reason: string }): void {

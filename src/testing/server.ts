@@ -58,7 +58,7 @@ export interface TestServer<S extends Contract<S>, C extends Contract<C>, D> ext
   /**
    * A standard WebSocket that reaches this server, for code that makes its own: in vitest, `vi.stubGlobal("WebSocket", WebSocket)`.
    * Then `connect` of `reciproc` reaches this server at every address. It sends `Origin` and `Cookie` if the runtime has a `location`
-   * and a `document`. All its connections share one line. It carries text. Close such peers yourself: `close()` of the server does not.
+   * and a `document`. All its connections share one line. Close such peers yourself: `close()` of the server does not.
    */
   readonly WebSocket: PageWebSocket;
   /** The network between the server and all clients. */

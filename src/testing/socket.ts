@@ -4,7 +4,7 @@ import { utf8Bytes } from "../core/codec.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import type { CloseInfo, EncodedFrame, Traffic } from "../core/transport.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
-import { CLOSE_TIMEOUT_MS, frameText, type Socket } from "../link/socket.js";
+import { CLOSE_TIMEOUT_MS, frameContent, type Socket } from "../link/socket.js";
 import { Inbox } from "../sockets/inbox.js";
 import type { Pipe } from "./pipe.js";
 
@@ -46,12 +46,14 @@ export class WireSocket extends Inbox implements Socket, Pulse {
     return { received: this.#received, sent: this.#written - this.unsentBytes };
   }
 
-  send(frame: string | EncodedFrame): boolean {
+  send(frame: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    const text = frameText(frame);
-    const bytes = utf8Bytes(text);
+    const content = frameContent(frame);
+    const bytes = typeof content === "string" ? utf8Bytes(content) : content.length;
     this.#written += bytes;
-    this.#out.push(bytes, () => this.other!.#takeFrame(text, bytes));
+    // Bytes are copied, because the other side may change what it receives.
+    const arriving = typeof content === "string" ? content : new Uint8Array(content);
+    this.#out.push(bytes, () => this.other!.#takeFrame(arriving, bytes));
     return true;
   }
 
@@ -98,10 +100,10 @@ export class WireSocket extends Inbox implements Socket, Pulse {
     this.#finish({ code: Abnormal, reason: "" });
   }
 
-  #takeFrame(text: string, bytes: number): void {
+  #takeFrame(frame: string | Uint8Array, bytes: number): void {
     this.heardAt = performance.now();
     this.#received += bytes;
-    if (this.open) this.frame(text, bytes);
+    if (this.open) this.frame(frame, bytes);
   }
 
   #ping(answered: () => void): void {

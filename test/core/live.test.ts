@@ -163,10 +163,7 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     ["a notification", (one) => one.peer.notify("left")],
     ["a request", (one) => void one.peer.request("left").catch(() => {})],
     ["a broadcast", (one) => groupOf(one.peer).notify("left")],
-    [
-      "a broadcast that may close",
-      (one) => groupOf(one.peer).notify("left", undefined, { whenSlow: "close" }),
-    ],
+    ["a broadcast that may close", (one) => groupOf(one.peer).notify("left", undefined, { whenSlow: "close" })],
     ["a response", (one) => one.receiver.dispatch(request(1, "echo"))],
   ])("is sent right before %s, so that the order is kept", async (_what, send) => {
     const one = new Slow({ methods: { echo: () => "left" } });

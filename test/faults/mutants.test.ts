@@ -4,6 +4,8 @@
  */
 import { createHash } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { TextWithBytes } from "../../src/core/bytes.js";
+import type { MessageText } from "../../src/core/codec.js";
 import { SendQueue, type LatestHandle } from "../../src/core/send-queue.js";
 import { ServerLink } from "../../src/server/link.js";
 import { TokenRegistry } from "../../src/server/tokens.js";
@@ -117,7 +119,7 @@ const BROKEN: Record<string, () => void> = {
       accept(socket, session);
     }),
   "8: what is of a lost session is never sent on": () => {
-    let kept: string | undefined;
+    let kept: MessageText | undefined;
     replace(Endpoint, "send", (self, send, text, ...rest) => {
       if (self.state.kind === "suspended") kept = text;
       return send(text, ...rest);
@@ -133,6 +135,12 @@ const BROKEN: Record<string, () => void> = {
     ),
   "10: another principal does not resume": () =>
     replace(TokenRegistry, "find", (_self, find, resume) => find(resume, CLIENT_NAME)),
+  "bytes arrive unchanged": () =>
+    replace(Session, "push", (_self, push, frame) => {
+      if (typeof frame !== "string") frame[frame.length - 1]! ^= 1;
+      push(frame);
+    }),
+  "bytes are copied before their sender may change them": () => replace(TextWithBytes, "keep", () => {}),
   "a broadcast ends no session": () =>
     replace(ServerLink, "send", (_self, send, text, handle, message) =>
       send(text, message === undefined ? handle : undefined),
@@ -142,7 +150,7 @@ const BROKEN: Record<string, () => void> = {
     replace(PackedLink, "missed", (_self, missed, count) => missed(count + 1)),
   "a dropped message is reported to the client": () => replace(Endpoint, "reportMissed", () => {}),
   "the report of dropped messages is replayed": () =>
-    replace(Session, "push", (_self, push, frame) => push(frame.startsWith('{"missed"') ? "[]" : frame)),
+    replace(Session, "push", (_self, push, frame) => push(String(frame).startsWith('{"missed"') ? "[]" : frame)),
   "the newest message of a key is the last that arrives": () => {
     replace(SendQueue, "replace", () => {});
     replace(SendQueue, "add", (self, add, text, handle) => {

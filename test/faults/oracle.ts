@@ -107,6 +107,8 @@ const NO_OUTCOMES = {
   suspends: 0,
   /** Reports of progress. */
   reports: 0,
+  /** Messages with bytes that have arrived. */
+  bytes: 0,
   /** Streams whose reader got the loss of a session. */
   interrupted: 0,
 };
@@ -218,6 +220,14 @@ export class Oracle {
     this.#calls.set(label, call);
     if (isOrdered) from.sent.push({ label, call });
     return call;
+  }
+
+  /** Records that bytes have arrived with the message of that label. They are base64 until both sides have a hello. */
+  carries(label: string, data: unknown, expected: Uint8Array): void {
+    this.tally.bytes++;
+    const got = typeof data === "string" ? Buffer.from(data, "base64") : data;
+    const isRight = got instanceof Uint8Array && Buffer.compare(got, expected) === 0;
+    if (!isRight) this.fail(`the bytes of ${label} arrived changed`);
   }
 
   /** Records that a message of `from` has arrived at `at`, in order with all others. */

@@ -5,7 +5,7 @@
 import { endsSession } from "../../src/close-codes.js";
 import { LatestHandle } from "../../src/core/send-queue.js";
 import type { SendHandle } from "../../src/core/transport.js";
-import { frameText } from "../../src/link/socket.js";
+import { frameContent } from "../../src/link/socket.js";
 import type { ResumeFrame } from "../../src/session/frames.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import type { EndpointLimits, Wire } from "../../src/session/state.js";
@@ -21,7 +21,7 @@ function rewriting(wire: Wire, change: (frame: string) => readonly string[]): Wi
     get unsentBytes() {
       return wire.unsentBytes;
     },
-    send: (frame) => change(frameText(frame)).every((one) => wire.send(one)),
+    send: (frame) => change(frameContent(frame) as string).every((one) => wire.send(one)),
   };
 }
 

@@ -7,7 +7,7 @@ import { toHttpStatus } from "../../src/close-codes.js";
 import { member } from "../../src/core/message.js";
 import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
 import { LatestHandle } from "../../src/core/send-queue.js";
-import { frameText } from "../../src/link/socket.js";
+import { frameContent } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
@@ -91,9 +91,9 @@ export class LineEnd implements Wire {
     this.line = line;
   }
 
-  send(encoded: string | EncodedFrame): boolean {
+  send(encoded: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    const frame = frameText(encoded);
+    const frame = frameContent(encoded) as string;
     this.sent.push(frame);
     this.line.world.sentFrame(this, frame);
     this.other.underWay.push(frame);
