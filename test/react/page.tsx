@@ -117,7 +117,7 @@ function App({ shown }: { shown: Shown }) {
   );
 }
 
-const root = createRoot(document.querySelector("#root")!, {
+const root = createRoot(document.querySelector<HTMLElement>("#root") ?? document.body, {
   onRecoverableError: (error) => void reported.push(String(error)),
 });
 

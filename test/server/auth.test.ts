@@ -10,7 +10,7 @@ import { begun, ByHand, drop, LIMITS, nextPeer, recorded, REFUSED, RESUMED, serv
 
 const ASKS = { hello: { auth: true } };
 const OFFERS_SESSION = {
-  hello: { session: expect.objectContaining({ token: expect.any(String) as string }) as object },
+  hello: { session: expect.objectContaining({ token: expect.any(String) as string }) as object, bytes: true },
 };
 const ACCEPTS = { hello: { session: true, limits: LIMITS } };
 
@@ -98,7 +98,7 @@ describe("a client that offers `auth`", () => {
 
   it.each([
     ["has no authenticate", {}, OFFERS_SESSION],
-    ["has neither authenticate nor sessions", { session: false as const }, { hello: {} }],
+    ["has neither authenticate nor sessions", { session: false as const }, { hello: { bytes: true } }],
   ])("is not asked for it by a server that %s", async (_what, options, hello) => {
     const { url } = await serving(options);
     const byHand = await ByHand.open(url, { offersAuth: true });
@@ -109,7 +109,7 @@ describe("a client that offers `auth`", () => {
     const world = await users({ session: false });
     const coming = nextPeer(world.server);
     const byHand = await says(world.url, { user: "ada" });
-    expect(await byHand.next()).toEqual({ hello: {} });
+    expect(await byHand.next()).toEqual({ hello: { bytes: true } });
     expect((await coming).data).toEqual({ user: "ada" });
   });
 

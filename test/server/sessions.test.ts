@@ -215,7 +215,7 @@ describe("session", () => {
     const { server, url } = await serving({ session: false });
     const coming = nextPeer(server);
     const byHand = await ByHand.open(url, { returns });
-    expect(await byHand.next()).toEqual({ hello: {} });
+    expect(await byHand.next()).toEqual({ hello: { bytes: true } });
     byHand.say({ hello: { session: true, limits: { maxMessageBytes: 1, logFrames: 1, logLength: 1 } } });
     byHand.say({ ping: 1 });
     expect(await byHand.next()).toEqual({ pong: 1 });

@@ -149,7 +149,10 @@ describe("network.stop()", () => {
     expect(client.state).toBe("open");
     kit.network.stop();
     await pass(3_000);
-    expect((await client.closed).error?.message).toMatch(/^nothing was heard for \d+ ms$/);
+    expect(await client.closed).toMatchObject({
+      code: 1006,
+      reason: expect.stringMatching(/^nothing was heard for \d+ ms$/),
+    });
   });
 
   it("lets a client wait for the handshake until its timeout", async () => {

@@ -101,7 +101,7 @@ describe("the WebSocket of a test server", () => {
     expect(log).toEqual(["open", "close"]);
   });
 
-  it("throws for an address that is none of a WebSocket, and for bytes", async () => {
+  it("throws for an address that is none of a WebSocket, and for a Blob", async () => {
     await using kit = testServer({});
     expect(() => new kit.WebSocket("ftp://localhost/")).toThrow(TypeError);
     const webSocket = new kit.WebSocket("ws://localhost/", "chat");
@@ -109,6 +109,6 @@ describe("the WebSocket of a test server", () => {
     expect(webSocket.readyState).toBe(3);
     const open = new kit.WebSocket("ws://localhost/");
     await turn();
-    expect(() => open.send(new Uint8Array(1) as unknown as string)).toThrow("carries text");
+    expect(() => open.send(new Blob() as unknown as string)).toThrow("carries strings and Uint8Arrays");
   });
 });
