@@ -8,33 +8,16 @@ import { exceeds, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
 import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
 import { SendQueue } from "../core/send-queue.js";
-import {
-  byeFrame,
-  byeOf,
-  clientHello,
-  helloOf,
-  isCount,
-  limitsOf,
-  parse,
-  resumedOf,
-  saysBytes,
-  serverHello,
-  sessionOf,
-  takesSession,
-  type Bye,
-  type ResumeFrame,
-} from "./frames.js";
+import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
-import { frameOf, isTooLong, PACK_LENGTH } from "./sizes.js";
+import { COLLECTED_PONGS, frameOf, isTooLong, PACK_LENGTH } from "./sizes.js";
 import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session any more";
-
-/** The collected pongs are sent once they have about this length, in UTF-16 code units. All are taken to be as long as the newest. */
-const COLLECTED_PONGS = 1024;
+const TOO_LARGE = "message is too large";
 
 const NONE: string[] = [];
 
@@ -139,7 +122,7 @@ export class Endpoint {
    * Server: continues the session on another socket. The caller has checked `resume.received` by `session.covers`. `token`: the next
    * token of the session.
    */
-  resume(wire: Wire, { received, limits, bytes }: ResumeFrame, token: string): void {
+  resume(wire: Wire, { received, limits, bytes }: Frames.ResumeFrame, token: string): void {
     // Rule 2: the caller has detached the old socket before the count of received frames is read here.
     const session = this.state.session!;
     this.#wire = wire;
@@ -172,9 +155,9 @@ export class Endpoint {
   receive(text: string): void {
     const { kind } = this.state;
     if (kind === "live" || kind === "packed") return this.#receivePacked(text);
-    if (kind === "resuming") return this.#receiveResumed(parse(text));
+    if (kind === "resuming") return this.#receiveResumed(Frames.parse(text));
     if (kind === "ended") return;
-    const hello = kind === "plain" ? undefined : helloOf(text);
+    const hello = kind === "plain" ? undefined : Frames.helloOf(text);
     if (hello !== undefined) {
       if (kind === "greeting") this.#receiveClientHello(hello);
       else this.#receiveServerHello(hello, true);
@@ -183,7 +166,7 @@ export class Endpoint {
       // A server's first frame decides for good. A client may send plain frames until its hello.
       if (kind === "opening") this.state = { kind: "plain", session: undefined };
       // The socket accepts longer frames, for packs of several messages.
-      if (exceeds(text, this.limits.maxMessageBytes)) this.#refuseLong();
+      if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
       else this.#hooks.receiveText(text);
     }
   }
@@ -192,27 +175,23 @@ export class Endpoint {
   receiveBytes(frame: Uint8Array): boolean {
     const { kind } = this.state;
     if (!this.takesBytes || (kind !== "live" && kind !== "packed")) return false;
-    if (frame.length > this.limits.maxMessageBytes) this.#refuseLong();
+    const message = this.limits.readBytes!(frame);
+    if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
+    else if (message === undefined) this.fail("a binary frame that breaks its rules");
     else {
-      const message = this.limits.readBytes!(frame);
-      if (message === undefined) this.fail("a binary frame that breaks its rules");
-      else this.#receiveData(frame.length, [message]);
+      this.#countFrame(frame.length);
+      this.#hooks.receivePack([message]);
     }
     return true;
   }
 
-  /** Takes the messages of a data frame. */
-  #receiveData(length: number, messages: unknown[]): void {
-    this.#countFrame(length);
-    this.#hooks.receivePack(messages);
-  }
-
   /** Takes a pack or a control frame. The first byte decides. */
   #receivePacked(text: string): void {
-    const frame = parse(text);
+    const frame = Frames.parse(text);
     if (Array.isArray(frame)) {
-      if (isTooLong(text, this.limits.maxMessageBytes)) return this.#refuseLong();
-      this.#receiveData(text.length, frame);
+      if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
+      this.#countFrame(text.length);
+      this.#hooks.receivePack(frame);
     } else if (isObject(frame)) {
       if ("missed" in frame) this.#receiveMissed(text, frame.missed);
       else this.#receiveControl(frame);
@@ -228,7 +207,7 @@ export class Endpoint {
   }
 
   #receiveMissed(text: string, count: unknown): void {
-    if (!isCount(count) || count === 0) return this.fail("`missed` is no count of messages");
+    if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count of messages");
     this.#countFrame(text.length);
     this.#hooks.missed?.(count);
   }
@@ -246,20 +225,19 @@ export class Endpoint {
   /** Client: takes the server's hello. */
   #receiveServerHello(hello: unknown, isAwaited: boolean): void {
     const { session } = this.state;
-    this.takesBytes = this.limits.bytes === true && saysBytes(hello);
+    this.takesBytes = this.limits.bytes === true && Frames.saysBytes(hello);
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS);
       this.#flushMessages();
-      this.#write([serverHello(undefined, this.limits.bytes)]);
+      this.#write([Frames.serverHello(undefined, this.limits.bytes)]);
       this.state = { kind: "packed", session };
       this.#flow();
     } else if (session === undefined) this.#open(offer, isAwaited);
     else {
       // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
       this.state = { kind: "resuming", session };
-      const resume = session.resume(this.limits);
-      this.#write([JSON.stringify({ resume })]);
+      this.#write([JSON.stringify({ resume: session.resume(this.limits) })]);
     }
   }
 
@@ -269,7 +247,7 @@ export class Endpoint {
    * for it.
    */
   #open(offer: unknown, isAwaited: boolean): void {
-    const offered = sessionOf(offer);
+    const offered = Frames.sessionOf(offer);
     if (offered === undefined) return this.fail("`session` of a hello breaks its rules");
     this.#flushMessages();
     this.#owesHello = true;
@@ -280,9 +258,9 @@ export class Endpoint {
   /** Server: takes the client's hello, which accepts or declines the offered session. */
   #receiveClientHello(hello: unknown): void {
     const { session } = this.state;
-    this.takesBytes = this.limits.bytes === true && saysBytes(hello);
-    if (session !== undefined && takesSession(hello)) {
-      session.theirs = limitsOf(member(hello, "limits"));
+    this.takesBytes = this.limits.bytes === true && Frames.saysBytes(hello);
+    if (session !== undefined && Frames.takesSession(hello)) {
+      session.theirs = Frames.limitsOf(member(hello, "limits"));
       if (session.theirs === undefined) return this.fail("`limits` of a hello break their rules");
       this.#hooks.confirmed?.();
       return this.#goLive(session);
@@ -302,7 +280,7 @@ export class Endpoint {
     if (!("resumed" in frame)) return;
     if (member(frame.resumed, "refused") !== undefined) return this.#discard(UNKNOWN_SESSION);
     const session = this.state.session!;
-    const resumed = resumedOf(frame.resumed);
+    const resumed = Frames.resumedOf(frame.resumed);
     if (resumed === undefined || !session.covers(resumed.received)) return this.fail("`resumed` breaks its rules");
     // Rule 4: the client acks before all other frames, which confirms the new token to the server.
     session.token = resumed.token;
@@ -313,7 +291,7 @@ export class Endpoint {
   #receiveAck(count: unknown): void {
     const { session } = this.state;
     if (session === undefined) return;
-    if (!isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
+    if (!Frames.isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
     session.ackTo(count);
     // Rule 4: an ack on the present socket confirms the newest token.
     this.#hooks.confirmed?.();
@@ -323,7 +301,7 @@ export class Endpoint {
   /** Rule 6: the other side ends the session on purpose. */
   #receiveBye(bye: unknown): void {
     if (!this.#wantsSession) return;
-    const end = byeOf(bye) ?? { code: CloseCode.Normal, reason: "" };
+    const end = Frames.byeOf(bye) ?? { code: CloseCode.Normal, reason: "" };
     // No longer than the reason of a close, which an application may pass on.
     this.#end({ ...end, reason: CloseCode.cutReason(end.reason) }, true);
   }
@@ -332,16 +310,12 @@ export class Endpoint {
     const { unsentBytes } = this.#wire!;
     if (unsentBytes >= ROOM_FOR_PONGS) return;
     if (this.state.session?.owes) this.#isAckDue = true;
-    try {
-      const pong = JSON.stringify({ pong: value });
-      if (this.#controls === NONE) this.#controls = [pong];
-      else this.#controls.push(pong);
-      // Collected frames do not count as unsent, so few are collected.
-      if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
-    } catch {
-      // `JSON.parse` accepts any depth, and `JSON.stringify` does not.
-      this.fail("a ping that cannot be answered");
-    }
+    const pong = Frames.pongFrame(value);
+    if (pong === undefined) return this.fail("a ping that cannot be answered");
+    if (this.#controls === NONE) this.#controls = [pong];
+    else this.#controls.push(pong);
+    // Collected frames do not count as unsent, so few are collected.
+    if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
   }
 
   // Outgoing messages.
@@ -411,9 +385,8 @@ export class Endpoint {
 
   /** Sends a control frame, after an ack that is owed. Returns false if it was not sent, because no messages flow. */
   sendControl(frame: string): boolean {
-    const { session } = this.state;
     if (!this.isFlowing) return false;
-    if (session?.owes) this.#sendAck(session);
+    if (this.state.session?.owes) this.#sendAck(this.state.session);
     return this.#write([frame]);
   }
 
@@ -426,7 +399,7 @@ export class Endpoint {
    * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. Returns true if they
    * were sent: then the caller closes the wire.
    */
-  close(bye: Bye): boolean {
+  close(bye: Frames.Bye): boolean {
     const { session } = this.state;
     const wasFlowing = this.isFlowing;
     if (wasFlowing) {
@@ -436,7 +409,8 @@ export class Endpoint {
         for (const [handle, text] of this.queue ?? []) handle.sent = this.#writeFrame(frameOf(this.formOf(text)));
       }
       // `retryMs` also asks a client without a session to reconnect.
-      if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.#write([byeFrame(bye)]);
+      if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc))
+        this.#write([Frames.byeFrame(bye)]);
     }
     this.#forget({ code: bye.code, reason: bye.reason });
     return wasFlowing;
@@ -446,7 +420,7 @@ export class Endpoint {
   restart(reason: string): void {
     const end = { code: CloseCode.Superseded, reason };
     // Without the bye, this close code would only suspend the session.
-    if (this.state.session !== undefined) this.#write([byeFrame(end)]);
+    if (this.state.session !== undefined) this.#write([Frames.byeFrame(end)]);
     this.#end(end, false);
   }
 
@@ -458,10 +432,6 @@ export class Endpoint {
   /** Ends the connection and its session, for a reason of this side. */
   end(code: number, reason: string, error?: Error): void {
     this.#end({ code, reason, error }, false);
-  }
-
-  #refuseLong(): void {
-    this.end(CloseCode.MessageTooBig, "message is too large");
   }
 
   /** Client: discards the session. The socket stays open. */
@@ -597,7 +567,7 @@ export class Endpoint {
     if (wire?.open !== true) return false;
     if (this.#owesHello) {
       this.#owesHello = false;
-      frames.unshift(clientHello(this.limits, this.limits.bytes));
+      frames.unshift(Frames.clientHello(this.limits, this.limits.bytes));
     }
     if (wire.sendAll !== undefined) wire.sendAll(frames);
     else for (const frame of frames) wire.send(frame);

@@ -111,6 +111,15 @@ export function helloOf(frame: string): unknown {
   return frame.startsWith(HELLO_START) ? member(parse(frame), "hello") : undefined;
 }
 
+/** Returns the answer to a ping; `undefined` if it cannot be encoded: `JSON.parse` accepts any depth, and `JSON.stringify` does not. */
+export function pongFrame(value: unknown): string | undefined {
+  try {
+    return JSON.stringify({ pong: value });
+  } catch {
+    return undefined;
+  }
+}
+
 /** Returns the frame that ends a connection on purpose. */
 export function byeFrame(bye: Bye): string {
   return JSON.stringify({ bye });

@@ -5,6 +5,9 @@ import { burstBytes, type PeerLimits } from "../core/limits.js";
 import { MOST_COALESCED } from "../link/coalescer.js";
 import type { EndpointLimits } from "./state.js";
 
+/** The collected pongs are sent once they have about this length, in UTF-16 code units. All are taken to be as long as the newest. */
+export const COLLECTED_PONGS = 1024;
+
 /** Longest pack of several messages, in UTF-16 code units. */
 export const PACK_LENGTH = MOST_COALESCED;
 
