@@ -18,13 +18,15 @@ import { distinctProfile } from "./profiles.js";
 import { Strokes } from "./strokes.js";
 import { texts } from "./texts.js";
 
-/** `peer.data`: the person on a connection. */
+/** `peer.data`: what `authenticate` returned for the newest socket. */
 interface Seat {
   /** The name of the page on the network. */
   page: string;
-  /** `undefined` until the person joins. */
-  profile: Profile | undefined;
-  roundTripMs: number | undefined;
+}
+/** A person who has joined. */
+interface Guest {
+  profile: Profile;
+  roundTripMs?: number;
   /** The pings, one each second, since the page last answered one. */
   missedPings: number;
 }
@@ -43,6 +45,8 @@ const documents: Readonly<Record<DocumentName, SharedDocument>> = {
   "welcome.css": new SharedDocument("welcome.css", texts["welcome.css"]),
   "server.json": new SharedDocument("server.json", texts["server.json"]),
 };
+/** The people who have joined. Not in `peer.data`, which is replaced when a page resumes its session. */
+const guests = new WeakMap<Member, Guest>();
 let messages = 0;
 let voting = false;
 
@@ -59,18 +63,13 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
   // How long the server keeps the session of a page that was cut off.
   session: { ttlMs: SESSION_TTL_MS },
-  authenticate: async (request) => ({
-    page: await network.carry(request),
-    profile: undefined,
-    roundTripMs: undefined,
-    missedPings: 0,
-  }),
+  authenticate: async (request) => ({ page: await network.carry(request) }),
   schemas,
 
   /** Every call passes here, in both directions, and every message to a topic, once for all its peers. */
   around(call, next) {
     messages += call.peer === undefined ? call.peers.length : 1;
-    if (call.direction === "incoming" && call.method !== "join" && (call.peer as Member).data.profile === undefined)
+    if (call.direction === "incoming" && call.method !== "join" && !guests.has(call.peer as Member))
       throw new RpcError(401, "Join first");
     return next();
   },
@@ -79,11 +78,11 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     join(profile, { peer }) {
       // A window that crashed and was opened again gets its name back from the peer that it has left behind.
       const present = [...board].filter((other) => other !== peer && other.state === "open").map(profileOf);
-      peer.data.profile = distinctProfile(profile, present);
+      guests.set(peer, { profile: distinctProfile(profile, present), missedPings: 0 });
       board.add(peer);
       peer.notify("welcome", {
         you: peer.id,
-        profile: peer.data.profile,
+        profile: profileOf(peer),
         people: everybody(),
         strokes: strokes.all(),
         chat,
@@ -92,7 +91,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       pushPeople();
     },
     rename(profile, { peer }) {
-      peer.data.profile = profile;
+      guests.get(peer)!.profile = profile;
       pushPeople();
     },
     draw({ stroke, size, points }, { peer }) {
@@ -178,7 +177,7 @@ function everybody(): Person[] {
 }
 
 function profileOf(peer: Member): Profile {
-  return peer.data.profile!;
+  return guests.get(peer)!.profile;
 }
 
 /**
@@ -222,18 +221,21 @@ function whenUnreachable(peers: readonly Member[]): { signal: AbortSignal; [Symb
 /** The codes with which a page closes its connection. Any other code means that the connection or the page failed. */
 const CLOSED_BY_PAGE = new Set([1000, 1001]);
 
-function isOutOfReach({ data }: Member): boolean {
-  return data.missedPings > MOST_MISSED_PINGS;
+function isOutOfReach(peer: Member): boolean {
+  return guests.get(peer)!.missedPings > MOST_MISSED_PINGS;
 }
 
 /** Measures every round trip by a call, and reports it to all pages. */
 setInterval(() => {
   for (const peer of board) {
-    peer.data.missedPings++;
+    guests.get(peer)!.missedPings++;
     // A call to a suspended peer would measure the suspension.
     if (peer.state === "open") void measure(peer);
   }
-  const roundTrips = [...board].flatMap(({ id, data: { roundTripMs: ms } }) => (ms === undefined ? [] : { id, ms }));
+  const roundTrips = [...board].flatMap((peer) => {
+    const { roundTripMs: ms } = guests.get(peer)!;
+    return ms === undefined ? [] : { id: peer.id, ms };
+  });
   board.notify("stats", { perSecond: messages, roundTrips });
   messages = 0;
 }, 1000);
@@ -242,8 +244,7 @@ async function measure(peer: Member): Promise<void> {
   const start = performance.now();
   try {
     await peer.request("ping", undefined, { timeoutMs: 5000 });
-    peer.data.roundTripMs = performance.now() - start;
-    peer.data.missedPings = 0;
+    Object.assign(guests.get(peer)!, { roundTripMs: performance.now() - start, missedPings: 0 });
   } catch {
     // The page is too slow or gone, so its last figure stays until it leaves the board.
   }
