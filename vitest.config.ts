@@ -16,6 +16,7 @@ const LIGHT = inFolders([
   "server",
   "session",
   "sockets",
+  "testing",
 ]);
 /** These measure delays and memory. Beside them run the tests of other runtimes, which mostly wait and so delay nothing. */
 const MEASURING = inFolders(["attacks", "runtimes", "scale", "soak"]);

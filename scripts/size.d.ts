@@ -4,4 +4,9 @@ export interface Size {
   gzip: number;
 }
 
-export function sizeOf(code: string, target?: "es2022" | "es2020" | "vite", folder?: string): Promise<Size>;
+export function sizeOf(
+  code: string,
+  target?: "es2022" | "es2020" | "vite",
+  folder?: string,
+  external?: string[],
+): Promise<Size>;

@@ -1,20 +1,21 @@
 /**
- * Gives a client its sockets: takes the first one, and after each loss backs off and connects until there is another, the server
- * refuses the client, or the peer is closed. `close-codes.ts` lists the effect of each close code.
+ * Gives a client its sockets: the first one, and another after each loss. Connects and backs off until there is a socket, the
+ * server refuses the client, or the peer is closed. `close-codes.ts` lists the effect of each close code.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
-import { tell } from "../core/tell.js";
-import type { CloseInfo, Transport } from "../core/transport.js";
-import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
+import type { CloseInfo, Renewal, Transport } from "../core/transport.js";
+import { connectionOf, endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
 import type { EndpointLimits } from "../session/state.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
+import { tell } from "../core/tell.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
-import type { Admitted } from "./open.js";
+import type { Credentials } from "./credentials.js";
+import type { Admitted, DialAttempt } from "./open.js";
 import { Watch, watchPage } from "./watch.js";
 
 /** Sends the first messages of a new connection, before all others. */
@@ -26,25 +27,32 @@ export interface ClientPlan {
   readonly onOpen: OnOpen | undefined;
   /** Whether the client reconnects. `undefined`: only if it had a session, or has `onOpen`. */
   readonly reconnects: boolean | undefined;
+  /** Whether the client retries until its first connection is open. Otherwise, the first failure ends the peer. */
+  readonly retriesFirst: boolean;
   readonly heartbeat: HeartbeatTimes | undefined;
   /** The time from the opening of a socket until messages flow on it, at most, in milliseconds. */
   readonly openTimeoutMs: number;
-  /** Makes one connection attempt. `isResumable`: there is a session to resume. `isKnown`, `signal`: as in `Attempt`. */
-  connect(isResumable: boolean, isKnown: boolean, signal: AbortSignal | undefined): Promise<Admitted>;
+  readonly credentials: Credentials;
+  /** Makes one connection attempt. Rejects with a `ConnectError`, or with an error after which no attempt is made again. */
+  connect(attempt: ConnectionAttempt): Promise<Admitted>;
+}
+
+/** One attempt of a client to open a connection. */
+export interface ConnectionAttempt extends DialAttempt {
+  /** Counts the attempts, from 1, since messages last flowed; for the first connection, since the peer was made. */
+  number: number;
+  /** Why the previous attempt failed, or how the previous connection ended; `undefined` for the first attempt of all. */
+  reason: Error | CloseInfo | undefined;
+  /** Whether there is a session to resume. */
+  readonly isResumable: boolean;
 }
 
 /** Delays are multiples of this number, because deadlines of equal length share a queue. */
 const STEP_MS = 10;
 
 /** Returns true if a connection attempt must not be repeated: the server refused this client, or the runtime refused to connect. */
-export function isFinal(error: unknown): boolean {
+function isFinal(error: unknown): boolean {
   return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
-}
-
-/** Runs `onOpen`, and then sends the queued messages. Rejects if `onOpen` does. */
-export async function greet(peer: AnyPeer, onOpen: OnOpen, opening = openingOf(peer)): Promise<void> {
-  await onOpen(opening.caller);
-  opening.release();
 }
 
 /** Connects and reconnects one client. Its deadline limits the wait for messages on a new socket, and the delay before an attempt. */
@@ -57,15 +65,17 @@ export class ClientDriver implements LinkDelegate, Expiring {
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
   /** The result of the newest connection attempt. */
-  #opened: Admitted;
-  /** Aborts the present connection attempt. Made for each attempt, because it takes memory. */
-  #attempt: AbortController | undefined;
+  #opened!: Admitted;
+  /** The present connection attempt. */
+  #attempt: ConnectionAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
-  /** True while there is no socket. Then `#reconnect` runs. */
-  #isDown = false;
-  /** True if `link` replaced a lost one, until messages flow on it. */
-  #isSuccessor = false;
+  /** The number of connection attempts since messages last flowed. */
+  #attempts = 0;
+  /** True while there is no socket. Then `#connect` runs. */
+  #isDown = true;
+  /** True from the creation of `link` until messages flow on it. */
+  #isNew = true;
   /** True after the first hello of the server. */
   #wasGreeted = false;
   /** True after the first session. */
@@ -75,23 +85,20 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #ignorePage: (() => void) | undefined;
   /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
   #retryMs: number | undefined;
+  /** The calls of `reauthenticate` that are pending. They share one exchange of frames. */
+  #renewals: Renewal[] = [];
 
-  /** Does nothing before `open`. `first`: the result of the attempt that `connect` made. */
-  constructor(plan: ClientPlan, first: Admitted) {
+  /** Does nothing before `run`. */
+  constructor(plan: ClientPlan) {
     this.deadline = 0;
     this.#plan = plan;
-    this.#opened = first;
     this.link = this.#makeLink();
     if (plan.heartbeat !== undefined) this.#watch = new Watch(this, plan.heartbeat);
   }
 
-  /** Attaches the first socket. The link starts it. */
-  open(): void {
-    this.#attach(this.#opened, false);
-  }
-
-  /** Reconnects the client until `peer` is closed. */
+  /** Connects `peer`, which has `link`, and reconnects it until it is closed. Does nothing for a closed peer. */
   run(peer: AnyPeer): void {
+    if (this.#isOver) return;
     this.#peer = peer;
     const wake = (): void => {
       this.#watch?.check();
@@ -100,37 +107,69 @@ export class ClientDriver implements LinkDelegate, Expiring {
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    void this.#connect();
   }
 
-  /** Backs off and connects, until there is a socket, the server refuses this client, or the peer is closed. */
-  async #reconnect(): Promise<void> {
+  /** Tries at once if it waits, checks the connection if there is one, and otherwise shortens the next delays. */
+  reconnect(): boolean {
+    if (this.#isOver) return false;
+    this.#watch?.check();
+    if (this.#skipDelay === undefined) this.#backoff.reset();
+    else this.#skipDelay();
+    return true;
+  }
+
+  /**
+   * Connects, until there is a socket, the server refuses this client, or the peer is closed. Backs off before each attempt, except
+   * the first of all, which has no `reason`.
+   */
+  async #connect(reason?: Error | CloseInfo): Promise<void> {
     for (;;) {
-      await this.#backOff();
+      if (reason !== undefined) await this.#backOff(reason);
       if (this.#isOver) return;
+      const isResumable = this.link.endpoint.state.session !== undefined;
+      const number = ++this.#attempts;
+      const attempt: ConnectionAttempt = { number, reason, isResumable, isKnown: this.#wasGreeted, onAbort: undefined };
       try {
-        const isResumable = this.link.endpoint.state.session !== undefined;
-        this.#attempt = new AbortController();
-        const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#attempt.signal);
+        this.#attempt = attempt;
+        const opened = await this.#plan.connect(attempt);
+        this.#attempts = attempt.number;
         this.#attempt = undefined;
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, isResumable);
         return;
       } catch (error) {
         if (this.#isOver) return;
-        if (isFinal(error)) return this.#giveUp(error as Error);
+        this.#attempts = attempt.number;
+        if (isFinal(error) || (this.#endsByFailure && !isResumable)) return this.#giveUp(error as Error);
+        if (error === this.#plan.credentials.failure) tell(this.#peer, "error", [error]);
+        // The first attempt had no delay.
+        if (reason === undefined) this.#backoff.nextDelayMs();
+        reason = error as Error;
       }
     }
   }
 
+  /** Whether a failure ends the peer: it was never open, and is not to retry. */
+  get #endsByFailure(): boolean {
+    return !this.#plan.retriesFirst && this.#peer.state === "connecting";
+  }
+
   /** Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed. */
-  async #backOff(): Promise<void> {
+  async #backOff(reason: Error | CloseInfo): Promise<void> {
     const delayMs = this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
-    const ms = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
-    await new Promise<void>((resolve) => {
+    const exactMs = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
+    const ms = Math.round(exactMs / STEP_MS) * STEP_MS;
+    const delay = new Promise<void>((resolve) => {
       this.#skipDelay = resolve;
-      setDeadline(this, Math.round(ms / STEP_MS) * STEP_MS);
+      setDeadline(this, ms);
     });
+    // `suspend` and `lost` are emitted before `attempt`.
+    await Promise.resolve();
+    if (!this.#isOver)
+      connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error: errorOf(reason) });
+    await delay;
     clearDeadline(this);
     this.#skipDelay = this.#retryMs = undefined;
   }
@@ -146,7 +185,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#isDown = false;
     this.#opened = opened;
     setDeadline(this, this.#plan.openTimeoutMs);
-    this.link.attach(opened.socket, this.#isAgreed(), opened.hello, isAwaited);
+    const { link } = this;
+    const { socket, hello } = opened;
+    const isFirst = this.#peer.state === "connecting";
+    link.attach(socket, this.#isAgreed(), hello, isAwaited, isFirst);
+    // Listeners that the application adds right after `await connect()` must miss nothing.
+    if (isFirst) nextTurn(() => link.socket === socket && socket.start(link));
   }
 
   /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
@@ -162,16 +206,19 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { state, isToReciproc } = this.link.endpoint;
     this.#wasGreeted ||= isToReciproc;
     this.#hadSession ||= state.session !== undefined;
+    if (this.#peer.state === "connecting") this.#backoff.reset();
     this.#backoff.opened();
+    this.#attempts = 0;
+    void this.#renew();
     this.#watch?.start();
     const { onOpen } = this.#plan;
-    const isAgain = this.#isSuccessor;
-    this.#isSuccessor = false;
-    if (isAgain && onOpen !== undefined) void this.#greetAgain(onOpen);
+    const isNew = this.#isNew;
+    this.#isNew = false;
+    if (isNew && onOpen !== undefined) void this.#greet(onOpen);
   }
 
-  suspended(): void {
-    this.#down();
+  suspended(end: CloseInfo): void {
+    this.#down(end);
   }
 
   over(): void {
@@ -179,17 +226,18 @@ export class ClientDriver implements LinkDelegate, Expiring {
     this.#ignorePage?.();
     this.#watch?.stop();
     clearDeadline(this);
-    this.#attempt?.abort();
+    this.#attempt?.onAbort?.();
     this.#skipDelay?.();
   }
 
-  succeed({ code, retryMs }: CloseInfo): Transport | undefined {
+  succeed(end: CloseInfo): Transport | undefined {
+    const { code, retryMs } = end;
     const { reconnects, onOpen } = this.#plan;
     const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
-    if (this.#isOver || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
+    if (this.#isOver || this.#endsByFailure || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
-    this.#down();
+    this.#down(end);
     return this.link;
   }
 
@@ -199,37 +247,90 @@ export class ClientDriver implements LinkDelegate, Expiring {
     before.handOver(this.link, reason, this.#isAgreed(), this.#opened.hello);
   }
 
+  control(frame: object): void {
+    if ("authenticated" in frame) this.#settleRenewals();
+  }
+
+  reauthenticate(renewal: Renewal): boolean {
+    const { takesAuth } = this.#opened;
+    const [first] = this.#renewals;
+    if (first !== undefined) renewal.handle.sent = first.handle.sent;
+    if (takesAuth && this.#renewals.push(renewal) === 1) void this.#renew();
+    return takesAuth;
+  }
+
+  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
+  async #renew(): Promise<void> {
+    const { endpoint, socket } = this.link;
+    if (this.#renewals.length === 0 || !endpoint.isFlowing || !this.#opened.takesAuth) return;
+    try {
+      const auth = await this.#plan.credentials.auth();
+      // On another socket, `flows` has begun another exchange.
+      if (this.link.socket !== socket || !endpoint.sendControl(`{"auth":${auth}}`)) return;
+      for (const { handle } of this.#renewals) handle.sent = true;
+    } catch (error) {
+      this.#settleRenewals(error);
+    }
+  }
+
+  #settleRenewals(error?: unknown): void {
+    for (const { settle } of this.#renewals.splice(0)) settle(error);
+  }
+
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
-    this.#isSuccessor = lost !== undefined;
+    this.#isNew = true;
+    // The calls of the lost connection are rejected.
+    this.#renewals = [];
     return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
-  /** Begins to reconnect, because the socket is lost. */
-  #down(): void {
+  /** Connects again, because the socket is lost. */
+  #down(end: CloseInfo): void {
     if (this.#isDown) return;
     this.#isDown = true;
     this.#watch?.stop();
     clearDeadline(this);
-    void this.#reconnect();
+    void this.#connect(end);
   }
 
   #giveUp(error: Error): void {
     this.#isOver = true;
-    const code = error instanceof ConnectError ? CloseCode.fromHttpStatus(error.status!) : CloseCode.Abnormal;
+    const { status } = error as ConnectError;
+    const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
     this.link.endpoint.end(code, error.message, error);
   }
 
-  async #greetAgain(onOpen: OnOpen): Promise<void> {
-    const opening = openingOf(this.#peer);
+  /** Runs `onOpen`, and then sends the queued messages. If it fails, ends a peer that was never open, and else the connection. */
+  async #greet(onOpen: OnOpen): Promise<void> {
+    const peer = this.#peer;
+    const opening = openingOf(peer);
     const { link } = this;
     try {
-      await greet(this.#peer, onOpen, opening);
+      await onOpen(opening.caller);
+      opening.release();
     } catch (error) {
       // If the connection was lost meanwhile, the next connection runs `onOpen` again.
       if (opening.isOver()) return;
-      tell(this.#peer, "error", [error]);
-      link.endpoint.restart("`onOpen` failed");
+      if (peer.state === "connecting")
+        return endPeer(peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error as Error);
+      tell(peer, "error", [error]);
+      link.endpoint.restart(ON_OPEN_FAILED);
     }
   }
 }
+
+/** Returns the error of a failed attempt, or one that names the end of a socket or a session. */
+function errorOf(reason: Error | CloseInfo): Error {
+  if (reason instanceof Error) return reason;
+  return reason.error ?? new Error(`the connection ended with ${reason.code}${reason.reason && ` (${reason.reason})`}`);
+}
+
+const ON_OPEN_FAILED = "`onOpen` failed";
+
+/**
+ * Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. Taken when this file
+ * is loaded, so that a client opens under the fake timers of a test.
+ */
+const nextTurn: (task: () => void) => unknown = /* @__PURE__ */ (() =>
+  (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout)();

@@ -3,10 +3,11 @@ import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import type { Socket } from "../link/socket.js";
-import { helloOf, readBye } from "../session/frames.js";
+import { asksAuth, helloOf, readBye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import type { Inbox } from "../sockets/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
+import type { Attempt, Credentials, Given } from "./credentials.js";
 
 /** An open connection whose server has accepted the client. */
 export interface Admitted {
@@ -15,6 +16,8 @@ export interface Admitted {
   readonly protocol: string;
   /** The content of the server's first frame, if that is a hello; `undefined` if it is no hello, or did not come in time. */
   readonly hello?: unknown;
+  /** Whether the server asked for `auth`, and accepted it. */
+  readonly takesAuth: boolean;
 }
 
 /** A connection that is being opened. */
@@ -28,76 +31,97 @@ export interface Opening {
   readonly abandon: () => void;
 }
 
-/** Opens a connection that offers `protocols`. */
-export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => Opening;
+/** Opens a connection that offers `protocols`. `headers` are those of Node. */
+export type Open = (url: URL, protocols: string[], maxMessageBytes: number, headers?: unknown) => Opening;
 
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
+/** A client with `auth` cannot send it after a hello that came later, and the server would refuse it. */
+const AUTH_WAIT_MS = 2_000;
 
-/** One connection attempt. */
-export interface Attempt {
-  readonly url: URL;
-  /** The subprotocols to offer. */
-  readonly offer: readonly string[];
-  /** The timeout of the attempt, in milliseconds. */
-  readonly timeoutMs: number;
+/** The attempt that `dial` makes. */
+export interface DialAttempt extends Attempt {
   /**
    * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
    * until its timeout.
    */
   readonly isKnown: boolean;
-  /** Ends the attempt when it aborts. */
-  readonly signal: AbortSignal | undefined;
+  /** Set while the attempt is made: ends it. */
+  onAbort: (() => void) | undefined;
+}
+
+/** How a client connects. */
+export interface Dial {
+  readonly attempt: DialAttempt;
+  /** Gives the URL, the headers and `auth`. */
+  readonly credentials: Credentials;
+  /** The subprotocols to offer. */
+  readonly offer: readonly string[];
+  /** The timeout of the attempt, in milliseconds. */
+  readonly timeoutMs: number;
   readonly open: Open;
   readonly maxMessageBytes: number;
 }
 
 /**
  * Connects with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects with `ConnectError`,
- * also when the signal aborts.
+ * also when it is aborted.
  */
-export async function dial(attempt: Attempt): Promise<Admitted> {
-  const { url, offer, timeoutMs, isKnown, signal, open, maxMessageBytes } = attempt;
+export async function dial(plan: Dial): Promise<Admitted> {
+  const { credentials, attempt, offer, timeoutMs, open, maxMessageBytes } = plan;
+  const { isKnown } = attempt;
   let opening: Opening | undefined;
   let isAbandoned = false;
   let fail!: (error: unknown) => void;
   const abandon = (reason: string): void => {
     isAbandoned = true;
-    fail(new ConnectError(publicUrl(url), reason));
+    fail(new ConnectError(credentials.publicUrl, reason));
     opening?.abandon();
   };
-  const connect = async (protocols: readonly string[]): Promise<Admitted> => {
-    opening = open(url, [...protocols], maxMessageBytes);
+  const connect = async ({ url, headers, auth }: Given, protocols: readonly string[]): Promise<Admitted> => {
+    opening = open(url, [...protocols], maxMessageBytes, headers);
     const { socket, opened } = opening;
     const protocol = await opened;
-    return { socket, protocol, hello: protocol === PROTOCOL ? await readHello(socket, url, isKnown) : undefined };
+    const waitMs = isKnown ? Infinity : credentials.offersAuth ? AUTH_WAIT_MS : FIRST_FRAME_WAIT_MS;
+    let hello = protocol === PROTOCOL ? await readHello(socket, url, waitMs) : undefined;
+    const takesAuth = credentials.offersAuth && asksAuth(hello);
+    if (takesAuth) {
+      socket.send(`{"hello":{"auth":${auth}}}`);
+      hello = await readHello(socket, url, Infinity);
+    }
+    return { socket, protocol, hello, takesAuth };
   };
-  const connectAgain = (error: unknown): Promise<Admitted> => {
-    // A socket that opened and was then refused is still open.
-    opening?.abandon();
-    if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
-    return connect([]);
+  const start = async (): Promise<Admitted> => {
+    const given = await credentials.of(attempt);
+    if (isAbandoned) throw new Error();
+    try {
+      return await connect(given, offer);
+    } catch (error) {
+      // A socket that opened and was then refused is still open.
+      opening?.abandon();
+      if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
+      return connect(given, []);
+    }
   };
-  const onAbort = (): void => abandon("aborted");
   const deadline = { deadline: 0, expire: () => abandon(`not open within ${timeoutMs} ms`) };
   setDeadline(deadline, timeoutMs);
-  signal?.addEventListener("abort", onAbort);
+  attempt.onAbort = () => abandon("aborted");
   try {
     return await new Promise<Admitted>((resolve, reject) => {
       fail = reject;
-      connect(offer).catch(connectAgain).then(resolve, reject);
+      start().then(resolve, reject);
     });
   } finally {
     clearDeadline(deadline);
-    signal?.removeEventListener("abort", onAbort);
+    attempt.onAbort = undefined;
   }
 }
 
 /**
- * Resolves with the content of the server's hello; with `undefined` if its first frame is no hello. Rejects if that frame is a bye.
- * Unless `isKnown`, also resolves with `undefined` if no frame comes within `FIRST_FRAME_WAIT_MS`, or before the end.
+ * Resolves with the content of the server's hello; with `undefined` if its next frame is no hello. Rejects if that frame is a bye.
+ * If `waitMs` is finite, also resolves with `undefined` if no frame comes within that time, or before the end.
  */
-function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> {
+function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
     let isLate = false;
     const expire = (): void => {
@@ -105,14 +129,14 @@ function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> 
       resolve(undefined);
     };
     const wait = { deadline: 0, expire };
-    if (!isKnown) setDeadline(wait, FIRST_FRAME_WAIT_MS);
+    setDeadline(wait, waitMs);
     const refuse = (reason: string, details?: object): void =>
       reject(new ConnectError(publicUrl(url), reason, details));
     socket.first((first) => {
       clearDeadline(wait);
       if (isLate) return;
       if (typeof first !== "string") {
-        return isKnown ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
+        return waitMs === Infinity ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
       }
       const bye = readBye(first);
       if (bye !== undefined)

@@ -5,7 +5,7 @@
  * values, `$/enumerator/abort` stops the stream. Source: StreamJsonRpc, "Asynchronous enumerables".
  */
 import type { Slot } from "../core/batch.js";
-import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../core/codec.js";
+import { encodeError, encodeNotification, encodeRequest, encodeResult, type MessageText } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import type { CallOptions } from "../core/contract.js";
@@ -106,7 +106,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     }
   }
 
-  rewriteQueued(text: string, handle: SendHandle): string | undefined {
+  rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
     if (this.connection.speaksDialect) return this.progress.rewrite(text, handle);
     return (handle as Partial<CancelHandle>).isOptional === true ? undefined : text;
   }
@@ -119,7 +119,11 @@ export class StandardExtensions implements Extensions, ServedStreams {
       method,
       signal,
       // A value that is no signal is refused as any bad option: when the call is made.
-      open: (opening) => outgoing.request(method, params, given === signal ? { ...options, signal: opening } : options),
+      open: (opening) => {
+        // The stream of a call that is made again would belong to another connection than its reader.
+        const once = given === signal ? ({ ...options, signal: opening, retry: false } as const) : options;
+        return outgoing.request(method, params, once);
+      },
     });
   }
 
@@ -151,7 +155,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     return { toJSON };
   }
 
-  encode(call: IncomingCall | OutgoingCall, content: unknown): string {
+  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText {
     const outer = this.#encoding;
     this.#encoding = call;
     try {
@@ -166,7 +170,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     }
   }
 
-  async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string> {
+  async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => MessageText> {
     const stream = serveStream(this, source, call, true);
     await stream.ready(FIRST_VALUE_WAIT_MS);
     return stream.toJson;

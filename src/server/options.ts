@@ -1,6 +1,7 @@
 /** The options of `serve` and their check, except the options that depend on the type of the server. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
+import { bytes } from "../core/bytes.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
@@ -15,13 +16,21 @@ export interface Authentication<D> {
   /**
    * Identifies the client of an upgrade, before the connection opens, and of each POST. Its result becomes `peer.data`. If it
    * returns null, undefined or false, throws or rejects, the client is refused with HTTP 401, and an error is emitted as `error`.
-   * Called again when a client resumes its session, without changing `peer.data`. Default: accepts every client, with `data`
-   * undefined.
+   *
+   * `auth` is what a reciproc client sent as its option `auth`, a parsed JSON value that is not checked. For such a client it is
+   * called after the WebSocket opened, and a refused client gets 4401. For every other client `auth` is undefined.
+   *
+   * Called again when a client resumes its session or calls `reauthenticate()`. Then `peer.data` becomes the new result, and the
+   * server emits `refresh`. Keep other data about a peer in a map of your own. If it refuses a client that called
+   * `reauthenticate()`, the connection closes with 4401.
+   *
+   * Default: accepts every client, with `data` undefined.
    */
-  authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
+  authenticate(request: IncomingMessage, auth: unknown): D | null | undefined | Promise<D | null | undefined>;
   /**
-   * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. If `principal` throws
-   * or returns no string, the client is refused with 401. Default: the secret token of the session suffices.
+   * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. A connection whose
+   * name would change by `reauthenticate()` closes with 4401. If `principal` throws or returns no string, the client is refused
+   * with 401. Default: the secret token of the session suffices.
    */
   principal?: ((data: D) => string) | undefined;
 }
@@ -150,22 +159,22 @@ export function checkServerOptions(options: object): CheckedOptions {
     sessionTtlMs: checked.session,
     notificationStatus: checked.post.notificationStatus,
     link: checked.link,
-    peer: { ...checked, limits: limits.peers, dialect: dialect[0] },
+    peer: { ...checked, limits: limits.peers, dialect: dialect[0], bytes: checked.bytes ?? bytes },
     dialects: dialect,
   };
 }
 
 /** Returns an `Authenticate` of the application's functions. Null, undefined and false refuse. */
 function authenticator(
-  authenticate: ((request: IncomingMessage) => unknown) | undefined,
+  authenticate: ((request: IncomingMessage, auth: unknown) => unknown) | undefined,
   principal: ((data: unknown) => unknown) | undefined,
 ): Authenticate | undefined {
   if (authenticate === undefined) {
     if (principal === undefined) return undefined;
     throw new TypeError("`principal` requires `authenticate`");
   }
-  return async (request) => {
-    const data = await authenticate(request);
+  return async (request, auth) => {
+    const data = await authenticate(request, auth);
     if (data === null || data === undefined || data === false) return null;
     const named = principal?.(data);
     if (principal !== undefined && typeof named !== "string")

@@ -90,7 +90,7 @@ describe("a client that offers to resume", () => {
     peer.notify("before", {});
     const returning = await ByHand.open(url, { returns: true });
     expect(await returning.next()).toEqual({
-      hello: { session: { token: expect.any(String), ttlMs: 60_000, limits: expect.any(Object) } },
+      hello: { session: { token: expect.any(String), ttlMs: 60_000, limits: expect.any(Object) }, bytes: true },
     });
     peer.notify("after", {});
     server.peers.notify("to all", {});

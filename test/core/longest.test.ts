@@ -135,7 +135,7 @@ describe("a notification longer than the limit of the other side", () => {
     sendTo(peer, long, "drop");
     sendTo(peer, long, "close");
     expect(take()).toEqual([]);
-    expect(peer.stats().dropped).toBe(1);
+    expect(peer.stats().dropped).toBe(2);
     expect(peer.state).toBe("open");
   });
 });

@@ -45,7 +45,7 @@ export type FaultKind = keyof typeof FAULT_WEIGHTS;
 
 const PASSING = [undefined, 1000, 1001, 1011, 1012, 3000, 4000, 4999];
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013];
-const HOSTILE = ["[1,", '"text"', "1", '{"ack":-1}', '{"ack":9007199254740991}'];
+const HOSTILE = ["[1,", '"text"', "1", '{"ack":-1}', '{"ack":9007199254740991}', '{"missed":0}', '{"missed":"1"}'];
 
 /** All of them. */
 export const FAULTS: Readonly<Record<FaultKind, Fault>> = {

@@ -4,7 +4,9 @@
  */
 import { createHash } from "node:crypto";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { SendQueue } from "../../src/core/send-queue.js";
+import { TextWithBytes } from "../../src/core/bytes.js";
+import type { MessageText } from "../../src/core/codec.js";
+import { SendQueue, type LatestHandle } from "../../src/core/send-queue.js";
 import { ServerLink } from "../../src/server/link.js";
 import { TokenRegistry } from "../../src/server/tokens.js";
 import { Endpoint } from "../../src/session/endpoint.js";
@@ -107,8 +109,9 @@ const BROKEN: Record<string, () => void> = {
   "7: a call that waits can be taken back": () => replace(Endpoint, "cancel", () => true),
   "7: a message that waits was not sent": () =>
     replace(SendQueue, "add", (_self, add, text, handle) => {
-      add(text, handle);
+      const dropped = add(text, handle);
       if (handle !== undefined) handle.sent = true;
+      return dropped;
     }),
   "8: the server's session ends in time": () =>
     replace(ServerLink, "accept", (_self, accept, socket, session) => {
@@ -116,7 +119,7 @@ const BROKEN: Record<string, () => void> = {
       accept(socket, session);
     }),
   "8: what is of a lost session is never sent on": () => {
-    let kept: string | undefined;
+    let kept: MessageText | undefined;
     replace(Endpoint, "send", (self, send, text, ...rest) => {
       if (self.state.kind === "suspended") kept = text;
       return send(text, ...rest);
@@ -132,8 +135,31 @@ const BROKEN: Record<string, () => void> = {
     ),
   "10: another principal does not resume": () =>
     replace(TokenRegistry, "find", (_self, find, resume) => find(resume, CLIENT_NAME)),
-  "a broadcast ends no session": () => replace(ServerLink, "send", (_self, send, text, handle) => send(text, handle)),
+  "bytes arrive unchanged": () =>
+    replace(Session, "push", (_self, push, frame) => {
+      if (typeof frame !== "string") frame[frame.length - 1]! ^= 1;
+      push(frame);
+    }),
+  "bytes are copied before their sender may change them": () => replace(TextWithBytes, "keep", () => {}),
+  "a broadcast ends no session": () =>
+    replace(ServerLink, "send", (_self, send, text, handle, message) =>
+      send(text, message === undefined ? handle : undefined),
+    ),
   "broadcasts take no room from other messages": () => replaceGetter(SendQueue, "broadcastLength", 0),
+  "no report counts a dropped message twice": () =>
+    replace(PackedLink, "missed", (_self, missed, count) => missed(count + 1)),
+  "a dropped message is reported to the client": () => replace(Endpoint, "reportMissed", () => {}),
+  "the report of dropped messages is replayed": () =>
+    replace(Session, "push", (_self, push, frame) => push(String(frame).startsWith('{"missed"') ? "[]" : frame)),
+  "the newest message of a key is the last that arrives": () => {
+    replace(SendQueue, "replace", () => {});
+    replace(SendQueue, "add", (self, add, text, handle) => {
+      const { latest } = (handle ?? {}) as Partial<LatestHandle>;
+      const isOld =
+        latest !== undefined && [...self].some(([{ ...queued }]) => "latest" in queued && queued.latest === latest);
+      return isOld ? undefined : add(text, handle);
+    });
+  },
   "a broadcast that is dropped is counted": () =>
     replace(
       ServerLink,

@@ -45,8 +45,9 @@ export interface WireLine {
 
 /** The subprotocol of a client that offers to resume. */
 const RETURNS = "reciproc.resume";
-/** How a text frame and a close begin. */
+/** How a text frame, a binary frame and a close begin. */
 const TEXT = 0x81;
+const BINARY = 0x82;
 const CLOSE = 0x88;
 
 /** Watches a proxy. */
@@ -126,9 +127,9 @@ export class Wiretap implements Watcher {
   #fromClient(known: WireLine, { bytes, control }: Unit): void {
     known.isReturning ??= bytes.includes(RETURNS);
     // Pings, pongs and closes belong to the WebSocket.
-    const isText = bytes[0] === TEXT;
-    if (known.state === "asking" && isText) this.#breach("a returning client sent something before `resumed`");
-    if (known.state === "answered" && isText) {
+    const isOfSession = bytes[0] === TEXT || bytes[0] === BINARY;
+    if (known.state === "asking" && isOfSession) this.#breach("a returning client sent something before `resumed`");
+    if (known.state === "answered" && isOfSession) {
       if (control === undefined || !("ack" in control)) this.#breach("the first frame after `resumed` was no ack");
       known.state = "open";
     }

@@ -6,7 +6,7 @@ import { inspect, type AnyPeer } from "../../src/peer/peer.js";
 import type { Server } from "../../src/server/server.js";
 import { ENDINGS, WAITING, type EndingKind } from "./endings.js";
 import { FAULTS, FAULT_WEIGHTS, type FaultKind } from "./faults.js";
-import { excuse, Oracle, prove, type End, type Tally } from "./oracle.js";
+import { excuse, Oracle, prove, SHOWN, TOLD, type End, type Tally } from "./oracle.js";
 import { Proxy } from "./proxy.js";
 import { Random } from "./random.js";
 import { CLIENT_NAME, MAX_MESSAGE_BYTES, Traffic, type Speaker } from "./traffic.js";
@@ -129,6 +129,7 @@ export class World {
     } as never);
     this.port = Number(new URL(this.server.url).port);
     this.server.on("peer", (peer) => this.#welcome(peer));
+    this.server.on("missed", (peer, method) => this.oracle.drops(this.#serverEnds.get(peer)!, method));
     this.server.on("error", (error) => this.oracle.fail(`the server reports ${String(error)}`));
   }
 
@@ -174,6 +175,7 @@ export class World {
     const speaker = { end: this.#serverEnds.get(peer)!, peer };
     for (let i = 0; i < FLOOD; i++) {
       this.#tell(FLOOD_LENGTH);
+      if (i % FLOOD_EVERY < 3) this.#show();
       if (i % FLOOD_EVERY > 0) continue;
       this.traffic.note(speaker, FLOOD_NOTE_LENGTH);
       void this.traffic.echo(speaker);
@@ -201,6 +203,7 @@ export class World {
       this.oracle.suspended(this.current);
     });
     this.client.on("resume", () => this.oracle.resumed(this.current));
+    this.client.on("missed", ({ count }) => this.oracle.misses(this.current, count));
     this.client.on("lost", (error) => this.#lost(error));
     this.client.on("close", ({ code, reason }) => this.oracle.over(this.current, `closed with ${code} ${reason}`));
     this.client.on("error", (error) => this.oracle.fail(`the client reports ${String(error)}`));
@@ -282,7 +285,7 @@ export class World {
     for (let left = 1 + this.random.below(6); left > 0; left--) {
       if (speaker.end.side === "server" && this.random.chance(0.15)) {
         this.traffic.sent++;
-        this.#tell();
+        this.random.pick([() => this.#tell(), () => this.#show(), () => this.#hint()])();
       } else this.traffic.say(speaker);
     }
     if (this.random.chance(0.3)) await sleep(this.random.below(3));
@@ -301,7 +304,22 @@ export class World {
   #tell(length = 0): void {
     const label = this.traffic.topicLabel();
     for (const peer of this.server.topic("all")) this.oracle.broadcasts(this.#serverEnds.get(peer)!, label);
-    this.server.topic("all").notify("told", { label, padding: "x".repeat(length) });
+    this.server.topic("all").notify(TOLD, { label, padding: "x".repeat(length) });
+  }
+
+  /** Sends one message to all of a topic, of which only the newest of its key must arrive. */
+  #show(): void {
+    const label = this.traffic.topicLabel();
+    const latest = this.traffic.key();
+    for (const peer of this.server.topic("all")) this.oracle.shows(this.#serverEnds.get(peer)!, label, latest, true);
+    this.server.topic("all").notify(SHOWN, { label }, { latest });
+  }
+
+  /** Sends one volatile message to all of a topic. */
+  #hint(): void {
+    const label = this.traffic.topicLabel();
+    for (const peer of this.server.topic("all")) this.oracle.hints(this.#serverEnds.get(peer)!, label);
+    this.server.topic("all").notify(TOLD, { label }, { volatile: true });
   }
 
   #isQuiet(): boolean {

@@ -42,9 +42,10 @@ export class ByHand {
     );
   }
 
-  /** Opens a WebSocket. `returns`: it offers to resume a session. */
-  static async open(url: string, { returns = false, headers = {} } = {}): Promise<ByHand> {
-    const webSocket = new WebSocket(url, ["reciproc.v1", ...(returns ? ["reciproc.resume"] : [])], { headers });
+  /** Opens a WebSocket. `returns`: it offers to resume a session. `offersAuth`: it offers `auth`. */
+  static async open(url: string, { returns = false, offersAuth = false, headers = {} } = {}): Promise<ByHand> {
+    const offers = [...(returns ? ["reciproc.resume"] : []), ...(offersAuth ? ["reciproc.auth"] : [])];
+    const webSocket = new WebSocket(url, ["reciproc.v1", ...offers], { headers });
     onTestFinished(() => webSocket.terminate());
     const byHand = new ByHand(webSocket);
     await once(webSocket, "open");

@@ -5,7 +5,7 @@
 import { once } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve, Subscriptions, type AnyPeer, type Server, type ServerContext } from "../../src/node.js";
-import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { maskedFrames } from "../../src/sockets/frames.js";
 import { busyFor } from "../support/busy.js";
 import { sendUpgrade, plainPeer } from "../support/network.js";
 import { postText, write } from "../support/post.js";

@@ -2,14 +2,16 @@ import { describe, expect, it, vi } from "vitest";
 import { connect, lsp, mcp, Peer, RpcError, serve, type AnyPeer } from "../../src/node.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
+import { testServer } from "../../src/testing/index.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
 describe("server.peers", () => {
   it("contains all connected peers, and no others", async () => {
-    await using server = await serve({ port: 0, methods: { here: () => true } });
-    const one = await connect(server.url);
-    await using two = await connect(server.url);
+    await using kit = testServer({ methods: { here: () => true } });
+    const { server } = kit;
+    const one = await kit.connect(server.url);
+    await using two = await kit.connect(server.url);
     await Promise.all([one.request("here"), two.request("here")]);
     expect(server.peers.size).toBe(2);
     expect([...server.peers].every((peer) => peer instanceof Peer)).toBe(true);
@@ -23,8 +25,9 @@ describe("server.peers", () => {
   });
 
   it("drops a peer as soon as it is closed on this side", async () => {
-    await using server = await serve({ port: 0, methods: { here: () => true } });
-    await using client = await connect(server.url);
+    await using kit = testServer({ methods: { here: () => true } });
+    const { server } = kit;
+    await using client = await kit.connect(server.url);
     await client.request("here");
     const [peer] = server.peers;
     void peer!.close();
@@ -33,15 +36,16 @@ describe("server.peers", () => {
   });
 
   it("notifies all peers except one", async () => {
-    await using server = await serve({ port: 0, methods: { me: (_params, { peer }) => peer.id } });
+    await using kit = testServer({ methods: { me: (_params, { peer }) => peer.id } });
+    const { server } = kit;
     const got: unknown[] = [];
     const done = gate();
     const heard = (name: string) => (params: unknown) => {
       got.push([name, params]);
       if (got.length === 3) done.resolve();
     };
-    await using one = await connect(server.url, { methods: { news: heard("one") } });
-    await using two = await connect(server.url, { methods: { news: heard("two") } });
+    await using one = await kit.connect(server.url, { methods: { news: heard("one") } });
+    await using two = await kit.connect(server.url, { methods: { news: heard("two") } });
     const id = await one.request("me");
     await two.request("me");
     const except = [...server.peers].find((peer) => peer.id === id)!;
@@ -79,14 +83,15 @@ describe("the `peer` event", () => {
   });
 
   it("is reported to `error` with the peer if its listener throws, and the peer stays", async () => {
-    await using server = await serve({ port: 0, methods: { here: () => true } });
+    await using kit = testServer({ methods: { here: () => true } });
+    const { server } = kit;
     const bug = new Error("bug in a listener");
     const errors: unknown[][] = [];
     server.on("peer", () => {
       throw bug;
     });
     server.on("error", (...args) => errors.push(args));
-    await using client = await connect(server.url);
+    await using client = await kit.connect(server.url);
     expect(await client.request("here")).toBe(true);
     expect(errors).toEqual([[bug, [...server.peers][0]]]);
   });
@@ -95,14 +100,14 @@ describe("the `peer` event", () => {
 describe("the server's `error` event", () => {
   it("gets every peer's errors, with the peer", async () => {
     const bug = new Error("bug in a handler");
-    await using server = await serve({
-      port: 0,
+    await using kit = testServer({
       methods: { bad: () => Promise.reject(bug), me: (_params, { peer }) => peer.id },
     });
+    const { server } = kit;
     const errors: unknown[][] = [];
     server.on("error", (error, peer) => errors.push([error, peer?.id]));
-    await using one = await connect(server.url);
-    await using two = await connect(server.url);
+    await using one = await kit.connect(server.url);
+    await using two = await kit.connect(server.url);
     const ids = [await one.request("me"), await two.request("me")];
     expect(await rejection(two.request("bad"))).toMatchObject({ code: -32603, message: "Internal error" });
     expect(await rejection(one.request("bad"))).toBeInstanceOf(RpcError);
@@ -119,13 +124,13 @@ describe("a server without a listener for `error`", () => {
     const spy = vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
       warnings.push((warning as Error).message);
     });
-    await using server = await serve({
-      port: 0,
+    await using kit = testServer({
       methods: { bad: failing, worse: failing, worst: failing },
       dialect: [lsp, mcp],
     });
-    await using one = await connect(server.url);
-    await using two = await connect(server.url, { dialect: mcp });
+    const { server } = kit;
+    await using one = await kit.connect(server.url);
+    await using two = await kit.connect(server.url, { dialect: mcp });
     for (const peer of [one, two, one]) await rejection(peer.request("bad"));
     expect(warnings).toEqual([expect.stringContaining('"bad"')]);
     for (const peer of server.peers) peer.on("error", () => {});
@@ -146,9 +151,10 @@ function failing(): Promise<never> {
 
 describe("an unknown event of a server", () => {
   it("is refused, and the error names the known events", async () => {
-    await using server = await serve({ port: 0, methods: {} });
+    await using kit = testServer({ methods: {} });
+    const { server } = kit;
     expect(() => server.on("connection" as never, () => {})).toThrow(
-      /^Unknown event `connection`; known are peer, refuse, error\. .*`methods`.*`notify`/,
+      /^Unknown event `connection`; known are peer, refresh, refuse, error, missed\. .*`methods`.*`notify`/,
     );
     expect(() => (server as any).emit("said")).toThrow(TypeError);
     expect(() => server.once("said" as never, () => {})).toThrow(TypeError);

@@ -1,22 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { Peer, serve, type AnyPeer, type Server } from "../../src/node.js";
-import { plain } from "../../src/link/plain.js";
-import { memorySockets } from "../../src/sockets/memory.js";
+import { serve, type Server } from "../../src/node.js";
 import { turn } from "../support/turns.js";
-
-/** A member: the server's peer, the client's peer, and the messages that the client got. */
-interface Member {
-  peer: AnyPeer;
-  client: AnyPeer;
-  got: unknown[];
-}
-
-function join(server: Server): Member {
-  const [near, far] = memorySockets(10_000, 10_000);
-  const got: unknown[] = [];
-  const client: AnyPeer = new Peer(plain(far), { fallback: (params, { method }) => void got.push([method, params]) });
-  return { peer: server.accept(plain(near), undefined), client, got };
-}
+import { join, type Member } from "./members.js";
+import { stringsIn } from "./reachable.js";
 
 const makeServer = (): Promise<Server> => serve({ noServer: true });
 
@@ -88,6 +74,18 @@ describe("a topic", () => {
     await a.peer.closed;
     expect([...one]).toEqual([b.peer]);
     expect(two.size).toBe(0);
+  });
+
+  it("keeps nothing of a peer that closed", async () => {
+    await using server = await makeServer();
+    const [a, b] = [join(server), join(server)];
+    for (const { peer } of [a, b]) for (const name of ["one", "two"]) server.topic(name).add(peer);
+    [a.peer.data, b.peer.data] = ["the data of a", "the data of b"];
+    expect(stringsIn(server)).toContain("the data of a");
+    await a.peer.close();
+    const strings = stringsIn(server);
+    expect(strings).toContain("the data of b");
+    expect(strings).not.toContain("the data of a");
   });
 
   it("removes a peer before its close is reported", async () => {

@@ -3,8 +3,9 @@
  * nothing of the source: the oracle must notice each of them.
  */
 import { endsSession } from "../../src/close-codes.js";
+import { LatestHandle } from "../../src/core/send-queue.js";
 import type { SendHandle } from "../../src/core/transport.js";
-import { frameText } from "../../src/link/socket.js";
+import { frameContent } from "../../src/link/socket.js";
 import type { ResumeFrame } from "../../src/session/frames.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import type { EndpointLimits, Wire } from "../../src/session/state.js";
@@ -20,7 +21,7 @@ function rewriting(wire: Wire, change: (frame: string) => readonly string[]): Wi
     get unsentBytes() {
       return wire.unsentBytes;
     },
-    send: (frame) => change(frameText(frame)).every((one) => wire.send(one)),
+    send: (frame) => change(frameContent(frame) as string).every((one) => wire.send(one)),
   };
 }
 
@@ -128,6 +129,26 @@ function sending(
 const wide =
   (change: Partial<EndpointLimits>) =>
   (of: EndpointLimits): EndpointLimits => ({ ...of, ...change });
+
+/** An end that shows its wire. */
+class Unnumbered extends Endpoint {
+  wire: Wire | undefined;
+
+  override attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
+    this.wire = wire;
+    super.attach(wire, isAgreed, hello, isAwaited);
+  }
+
+  override accept(wire: Wire, session: Parameters<Endpoint["accept"]>[1]): void {
+    this.wire = wire;
+    super.accept(wire, session);
+  }
+
+  override resume(wire: Wire, resume: ResumeFrame, token: string): void {
+    this.wire = wire;
+    super.resume(wire, resume, token);
+  }
+}
 
 /** By rule of docs/PROTOCOL.md: what the end does wrong, and its parts. */
 export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
@@ -392,6 +413,66 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     "7: no ack is sent",
     withWrites("both", (frame, { state }) => (frame.startsWith('{"ack"') && state.kind === "live" ? [] : [frame])),
   ],
+  [
+    "7: a message with a key replaces none",
+    sending("both", (endpoint, _next, text, ticket) =>
+      Endpoint.prototype.send.call(endpoint, text, ticket instanceof LatestHandle ? { sent: true } : ticket),
+    ),
+  ],
+  [
+    "7: a message with a key gets the place of the one that it replaces",
+    sending("both", (endpoint, next, text, ticket) => (putInPlace(endpoint.queue, text, ticket) ? true : next())),
+  ],
+  [
+    "7: the older message of a key stays",
+    sending("both", (endpoint, next, _text, ticket) => olderOf(endpoint.queue, ticket) !== undefined || next()),
+  ],
+  [
+    "5: a report of dropped messages has no number",
+    withEndpoint(
+      "both",
+      class extends Unnumbered {
+        override reportMissed(count: number): void {
+          if (this.canSend && this.isToReciproc) this.wire!.send(`{"missed":${count}}`);
+          else super.reportMissed(count);
+        }
+      },
+    ),
+  ],
+  [
+    "5: a report of dropped messages is not replayed",
+    withWrites(
+      "both",
+      (() => {
+        const written = new WeakMap<Endpoint, Set<string>>();
+        return (frame: string, endpoint: Endpoint): readonly string[] => {
+          if (!frame.startsWith('{"missed"')) return [frame];
+          const before = written.get(endpoint) ?? new Set();
+          written.set(endpoint, before);
+          const key = `${frame}${endpoint.state.session?.next}`;
+          return before.has(key) ? ["[]"] : (before.add(key), [frame]);
+        };
+      })(),
+    ),
+  ],
+  [
+    "5: what is dropped without a socket is not reported",
+    withEndpoint(
+      "both",
+      class extends Endpoint {
+        override reportMissed(count: number): void {
+          if (this.canSend) super.reportMissed(count);
+        }
+      },
+    ),
+  ],
+  [
+    "5: a report counts too many dropped messages",
+    withReads(
+      "both",
+      editing("missed", (count: number) => count + 1),
+    ),
+  ],
   ["7: acks are due by length alone", withReads("server", editing("hello", withoutLimit("logFrames")))],
   ["7: acks are due by frames alone", withReads("server", editing("hello", withoutLimit("logLength")))],
   [
@@ -475,6 +556,25 @@ const back = (value: { received?: number }): unknown =>
   value.received === undefined || value.received === 0 ? value : { ...value, received: value.received - 1 };
 const ahead = (value: { received?: number }): unknown =>
   value.received === undefined ? value : { ...value, received: value.received + 1 };
+
+/** Returns the queued message that a message with a key replaces. */
+function olderOf(queue: Endpoint["queue"], ticket: SendHandle | undefined): SendHandle | undefined {
+  if (!(ticket instanceof LatestHandle)) return undefined;
+  return [...(queue ?? [])].find(([handle]) => handle instanceof LatestHandle && handle.latest === ticket.latest)?.[0];
+}
+
+/** Puts a message at the place of the one that it replaces. Returns false if there is none. */
+function putInPlace(queue: Endpoint["queue"], text: string, ticket: SendHandle | undefined): boolean {
+  const older = olderOf(queue, ticket);
+  if (older === undefined || queue === undefined) return false;
+  const messages = [...queue];
+  for (const [handle] of messages) queue.remove(handle);
+  for (const [handle, queued] of messages) {
+    if (handle === older) queue.add(text, ticket);
+    else queue.add(queued, handle);
+  }
+  return true;
+}
 
 function isLate(frame: string, acked: number): boolean {
   const { ack } = JSON.parse(frame) as { ack: unknown };

@@ -6,7 +6,8 @@
 import { toHttpStatus } from "../../src/close-codes.js";
 import { member } from "../../src/core/message.js";
 import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
-import { frameText } from "../../src/link/socket.js";
+import { LatestHandle } from "../../src/core/send-queue.js";
+import { frameContent } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
 import { Endpoint } from "../../src/session/endpoint.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
@@ -49,12 +50,17 @@ interface Message {
   readonly label: string;
   readonly length: number;
   readonly ticket: { sent: boolean };
+  /** The key of a message of which only the newest must arrive. */
+  readonly key?: string | undefined;
 }
 
 /** What one end has sent, and how much of it the other end has received. */
 class Flow {
   readonly sent: Message[] = [];
   got = 0;
+  /** How many messages its end has dropped, and how many of them were reported to the other end. */
+  dropped = 0;
+  reported = 0;
 }
 
 /** One connection: the client's endpoint, the server's, and why it may be lost. */
@@ -85,9 +91,9 @@ export class LineEnd implements Wire {
     this.line = line;
   }
 
-  send(encoded: string | EncodedFrame): boolean {
+  send(encoded: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    const frame = frameText(encoded);
+    const frame = frameContent(encoded) as string;
     this.sent.push(frame);
     this.line.world.sentFrame(this, frame);
     this.other.underWay.push(frame);
@@ -212,6 +218,10 @@ export abstract class End implements EndpointHooks {
       if (this.endpoint.state.kind === "ended") return;
       this.world.got(this, (message as { label: string }).label);
     }
+  }
+
+  missed(count: number): void {
+    this.world.missed(this, count);
   }
 
   ended(end: CloseInfo, isRemote: boolean): void {
@@ -402,14 +412,21 @@ export class World {
 
   // What can happen.
 
-  send(side: Side, size = 1): void {
+  /** `key`: only the newest message of that key must arrive. */
+  send(side: Side, size = 1, key?: string): void {
     const end = this.end(side);
     if (end === undefined || end.hasEnded) return;
     const { pair } = end;
     const { sent } = pair.flows[side];
     const label = `${side}-${this.#labels[side]++}`;
     const text = JSON.stringify({ label, x: "x".repeat(size) });
-    const message = { label, length: text.length, ticket: { sent: true } };
+    const handle = key === undefined ? { sent: true } : new LatestHandle("shown", key);
+    const message = { label, length: text.length, ticket: handle, key };
+    const older = sent.find((one) => key !== undefined && one.key === key && !one.ticket.sent);
+    if (older !== undefined) {
+      sent.splice(sent.indexOf(older), 1);
+      this.#never.add(older.label);
+    }
     const queued = sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + QUEUED_COST), 0);
     // Before it is sent: its connection may end inside.
     sent.push(message);
@@ -422,6 +439,15 @@ export class World {
       if (isTooMuch) pair.reason ??= "too much is queued";
       this.check(end.hasEnded || end.session === undefined, "a session goes on without a message that was too much");
     }
+    end.act();
+  }
+
+  /** An end drops so many messages, which it must report to the other end. */
+  drop(side: Side, count: number): void {
+    const end = this.end(side);
+    if (end === undefined || end.hasEnded) return;
+    end.pair.flows[side].dropped += count;
+    end.endpoint.reportMissed(count);
     end.act();
   }
 
@@ -761,7 +787,7 @@ export class World {
 
   /** An end has written a frame. */
   sentFrame({ side, line, unsentBytes }: LineEnd, frame: string): void {
-    if (frame.startsWith("[") && !this.#isClosing && hadSession(this.client.pair))
+    if (/^(\[|\{"missed")/.test(frame) && !this.#isClosing && hadSession(this.client.pair))
       this.check(unsentBytes < this.limits.highWaterBytes, "a frame leaves above the high-water mark");
     if (side === "server") return this.#sentByServer(line, frame);
     this.check(
@@ -790,6 +816,13 @@ export class World {
     this.check(!this.#never.has(label), `${label} was not sent, and arrives`);
     this.check(due?.label === label, `${label} arrives where ${due?.label ?? "nothing"} is due`);
     flow.got++;
+  }
+
+  /** An end has received a report of dropped messages. */
+  missed(end: End, count: number): void {
+    const flow = end.pair.flows[end.side === "client" ? "server" : "client"];
+    flow.reported += count;
+    this.check(flow.reported <= flow.dropped, `${flow.reported} messages are reported as missed, of ${flow.dropped}`);
   }
 
   /** The client's connection is over, and another one begins. */
@@ -886,8 +919,10 @@ export class World {
     if (here === undefined || there === undefined)
       return this.check(false, "the client did not find back to a session");
     this.check(!this.client.isDown, "messages flow, and the client was not emitted so");
-    for (const { sent, got } of Object.values(pair.flows))
+    for (const { sent, got, dropped, reported } of Object.values(pair.flows)) {
       this.check(got === sent.length, `${sent[got]?.label} never arrives`);
+      this.check(reported === dropped, `${reported} messages are reported as missed, of ${dropped}`);
+    }
     for (const [from, to] of [
       [here, there],
       [there, here],

@@ -1,0 +1,61 @@
+/** The queue of a server's session. Texts of `latest` that many sessions queue are in memory once, and are counted once. */
+import { BroadcastHandle, QUEUED_COST, SendQueue } from "../core/send-queue.js";
+import type { SendHandle } from "../core/transport.js";
+
+/** The texts of `latest` broadcasts that suspended sessions share. */
+export class SharedTexts {
+  /** The number of queues that have each message, and its length. */
+  readonly #texts = new Map<SendHandle, { users: number; readonly length: number }>();
+  /** The length of all texts, each counted once, in UTF-16 code units. */
+  length = 0;
+
+  has(handle: SendHandle): boolean {
+    return this.#texts.has(handle);
+  }
+
+  /** Adds a queue that has the message of `handle`, or removes one. */
+  count(handle: SendHandle, textLength: number, isAdded: boolean): void {
+    let text = this.#texts.get(handle);
+    if (text === undefined) {
+      this.#texts.set(handle, (text = { users: 0, length: textLength }));
+      this.length += textLength;
+    }
+    text.users += isAdded ? 1 : -1;
+    if (text.users > 0) return;
+    this.#texts.delete(handle);
+    // A message with bytes is longer for peers that get text.
+    this.length -= text.length;
+  }
+}
+
+/** A queue that counts its shared texts in a `SharedTexts` while its session is suspended. */
+export class HeldQueue extends SendQueue {
+  /** The part of `broadcastLength` that belongs to the texts of `latest` broadcasts. */
+  sharedLength = 0;
+  #texts: SharedTexts | undefined;
+
+  /** Counts the shared texts in `texts` from now on. `undefined`: counts them no longer. */
+  countIn(texts: SharedTexts | undefined): void {
+    const before = this.#texts;
+    this.#texts = texts;
+    if (before === texts) return;
+    for (const [handle, text] of this) {
+      if (!isShared(handle)) continue;
+      before?.count(handle, text.length, false);
+      texts?.count(handle, text.length, true);
+    }
+  }
+
+  protected override grow(by: number, handle: SendHandle): void {
+    super.grow(by, handle);
+    if (!isShared(handle)) return;
+    const textLength = Math.abs(by) - QUEUED_COST;
+    this.sharedLength += by > 0 ? textLength : -textLength;
+    this.#texts?.count(handle, textLength, by > 0);
+  }
+}
+
+/** Returns true if other queues may have the same message. */
+export function isShared(handle: SendHandle | undefined): boolean {
+  return handle instanceof BroadcastHandle && handle.latest !== undefined;
+}
