@@ -50,6 +50,7 @@ export default defineConfig({
           maxWorkers: 2,
           // A browser on a loaded machine may need several seconds for each step of a test. Steps have timeouts of their own.
           testTimeout: 60_000,
+          expect: { poll: { timeout: 10_000 } },
           sequence: { groupOrder: 2 },
         },
       },
