@@ -16,6 +16,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   sockets: ["core", "link"],
   bridge: ["core"],
   peer: ["core", "features"],
+  fleet: ["core", "peer"],
   client: ["core", "features", "link", "session", "sockets", "peer"],
   server: ["core", "features", "link", "session", "sockets", "peer"],
   "": ["core", "features", "link", "session", "sockets", "peer", "client", "server"],
