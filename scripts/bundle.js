@@ -18,9 +18,10 @@ const ENTRIES = {
   bridge: "cli/parts.js",
   command: "cli/main.js",
   testing: "testing/index.js",
+  redis: "redis/index.js",
 };
 /** The packages that are imported where they are used. */
-const EXTERNAL = new Set(["ws", "react"]);
+const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis"]);
 
 /**
  * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
