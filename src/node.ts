@@ -33,8 +33,9 @@ export { Server, type ServeOptions, type ServerContext, type ServerEvents } from
 export type { Group, NotifyOptions } from "./server/groups.js";
 export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
 export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
-export type { LeaveReason, PublishArgs, Topic, TopicEvents } from "./server/topics.js";
-export type { FleetEvents, FleetOptions, NodeContext, NodeMethods, Nodes } from "./server/fleet.js";
+export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
+export type { FleetOptions } from "./server/fleet.js";
+export { attach, Attached, type AttachOptions, type AttachedTopic } from "./fleet/attach.js";
 export { memory } from "./fleet/memory.js";
 export {
   EngineError,
@@ -55,10 +56,17 @@ export {
   type RosterId,
   type RosterPart,
 } from "./fleet/engine.js";
-export type { EngineState, EngineStats, Health } from "./fleet/fleet.js";
+export type { EngineState, EngineStats, FleetEvents, Health, NodeContext, NodeMethods, Nodes } from "./fleet/fleet.js";
 export type { Principal, RemotePeer } from "./fleet/remote.js";
 export type { TopicMember } from "./fleet/roster.js";
-export type { Joined, JoinOptions, LogEntries, PublishOptions, ReadOptions, TopicRules } from "./fleet/topics.js";
+export type {
+  Joined,
+  JoinOptions,
+  LogEntries,
+  PublishOptions,
+  ReadOptions,
+  TopicRules,
+} from "./fleet/topic-options.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";

@@ -5,6 +5,7 @@
 import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
 import type { Wait } from "../core/config.js";
 import type { Contract } from "../core/contract.js";
+import { attempt } from "../core/tell.js";
 import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
@@ -15,7 +16,8 @@ import { Lease, LEASE_MS } from "./lease.js";
 import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
 import { Tails, type LogsOwner } from "./topic-log.js";
-import { checkTopic, FleetTopics, type SendOptions } from "./topics.js";
+import { FleetTopics } from "./topics.js";
+import { checkTopic, type SendOptions } from "./topic-options.js";
 
 /** The state of the engine, as the event `engine` reports it. */
 export interface EngineState {
@@ -57,6 +59,42 @@ export interface EngineStats {
   readonly nodes: number;
 }
 
+/** What a handler of a notification between nodes gets. */
+export interface NodeContext {
+  /** The id of the node that has notified. */
+  readonly from: string;
+}
+
+/** Handlers of the notifications between nodes. What they throw or reject with is emitted as `error`. */
+export type NodeMethods = Readonly<Record<string, (params: any, context: NodeContext) => unknown>>;
+
+/** The nodes of a fleet. */
+export interface Nodes {
+  /** The id of this node. Random, and new with each start. */
+  readonly id: string;
+  /** The ids of the nodes that live, with this one. A node that has stopped is listed until its lease ends. */
+  readonly live: readonly string[];
+  /**
+   * Notifies the other nodes, at most once. They handle it by `serve({ nodes: { methods } })`. Throws a `TypeError` for params without
+   * a JSON form.
+   */
+  notify(method: string, params?: object): void;
+}
+
+/** The events of a server that is a node of a fleet. */
+export type FleetEvents = {
+  /**
+   * The connection to the broker was lost or restored, or the other nodes had given up this one. No peer is closed. While it is
+   * down, notifications reach only the peers of this node. Not emitted for the start.
+   */
+  engine(state: EngineState): void;
+  /**
+   * Members of a logged topic on this node have missed publications that the log no longer has. Live publications go on. Tell the
+   * members to load their state again.
+   */
+  gap(topic: string, reason: string): void;
+};
+
 /** The server of a node, as its fleet sees it. None of its functions throws, except `rulesOf`. */
 export interface FleetHost {
   /** How long calls wait by default. */
@@ -73,8 +111,8 @@ export interface FleetHost {
   add(topic: string, peer: AnyPeer): void;
   /** Sends an encoded notification to peers, as `notify` of a group does. */
   send(peers: Iterable<AnyPeer>, method: string, text: MessageText, options: SendOptions): void;
-  /** Takes a notification of another node to the nodes. */
-  notified(method: string, params: unknown, from: NodeName): void;
+  /** The handlers of notifications between nodes. */
+  readonly nodeMethods: ReadonlyMap<string, NodeMethods[string]>;
   /** Ends the session of a client that has begun another one, if it is here. */
   endSession(hash: string, principal: string | undefined): void;
   changed(state: EngineState): void;
@@ -187,9 +225,15 @@ export class Fleet {
     this.#own.stop();
   }
 
-  /** The nodes that live, with this one. */
-  get live(): string[] {
-    return [...this.#lease.live];
+  get nodes(): Nodes {
+    const getLive = (): string[] => [...this.#lease.live];
+    return {
+      id: this.id,
+      get live() {
+        return getLive();
+      },
+      notify: (method, params) => this.#notifyNodes(method, params),
+    };
   }
 
   /** A peer of this node is open. */
@@ -262,8 +306,7 @@ export class Fleet {
     return principalOf<R>({ calls: this.#calls, node: this.id, peer: (id) => this.peer(id), notifyElsewhere }, name);
   }
 
-  /** Notifies the other nodes, at most once. */
-  notifyNodes(method: string, params: unknown): void {
+  #notifyNodes(method: string, params: unknown): void {
     const body = plainText(encodeNotification(method, params as object));
     this.#broker.send("a:all", frameOf(Kind.Nodes, [this.id], body));
   }
@@ -351,7 +394,7 @@ export class Fleet {
         const notification = notificationIn(body);
         const [from = ""] = fields;
         if (notification !== undefined && from !== this.id)
-          this.#host.notified(notification.method, notification.params, from);
+          this.#notified(notification.method, notification.params, from);
         return notification !== undefined;
       }
       case Kind.Echo:
@@ -360,6 +403,15 @@ export class Fleet {
       default:
         return false;
     }
+  }
+
+  #notified(method: string, params: unknown, from: NodeName): void {
+    const handler = this.#host.nodeMethods.get(method);
+    if (handler !== undefined)
+      attempt(
+        () => handler(params, { from }),
+        (error) => this.#host.report(error),
+      );
   }
 
   #notifyAll(frame: ReadFrame): boolean {

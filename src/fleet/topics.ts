@@ -1,11 +1,28 @@
 /** The topics of a node, as its fleet sees them: their subscriptions, logs and members, and the peers that are about to join. */
-import { encodeNotification, exceeds, utf8Bytes, type MessageText } from "../core/codec.js";
+import { encodeNotification, utf8Bytes, type MessageText } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
-import { expected, ConnectionLostError, TooLargeError } from "../core/errors.js";
-import { any, checkOptions, must, optional, positive } from "../core/options.js";
+import { ConnectionLostError, TooLargeError } from "../core/errors.js";
+import { checkOptions } from "../core/options.js";
 import type { AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
-import { EngineError, MAX_TOPIC_BYTES, type Channel, type LogRule } from "./engine.js";
+import { EngineError, type Channel, type LogRule } from "./engine.js";
+import {
+  checkRules,
+  checkTopic,
+  encodeAs,
+  JOIN_OPTIONS,
+  MAX_MEMBERS,
+  MEMBERS_OPTIONS,
+  PUBLISH_OPTIONS,
+  READ_OPTIONS,
+  type Joined,
+  type JoinOptions,
+  type LogEntries,
+  type PublishOptions,
+  type ReadOptions,
+  type Rules,
+  type SendOptions,
+} from "./topic-options.js";
 import { Kind, notificationIn, type ReadFrame } from "./frames.js";
 import { membersOf, Replica, type OwnMembers, type PeerIdOf, type TopicMember } from "./roster.js";
 import {
@@ -17,67 +34,6 @@ import {
   type LogsOwner,
   type Publication,
 } from "./topic-log.js";
-
-/** The rules of a topic. They must be the same on every node. `M`: the names of notifications. */
-export interface TopicRules<M extends string = string> {
-  /** Logs the publications of the topic, so that clients recover them. `length`: 1 to 10,000 entries. `ttlMs`: 1 s to 7 days. */
-  readonly log?: LogRule | undefined;
-  /**
-   * Keeps the list of members. With `joined` and `left`, the members are notified of each member that joins or leaves, with
-   * `{ id, as }`. A member is not notified of itself.
-   */
-  readonly members?: true | { readonly joined?: M | undefined; readonly left?: M | undefined } | undefined;
-}
-
-/** The options of `join`. */
-export interface JoinOptions {
-  /** The `at` of the last publication that the client has. Anything else than such a position gives the outcome `"gap"`. */
-  since?: unknown;
-  /** What others may know of the member, at most 4 KiB of JSON. Default: the peer is not in the list of members. */
-  as?: unknown;
-}
-
-/** What `join` has done. */
-export interface Joined {
-  /** The position of the log from which live publications continue. `undefined` without a log, and while the log has no entry. */
-  readonly at?: string | undefined;
-  /** Whether the peer has every publication since `since`. `undefined` if the topic has no log. */
-  readonly outcome?: "complete" | "gap" | undefined;
-}
-
-/** The options of `publish`. */
-export interface PublishOptions {
-  /** Within 2 minutes, a publication with the same key returns the same position and sends nothing. 1 to 256 characters. */
-  key?: string | undefined;
-  /** How long to wait for the broker, in milliseconds. Default 5,000. */
-  timeoutMs?: number | undefined;
-}
-
-/** The options of `read`. */
-export interface ReadOptions {
-  /** Reads what follows this position. Default: from the oldest entry. */
-  since?: unknown;
-  /** Maximum number of entries, 1 to 1,000. Default 100. */
-  limit?: number | undefined;
-}
-
-/** A part of a log. */
-export interface LogEntries {
-  /** The position of the last of these entries, for the next `read`. `undefined` if there is no log. */
-  readonly at: string | undefined;
-  /** Whether these entries follow `since` without a gap. */
-  readonly outcome: "complete" | "gap";
-  /** The entries, the oldest first. `params` are those that members got, with `at`. */
-  readonly entries: readonly { readonly at: string; readonly method: string; readonly params: any }[];
-}
-
-/** How a message is sent to peers of this node. */
-export interface SendOptions {
-  readonly except?: AnyPeer | undefined;
-  readonly whenSlow: "drop" | "close";
-  readonly volatile?: boolean | undefined;
-  readonly latest?: string | undefined;
-}
 
 /** The node of these topics. */
 export interface TopicsOwner extends LogsOwner {
@@ -98,44 +54,10 @@ export interface TopicsOwner extends LogsOwner {
   report(error: unknown): void;
 }
 
-const MAX_MEMBERS = 10_000;
-const MAX_AS_BYTES = 4096;
-const PUBLISH_TIMEOUT_MS = 5_000;
 /** How long a topic waits after its log or its members could not be read, if the connection is up. */
 const RETRY_MS = 1_000;
 /** A publication that cannot be dropped: without it, "complete" would be false. */
 const UNDROPPED: SendOptions = { whenSlow: "close" };
-
-const isWhole = (from: number, to: number) => (value: unknown) =>
-  Number.isSafeInteger(value) && (value as number) >= from && (value as number) <= to;
-const whole = (from: number, to: number): ReturnType<typeof must<number>> =>
-  must<number>(`a whole number from ${from} to ${to}`, isWhole(from, to));
-const isKey = (value: unknown): boolean => typeof value === "string" && value !== "" && value.length <= 256;
-
-const LOG_RULE = { length: whole(1, 10_000), ttlMs: whole(1_000, 7 * 86_400_000) };
-const text = optional(must<string>("a string", (value) => typeof value === "string"));
-const MEMBERS_RULE = { joined: text, left: text };
-const RULES = {
-  log: (value: unknown, name: string) =>
-    value === undefined ? undefined : checkOptions(name, value as object, LOG_RULE),
-  members: (value: unknown, name: string) =>
-    value === undefined ? undefined : checkOptions(name, value === true ? {} : (value as object), MEMBERS_RULE),
-};
-const JOIN_OPTIONS = { since: any, as: any };
-const PUBLISH_OPTIONS = {
-  key: optional(must<string>("a string of 1 to 256 characters", isKey)),
-  timeoutMs: optional(positive, PUBLISH_TIMEOUT_MS),
-};
-const READ_OPTIONS = { since: any, limit: optional(whole(1, 1_000), 100) };
-const MEMBERS_OPTIONS = { limit: optional(whole(1, MAX_MEMBERS), MAX_MEMBERS) };
-
-/** Throws a `TypeError` for a name that cannot be a topic of a fleet. */
-export function checkTopic(name: string): void {
-  const isName = typeof name === "string" && name !== "" && !exceeds(name, MAX_TOPIC_BYTES);
-  // A broker replaces a lone surrogate, so two names would be one channel.
-  if (!isName || /\p{Surrogate}/u.test(name))
-    throw expected("name", `a text of 1 to ${MAX_TOPIC_BYTES} bytes of UTF-8`, name);
-}
 
 /** A peer that is about to become a member. */
 class Joining {
@@ -153,12 +75,6 @@ class Joining {
     this.peer = peer;
     this.settled = new Promise((resolve) => (this.settle = resolve));
   }
-}
-
-/** The checked rules of a topic. */
-interface Rules {
-  readonly logRule: LogRule | undefined;
-  readonly memberRule: { readonly joined: string | undefined; readonly left: string | undefined } | undefined;
 }
 
 /** A topic that has members or watchers on this node, or that is being joined. */
@@ -249,8 +165,7 @@ export class FleetTopics {
 
   #rulesOf(name: string): Rules {
     const { broker } = this.#owner;
-    const given = this.#owner.rulesOf(name);
-    const { log: logRule, members: memberRule } = checkOptions("rules", given ?? {}, RULES);
+    const { logRule, memberRule } = checkRules(this.#owner.rulesOf(name));
     if (logRule !== undefined && broker.connection.log === undefined)
       throw new TypeError(`the engine ${broker.name} has no logs, so the rule \`log\` cannot be met`);
     if (memberRule !== undefined && broker.connection.roster === undefined)
@@ -578,11 +493,4 @@ const HEAD_BYTES = 256;
 function checkPresent({ peer, isCancelled }: Joining): void {
   if (peer.state === "closed") throw new ConnectionLostError("join", "not-sent", new Error("the peer is closed"));
   if (isCancelled) throw new EngineError("the peer left the topic before it had joined", "not-sent");
-}
-
-function encodeAs(as: unknown): string {
-  const json = JSON.stringify(as) as string | undefined;
-  if (json === undefined) throw expected("as", "a value with a JSON form", as);
-  if (exceeds(json, MAX_AS_BYTES)) throw expected("as", `at most ${MAX_AS_BYTES} bytes of JSON`, json.length);
-  return json;
 }

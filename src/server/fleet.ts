@@ -4,24 +4,14 @@ import type { MessageText } from "../core/codec.js";
 import type { Contract, NotifyName } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import type { Hooks } from "../core/hooks.js";
-import { attempt } from "../core/tell.js";
 import type { Transport } from "../core/transport.js";
 import type { Engine } from "../fleet/engine.js";
-import { Fleet, type EngineState, type EngineStats, type FleetHost, type Health } from "../fleet/fleet.js";
+import { Fleet, type EngineStats, type FleetHost, type Health, type NodeMethods, type Nodes } from "../fleet/fleet.js";
 import { memory } from "../fleet/memory.js";
 import type { Principal, RemotePeer } from "../fleet/remote.js";
-import type { SendOptions, TopicRules } from "../fleet/topics.js";
+import type { SendOptions, TopicRules } from "../fleet/topic-options.js";
 import { createPeer, Peer, type AnyPeer } from "../peer/peer.js";
 import { sendAll, type GroupOwner, type Reach } from "./groups.js";
-
-/** What a handler of a notification between nodes gets. */
-export interface NodeContext {
-  /** The id of the node that has notified. */
-  readonly from: string;
-}
-
-/** Handlers of the notifications between nodes. What they throw or reject with is emitted as `error`. */
-export type NodeMethods = Readonly<Record<string, (params: any, context: NodeContext) => unknown>>;
 
 /** The options of a server that is a node of a fleet. */
 export interface FleetOptions<R> {
@@ -38,19 +28,6 @@ export interface FleetOptions<R> {
   topics?: ((name: string) => TopicRules<NotifyName<R>> | undefined) | undefined;
   /** Handles notifications of other nodes: see `server.nodes`. */
   nodes?: { readonly methods?: NodeMethods | undefined } | undefined;
-}
-
-/** The nodes of a fleet. */
-export interface Nodes {
-  /** The id of this node. Random, and new with each start. */
-  readonly id: string;
-  /** The ids of the nodes that live, with this one. A node that has stopped is listed until its lease ends. */
-  readonly live: readonly string[];
-  /**
-   * Notifies the other nodes, at most once. They handle it by `serve({ nodes: { methods } })`. Throws a `TypeError` for params without
-   * a JSON form.
-   */
-  notify(method: string, params?: object): void;
 }
 
 /** The parts of a server that its fleet needs. */
@@ -86,13 +63,6 @@ class NodePeer<L extends Contract<L>, R extends Contract<R>, D> extends Peer<L, 
   override get id(): string {
     return `${this.#node}.${super.id}`;
   }
-}
-
-/** Checks an engine. */
-export function checkEngine(value: unknown, name: string): Engine | undefined {
-  if (value === undefined || typeof (value as Engine | null)?.createConnection === "function")
-    return value as Engine | undefined;
-  throw expected(name, "an engine, such as `memory()`", value);
 }
 
 /** The fleet of a server. */
@@ -132,10 +102,7 @@ export class ServerFleet implements Reach {
         if (peer.state !== "closed") topics.add(name, peer);
       },
       send: sendAll,
-      notified: (method, params, from) => {
-        const handler = options.nodes.get(method);
-        if (handler !== undefined) attempt(() => handler(params, { from }), report);
-      },
+      nodeMethods: options.nodes,
       endSession: (hash, principal) => this.#server.endSession(hash, principal),
       changed: (state) => this.#server.emit("engine", state),
       gap: (topic, reason) => this.#server.emit("gap", topic, reason),
@@ -200,14 +167,7 @@ export class ServerFleet implements Reach {
   }
 
   get nodes(): Nodes {
-    const { any: fleet } = this;
-    return {
-      id: fleet.id,
-      get live() {
-        return fleet.live;
-      },
-      notify: (method, params) => fleet.notifyNodes(method, params),
-    };
+    return this.any.nodes;
   }
 
   /** Returns the counts of the engine, if there is one. */
@@ -221,17 +181,3 @@ export class ServerFleet implements Reach {
     return fleet === undefined || fleet.isAlone ? { ok: true, engine: "none", lagMs: undefined } : fleet.health();
   }
 }
-
-/** The events of a server that is a node of a fleet. */
-export type FleetEvents = {
-  /**
-   * The connection to the broker was lost or restored, or the other nodes had given up this one. No peer is closed. While it is
-   * down, notifications reach only the peers of this node. Not emitted for the start.
-   */
-  engine(state: EngineState): void;
-  /**
-   * Members of a logged topic on this node have missed publications that the log no longer has. Live publications go on. Tell the
-   * members to load their state again.
-   */
-  gap(topic: string, reason: string): void;
-};

@@ -8,7 +8,7 @@ import { BroadcastHandle, LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
 import type { RemotePeer } from "../fleet/remote.js";
-import type { SendOptions } from "../fleet/topics.js";
+import type { SendOptions } from "../fleet/topic-options.js";
 import { connectionOf, Peer, type AnyPeer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {

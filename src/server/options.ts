@@ -8,7 +8,8 @@ import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../l
 import { checkDialect, PEER_OPTIONS, tableOf } from "../core/config.js";
 import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
-import { checkEngine, type ServerParts } from "./fleet.js";
+import { checkEngine } from "../fleet/engine.js";
+import type { ServerParts } from "./fleet.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
 

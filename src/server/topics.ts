@@ -1,12 +1,19 @@
 /** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
 import { encodeNotification } from "../core/codec.js";
-import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
+import type { Contract, NotifyName } from "../core/contract.js";
 import { anyFunction } from "../core/options.js";
 import { EventEmitter } from "../core/packages.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import type { Fleet } from "../fleet/fleet.js";
 import type { TopicMember } from "../fleet/roster.js";
-import type { Joined, JoinOptions, LogEntries, PublishOptions, ReadOptions } from "../fleet/topics.js";
+import type {
+  Joined,
+  JoinOptions,
+  LogEntries,
+  PublishArgs,
+  PublishOptions,
+  ReadOptions,
+} from "../fleet/topic-options.js";
 import type { Peer } from "../peer/peer.js";
 import { runAround } from "./around.js";
 import { PeerGroup, type Group, type GroupOwner } from "./groups.js";
@@ -80,18 +87,6 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
   /** Removes a listener that `on` or `once` of any object of this topic added. Does nothing if there is none. */
   off<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
 }
-
-type Unplaced<P> = 0 extends 1 & P ? any : P extends object ? Omit<P, "at"> : P;
-
-/** The arguments after the method's name in `publish`: the params without `at`, which the log adds. */
-export type PublishArgs<M> =
-  CallArgs<M, []> extends [params: infer P]
-    ? {} extends Unplaced<P>
-      ? [params?: Unplaced<P>, options?: PublishOptions]
-      : [params: Unplaced<P>, options?: PublishOptions]
-    : CallArgs<M, []> extends [params?: infer P]
-      ? [params?: Unplaced<P>, options?: PublishOptions]
-      : never;
 
 const EVENTS: Record<keyof TopicEvents<unknown>, 0> = { join: 0, leave: 0 };
 
