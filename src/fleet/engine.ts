@@ -5,7 +5,7 @@
  * An engine carries frames and keeps logs, members and leases. It reads no frame. All rules above these operations are in
  * `src/fleet`, and are the same for every engine.
  */
-import type { Outcome } from "../core/errors.js";
+import { expected, type Outcome } from "../core/errors.js";
 
 /** The name of a node: 1 to 64 of `[A-Za-z0-9_-]`. Random, so that no two nodes have the same. */
 export type NodeName = string;
@@ -222,4 +222,11 @@ export class EngineError extends Error {
     super(message, options);
     this.outcome = outcome;
   }
+}
+
+/** Checks an engine. */
+export function checkEngine(value: unknown, name: string): Engine | undefined {
+  if (value === undefined || typeof (value as Engine | null)?.createConnection === "function")
+    return value as Engine | undefined;
+  throw expected(name, "an engine, such as `memory()`", value);
 }

@@ -3,6 +3,8 @@
  * version and the kind. New fields are only added at the end, and a node ignores fields that it does not know.
  */
 
+import { classify } from "../core/message.js";
+
 /** The version of all names and frames. */
 export const VERSION = "1";
 
@@ -18,9 +20,9 @@ export const Kind = {
   Joined: "j",
   /** A member left a topic: version, id. */
   Left: "l",
-  /** A call to a peer: call, from, peer, timeoutMs, flags. The body is `{"method","params"}`. */
+  /** A call to a peer: call, from, peer, timeoutMs, flags. The body is a notification. */
   Call: "q",
-  /** The answer to a call: call, from, verdict. The body is the result or the error. */
+  /** The answer to a call: call, from, verdict, outcome. The body is the result or the error. */
   Answer: "a",
   /** A progress report of a call: call, from. The body is the value. */
   Progress: "p",
@@ -28,11 +30,11 @@ export const Kind = {
   Cancel: "c",
   /** Closes a peer, and is answered: call, from, peer, code. The body is the reason, as JSON. */
   Close: "x",
-  /** Something for all peers of a principal: call, from, verb, code. The body is `{"principal",..}`. */
+  /** Something for all peers of a principal: call, from, verb, code, principal. The body is a notification or a reason. */
   Principal: "u",
-  /** A client whose session another node may have began a new one: hash. The body is the principal, as JSON. */
+  /** A client whose session another node may have began a new one: from, hash, principal, hasPrincipal. */
   SessionOver: "z",
-  /** A notification to the other nodes: from. The body is `{"method","params"}`. */
+  /** A notification to the other nodes: from. */
   Nodes: "s",
   /** An echo of a node to itself: number. */
   Echo: "e",
@@ -72,6 +74,16 @@ export function logFrame(epoch: string, offset: number, body: string): string {
 /** Returns the frame of a change of a roster. `as`: the JSON text of a member; `undefined` if the member left. */
 export function rosterFrame(version: number, id: string, as: string | undefined): string {
   return frameOf(as === undefined ? Kind.Left : Kind.Joined, [version, id], as);
+}
+
+/** Returns the notification in a body; `undefined` if the body is none. */
+export function notificationIn(body: string): { readonly method: string; readonly params: unknown } | undefined {
+  try {
+    const message: unknown = JSON.parse(body);
+    return classify(message) === "notification" ? (message as { method: string; params: unknown }) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Whatever is not printable ASCII, and the escape character itself, is written as `%` and the four digits of its code unit. */
