@@ -6,7 +6,7 @@ import type { Address } from "./options.js";
 /** One connection of node-redis. */
 export interface Client {
   readonly isReady: boolean;
-  on(event: "error" | "terminated" | "sharded-channel-moved", listener: (error: Error) => void): this;
+  on(event: "connect" | "error" | "terminated" | "sharded-channel-moved", listener: (error: Error) => void): this;
   connect(): Promise<unknown>;
   destroy(): void;
   sendCommand(args: readonly string[]): Promise<unknown>;
@@ -35,10 +35,12 @@ export function loadLibrary(): Promise<Library> {
 
 async function importLibrary(): Promise<Library> {
   try {
-    // The type of the specifier is widened, so that the compiler of an application does not need the types of the library.
+    // A widened specifier needs no types of the library.
+    // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- otherwise this compiles only where it is installed.
     return (await import("@redis/client" as string)) as Library;
   } catch (cause) {
     try {
+      // oxlint-disable-next-line typescript/no-unnecessary-type-assertion -- as above.
       return (await import("redis" as string)) as Library;
     } catch {
       loading = undefined;
@@ -56,15 +58,25 @@ export interface Login {
   readonly tls?: object | undefined;
 }
 
-/** Returns a client that connects once, and never again: the engine decides when and where to connect anew. */
-export function createClient(library: Library, address: Address, login: Login, name: string): Client {
+/**
+ * Returns a client that connects once, and never again: the engine decides when and where to connect anew. `signal` destroys its socket,
+ * also while it connects.
+ */
+export function createClient(
+  library: Library,
+  address: Address,
+  login: Login,
+  name: string,
+  signal: AbortSignal,
+): Client {
   const { tls, ...user } = login;
   const to = "path" in address ? { path: address.path } : { host: address.host, port: address.port };
-  return library.createClient({
+  const client = library.createClient({
     ...user,
     name,
     socket: {
       ...to,
+      signal,
       ...(tls === undefined ? {} : { tls: true, ...servername(address), ...tls }),
       reconnectStrategy: false,
       connectTimeout: 5_000,
@@ -78,6 +90,8 @@ export function createClient(library: Library, address: Address, login: Login, n
     commandOptions: { timeout: undefined },
     maintNotifications: "disabled",
   });
+  // A client that is destroyed while its socket connects would use it nevertheless. A TLS socket has no signal.
+  return client.on("connect", () => signal.aborted && client.destroy());
 }
 
 /** `tls.connect` sends the name of the server only if it is given. */

@@ -49,6 +49,8 @@ export interface Commands {
   command(tag: number, args: readonly string[]): Promise<unknown>;
   /** Returns the links to all primaries. */
   links(): readonly Link[];
+  /** Asks a cluster again which primary has which tags. */
+  lookAgain(): void;
 }
 
 export class RedisConnection implements EngineConnection, Commands {
@@ -193,6 +195,10 @@ export class RedisConnection implements EngineConnection, Commands {
 
   links(): readonly Link[] {
     return [...this.#links.values()];
+  }
+
+  lookAgain(): void {
+    if (this.#isCluster) this.#refresh();
   }
 
   /** Repeats what a cluster redirects, because that did nothing, until the tag has moved. */

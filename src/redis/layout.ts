@@ -23,7 +23,7 @@ export async function findLayout(
   if (place.kind === "single") return oneServer(place.address);
   if (place.kind === "sentinel")
     return oneServer(await firstAnswer(shuffled(place.sentinels), signal, (ask) => askSentinel(ask, place.name)));
-  for (const link of links.values()) {
+  for (const link of shuffled([...links.values()])) {
     try {
       return await askCluster((args) => link.command(args), hostOf(link.address));
     } catch {
@@ -62,10 +62,14 @@ async function withClient<T>(
   signal: AbortSignal,
   run: (ask: Ask) => Promise<T>,
 ): Promise<T> {
-  const client = createClient(await loadLibrary(), address, login, "reciproc-find");
+  const attempt = new AbortController();
+  const client = createClient(await loadLibrary(), address, login, "reciproc-find", attempt.signal);
   // Its commands reject too.
   client.on("error", () => {});
-  const destroy = (): void => client.destroy();
+  const destroy = (): void => {
+    attempt.abort();
+    client.destroy();
+  };
   signal.addEventListener("abort", destroy);
   try {
     await client.connect();
@@ -102,8 +106,6 @@ function hostOf(address: string): string {
 }
 
 function shuffled<T>(values: readonly T[]): T[] {
-  return values
-    .map((value) => ({ value, order: Math.random() }))
-    .sort((a, b) => a.order - b.order)
-    .map(({ value }) => value);
+  const rest = [...values];
+  return values.map(() => rest.splice(Math.floor(Math.random() * rest.length), 1)[0]!);
 }

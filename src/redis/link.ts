@@ -96,10 +96,10 @@ export class Link {
     const where = textOf(address);
     let link: Link | undefined;
     let failure: Error | undefined;
-    const clients = [0, 1].map(() => createClient(library, address, settings.login, settings.name));
-    let isAbandoned = false;
+    const attempt = new AbortController();
+    const clients = [0, 1].map(() => createClient(library, address, settings.login, settings.name, attempt.signal));
     const destroy = (): void => {
-      isAbandoned = true;
+      attempt.abort();
       for (const client of clients) client.destroy();
     };
     const failed = (error: Error): void => {
@@ -109,8 +109,8 @@ export class Link {
     for (const client of clients) client.on("error", failed).on("terminated", failed);
     signal.addEventListener("abort", destroy);
     try {
-      // If one fails, the other one is not waited for. A client that is destroyed while it connects would connect nevertheless.
-      await Promise.all(clients.map((client) => client.connect().finally(() => isAbandoned && client.destroy())));
+      // If one fails, the other one is not waited for.
+      await Promise.all(clients.map((client) => client.connect()));
       const [commands, subscriber] = clients as [Client, Client];
       const [info, sameInfo] = await Promise.all([commands, subscriber].map(readInfo));
       if (info!.get("run_id") !== sameInfo!.get("run_id"))

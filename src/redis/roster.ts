@@ -4,8 +4,6 @@ import type { Commands } from "./connection.js";
 
 /** How many topics of a dead incarnation are reaped at once. */
 const REAPED_AT_ONCE = 32;
-/** How many topics one command adds to the list of an incarnation. */
-const TOPICS_AT_ONCE = 500;
 
 /** The members that this node has in a topic. */
 interface Own {
@@ -95,11 +93,12 @@ export class RedisRoster implements EngineRoster {
   }
 
   async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
+    // A server reports a slot that moved by ending the subscriptions, but node-redis does not see that while it pings.
+    this.#commands.lookAgain();
     await Promise.all(this.#commands.links().map((link) => link.verify()));
     const lives = this.#presentLives();
     const isLost = [...this.#lives].some((life) => !lives.has(life));
-    if (isLost) await this.#listAgain(incarnation);
-    else this.#lives = lives;
+    if (!isLost) this.#lives = lives;
     const reply = await this.#beat(incarnation, leaseMs, isLost);
     if (reply === undefined) {
       if (this.#incarnations.has(incarnation)) this.#givenUp.add(incarnation);
@@ -126,14 +125,6 @@ export class RedisRoster implements EngineRoster {
     return new Set(this.#commands.links().map(({ life }) => life));
   }
 
-  /** A server that was replaced may have lost the list of the incarnation, by which its members are found. */
-  async #listAgain(incarnation: Incarnation): Promise<void> {
-    const { tag, name } = this.#commands.names.topicsOf(incarnation);
-    const topics = [...this.#topicsOf(incarnation).keys()];
-    for (let i = 0; i < topics.length; i += TOPICS_AT_ONCE)
-      await this.#commands.command(tag, ["SADD", name, ...topics.slice(i, i + TOPICS_AT_ONCE)]);
-  }
-
   /** Reaps an incarnation, one at a time. Then asks for the next one. */
   #reapLater(incarnation: Incarnation, next?: () => Promise<{ dead: Incarnation | undefined } | undefined>): void {
     this.#dead.push(incarnation);
@@ -155,7 +146,10 @@ export class RedisRoster implements EngineRoster {
     this.#isReaping = false;
   }
 
-  /** Removes the members of an incarnation, then its list, and at last its lease. So it can be repeated from any state. */
+  /**
+   * Removes the members of an incarnation, then its list, and at last its lease. So it can be repeated from any state. A server that was
+   * replaced may have lost the list: the topics that this node knows are looked at too.
+   */
   async #reap(incarnation: Incarnation): Promise<void> {
     const list = this.#commands.names.topicsOf(incarnation);
     const own = this.#incarnations.get(incarnation);
@@ -183,6 +177,6 @@ export class RedisRoster implements EngineRoster {
 
   /** Removes what all incarnations of this node have in Redis. Never rejects: what is left is reaped when the lease ends. */
   async leave(): Promise<void> {
-    for (const incarnation of [...this.#incarnations.keys()]) await this.#reap(incarnation).catch(() => {});
+    for (const incarnation of this.#incarnations.keys()) await this.#reap(incarnation).catch(() => {});
   }
 }

@@ -126,6 +126,11 @@ describe("the sources", () => {
     expect([...reach("react/index.ts")].filter(isNodeOnly)).toEqual([]);
   });
 
+  it("of redis are the only ones that import a client of Redis, and only one of them does", () => {
+    const clients = ["redis", "@redis/client"];
+    expect(files.filter((file) => names(file).some((name) => clients.includes(name)))).toEqual(["redis/client.ts"]);
+  });
+
   it("stay within 600 lines each", () => {
     expect(files.filter((file) => lines(file) > 600)).toEqual([]);
   });
@@ -146,7 +151,7 @@ describe("importing an entry", () => {
     console.log(JSON.stringify({ same: JSON.stringify([look(), listen()]) === before, changed, handles: process.getActiveResourcesInfo().filter((name) => name === "Timeout") }));
   `;
 
-  it.each(["reciproc", "reciproc/node", "reciproc/testing"])(
+  it.each(["reciproc", "reciproc/node", "reciproc/redis", "reciproc/testing"])(
     "%s changes no global, starts no timer and adds no process listener",
     (entry) => {
       const output = execFileSync(process.execPath, ["--input-type=module", "-e", PROBE, entry], {

@@ -141,11 +141,22 @@ describe("the published tarball", () => {
     expect(output.filter(({ code }) => /\bclass Peer\b/.test(code))).toHaveLength(1);
   });
 
-  it("does not install React", async () => {
-    for (const name of ["react", "@types/react"]) {
+  it("installs neither React nor the client of a broker", async () => {
+    for (const name of ["react", "@types/react", "redis", "@redis/client"]) {
       const found = access(join(project, "node_modules", name));
       await expect(found).rejects.toMatchObject({ code: "ENOENT" });
     }
+  });
+
+  it("has an entry for Redis that starts nothing, and names the missing package when a server connects", async () => {
+    const program = `
+      import { EngineError, redis } from "reciproc/redis";
+      const engine = redis({ url: "redis://127.0.0.1:1" });
+      const host = { received() {}, up() {}, down() {}, heard() {} };
+      const error = await engine.createConnection("node", host).open().catch((error) => error);
+      console.log(error instanceof EngineError, error.outcome, error.message);`;
+    const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
+    expect(stdout).toBe("true not-sent the package `redis` or `@redis/client`, version 6, is not installed\n");
   });
 
   it("contains the licences of the bundled packages", () => {

@@ -55,6 +55,8 @@ export class RedisServer implements AsyncDisposable {
   #child: ChildProcess | undefined;
   #gone: Promise<unknown> = Promise.resolve();
   port = 0;
+  /** The port by which the servers of a cluster talk to each other. */
+  busPort = 0;
 
   private constructor(path: string, folder: string, options: RedisServerOptions) {
     this.#path = path;
@@ -83,6 +85,7 @@ export class RedisServer implements AsyncDisposable {
   }
 
   async #writeFiles(): Promise<void> {
+    this.busPort = await freePort();
     const { settings = {}, users, certificate, kind = "server" } = this.#options;
     const port = String(this.port);
     const files = ["key", "cert"].map((name) => join(this.#folder, `${name}.pem`));
@@ -97,7 +100,7 @@ export class RedisServer implements AsyncDisposable {
     const cluster = {
       "cluster-enabled": "yes",
       "cluster-config-file": "nodes.conf",
-      "cluster-port": String(await freePort()),
+      "cluster-port": String(this.busPort),
       "cluster-node-timeout": "2000",
     };
     const all: Record<string, string> = {
@@ -134,6 +137,10 @@ export class RedisServer implements AsyncDisposable {
     }
     await this.#gone;
     throw new Error(`redis-server ended with ${child.exitCode}:\n${output.join("\n")}`);
+  }
+
+  get isRunning(): boolean {
+    return this.#child?.exitCode === null && this.#child.signalCode === null;
   }
 
   /** Ends the process at once, and resolves when it has ended. */

@@ -1,0 +1,24 @@
+import { afterAll, beforeAll } from "vitest";
+import { selfSigned } from "../support/certificates.js";
+import { RedisServer } from "../support/redis.js";
+import { redisRig } from "./redis-rig.js";
+import { describeEngine } from "./suite.js";
+
+/** The rights that the documents name. `test-*` is the prefix of the rigs. */
+const RIGHTS =
+  "resetkeys ~test-*:* resetchannels &test-*:* -@all +@pubsub +@hash +@stream +@sortedset +@set +@scripting +@connection " +
+  "+info +del +pexpire +exists +time";
+
+const certificate = selfSigned();
+let server: RedisServer;
+
+beforeAll(async () => {
+  const users = ["user default on nopass ~* &* +@all", `user reciproc on >se:cret ${RIGHTS}`];
+  server = await RedisServer.create({ certificate, users });
+}, 300_000);
+afterAll(() => server[Symbol.asyncDispose]());
+
+describeEngine("redis with TLS and a user of few rights", async () => {
+  const url = server.url.replace("rediss://", "rediss://reciproc:se%3Acret@");
+  return redisRig({ url, tls: { ca: certificate.cert } }, [server.url]);
+});
