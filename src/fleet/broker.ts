@@ -131,7 +131,13 @@ export class Broker {
     const late = new Promise<void>((resolve, reject) => {
       const cause = (): EngineError =>
         this.#lastError ?? new EngineError(`no connection to ${this.name} within ${startTimeoutMs} ms`, "not-sent");
-      timer = { deadline: 0, expire: () => (startWithout ? resolve() : reject(cause())) };
+      const expire = (): void => {
+        if (!startWithout) return reject(cause());
+        this.#state = "down";
+        this.#refuseWaiting();
+        resolve();
+      };
+      timer = { deadline: 0, expire };
       setDeadline(timer, startTimeoutMs);
     });
     try {
@@ -236,7 +242,9 @@ export class Broker {
   }
 
   #hasRoom(bytes: number): boolean {
-    return this.#unanswered < MAX_UNANSWERED && this.#unansweredBytes + bytes <= MAX_UNANSWERED_BYTES;
+    // One command may have any length.
+    const isShort = this.#unanswered === 0 || this.#unansweredBytes + bytes <= MAX_UNANSWERED_BYTES;
+    return isShort && this.#unanswered < MAX_UNANSWERED;
   }
 
   /** Returns the error of what needs the connection while there is none. */
@@ -267,11 +275,16 @@ export class Broker {
     this.#lastError = error;
     if (!wasUp && this.#state === "down") return;
     if (this.facts !== undefined) this.#state = "down";
+    if (this.#state === "down") this.#refuseWaiting();
+    if (wasUp) this.#owner.down(error);
+  }
+
+  /** No message is received. Refuses those who wait for a channel. */
+  #refuseWaiting(): void {
     for (const subscription of this.#subscriptions.values()) {
       subscription.isHeard = false;
       for (const settle of subscription.waiting.splice(0)) settle(this.#refusal());
     }
-    if (wasUp) this.#owner.down(error);
   }
 
   #heard(channels: "all" | readonly Channel[]): void {
@@ -306,11 +319,12 @@ export class Broker {
     this.#startTimer(subscription, LINGER_MS, () => this.#reconcile(subscription));
   }
 
-  /** Resolves when every message of a wanted channel is received. Rejects at once if the connection is or gets down. */
+  /** Resolves when every message of a wanted channel is received. Rejects at once if the connection is down or gets down. */
   ready(channel: Channel): Promise<void> {
     const subscription = this.#subscriptions.get(channel)!;
     if (subscription.isHeard && subscription.state === "subscribed") return Promise.resolve();
-    if (!this.isUp) return Promise.reject(this.#refusal());
+    // Until the start has succeeded or failed, no client is here that could be kept waiting.
+    if (!this.isUp && this.#state !== "starting") return Promise.reject(this.#refusal());
     return new Promise((resolve, reject) => {
       subscription.waiting.push((error) => (error === undefined ? resolve() : reject(error)));
     });

@@ -181,6 +181,11 @@ export class TopicLog implements Expiring {
     return this.#follower.position;
   }
 
+  /** Returns true if this node has the log up to a position, or further. */
+  covers({ epoch, offset }: Position): boolean {
+    return this.position?.epoch === epoch && offset <= this.position.offset;
+  }
+
   /** Takes a message of the topic's channel. */
   received(epoch: string, offset: number, body: string): void {
     this.#follower.received(epoch, offset, body);
@@ -250,7 +255,7 @@ export class TopicLog implements Expiring {
    */
   since(since: Position): Promise<Publication[] | undefined> | Publication[] | undefined {
     const { epoch, offset: to } = this.position!;
-    if (since.epoch !== epoch || since.offset > to) return undefined;
+    if (!this.covers(since)) return undefined;
     if (since.offset === to) return [];
     const from = since.offset + 1;
     const tail = this.#owner.tails.between(this.#topic, from, to);

@@ -303,9 +303,8 @@ export class FleetTopics {
     const localId = this.#owner.localIdOf(peer);
     await broker.ready(topic.channel);
     await log?.follow();
-    // The client has more than this node: another node was faster.
-    const ahead = since !== undefined && log?.position?.epoch === since.epoch && since.offset > log.position.offset;
-    if (ahead) await log.heal();
+    // The client may have more than this node, if another node was faster.
+    if (since !== undefined && log !== undefined && !log.covers(since)) await log.heal();
     if (as !== undefined) {
       await this.#list(topic);
       if (topic.replica!.size >= MAX_MEMBERS) throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
@@ -353,6 +352,9 @@ export class FleetTopics {
     const { broker } = this.#owner;
     const body = encodeEntry(method, params);
     const rule = this.#logRuleOf(name);
+    const topic = this.#topics.get(name);
+    // The members that were added before get the publication too.
+    if (topic !== undefined && topic.log!.position === undefined) await this.#prepare(topic).catch(() => {});
     const bytes = utf8Bytes(body) + HEAD_BYTES;
     const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
       const { maxFrameBytes } = broker.facts!;
@@ -425,9 +427,10 @@ export class FleetTopics {
   #changed(topic: FleetTopic, event: "joined" | "left", member: TopicMember): void {
     const { memberRule, name } = topic;
     const method = memberRule?.[event];
-    if (method !== undefined) {
+    const members = this.#owner.membersOf(name);
+    if (method !== undefined && members.size > 0) {
       const except = this.#owner.peerOfId(member.id);
-      this.#owner.send(this.#owner.membersOf(name), method, encodeNotification(method, member), {
+      this.#owner.send(members, method, encodeNotification(method, member), {
         except,
         whenSlow: "drop",
       });

@@ -27,6 +27,8 @@ export function makeNodes(count: number, options: object = {}, engine: Engine = 
   return Array.from({ length: count }, () => makeNode({ engine, ...options }));
 }
 
+let clients = 0;
+
 /** Makes one node. */
 export function makeNode(options: object, methods: object = {}): Node {
   const server = testServer<any, any, any>({
@@ -35,9 +37,17 @@ export function makeNode(options: object, methods: object = {}): Node {
   });
   const client = async (name = ""): Promise<Client> => {
     const got: [string, any][] = [];
-    const coming = new Promise<AnyPeer>((resolve) => server.server.once("peer", (peer) => resolve(peer as AnyPeer)));
+    const number = String(++clients);
+    const coming = new Promise<AnyPeer>((resolve) => {
+      const onPeer = (peer: unknown, { headers }: { headers: Record<string, unknown> }): void => {
+        if (headers["x-number"] !== number) return;
+        server.server.off("peer", onPeer as never);
+        resolve(peer as AnyPeer);
+      };
+      server.server.on("peer", onPeer as never);
+    });
     const connected = await server.connect(server.server.url, {
-      headers: { "x-name": name },
+      headers: { "x-name": name, "x-number": number },
       methods,
       fallback: (params, { method }) => void got.push([method, params]),
     });
