@@ -210,7 +210,8 @@ export class RedisConnection implements EngineConnection, Commands {
         return await act(link);
       } catch (error) {
         this.#react(link, error as EngineError);
-        if (!(error instanceof RedirectError) || !this.#isCluster || performance.now() > until) throw error;
+        const isMoving = error instanceof RedirectError && this.#isCluster && this.#isMaintaining;
+        if (!isMoving || performance.now() > until) throw error;
         await this.#settled();
       }
     }
@@ -248,7 +249,7 @@ export class RedisConnection implements EngineConnection, Commands {
     const names = [name];
     const done = Promise.resolve().then(() => {
       this.#batches.delete(link);
-      return link.subscribe(names);
+      return link.subscribe(names.filter((one) => this.#subscriptions.has(one)));
     });
     this.#batches.set(link, { names, done });
     return done;
@@ -350,10 +351,11 @@ export class RedisConnection implements EngineConnection, Commands {
     const missing = [...addresses].filter(([text]) => !this.#links.has(text));
     const connecting = missing.map(async ([text, address]) => {
       const link = await Link.connect(address, this.#linkSettings, this.#linkHost, signal);
-      this.#links.set(text, link);
+      if (this.#isClosed) link.destroy();
+      else this.#links.set(text, link);
     });
     const failures = await failuresOf(connecting);
-    if (this.#isClosed) return this.#destroyLinks();
+    if (this.#isClosed) return;
 
     const moved = new Map<Link, number[]>();
     for (const [tag, address] of layout.entries()) {

@@ -22,9 +22,6 @@ import { SCRIPT_NAMES, sourceOf, type ScriptName } from "./scripts.js";
 export const MAX_BYTES = 16 * 2 ** 20;
 /** How many channels one command subscribes. */
 const CHANNELS_AT_ONCE = 500;
-/** A server that answers nothing for so long is given up. */
-const SILENCE_MS = 15_000;
-const SILENCE_CHECK_MS = 5_000;
 /** How long commands may take that are not answered when a link is no longer used. */
 const RETIRE_MS = 5_000;
 
@@ -64,11 +61,10 @@ export class Link {
   #isUsed = true;
   #unanswered = 0;
   #unansweredBytes = 0;
-  /** When the last answer came, or when the first of the unanswered commands was sent. */
-  #answeredAt = 0;
+  /** Ends the link when it is no longer used and its commands are not answered. */
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** Called when no command is unanswered. */
-  #whenIdle: (() => void) | undefined;
+  /** Aborts when the engine closes. */
+  readonly #closing: AbortSignal;
   readonly #listener = (frame: string, name: string): void => {
     if (this.#isUsed) this.#host.received(this, name, frame);
   };
@@ -78,6 +74,7 @@ export class Link {
     hashes: ReadonlyMap<ScriptName, string>,
     settings: LinkSettings,
     host: LinkHost,
+    closing: AbortSignal,
   ) {
     this.#library = parts.library;
     this.address = parts.address;
@@ -88,6 +85,7 @@ export class Link {
     this.#hashes = hashes;
     this.#settings = settings;
     this.#host = host;
+    this.#closing = closing;
   }
 
   /** Connects to a primary. Rejects with an `EngineError`; a `FinalError` if trying again does not help. */
@@ -121,7 +119,7 @@ export class Link {
       const hashes = new Map((await Promise.all(loaded)).map((hash, i) => [SCRIPT_NAMES[i]!, String(hash)]));
       if (signal.aborted) throw new EngineError("the engine is closed", "not-sent");
       if (failure !== undefined) throw failure;
-      link = new Link({ library, address: where, info: info!, commands, subscriber }, hashes, settings, host);
+      link = new Link({ library, address: where, info: info!, commands, subscriber }, hashes, settings, host, signal);
       subscriber.on("sharded-channel-moved", () => host.moved());
       return link;
     } catch (error) {
@@ -138,17 +136,15 @@ export class Link {
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     if (this.#unanswered >= MAX_UNANSWERED || this.#unansweredBytes + bytes > MAX_BYTES)
       throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
-    if (this.#unanswered++ === 0) this.#answeredAt = performance.now();
+    this.#unanswered++;
     this.#unansweredBytes += bytes;
-    this.#timer ??= setTimeout(this.#checkSilence, SILENCE_CHECK_MS);
     try {
       return await this.#commands.sendCommand(args);
     } catch (reason) {
       throw commandError(this.#library, this.address, reason);
     } finally {
-      this.#answeredAt = performance.now();
       this.#unansweredBytes -= bytes;
-      if (--this.#unanswered === 0) this.#whenIdle?.();
+      if (--this.#unanswered === 0 && !this.#isUsed) this.destroy();
     }
   }
 
@@ -218,41 +214,20 @@ export class Link {
   close(): void {
     if (!this.#isUsed) return;
     this.#isUsed = false;
-    clearTimeout(this.#timer);
     this.#subscriber.destroy();
-    if (this.#unanswered === 0 || !this.#commands.isReady) return this.#commands.destroy();
-    const destroy = (): void => {
-      clearTimeout(this.#timer);
-      this.#whenIdle = undefined;
-      this.#commands.destroy();
-    };
-    this.#timer = setTimeout(destroy, RETIRE_MS);
-    this.#whenIdle = destroy;
+    if (this.#unanswered === 0 || !this.#commands.isReady || this.#closing.aborted) return this.destroy();
+    this.#timer = setTimeout(this.destroy, RETIRE_MS);
+    this.#closing.addEventListener("abort", this.destroy);
   }
 
   /** Ends the link at once. What is unanswered rejects. */
-  destroy(): void {
-    this.close();
+  readonly destroy = (): void => {
+    this.#isUsed = false;
     clearTimeout(this.#timer);
-    this.#whenIdle = undefined;
+    this.#closing.removeEventListener("abort", this.destroy);
+    this.#subscriber.destroy();
     this.#commands.destroy();
-  }
-
-  readonly #checkSilence = (): void => {
-    this.#timer = undefined;
-    if (this.#unanswered === 0) return;
-    if (performance.now() - this.#answeredAt < SILENCE_MS)
-      this.#timer = setTimeout(this.#checkSilence, SILENCE_CHECK_MS);
-    // The answer may be in the socket already, if this process was stopped.
-    else setImmediate(() => this.#loseIfSilent());
   };
-
-  #loseIfSilent(): void {
-    if (this.#unanswered === 0 || performance.now() - this.#answeredAt < SILENCE_MS) return;
-    const error = new EngineError(`Redis at ${this.address}: no answer for ${SILENCE_MS} ms`, "not-sent");
-    this.lose(error);
-    this.destroy();
-  }
 }
 
 function partsOf(names: readonly string[]): string[][] {

@@ -12,7 +12,7 @@ export interface RedisOptions extends EngineSettings {
    * keys, but not messages: set `prefix` for each application.
    */
   readonly url?: string | undefined;
-  /** Some servers of a Redis Cluster 7.0 or later, as URLs. The others are found through them. They need no replicas. */
+  /** Some servers of a Redis Cluster 7.0 or later, as URLs. The others are found through them. */
   readonly cluster?: readonly string[] | undefined;
   /** Some Sentinels as URLs, with their own credentials, and the name by which they know the primary. */
   readonly sentinel?: { readonly name: string; readonly urls: readonly string[] } | undefined;

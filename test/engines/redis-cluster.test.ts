@@ -2,20 +2,22 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import type { Channel, Position } from "../../src/fleet/engine.js";
 import { commandAt, eventually, removeAt } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
-import { isAscending, keyOf, Listening, redisRig } from "./redis-rig.js";
+import { CLUSTER_RIGHTS, isAscending, keyOf, Listening, redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
 const LOG = { length: 1_000, ttlMs: 60_000 };
 let cluster: RedisCluster;
 
 beforeAll(async () => {
-  cluster = await RedisCluster.create();
+  const user = `user reciproc on >secret ${RIGHTS} ${CLUSTER_RIGHTS}`;
+  cluster = await RedisCluster.create(["user default on nopass ~* &* +@all", user]);
 }, 300_000);
 afterAll(() => cluster[Symbol.asyncDispose]());
 
-describeEngine("redis with a cluster", async () =>
-  redisRig({ cluster: ["redis://127.0.0.1:1", ...cluster.urls] }, cluster.urls.slice(0, 3)),
-);
+describeEngine("redis with a cluster and a user of few rights", async () => {
+  const roots = ["redis://127.0.0.1:1", ...cluster.urls];
+  return redisRig({ cluster: roots, username: "reciproc", password: "secret" }, cluster.urls.slice(0, 3));
+});
 
 /** Opens two nodes, with a topic to which both are subscribed. They are closed after the test. */
 async function pair(topic: string): Promise<{ a: Listening; b: Listening; channel: Channel; key: string }> {
@@ -32,6 +34,9 @@ async function pair(topic: string): Promise<{ a: Listening; b: Listening; channe
 describe("redis with a cluster", () => {
   it("continues on another server when a slot is moved, and gives each message once", async () => {
     const { a, b, channel, key } = await pair("moved");
+    // Not subscribed, so no server reports to it that the slot has moved.
+    const writer = await Listening.open(redisRig({ cluster: cluster.urls }, []).engine(), "writer");
+    onTestFinished(() => writer[Symbol.asyncDispose]());
     const first = await a.connection.log!.append("moved", "0", LOG, undefined);
     const during: Promise<Position>[] = [];
     await cluster.migrate(key, async () => {
@@ -40,6 +45,7 @@ describe("redis with a cluster", () => {
       await expect(a.connection.send(channel, "half moved")).resolves.toBeGreaterThan(0);
     });
     const second = await during[0]!;
+    expect((await writer.connection.log!.append("moved", "of another prefix", LOG, undefined)).offset).toBe(1);
     // The log has another server, and so another life.
     expect(second.epoch).not.toBe(first.epoch);
     await eventually(

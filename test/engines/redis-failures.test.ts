@@ -306,19 +306,28 @@ describe("the engine redis, when its broker loses data or connections", () => {
   }, 60_000);
 
   it("notices that its server was a replica meanwhile, although the run id is the same", async () => {
-    const [server, other] = [await startRedis(), await startRedis()];
+    const server = await startRedis();
+    const other = await startRedis({ settings: { replicaof: `127.0.0.1 ${server.port}` } });
     const node = await openNode(rigOf(server));
     await node.connection.roster!.enter(`${node.name}/1`, 60_000);
     const before = await append(node, "1");
+    await eventually(
+      () => other.command<string[]>("KEYS", "*"),
+      (keys) => keys.some((key) => key.includes(":m:")),
+    );
+    await other.command("REPLICAOF", "NO", "ONE");
+    // Only here. It is lost when this server gets the data of the other one.
+    expect(await append(node, "2")).toEqual({ epoch: before.epoch, offset: 2 });
     await server.command("REPLICAOF", "127.0.0.1", String(other.port));
     await eventually(
       () => server.command<string>("INFO", "replication"),
       (info) => info.includes("master_link_status:up"),
     );
-    expect(await outcomeOf(append(node, "2"))).toBe("not-sent");
+    expect(await outcomeOf(append(node, "refused"))).toBe("not-sent");
     await server.command("REPLICAOF", "NO", "ONE");
     await untilHeard(node);
     const after = await append(node, "3");
+    expect(after.offset).toBe(1);
     expect(after.epoch).not.toBe(before.epoch);
     expect((await node.connection.roster!.beat(`${node.name}/1`, 60_000)).isMine).toBe(false);
   });

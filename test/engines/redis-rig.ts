@@ -6,6 +6,12 @@ import { Names } from "../../src/redis/names.js";
 import { eventually, leftoversAt, removeAt } from "../support/redis.js";
 import type { EngineRig } from "./suite.js";
 
+/** The rights that the documents name, for the prefixes of the rigs. A cluster needs `CLUSTER_RIGHTS` too. */
+export const RIGHTS =
+  "resetkeys ~test-*:* resetchannels &test-*:* -@all +@pubsub +@hash +@stream +@sortedset +@set +@scripting +@connection " +
+  "+info +del +pexpire +time";
+export const CLUSTER_RIGHTS = "+cluster|slots +cluster|info";
+
 export interface RedisRig extends EngineRig {
   readonly prefix: string;
 }

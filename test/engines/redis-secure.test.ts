@@ -1,13 +1,8 @@
 import { afterAll, beforeAll } from "vitest";
 import { selfSigned } from "../support/certificates.js";
 import { RedisServer } from "../support/redis.js";
-import { redisRig } from "./redis-rig.js";
+import { redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
-
-/** The rights that the documents name. `test-*` is the prefix of the rigs. */
-const RIGHTS =
-  "resetkeys ~test-*:* resetchannels &test-*:* -@all +@pubsub +@hash +@stream +@sortedset +@set +@scripting +@connection " +
-  "+info +del +pexpire +exists +time";
 
 const certificate = selfSigned();
 let server: RedisServer;

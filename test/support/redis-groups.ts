@@ -12,10 +12,9 @@ export class RedisCluster implements AsyncDisposable {
     this.servers = servers;
   }
 
-  static async create(): Promise<RedisCluster> {
-    const servers = await Promise.all(
-      Array.from({ length: 2 * PRIMARIES }, () => RedisServer.create({ kind: "cluster" })),
-    );
+  static async create(users?: readonly string[]): Promise<RedisCluster> {
+    const options = { kind: "cluster" as const, ...(users === undefined ? {} : { users }) };
+    const servers = await Promise.all(Array.from({ length: 2 * PRIMARIES }, () => RedisServer.create(options)));
     const cluster = new RedisCluster(servers);
     const [first, ...others] = servers;
     for (const [i, server] of servers.entries()) await server.command("CLUSTER", "SET-CONFIG-EPOCH", String(i + 1));
@@ -64,10 +63,11 @@ export class RedisCluster implements AsyncDisposable {
   async primaryOf(
     key: string,
   ): Promise<{ slot: number; owner: RedisServer; other: RedisServer; replica: RedisServer }> {
-    const slot = Number(await this.servers[0]!.command("CLUSTER", "KEYSLOT", key));
+    const running = this.servers.find(({ isRunning }) => isRunning)!;
+    const slot = Number(await running.command("CLUSTER", "KEYSLOT", key));
     type Server = [host: string, port: number];
     type Range = [from: number, to: number, primary: Server, replica?: Server];
-    const ranges = await this.servers.find(({ isRunning }) => isRunning)!.command<Range[]>("CLUSTER", "SLOTS");
+    const ranges = await running.command<Range[]>("CLUSTER", "SLOTS");
     const serverAt = (port: number): RedisServer => this.servers.find((server) => server.port === port)!;
     const own = ranges.find(([from, to]) => from <= slot && slot <= to)!;
     const foreign = ranges.find(([, , [, port]]) => port !== own[2][1])!;
