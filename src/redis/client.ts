@@ -85,7 +85,8 @@ export function createClient(
     RESP: 3,
     pingInterval: 5_000,
     disableOfflineQueue: true,
-    commandsQueueMaxLength: MAX_UNANSWERED,
+    // A ping that is refused would end the connection, so there is room for it.
+    commandsQueueMaxLength: MAX_UNANSWERED + 10,
     // One timer for each connection watches for silence. A timer for each command would be expensive.
     commandOptions: { timeout: undefined },
     maintNotifications: "disabled",

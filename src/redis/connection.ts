@@ -26,6 +26,8 @@ const MAX_DELAY_MS = 20_000;
 const LOOKUP_DELAY_MS = 50;
 /** How long a command is repeated that was redirected: until the slot has moved. It did nothing before. */
 const REDIRECT_MS = 5_000;
+/** A cluster whose servers disagree for longer is not reachable. */
+const MOST_REDIRECTS = 5;
 /** How long `close` waits for Redis. */
 const CLOSE_MS = 4_500;
 
@@ -314,7 +316,8 @@ export class RedisConnection implements EngineConnection, Commands {
       } catch (error) {
         failures++;
         if (this.#state === "starting" && error instanceof FinalError) final = error;
-        else this.#fall(error as EngineError);
+        // A server of the cluster that was asked did not know yet where the slot is.
+        else if (!(error instanceof RedirectError) || failures > MOST_REDIRECTS) this.#fall(error as EngineError);
       }
       this.#settle();
     }

@@ -90,8 +90,22 @@ export class Link {
 
   /** Connects to a primary. Rejects with an `EngineError`; a `FinalError` if trying again does not help. */
   static async connect(address: Address, settings: LinkSettings, host: LinkHost, signal: AbortSignal): Promise<Link> {
-    const library = await loadLibrary();
     const where = textOf(address);
+    try {
+      return await Link.#connect(where, address, settings, host, signal);
+    } catch (error) {
+      throw connectError(where, error);
+    }
+  }
+
+  static async #connect(
+    where: string,
+    address: Address,
+    settings: LinkSettings,
+    host: LinkHost,
+    signal: AbortSignal,
+  ): Promise<Link> {
+    const library = await loadLibrary();
     let link: Link | undefined;
     let failure: Error | undefined;
     const attempt = new AbortController();
@@ -124,7 +138,7 @@ export class Link {
       return link;
     } catch (error) {
       destroy();
-      throw connectError(where, failure ?? error);
+      throw failure ?? error;
     } finally {
       signal.removeEventListener("abort", destroy);
     }

@@ -24,7 +24,7 @@ export class RedisLog implements EngineLog {
       life,
       nanoid(EPOCH_LENGTH),
       String(rule.length),
-      String(rule.ttlMs),
+      String(Math.ceil(rule.ttlMs)),
       key ?? "",
     ]);
     const [epoch, offset] = reply as [string, string];

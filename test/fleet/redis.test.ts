@@ -3,6 +3,7 @@ import { nanoid } from "nanoid";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { redis } from "../../src/redis/index.js";
 import { eventually, leftoversAt, RedisServer } from "../support/redis.js";
+import { RedisProxy } from "../support/redis-proxy.js";
 import { closeAll, makeNodes, type Client, type Node } from "./nodes.js";
 
 const RULES = {
@@ -27,9 +28,9 @@ afterEach(async () => {
 afterAll(() => server[Symbol.asyncDispose]());
 
 /** Two nodes over Redis, with a member each in the topic "room". */
-async function room(methods: object = {}): Promise<[a: Node, b: Node, ann: Client, bob: Client]> {
+async function room(url = server.url): Promise<[a: Node, b: Node, ann: Client, bob: Client]> {
   prefix = `test-${nanoid(8)}`;
-  nodes = makeNodes(2, { ...RULES, methods }, redis({ url: server.url, prefix, leaseMs: 1_000 }));
+  nodes = makeNodes(2, RULES, redis({ url, prefix, leaseMs: 1_000 }));
   const [a, b] = nodes as [Node, Node];
   const [ann, bob] = [await a.client("ann"), await b.client("bob")];
   await a.server.topic("room").join(ann.peer, { as: "ann" });
@@ -118,5 +119,31 @@ describe("servers over Redis", () => {
     await a.server.topic("room").publish("said", { n: 2 });
     expect((await eve.until(1))[0]).toEqual(["said", { n: 2, at: expect.any(String) }]);
     expect(gaps).toContain("room");
+  });
+
+  it.each(["subscribers", "others"] as const)("notice by their echo that nothing arrives for %s", async (kind) => {
+    const proxy = await RedisProxy.listen(server.port);
+    const [a, , , bob] = await room(proxy.url);
+    const errors: string[] = [];
+    for (const node of nodes)
+      node.server.on("engine", ({ error }) => error !== undefined && errors.push(error.message));
+    expect(proxy.mute(kind)).toBe(2);
+    await eventually(
+      () => errors,
+      (texts) => texts.filter((text) => text.includes("echoes did not arrive")).length >= 2,
+    );
+    await eventually(
+      () => nodes.map((node) => node.server.health().ok),
+      (states) => states.every((ok) => ok),
+    );
+    await eventually(
+      () => names(a),
+      (all) => all.length === 2,
+    );
+    await a.server.topic("room").publish("said", { n: 1 });
+    await bob.until(1);
+    await closeAll(nodes);
+    nodes = [];
+    await proxy[Symbol.asyncDispose]();
   });
 });

@@ -126,7 +126,9 @@ export class RedisServer implements AsyncDisposable {
     const args = [join(this.#folder, "redis.conf"), ...(this.#options.kind === "sentinel" ? ["--sentinel"] : [])];
     const child = spawn(this.#path, args, { stdio: ["ignore", "pipe", "inherit"] });
     this.#child = child;
-    this.#gone = once(child, "exit");
+    const kill = (): boolean => child.kill("SIGKILL");
+    process.once("exit", kill);
+    this.#gone = once(child, "exit").finally(() => process.off("exit", kill));
     const output: string[] = [];
     for await (const line of createInterface(child.stdout)) {
       output.push(line);
