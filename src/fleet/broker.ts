@@ -301,6 +301,7 @@ export class Broker {
 
   /** Wants the messages of a channel from now on. */
   want(channel: Channel): void {
+    if (this.#state === "closed") return;
     let subscription = this.#subscriptions.get(channel);
     if (subscription === undefined) {
       subscription = { channel, isWanted: true, state: "none", isHeard: false, timer: undefined, waiting: [] };
@@ -321,6 +322,7 @@ export class Broker {
 
   /** Resolves when every message of a wanted channel is received. Rejects at once if the connection is down or gets down. */
   ready(channel: Channel): Promise<void> {
+    if (this.#state === "closed") return Promise.reject(this.#refusal());
     const subscription = this.#subscriptions.get(channel)!;
     if (subscription.isHeard && subscription.state === "subscribed") return Promise.resolve();
     // Until the start has succeeded or failed, no client is here that could be kept waiting.

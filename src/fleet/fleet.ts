@@ -140,6 +140,8 @@ export class Fleet {
   readonly #principals = new Map<AnyPeer, string>();
   readonly #counts = { sent: 0, received: 0, dropped: 0, foreign: 0, healed: 0, gaps: 0, reconnects: 0 };
   #wasUp = false;
+  /** Whether `start` has resolved, with or without the broker. */
+  #isStarted = false;
   #downAt = performance.now();
   #reads = 0;
   readonly #readers: (() => void)[] = [];
@@ -209,6 +211,7 @@ export class Fleet {
   /** Connects. Rejects with an `EngineError` if the broker cannot be reached in time. */
   async start(): Promise<void> {
     await this.#broker.open();
+    this.#isStarted = true;
   }
 
   /** Leaves the fleet: removes the members of this node, and disconnects. Never rejects. A second call waits for the first. */
@@ -330,11 +333,10 @@ export class Fleet {
   #up({ unmet }: EngineFacts): void {
     if (this.#wasUp) this.#counts.reconnects++;
     else for (const sentence of unmet) this.#host.report(new Error(sentence));
-    const isFirst = !this.#wasUp;
     this.#wasUp = true;
     this.#lease.start();
     this.#own.reconcile();
-    if (!isFirst) this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
+    if (this.#isStarted) this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
   }
 
   #down(error: EngineError): void {

@@ -27,13 +27,23 @@ export interface ReadRequest {
   readonly onlyTop: boolean;
 }
 
+/** Messages that came before those that they follow. If there are more, or longer ones, they are read. */
+const MAX_AHEAD = 1_000;
+const MAX_AHEAD_LENGTH = 2 ** 20;
+
 /** The position of a node in one log. */
 export class Follower {
   readonly #output: FollowerOutput;
   /** The last entry that was delivered or skipped. Its epoch is empty while there is no log. `undefined` until the top was read. */
   #position: Position | undefined;
-  /** Whether a message has shown that the log must be read. */
-  #needsHeal = false;
+  /** Messages behind a missing one, by offset, or of another epoch. Without them, a busy log would be read again after each read. */
+  readonly #ahead = new Map<number, string>();
+  #aheadEpoch = "";
+  #aheadLength = 0;
+  /** Whether a message was not kept. */
+  #hasDropped = false;
+  /** Whether all messages that are ahead came before the last request. */
+  #isOld = false;
 
   constructor(output: FollowerOutput) {
     this.#output = output;
@@ -46,36 +56,72 @@ export class Follower {
 
   /** Whether a message has shown that the log must be read. */
   get needsHeal(): boolean {
-    return this.#needsHeal;
+    return this.#ahead.size > 0 || this.#hasDropped;
   }
 
   /** Takes a message of the log's channel. */
   received(epoch: string, offset: number, body: string): void {
     const position = this.#position;
     // A message that comes before the top was read may be newer than the top.
-    if (position === undefined) this.#needsHeal = true;
+    if (position === undefined) this.#keep(epoch, offset, body);
     else if (position.epoch === "" && offset === 1) this.#deliver({ epoch, offset }, body);
     // F5: only the broker knows which of two epochs is the later one. A message of the earlier one may still be on its way.
-    else if (position.epoch !== epoch) this.#needsHeal = true;
+    else if (position.epoch !== epoch || offset > position.offset + 1) this.#keep(epoch, offset, body);
     else if (offset === position.offset + 1) this.#deliver({ epoch, offset }, body);
-    else if (offset > position.offset) this.#needsHeal = true;
+    this.#deliverAhead();
+  }
+
+  /** Keeps a message that cannot be delivered yet. */
+  #keep(epoch: string, offset: number, body: string): void {
+    if (epoch !== this.#aheadEpoch) this.#dropAhead();
+    this.#aheadEpoch = epoch;
+    this.#isOld = false;
+    if (this.#ahead.has(offset)) return;
+    if (this.#ahead.size >= MAX_AHEAD || this.#aheadLength + body.length > MAX_AHEAD_LENGTH) this.#hasDropped = true;
+    else {
+      this.#ahead.set(offset, body);
+      this.#aheadLength += body.length;
+    }
+  }
+
+  #dropAhead(): void {
+    this.#ahead.clear();
+    this.#aheadLength = 0;
+  }
+
+  /** Delivers what follows the position, and forgets what was delivered. */
+  #deliverAhead(): void {
+    if (this.#ahead.size === 0 || this.#position?.epoch !== this.#aheadEpoch) return;
+    for (let body; (body = this.#ahead.get(this.#position.offset + 1)) !== undefined;)
+      this.#deliver({ epoch: this.#aheadEpoch, offset: this.#position.offset + 1 }, body);
+    for (const [offset, body] of this.#ahead) {
+      if (offset > this.#position.offset) continue;
+      this.#ahead.delete(offset);
+      this.#aheadLength -= body.length;
+    }
   }
 
   /** Begins to read the log. Returns what is to be read. */
   request(): ReadRequest {
-    this.#needsHeal = false;
+    this.#hasDropped = false;
+    this.#isOld = true;
     const { epoch, offset } = this.#position ?? { epoch: "", offset: 0 };
     return { epoch, after: offset, onlyTop: this.#position === undefined };
   }
 
   /** Takes what was read for a request. Returns true if more must be read. */
   read(request: ReadRequest, part: LogPart): boolean {
+    let isAgain = false;
     if (request.onlyTop) this.#position = { epoch: part.epoch, offset: part.top };
-    else if (part.epoch !== request.epoch) return this.#changeEpoch(request, part.epoch);
+    else if (part.epoch !== request.epoch) isAgain = this.#changeEpoch(request, part.epoch);
     // The first message of a log came while its absence was being read.
-    else if (this.#position!.epoch !== part.epoch) return true;
+    else if (this.#position!.epoch !== part.epoch) isAgain = true;
     else this.#catchUp(part);
-    return part.top > this.#position!.offset || this.#needsHeal;
+    this.#deliverAhead();
+    if (isAgain || (part.epoch === this.#position!.epoch && part.top > this.#position!.offset)) return true;
+    // The broker has nothing of that: messages of an earlier log, or of a stranger.
+    if (this.#isOld) this.#dropAhead();
+    return this.needsHeal;
   }
 
   /** F4: live messages may have moved the position since the request. The entries up to it were delivered. */

@@ -14,6 +14,8 @@ export interface TopicMember {
   readonly as: unknown;
 }
 
+/** Changes that came too early: more are listed. */
+const MAX_AHEAD = 1_000;
 /** How long to wait after a failed change, if the connection is up. */
 const RETRY_MS = 1_000;
 
@@ -211,6 +213,10 @@ export class Replica {
   readonly #counts = new Map<string, number>();
   /** Whether a change has shown that the members must be listed. */
   needsList = true;
+  /** Changes behind one that is missing, by version. Without them, a busy roster would be listed again after each list. */
+  readonly #ahead = new Map<number, readonly [id: string, as: string | undefined]>();
+  /** Whether a change was not kept. */
+  #hasDropped = false;
 
   constructor(peerIdOf: PeerIdOf, emit: (event: "joined" | "left", member: TopicMember) => void) {
     this.#peerIdOf = peerIdOf;
@@ -229,16 +235,28 @@ export class Replica {
 
   /** Takes a change. `as`: `undefined` if the member left. */
   changed(version: number, id: string, as: string | undefined): void {
-    if (this.#version === undefined || version > this.#version + 1) this.needsList = true;
-    else if (version === this.#version + 1) {
+    if (this.#version === undefined || version > this.#version + 1) {
+      this.needsList = true;
+      if (this.#ahead.size < MAX_AHEAD) this.#ahead.set(version, [id, as]);
+      else this.#hasDropped = true;
+    } else if (version === this.#version + 1) {
       this.#version = version;
       this.#apply(id, as);
+      this.#applyAhead();
     }
+  }
+
+  #applyAhead(): void {
+    for (let change; (change = this.#ahead.get(this.#version! + 1)) !== undefined;) {
+      this.#version!++;
+      this.#apply(...change);
+    }
+    for (const version of this.#ahead.keys()) if (version <= this.#version!) this.#ahead.delete(version);
   }
 
   /** Begins to list. Returns the version for `listed`. */
   request(): number | undefined {
-    this.needsList = false;
+    this.needsList = this.#hasDropped = false;
     return this.#version;
   }
 
@@ -260,6 +278,10 @@ export class Replica {
     // Joined before left: a member that returned as another incarnation is there the whole time.
     for (const [id, as] of listed) this.#apply(id, as, isFirst);
     for (const id of this.#members.keys()) if (!listed.has(id)) this.#apply(id, undefined);
+    this.#applyAhead();
+    // What is left is behind a change that is still missing, or nothing that this list has to do with.
+    if (this.#ahead.size === 0) this.needsList = this.#hasDropped;
+    else this.#ahead.clear();
   }
 
   #apply(id: string, as: string | undefined, isSilent = false): void {

@@ -19,7 +19,10 @@ export class FaultyEngine implements Engine {
   /** The connections of the nodes, in the order in which the servers were made. */
   readonly links: FaultyLink[] = [];
   readonly lacks: readonly ("log" | "roster")[];
+  /** The incarnations whose leases have expired. */
   readonly given: Set<Incarnation> = new Set();
+  /** Makes `open` of the next connections wait for `up`. */
+  isLate = false;
 
   constructor(settings: EngineSettings = {}, lacks: readonly ("log" | "roster")[] = []) {
     this.settings = settings;
@@ -51,8 +54,8 @@ export class FaultyLink implements EngineConnection {
   /** The commands so far. */
   readonly commands: string[] = [];
   reconnects = 0;
-  /** Whether `open` waits for `up`. */
-  #opening: Gate<void> | undefined;
+  /** What `open` waits for. */
+  readonly #opening: Gate<void> | undefined;
   readonly #engine: FaultyEngine;
   readonly #inner: EngineConnection;
   #held: (() => void)[] | undefined;
@@ -62,6 +65,7 @@ export class FaultyLink implements EngineConnection {
     this.node = node;
     this.host = host;
     this.#engine = engine;
+    if (engine.isLate) this.#opening = gate();
     const inner = engine.inner.createConnection(node, {
       ...host,
       received: (channel, frame) => {
@@ -88,16 +92,6 @@ export class FaultyLink implements EngineConnection {
             return engine.given.has(incarnation) ? { isMine: false, live: [] } : { ...state, live };
           }),
       };
-  }
-
-  /** Makes `open` wait for `up`. */
-  static late(engine: FaultyEngine): void {
-    const create = engine.createConnection.bind(engine);
-    engine.createConnection = (node, host) => {
-      const link = create(node, host) as FaultyLink;
-      link.#opening = gate();
-      return link;
-    };
   }
 
   async open(): ReturnType<EngineConnection["open"]> {
@@ -146,7 +140,8 @@ export class FaultyLink implements EngineConnection {
 
   /** The connection is restored. */
   up(): void {
-    if (this.#opening !== undefined) return this.#opening.resolve();
+    this.#opening?.resolve();
+    if (!this.#isDown) return;
     this.#isDown = false;
     this.host.up();
     this.host.heard("all");
