@@ -22,6 +22,9 @@ import { SCRIPT_NAMES, sourceOf, type ScriptName } from "./scripts.js";
 export const MAX_BYTES = 16 * 2 ** 20;
 /** How many channels one command subscribes. */
 const CHANNELS_AT_ONCE = 500;
+/** A server that answers nothing for so long is given up. node-redis would wait as long as commands are written. */
+const SILENCE_MS = 15_000;
+const SILENCE_CHECK_MS = 2_500;
 /** How long commands may take that are not answered when a link is no longer used. */
 const RETIRE_MS = 5_000;
 
@@ -61,7 +64,9 @@ export class Link {
   #isUsed = true;
   #unanswered = 0;
   #unansweredBytes = 0;
-  /** Ends the link when it is no longer used and its commands are not answered. */
+  /** When the last answer came, or when the first of the unanswered commands was sent. */
+  #answeredAt = 0;
+  /** Looks for silence while commands are unanswered. Ends the link when it is no longer used. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** Aborts when the engine closes. */
   readonly #closing: AbortSignal;
@@ -150,13 +155,15 @@ export class Link {
       throw new EngineError(`Redis at ${this.address}: not connected`, "not-sent");
     if (this.#unanswered >= MAX_UNANSWERED || this.#unansweredBytes + bytes > MAX_BYTES)
       throw new EngineError(`Redis at ${this.address}: too much is unanswered`, "not-sent");
-    this.#unanswered++;
+    if (this.#unanswered++ === 0) this.#answeredAt = performance.now();
+    this.#timer ??= setTimeout(this.#checkSilence, SILENCE_CHECK_MS);
     this.#unansweredBytes += bytes;
     try {
       return await this.#commands.sendCommand(args);
     } catch (reason) {
       throw commandError(this.#library, this.address, reason);
     } finally {
+      this.#answeredAt = performance.now();
       this.#unansweredBytes -= bytes;
       if (--this.#unanswered === 0 && !this.#isUsed) this.destroy();
     }
@@ -230,8 +237,27 @@ export class Link {
     this.#isUsed = false;
     this.#subscriber.destroy();
     if (this.#unanswered === 0 || !this.#commands.isReady || this.#closing.aborted) return this.destroy();
+    clearTimeout(this.#timer);
     this.#timer = setTimeout(this.destroy, RETIRE_MS);
     this.#closing.addEventListener("abort", this.destroy);
+  }
+
+  readonly #checkSilence = (): void => {
+    this.#timer = undefined;
+    if (this.#unanswered === 0) return;
+    this.#timer = setTimeout(this.#checkSilence, SILENCE_CHECK_MS);
+    // If this process was stopped, the answer may be in the socket already.
+    if (this.#isSilent()) setImmediate(() => this.#loseIfSilent());
+  };
+
+  #isSilent(): boolean {
+    return this.#unanswered > 0 && performance.now() - this.#answeredAt >= SILENCE_MS;
+  }
+
+  #loseIfSilent(): void {
+    if (!this.#isUsed || !this.#isSilent()) return;
+    this.lose(new EngineError(`Redis at ${this.address}: no answer for ${SILENCE_MS} ms`, "not-sent"));
+    this.destroy();
   }
 
   /** Ends the link at once. What is unanswered rejects. */
