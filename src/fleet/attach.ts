@@ -132,13 +132,11 @@ export class Attached<R extends Contract<R> = AnyMethods> extends EventEmitter<A
 
   /** Returns a peer of any node, by its `id`. */
   peer(id: string): RemotePeer<R> {
-    if (typeof id !== "string") throw expected("id", "a string", id);
     return this.#fleet.peer<R>(id);
   }
 
   /** Returns all peers of one principal, on all nodes. */
   principal(name: string): Principal<R> {
-    if (typeof name !== "string") throw expected("name", "a string", name);
     return this.#fleet.principal<R>(name);
   }
 

@@ -30,8 +30,6 @@ const LAST_RETRY_MS = 3_000;
 const LONGEST_ANSWER_MS = 60_000;
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
 const CLOSE_MS = 10_000;
-/** Calls from other nodes that run at once: more are refused. */
-const MAX_RUNNING = 10_000;
 
 /** The node of these calls. */
 export interface CallsOwner {
@@ -290,8 +288,7 @@ export class Calls {
     if (message === undefined || this.#running.has(key) || this.#isClosed) return this.#owner.foreign();
     const peer = this.#owner.peerOf(localId);
     const answerMs = timeoutMs > 0 ? timeoutMs / SHARE : LONGEST_ANSWER_MS;
-    if (peer === undefined || this.#running.size >= MAX_RUNNING)
-      return this.#answer(from, [number, "lost", "not-sent"], "null", answerMs);
+    if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", answerMs);
     const controller = new AbortController();
     this.#running.set(key, controller);
     const channel: Channel = `n:${from}`;

@@ -6,12 +6,13 @@ import { encodeNotification, plainText, type MessageText } from "../core/codec.j
 import type { Wait } from "../core/config.js";
 import type { Contract } from "../core/contract.js";
 import { attempt } from "../core/tell.js";
+import { expected } from "../core/errors.js";
 import { nanoid } from "../core/packages.js";
 import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
 import { Calls, type Address } from "./calls.js";
 import type { Channel, Engine, EngineError, EngineFacts, NodeName } from "./engine.js";
-import { frameOf, Kind, notificationIn, readFrame, type ReadFrame } from "./frames.js";
+import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, notificationIn, readFrame, type ReadFrame } from "./frames.js";
 import { Lease, LEASE_MS } from "./lease.js";
 import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
@@ -133,6 +134,7 @@ export class Fleet {
   readonly #host: FleetHost;
   readonly #broker: Broker;
   readonly #lease: Lease;
+  readonly #leaseMs: number;
   readonly #own: OwnMembers;
   readonly #calls: Calls;
   readonly #byId = new Map<string, AnyPeer>();
@@ -158,7 +160,8 @@ export class Fleet {
       sent: () => this.#counts.sent++,
       dropped: () => this.#counts.dropped++,
     });
-    const leaseMs = engine.settings?.leaseMs ?? LEASE_MS;
+    const { leaseMs = LEASE_MS } = engine.settings ?? {};
+    this.#leaseMs = leaseMs;
     this.#lease = new Lease(this.#broker, this.id, leaseMs, {
       renewed: (incarnation) => {
         host.changed({ state: "down", downMs: 0, error: new Error("this node was given up: its lease had expired") });
@@ -192,6 +195,8 @@ export class Fleet {
     };
     this.topics = new FleetTopics({
       ...logs,
+      // A topic of a server without an engine may have any name.
+      check: isAlone ? () => {} : checkTopic,
       own: this.#own,
       peerIdOf: (rosterId) => this.#peerIdOf(rosterId),
       rulesOf: (topic) => host.rulesOf(topic),
@@ -297,11 +302,14 @@ export class Fleet {
 
   /** Returns a peer of any node. */
   peer<R extends Contract<R> = any>(id: string): RemotePeer<R> {
+    if (typeof id !== "string") throw expected("id", "a string", id);
     return remotePeer<R>(this.#calls, id, this.#addressOf(id));
   }
 
-  /** Returns the peers of a principal. */
+  /** Returns the peers of a principal. Throws a `TypeError` for a name that is too long. */
   principal<R extends Contract<R> = any>(name: string): Principal<R> {
+    if (typeof name !== "string" || name.length > MAX_PRINCIPAL_LENGTH)
+      throw expected("name", `a string of at most ${MAX_PRINCIPAL_LENGTH} characters`, name);
     const notifyElsewhere = (principal: string, method: string, params: unknown): void => {
       const body = plainText(encodeNotification(method, params as object));
       this.#broker.send("a:all", frameOf(Kind.Principal, [0, this.id, "notify", 0, principal], body));
@@ -327,7 +335,7 @@ export class Fleet {
   health(): Health {
     const { lagMs } = this.#lease;
     const { isUp } = this.#broker;
-    return { ok: isUp && (lagMs ?? 0) < LEASE_MS, engine: isUp ? "up" : "down", lagMs };
+    return { ok: isUp && (lagMs ?? 0) < this.#leaseMs, engine: isUp ? "up" : "down", lagMs };
   }
 
   #up({ unmet }: EngineFacts): void {

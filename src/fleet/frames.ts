@@ -48,7 +48,10 @@ export interface ReadFrame {
 }
 
 /** No head is longer: names, ids and keys are bounded. A frame without a line break is not searched to its end. */
-const MAX_HEAD_LENGTH = 8192;
+const MAX_HEAD_LENGTH = 65_536;
+
+/** The longest name of a principal, in UTF-16 code units. Each takes at most 5 characters in a head. */
+export const MAX_PRINCIPAL_LENGTH = 8_192;
 
 /** Returns the text of a frame. Escapes the fields, which may be any text. */
 export function frameOf(kind: string, fields: readonly (string | number)[], body = ""): string {

@@ -27,6 +27,8 @@ export class Lease implements Expiring {
   readonly #owner: LeaseOwner;
   #number = 1;
   #isEntered = false;
+  /** The number of the incarnation that the owner knows. */
+  #reported = 1;
   #isBeating = false;
   #live: ReadonlySet<NodeName>;
   /** The last echo that was sent, and when; `undefined` if it has arrived. */
@@ -100,7 +102,6 @@ export class Lease implements Expiring {
     if (!isMine) {
       this.#number++;
       await this.#enter();
-      this.#owner.renewed(this.incarnation);
       ({ isMine, live } = await this.#broker.now(() => roster.beat(this.incarnation, this.#leaseMs)));
     }
     if (!isMine) return;
@@ -113,6 +114,10 @@ export class Lease implements Expiring {
     const { roster } = this.#broker.connection;
     await this.#broker.now(() => roster!.enter(this.incarnation, this.#leaseMs));
     this.#isEntered = true;
+    // Behind a failure, the lease of the new incarnation may be taken at a later beat.
+    if (this.#number === this.#reported) return;
+    this.#reported = this.#number;
+    this.#owner.renewed(this.incarnation);
   }
 
   #sendEcho(): void {

@@ -8,7 +8,6 @@ import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type LogRule } from "./engine.js";
 import {
   checkRules,
-  checkTopic,
   encodeAs,
   JOIN_OPTIONS,
   MAX_MEMBERS,
@@ -40,6 +39,8 @@ export interface TopicsOwner extends LogsOwner {
   readonly broker: Broker;
   readonly own: OwnMembers;
   readonly peerIdOf: PeerIdOf;
+  /** Throws a `TypeError` for a name that cannot be a topic. */
+  check(topic: string): void;
   /** The rules of a topic, as the application gave them. */
   rulesOf(topic: string): unknown;
   /** The members of a topic on this node. */
@@ -145,7 +146,7 @@ export class FleetTopics {
   #acquire(name: string): FleetTopic {
     let topic = this.#topics.get(name);
     if (topic === undefined) {
-      checkTopic(name);
+      this.#owner.check(name);
       const made = new FleetTopic(name, this.#rulesOf(name), () => this.#keep(made));
       topic = made;
       this.#topics.set(name, topic);
@@ -467,14 +468,14 @@ export class FleetTopics {
 
   #logRuleOf(name: string): LogRule {
     const topic = this.#topics.get(name);
-    if (topic === undefined) checkTopic(name);
+    if (topic === undefined) this.#owner.check(name);
     const { logRule } = topic ?? this.#rulesOf(name);
     if (logRule !== undefined) return logRule;
     throw new TypeError(`"${name}" has no log: return the rule \`log\` for it in \`topics\``);
   }
 
   #memberRuleOf(name: string, topic: FleetTopic | undefined): void {
-    if (topic === undefined) checkTopic(name);
+    if (topic === undefined) this.#owner.check(name);
     if ((topic ?? this.#rulesOf(name)).memberRule === undefined)
       throw new TypeError(`"${name}" has no list of members: return the rule \`members\` for it in \`topics\``);
   }

@@ -2,7 +2,6 @@
 import type { Config } from "../core/config.js";
 import type { MessageText } from "../core/codec.js";
 import type { Contract, NotifyName } from "../core/contract.js";
-import { expected } from "../core/errors.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Transport } from "../core/transport.js";
 import type { Engine } from "../fleet/engine.js";
@@ -85,7 +84,14 @@ export class ServerFleet implements Reach {
     // Memory needs no time, and never fails.
     void fleet.start();
     for (const peer of this.#server.peers) this.opened(peer, this.#principalOf(peer));
-    for (const name of this.#server.topics.names) fleet.topics.opened(name);
+    for (const name of this.#server.topics.names) {
+      try {
+        fleet.topics.opened(name);
+      } catch (error) {
+        // Rules that are wrong for one topic must not concern the others.
+        this.#server.groups.report(error);
+      }
+    }
     return fleet;
   }
 
@@ -155,12 +161,10 @@ export class ServerFleet implements Reach {
   }
 
   peer<R extends Contract<R>>(id: string): RemotePeer<R> {
-    if (typeof id !== "string") throw expected("id", "a string", id);
     return this.any.peer<R>(id);
   }
 
   principal<R extends Contract<R>>(name: string): Principal<R> {
-    if (typeof name !== "string") throw expected("name", "a string", name);
     if (this.#server.options.principal === undefined)
       throw new TypeError("`server.principal` requires the option `principal`");
     return this.any.principal<R>(name);

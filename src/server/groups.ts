@@ -26,7 +26,8 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
   /** Returns true if a peer is in the group. */
   has(peer: Peer<L, R, D>): boolean;
   /**
-   * Notifies every peer of the group, `except` one. Encodes the message once. Skips a peer whose connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
+   * Notifies every peer of the group, `except` one. With an engine, also the peers that the group has on other nodes, at most once;
+   * `size`, `has` and iteration cover the peers of this node only. Encodes the message once. Skips a peer whose connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
    * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
    * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped
    * message, the server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow.

@@ -315,8 +315,10 @@ export class Server<
 
   /** Joins the other nodes and starts listening, for `serve`. Rejects if the broker cannot be reached or the address is in use. @internal */
   async listen(): Promise<void> {
+    const { fleet } = this.#fleet;
+    if (fleet === undefined) return this.#gate.listen();
     try {
-      await this.#fleet.fleet?.start();
+      await fleet.start();
       await this.#gate.listen();
     } catch (error) {
       await this.close();

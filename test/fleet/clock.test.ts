@@ -44,6 +44,18 @@ it("a log is forgotten `ttlMs` after its last publication, which is a gap", asyn
   expect(third.split(".")[0]).not.toBe(second.split(".")[0]);
 });
 
+it("a publication that is not answered is `unknown` after 5 s, also with a longer timeout", async () => {
+  const engine = new FaultyEngine();
+  nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 } }) }, engine);
+  engine.links[0]!.before = (command) => (command === "append" ? new Promise(() => {}) : undefined);
+  const failing = nodes[0]!.server
+    .topic("room")
+    .publish("said", {}, { timeoutMs: 60_000 })
+    .catch((error: unknown) => error);
+  await vi.advanceTimersByTimeAsync(5_100);
+  expect(await failing).toMatchObject({ code: "ENGINE", outcome: "unknown" });
+});
+
 it("a key is remembered for 2 minutes", async () => {
   nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 } }) });
   const topic = nodes[0]!.server.topic("room");

@@ -218,6 +218,19 @@ describe("members", () => {
   });
 });
 
+it("a lease that cannot be taken again at once is taken at a later beat, with all members", async () => {
+  const [engine, a, b] = room({}, { leaseMs: 60 });
+  await joined(a, "ann");
+  let failures = 2;
+  engine.links[0]!.before = (command) => {
+    if (command === "enter" && failures-- > 0) throw new Error("faulty");
+  };
+  await engine.links[0]!.expire();
+  await expect.poll(() => names(b), { interval: 5 }).toEqual([]);
+  await expect.poll(() => names(b), { interval: 5 }).toEqual(["ann"]);
+  expect(failures).toBeLessThan(0);
+});
+
 describe("watch", () => {
   it("ends with the function that it returns, and a failing listener stops no other", async () => {
     const [, a, b, seen] = room();

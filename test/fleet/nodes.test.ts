@@ -6,6 +6,8 @@ import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
 
 let nodes: Node[] = [];
+const topics = () => ({ log: { length: 10, ttlMs: 60_000 }, members: true as const });
+const principal = ({ name }: { name: string }): string => name;
 afterEach(() => closeAll(nodes));
 
 describe("server.nodes", () => {
@@ -57,8 +59,6 @@ describe("server.nodes", () => {
 describe("attach", () => {
   it("notifies, publishes, reads, watches, calls and finds, without a client", async () => {
     const engine = memory();
-    const topics = () => ({ log: { length: 10, ttlMs: 60_000 }, members: true as const });
-    const principal = ({ name }: { name: string }): string => name;
     nodes = [makeNode({ engine, topics, principal }, { add: ([x, y]: number[]) => x! + y! })];
     const [node] = nodes as [Node];
     const worker = await attach({ engine, topics, nodes: { methods: {} } });
@@ -69,7 +69,7 @@ describe("attach", () => {
     await node.server.topic("room").join(bob.peer, { as: "bob" });
     worker.topic("room").notify("said", { n: 1 }, { except: bob.peer.id });
     const at = await worker.topic("room").publish("said", { n: 2 });
-    await worker.principal("bob").notify("said", { n: 3 });
+    worker.principal("bob").notify("said", { n: 3 });
     worker.peer(ann.peer.id).notify("said", { n: 4 });
     expect(await ann.until(3)).toEqual([
       ["said", { n: 1 }],
@@ -170,7 +170,6 @@ describe("the end", () => {
     const { countDeadlines } = await import("../../src/core/deadlines.js");
     const before = countDeadlines().waiting;
     const engine = new FaultyEngine();
-    const topics = () => ({ log: { length: 10, ttlMs: 60_000 }, members: { joined: "joined" } });
     nodes = makeNodes(2, { topics }, engine);
     const [a, b] = nodes as [Node, Node];
     const [ann, bob] = [await a.client(), await b.client()];
@@ -198,7 +197,6 @@ describe("the end", () => {
   });
 
   it("drains: members leave, and the other node goes on", async () => {
-    const topics = () => ({ members: true as const });
     nodes = makeNodes(2, { topics });
     const [a, b] = nodes as [Node, Node];
     const [ann, bob] = [await a.client(), await b.client()];
@@ -231,19 +229,16 @@ describe("echoes", () => {
 describe("a client that begins a session on another node", () => {
   it("ends its session on the first node at once, and is a member once", async () => {
     const engine = memory();
-    const topics = () => ({ members: true as const });
-    const options = { engine, topics, principal: ({ name }: { name: string }) => name };
+    const options = { engine, topics, principal };
     nodes = [makeNode(options), makeNode(options)];
     const [a, b] = nodes as [Node, Node];
     let target = a;
     // The client connects through a balancer, which sends it to another node when it connects again.
     const { connect } = await import("../../src/index.js");
-    const sockets = class {
-      constructor(url: string, protocols: string[]) {
-        return new (target.WebSocket as any)(url, protocols) as object;
-      }
+    const Sockets = function (url: string, protocols: string[]): object {
+      return new (target.WebSocket as any)(url, protocols) as object;
     };
-    vi.stubGlobal("WebSocket", Object.assign(sockets, target.WebSocket));
+    vi.stubGlobal("WebSocket", Object.assign(Sockets, target.WebSocket));
     try {
       const lost: unknown[] = [];
       const first = new Promise<any>((resolve) => a.server.once("peer", resolve));
@@ -271,7 +266,7 @@ describe("a client that begins a session on another node", () => {
 
   it("ends no session of another principal", async () => {
     const engine = new FaultyEngine();
-    const options = { engine, principal: ({ name }: { name: string }) => name };
+    const options = { engine, principal };
     nodes = [makeNode(options), makeNode(options)];
     const [a, b] = nodes as [Node, Node];
     const ann = await a.client("ann");

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { memory } from "../../src/fleet/memory.js";
-import { turn } from "../support/turns.js";
+import { gate, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Client, type Node } from "./nodes.js";
 
@@ -255,7 +255,69 @@ describe("a subscription", () => {
   });
 });
 
+describe("a slow broker", () => {
+  it("has at most 10,000 unanswered commands, and 16 MiB: beyond that, notifications to other nodes are dropped", async () => {
+    for (const [count, text] of [
+      [10_000, ""],
+      [16, "x".repeat(1_040_000)],
+    ] as const) {
+      const engine = new FaultyEngine();
+      nodes = makeNodes(1, {}, engine);
+      const [a] = nodes as [Node];
+      const ann = await a.client();
+      await a.server.topic("room").join(ann.peer);
+      const answer = gate();
+      const [link] = engine.links;
+      // The echo of the first beat is answered.
+      await expect.poll(() => a.server.health().lagMs).toBeGreaterThanOrEqual(0);
+      link!.before = () => answer.promise;
+      const { pendingBytes } = a.server.stats().engine!;
+      expect(pendingBytes).toBe(0);
+      for (let n = 0; n < count; n++) a.server.topic("other").notify("said", { text });
+      expect(a.server.stats().engine).toMatchObject({ dropped: 0 });
+      expect(a.server.stats().engine!.pendingBytes).toBeLessThanOrEqual(16 * 2 ** 20);
+      a.server.topic("room").notify("said", { text });
+      expect(a.server.stats().engine).toMatchObject({ dropped: 1 });
+      // The peers of this node get it nevertheless.
+      await ann.until(1);
+      answer.resolve();
+      await expect.poll(() => a.server.stats().engine!.pendingBytes).toBe(0);
+      await closeAll(nodes);
+    }
+  });
+
+  it("is asked for at most 32 logs at once after a loss", async () => {
+    const engine = new FaultyEngine();
+    nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 60_000 } }) }, engine);
+    const [a] = nodes as [Node];
+    const ann = await a.client();
+    await Promise.all(Array.from({ length: 50 }, (_, i) => a.server.topic(`room${i}`).join(ann.peer)));
+    const [link] = engine.links;
+    link!.down();
+    const answer = gate();
+    let reads = 0;
+    link!.before = (command) => (command === "read" && ++reads > 0 ? answer.promise : undefined);
+    link!.up();
+    await turn();
+    expect(reads).toBe(32);
+    answer.resolve();
+    await expect.poll(() => reads).toBe(50);
+  });
+});
+
 describe("without an engine", () => {
+  it("has topics of any name, also when others are joined", async () => {
+    nodes = [makeNode({})];
+    const [a] = nodes as [Node];
+    const ann = await a.client();
+    a.server.topic("").add(ann.peer);
+    await a.server.topic("room").join(ann.peer);
+    a.server.topic("x".repeat(1_000)).add(ann.peer);
+    a.server.topic("").notify("said", { n: 1 });
+    a.server.topic("x".repeat(1_000)).notify("said", { n: 2 });
+    expect(await ann.until(2)).toEqual([said(1), said(2)]);
+  });
+
   it("makes no fleet, and a peer's id has no name of a node", async () => {
     nodes = [makeNode({})];
     const [a] = nodes as [Node];
