@@ -351,6 +351,8 @@ export class RedisConnection implements EngineConnection, Commands {
     const { signal } = this.#closing;
     const layout = await findLayout(this.#config, this.#links, signal);
     const addresses = new Map(layout.map((address) => [textOf(address), address]));
+    // A link may be lost before it is in the map.
+    for (const [text, link] of this.#links) if (!link.isUsed) this.#links.delete(text);
     const missing = [...addresses].filter(([text]) => !this.#links.has(text));
     const connecting = missing.map(async ([text, address]) => {
       const link = await Link.connect(address, this.#linkSettings, this.#linkHost, signal);

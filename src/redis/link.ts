@@ -149,6 +149,11 @@ export class Link {
     }
   }
 
+  /** False when the link is lost or closed. */
+  get isUsed(): boolean {
+    return this.#isUsed;
+  }
+
   /** Sends a command. Rejects with an `EngineError` and its outcome. `bytes`: the length of what it carries. */
   async command(args: readonly string[], bytes = 0): Promise<unknown> {
     if (!this.#isUsed || !this.#commands.isReady)

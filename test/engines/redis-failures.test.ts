@@ -1,17 +1,20 @@
 /** What the engine does when Redis is killed, emptied, stopped, or refuses something. */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { EngineError, type Incarnation, type LogRule, type Position, type RosterId } from "../../src/fleet/engine.js";
 import { rosterFrame } from "../../src/fleet/frames.js";
 import type { RedisOptions } from "../../src/redis/index.js";
-import { eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
+import { ensureRedis, eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
 import { RedisProxy } from "../support/redis-proxy.js";
 import { isAscending, keyOf, Listening, redisRig, type RedisRig } from "./redis-rig.js";
 
 const LOG: LogRule = { length: 1_000, ttlMs: 60_000 };
 const TOPIC = "topic";
 const MIB = 2 ** 20;
+
+// Installs Redis if necessary, which takes longer than a test.
+beforeAll(() => ensureRedis(), 300_000);
 
 /** What is disposed of after the test, the last first. */
 const used: AsyncDisposable[] = [];
