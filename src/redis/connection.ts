@@ -67,6 +67,8 @@ export class RedisConnection implements EngineConnection, Commands {
   readonly #links = new Map<string, Link>();
   /** The primary of each tag. `undefined` while there is none, and while its channels are being subscribed. */
   readonly #owners: (Link | undefined)[] = Array.from({ length: TAG_COUNT });
+  /** Tags that have another primary since the last report: their messages may have been missed. */
+  readonly #moved = new Set<number>();
   /** What is or will be subscribed, by the name of the channel in Redis. */
   readonly #subscriptions = new Map<string, Subscription>();
   /** Channels that are subscribed in the next microtask, in one command. */
@@ -369,6 +371,7 @@ export class RedisConnection implements EngineConnection, Commands {
       // Ended before the new subscription begins: otherwise a message could be received from both.
       this.#owners[tag]?.unsubscribe(this.#namesOf([tag]));
       this.#owners[tag] = undefined;
+      this.#moved.add(tag);
       moved.set(link, [...(moved.get(link) ?? []), tag]);
     }
     failures.push(...(await failuresOf([...moved].map(([link, tags]) => this.#adopt(link, tags)))));
@@ -380,7 +383,7 @@ export class RedisConnection implements EngineConnection, Commands {
       }
     if (failures.length > 0) throw failures[0]!;
     if (this.#owners.includes(undefined)) throw new EngineError("a connection to Redis was lost again", "not-sent");
-    this.#report(new Set([...moved.values()].flat()));
+    this.#report();
   }
 
   /** Makes a link the owner of some tags, when it receives their channels. */
@@ -400,17 +403,18 @@ export class RedisConnection implements EngineConnection, Commands {
     return [...this.#subscriptions].flatMap(([name, { tag }]) => (tags.includes(tag) ? [name] : []));
   }
 
-  /** Reports that all primaries are connected. `tags`: those whose messages may have been missed. */
-  #report(tags: ReadonlySet<number>): void {
+  /** Reports that all primaries are connected. */
+  #report(): void {
     const before = this.#state;
+    const channels = [...this.#subscriptions.values()].flatMap(({ channel, tag }) =>
+      this.#moved.has(tag) ? [channel] : [],
+    );
+    this.#moved.clear();
     this.#state = "up";
     if (before === "down") {
       this.#host.up();
       this.#host.heard("all");
-    } else if (before === "up" && tags.size > 0)
-      this.#host.heard(
-        [...this.#subscriptions.values()].flatMap(({ channel, tag }) => (tags.has(tag) ? [channel] : [])),
-      );
+    } else if (before === "up" && channels.length > 0) this.#host.heard(channels);
   }
 
   #destroyLinks(): void {
