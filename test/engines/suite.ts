@@ -5,7 +5,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   EngineError,
-  MAX_TOPIC_BYTES,
   type Channel,
   type Engine,
   type EngineConnection,
@@ -14,18 +13,10 @@ import {
   type RosterId,
 } from "../../src/fleet/engine.js";
 import { logFrame, rosterFrame } from "../../src/fleet/frames.js";
+import { describeFleet } from "./fleet-suite.js";
+import { HOSTILE_NAMES, type EngineRig } from "./rig.js";
 
-/** A broker for one test. */
-export interface EngineRig {
-  /** Returns an engine of this broker, as a process makes it. All engines of the rig have the same prefix. */
-  engine(): Engine;
-  /** What the broker does not offer. The suite asserts that the engine has no such member. */
-  readonly lacks?: readonly ("log" | "roster")[];
-  /** Returns what is left in the broker under the prefix, one text for each key and subscription. Logs are not counted. */
-  leftovers(): Promise<string[]>;
-  /** Removes everything of the prefix, and stops what the rig started. */
-  close(): Promise<void>;
-}
+export { HOSTILE_NAMES, type EngineRig } from "./rig.js";
 
 /** What one node has received and what was reported to it. */
 export class RecordingNode {
@@ -69,37 +60,6 @@ export class RecordingNode {
     return this.of(channel);
   }
 }
-
-/** Names that a broker may treat as special, or that two channels could share. */
-export const HOSTILE_NAMES = [
-  "*",
-  ">",
-  "a.*",
-  "a.>",
-  "{",
-  "}",
-  "{}",
-  "{a}",
-  "a b",
-  "a\tb",
-  "a\nb",
-  "a\r\nb",
-  "a:b",
-  "t:a",
-  "=2A",
-  "%002a",
-  "__proto__",
-  "[a]",
-  "?",
-  "\\",
-  "a\0b",
-  "é",
-  "e\u0301",
-  "😀",
-  "$SYS.a",
-  "x".repeat(MAX_TOPIC_BYTES),
-  "ß".repeat(MAX_TOPIC_BYTES / 2),
-];
 
 const RULE = { length: 10, ttlMs: 60_000 };
 
@@ -411,5 +371,7 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         },
       );
     });
+
+    describeFleet(make);
   });
 }

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { attach, EngineError, serve, type Receiver } from "../../src/node.js";
+import { attach, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
 import { memory } from "../../src/fleet/memory.js";
+import { connect } from "../../src/index.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
@@ -226,56 +227,73 @@ describe("echoes", () => {
   });
 });
 
+/** A client of a page, which a balancer sends to one node and then to another when it connects again. */
+async function moving(a: Node, b: Node): Promise<{ client: AnyPeer; peer: AnyPeer; move: () => Promise<AnyPeer> }> {
+  let target = a;
+  const Sockets = function (url: string, protocols: string[]): object {
+    return new (target.WebSocket as any)(url, protocols) as object;
+  };
+  vi.stubGlobal("WebSocket", Object.assign(Sockets, target.WebSocket));
+  const next = (node: Node): Promise<AnyPeer> =>
+    new Promise((resolve) => node.server.once("peer", (peer) => resolve(peer as AnyPeer)));
+  const first = next(a);
+  const client = (await connect(a.server.url)) as AnyPeer;
+  const move = (): Promise<AnyPeer> => {
+    const second = next(b);
+    target = b;
+    a.network.cut();
+    return second;
+  };
+  return { client, peer: await first, move };
+}
+
 describe("a client that begins a session on another node", () => {
+  afterEach(() => void vi.unstubAllGlobals());
+
   it("ends its session on the first node at once, and is a member once", async () => {
-    const engine = memory();
-    const options = { engine, topics, principal };
-    nodes = [makeNode(options), makeNode(options)];
+    nodes = makeNodes(2, { topics, principal });
     const [a, b] = nodes as [Node, Node];
-    let target = a;
-    // The client connects through a balancer, which sends it to another node when it connects again.
-    const { connect } = await import("../../src/index.js");
-    const Sockets = function (url: string, protocols: string[]): object {
-      return new (target.WebSocket as any)(url, protocols) as object;
-    };
-    vi.stubGlobal("WebSocket", Object.assign(Sockets, target.WebSocket));
-    try {
-      const lost: unknown[] = [];
-      const first = new Promise<any>((resolve) => a.server.once("peer", resolve));
-      const client = await connect(a.server.url);
-      client.on("lost", (error) => lost.push(error));
-      const peer = await first;
-      await a.server.topic("room").join(peer, { as: "ann" });
-      const second = new Promise<any>((resolve) => b.server.once("peer", resolve));
-      target = b;
-      a.network.cut();
-      const next = await second;
-      expect(await peer.closed).toMatchObject({
-        code: 4000,
-        reason: "the client has begun a session on another node",
-      });
-      await b.server.topic("room").join(next, { as: "ann" });
-      expect(await b.server.topic("room").members()).toEqual([{ id: next.id, as: "ann" }]);
-      expect(a.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
-      await expect.poll(() => lost.length).toBe(1);
-      await client.close();
-    } finally {
-      vi.unstubAllGlobals();
-    }
+    const { client, peer, move } = await moving(a, b);
+    const lost: unknown[] = [];
+    client.on("lost", (error) => lost.push(error));
+    await a.server.topic("room").join(peer, { as: "ann" });
+    const next = await move();
+    expect(await peer.closed).toMatchObject({
+      code: 4000,
+      reason: "the client has begun a session on another node",
+    });
+    await b.server.topic("room").join(next, { as: "ann" });
+    expect(await b.server.topic("room").members()).toEqual([{ id: next.id, as: "ann" }]);
+    expect(a.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
+    await expect.poll(() => lost.length).toBe(1);
+    await client.close();
   });
 
-  it("ends no session of another principal", async () => {
+  it("ends no session of another principal, and no unknown one", async () => {
     const engine = new FaultyEngine();
-    const options = { engine, principal };
-    nodes = [makeNode(options), makeNode(options)];
+    nodes = makeNodes(2, { principal }, engine);
     const [a, b] = nodes as [Node, Node];
-    const ann = await a.client("ann");
+    const { client, peer, move } = await moving(a, b);
+    const [first, second] = engine.links;
     const frames: string[] = [];
-    engine.links[0]!.loses = (_channel, frame) => frames.push(frame) < 0;
-    const stranger = engine.links[1]!;
-    for (const frame of ["1z\tx\thash\tp\teve\n", "1z\tx\n", "1z\n"]) await stranger.send("a:all", frame);
-    await expect.poll(() => frames.filter((frame) => frame.startsWith("1z")).length).toBe(3);
-    expect(ann.peer.state).toBe("open");
-    expect(b.server.stats().peers).toBe(0);
+    first!.loses = (_channel, frame) => frame.startsWith("1z") && frames.push(frame) > 0;
+    await move();
+    await expect.poll(() => frames.length).toBe(1);
+    first!.loses = () => false;
+    const [frame] = frames as [string];
+    const [kind, from, hash, has, name] = frame.slice(0, -1).split("\t");
+    const others = [
+      [kind, from, hash, has, "eve"],
+      [kind, from, hash, "", ""],
+      [kind, from, "other", has, name],
+      [kind, from],
+      [kind],
+    ];
+    for (const fields of others) await second!.send("a:all", `${fields.join("\t")}\n`);
+    await turn();
+    expect(peer.state).toBe("suspended");
+    await second!.send("a:all", frame);
+    expect(await peer.closed).toMatchObject({ code: 4000 });
+    await client.close();
   });
 });
