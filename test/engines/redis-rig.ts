@@ -4,7 +4,7 @@ import type { Channel, Engine, EngineConnection, EngineError, EngineFacts } from
 import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { Names } from "../../src/redis/names.js";
 import { eventually, leftoversAt, removeAt } from "../support/redis.js";
-import type { EngineRig } from "./suite.js";
+import type { EngineRig } from "./rig.js";
 
 /** The rights that the documents name, for the prefixes of the rigs. A cluster needs `CLUSTER_RIGHTS` too. */
 export const RIGHTS =
