@@ -32,6 +32,8 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       nodes = [1, 2, 3].map(() => makeNode({ engine: rig.engine(), topics, principal }, methods));
       [a, b, c] = nodes as [Node, Node, Node];
       await expect.poll(() => nodes.every(({ server }) => server.health().ok), POLL).toBe(true);
+      // A node learns of those that started after it when it beats again.
+      await expect.poll(() => nodes.map(({ server }) => server.nodes.live.length), POLL).toEqual([3, 3, 3]);
     });
     afterEach(async () => {
       await closeAll(nodes);

@@ -23,7 +23,8 @@ export function redisRig(options: RedisOptions, servers: readonly string[]): Red
     (await Promise.all(servers.map((url) => leftoversAt(url, prefix)))).flat();
   return {
     prefix,
-    engine: () => redis({ ...options, prefix }),
+    // Nodes learn of each other at each beat, every second.
+    engine: () => redis({ leaseMs: 3_000, ...options, prefix }),
     // A server ends the subscriptions of a closed connection a little later.
     leftovers: () => eventually(leftovers, (left) => left.length === 0, 2_000).catch(leftovers),
     close: async () => {
