@@ -141,7 +141,7 @@ describe("a call to a peer of another node", () => {
     b.network.of(bob.client).cut();
     b.network.of(bob.client).stop();
     await suspended;
-    const error = await rejection(a.server.peer(bob.peer.id).request("work", undefined, { timeoutMs: 200 }));
+    const error = await rejection(a.server.peer(bob.peer.id).request("work", undefined, { timeoutMs: 4_000 }));
     expect([error.constructor, error.outcome]).toEqual([TimeoutError, "not-sent"]);
   });
 

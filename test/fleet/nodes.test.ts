@@ -227,6 +227,11 @@ describe("echoes", () => {
   });
 });
 
+/** Resolves with the next peer of a node. */
+function next(node: Node): Promise<AnyPeer> {
+  return new Promise((resolve) => node.server.once("peer", (peer) => resolve(peer as AnyPeer)));
+}
+
 /** A client of a page, which a balancer sends to one node and then to another when it connects again. */
 async function moving(a: Node, b: Node): Promise<{ client: AnyPeer; peer: AnyPeer; move: () => Promise<AnyPeer> }> {
   let target = a;
@@ -234,8 +239,6 @@ async function moving(a: Node, b: Node): Promise<{ client: AnyPeer; peer: AnyPee
     return new (target.WebSocket as any)(url, protocols) as object;
   };
   vi.stubGlobal("WebSocket", Object.assign(Sockets, target.WebSocket));
-  const next = (node: Node): Promise<AnyPeer> =>
-    new Promise((resolve) => node.server.once("peer", (peer) => resolve(peer as AnyPeer)));
   const first = next(a);
   const client = (await connect(a.server.url)) as AnyPeer;
   const move = (): Promise<AnyPeer> => {
@@ -257,13 +260,13 @@ describe("a client that begins a session on another node", () => {
     const lost: unknown[] = [];
     client.on("lost", (error) => lost.push(error));
     await a.server.topic("room").join(peer, { as: "ann" });
-    const next = await move();
+    const later = await move();
     expect(await peer.closed).toMatchObject({
       code: 4000,
       reason: "the client has begun a session on another node",
     });
-    await b.server.topic("room").join(next, { as: "ann" });
-    expect(await b.server.topic("room").members()).toEqual([{ id: next.id, as: "ann" }]);
+    await b.server.topic("room").join(later, { as: "ann" });
+    expect(await b.server.topic("room").members()).toEqual([{ id: later.id, as: "ann" }]);
     expect(a.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
     await expect.poll(() => lost.length).toBe(1);
     await client.close();
