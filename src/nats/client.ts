@@ -69,7 +69,9 @@ function describe(error: unknown): string {
 function connectError(config: Config, cause: unknown): EngineError {
   if (cause instanceof EngineError) return cause;
   const text = `NATS at ${config.servers.join(", ")}: ${describe(cause)}`;
-  const isFinal = /authorization|authentication|certificate|self.signed|jetstream (is )?not enabled/i.test(describe(cause));
+  const isFinal = /authorization|authentication|certificate|self.signed|jetstream (is )?not enabled/i.test(
+    describe(cause),
+  );
   return isFinal ? new FinalError(text, { cause }) : new EngineError(text, "not-sent", { cause });
 }
 

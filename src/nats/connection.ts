@@ -124,7 +124,9 @@ export class NatsConnection implements EngineConnection {
 
   reconnect(reason: Error): void {
     if (this.#state !== "up") return;
-    this.#fall(new EngineError(`the connection to NATS is opened anew: ${reason.message}`, "unknown", { cause: reason }));
+    this.#fall(
+      new EngineError(`the connection to NATS is opened anew: ${reason.message}`, "unknown", { cause: reason }),
+    );
   }
 
   async subscribe(channel: Channel): Promise<void> {
@@ -225,7 +227,13 @@ export class NatsConnection implements EngineConnection {
   }
 
   #refusal(): EngineError {
-    const texts = { new: "not open", starting: "connecting", up: "not connected", down: "not connected", closed: "closed" };
+    const texts = {
+      new: "not open",
+      starting: "connecting",
+      up: "not connected",
+      down: "not connected",
+      closed: "closed",
+    };
     return new EngineError(`the engine nats is ${texts[this.#state]}`, "not-sent");
   }
 

@@ -77,7 +77,9 @@ export class NatsRoster implements EngineRoster {
   async #remove(sequences: readonly number[]): Promise<void> {
     // One that is gone already is no error. One that stays is superseded nevertheless.
     await Promise.all(
-      sequences.map((seq) => this.#chains.ask(({ streams }) => streams.deleteMessage(this.#chains.name, seq, false)).catch(() => {})),
+      sequences.map((seq) =>
+        this.#chains.ask(({ streams }) => streams.deleteMessage(this.#chains.name, seq, false)).catch(() => {}),
+      ),
     );
   }
 

@@ -210,12 +210,17 @@ export class Chains {
   async read(topic: string, until: number, take: (kept: Kept) => boolean): Promise<void> {
     const { client, library } = this.#connection.present();
     const inbox = library.createInbox();
+    let isDone = false;
     let finish: (error?: Error) => void;
     const done = new Promise<void>((resolve, reject) => {
-      finish = (error) => (error === undefined ? resolve() : reject(error));
+      finish = (error) => {
+        isDone = true;
+        return error === undefined ? resolve() : reject(error);
+      };
     });
     const subscription = client.subscribe(inbox, {
       callback: (error, message) => {
+        if (isDone) return;
         if (error !== null) return finish(error);
         // `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.<time>.<pending>`
         const parts = (message.reply ?? "").split(".");
@@ -225,9 +230,12 @@ export class Chains {
         if (!wantsMore || seq >= until || pending === 0) finish();
       },
     });
-    const timer = setTimeout(() => finish(new EngineError("NATS: a topic was not read in time", "unknown")), COMMAND_MS);
+    const timer = setTimeout(
+      () => finish(new EngineError("NATS: a topic was not read in time", "unknown")),
+      COMMAND_MS,
+    );
     try {
-      const { name, num_pending: pending } = await this.ask(({ consumers }) =>
+      const { name } = await this.ask(({ consumers }) =>
         consumers.add(this.name, {
           deliver_subject: inbox,
           deliver_policy: "all",
@@ -238,7 +246,6 @@ export class Chains {
           inactive_threshold: 5_000 * NANOS,
         } as never),
       );
-      void pending;
       await this.#connection.untilLost(done);
       void this.ask(({ consumers }) => consumers.delete(this.name, name)).catch(() => {});
     } catch (error) {

@@ -8,7 +8,8 @@ import { createInterface } from "node:readline";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { freePort } from "./redis.js";
 
-const CURE = "no nats-server found and none could be installed; install NATS 2.9 or later, or set NATS_SERVER_PATH to one";
+const CURE =
+  "no nats-server found and none could be installed; install NATS 2.9 or later, or set NATS_SERVER_PATH to one";
 /** How often a server starts on another port if its port was taken meanwhile. */
 const STARTS = 5;
 
@@ -59,7 +60,17 @@ export class NatsServer implements AsyncDisposable {
 
   /** Starts the process. Resolves when it accepts connections. */
   async start(): Promise<void> {
-    const args = ["-a", "127.0.0.1", "-p", String(this.#port), "-m", String(this.#monitorPort), "-js", "-sd", this.#folder];
+    const args = [
+      "-a",
+      "127.0.0.1",
+      "-p",
+      String(this.#port),
+      "-m",
+      String(this.#monitorPort),
+      "-js",
+      "-sd",
+      this.#folder,
+    ];
     const child = spawn(this.#path, args, { stdio: ["ignore", "ignore", "pipe"] });
     this.#child = child;
     const kill = (): boolean => child.kill("SIGKILL");
