@@ -39,7 +39,8 @@ export function natsRig(options: NatsOptions, server: NatsServer | undefined): E
     close: async () => {
       if (hasJetStream)
         await manage(async ({ streams }) => {
-          for (const kind of ["l", "w"]) await streams.delete(`${prefix}_1_${kind}`);
+          // A rig that no node has used has no streams.
+          for await (const name of streams.names(`${prefix}.>`)) await streams.delete(name);
         });
     },
   };
