@@ -9,7 +9,7 @@ import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
 import { PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
-import { any, anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
+import { any, anyFunction, anySignal, checkOptions, oneOf, optional, positive, type Checked } from "./core/options.js";
 import { AUTH_OFFER, RESUME_OFFER } from "./session/frames.js";
 import { PROTOCOL } from "./session/link.js";
 import { endpointLimits } from "./session/sizes.js";
@@ -71,18 +71,14 @@ function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean
   return { reconnects: reconnect, retriesFirst: false };
 }
 
-const isBoolean = (value: unknown): boolean => typeof value === "boolean";
-const RECONNECT_OPTIONS = { initial: optional(must<boolean>("a boolean", isBoolean), false) };
+const RECONNECT_OPTIONS = { initial: optional(oneOf(true, false), false) };
 
 /** The options of `connect`. */
 export const CONNECT_OPTIONS = {
   ...PEER_OPTIONS,
   openTimeoutMs: optional(positive, 10_000),
   signal: optional(anySignal),
-  link: optional(
-    must('"packed" or "plain"', (value) => value === "packed" || value === "plain"),
-    "packed",
-  ),
+  link: optional(oneOf("packed", "plain"), "packed"),
   reconnect: checkReconnect,
   onOpen: optional<OnOpen>(anyFunction),
   auth: any,

@@ -15,6 +15,7 @@ import {
   checkKnown,
   checkOptions,
   must,
+  oneOf,
   optional,
   positive,
   type Check,
@@ -57,9 +58,7 @@ export interface AnyOptions {
   bytes?: BytesCodec | undefined;
 }
 
-const anyRetry = optional(
-  must<"not-sent" | false>('"not-sent" or false', (value) => value === "not-sent" || value === false),
-);
+const anyRetry = optional(oneOf("not-sent", false));
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
 /** The options of a peer. */
@@ -68,14 +67,14 @@ export const PEER_OPTIONS = {
   schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
   contract: optional(aContract),
   remote: optional(aContract),
-  check: optional(must<"both">('"both"', (value) => value === "both")),
+  check: optional(oneOf("both")),
   timeoutMs: optional(positive),
   retry: anyRetry,
   fallback: optional<AnyHandler>(anyFunction),
   around: optional<AnyAround>(anyFunction),
   limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
   dialect: optional(checkDialect),
-  compat: optional(must<"1.0">('"1.0"', (value) => value === "1.0")),
+  compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
   bytes: optional(must<BytesCodec>("the export `bytes`", isBytesCodec)),
 };
