@@ -263,11 +263,6 @@ export class Connection implements Receiver, Slot {
     }
   }
 
-  /** Sends a message of which the newest suffices. If its reader is slow and the transport queues nothing, keeps it. */
-  sendLatest(text: MessageText, handle: LatestHandle): boolean {
-    return this.keep(text, handle) || this.send(text, handle);
-  }
-
   /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
   keep(text: MessageText, handle: LatestHandle): boolean {
     this.kept?.replace(handle);

@@ -3,10 +3,11 @@ import { encodeNotification, exceeds, type MessageText } from "../core/codec.js"
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { any, checkOptions, must, optional, type Checked } from "../core/options.js";
-import { BroadcastHandle, LatestHandle } from "../core/send-queue.js";
+import { any, checkOptions, oneOf, optional, type Checked } from "../core/options.js";
+import { LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
+import { BroadcastHandle } from "./held-queue.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
@@ -110,11 +111,10 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Late
   }
 }
 
-const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
   except: any,
-  whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
+  whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
 
 /** Sends a notification of `method` to these peers, `except` one. */

@@ -1,9 +1,9 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
 import type { MessageText } from "../core/codec.js";
-import { BroadcastHandle, QUEUED_COST, type SendQueue } from "../core/send-queue.js";
+import { QUEUED_COST, type SendQueue } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
-import { HeldQueue, type SharedTexts } from "./held-queue.js";
+import { BroadcastHandle, HeldQueue, type SharedTexts } from "./held-queue.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";

@@ -92,7 +92,7 @@ export class Endpoint {
     return this.queue?.length ?? 0;
   }
   get ordinaryLength(): number {
-    return this.queuedLength - (this.queue?.broadcastLength ?? 0);
+    return this.queue?.ordinaryLength ?? 0;
   }
 
   // Sockets.
