@@ -81,13 +81,19 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #past: Traffic | undefined;
 
   /** `lost`: the link that this one replaces. Its receiver is suspended, and counts the traffic of both. */
-  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
+  constructor(
+    limits: EndpointLimits,
+    wantsSession: boolean,
+    delegate: LinkDelegate | undefined,
+    lost?: PackedLink,
+    EndpointClass = Endpoint,
+  ) {
     this.deadline = this.heard = 0;
     this.socket = this.budget = undefined;
     this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
-    this.endpoint = new Endpoint(limits, wantsSession, this);
+    this.endpoint = new EndpointClass(limits, wantsSession, this);
   }
 
   // Transport.
