@@ -9,6 +9,7 @@ import type { MessageText } from "../core/codec.js";
 import {
   addTraffic,
   endOf,
+  errorOfEnd,
   type CloseInfo,
   type EncodedMessage,
   type Receiver,
@@ -414,16 +415,11 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#isOver) return;
     this.#isOver = true;
     if (next === undefined) this.#report(end);
-    else receiver.lost!(lossOf(end), next);
+    else receiver.lost!(errorOfEnd("the session ended", end), next);
   }
 
   #report(end: CloseInfo): void {
     this.delegate?.over?.();
     this.receiver!.closed(end);
   }
-}
-
-/** Returns an error that describes the end of a session. */
-function lossOf({ code, reason, error }: CloseInfo): Error {
-  return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
 }
