@@ -143,7 +143,7 @@ export function makeConfig(
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, fallback, around, limits, onForeignMessage, timeoutMs, retry, bytes } = checked;
+  const { methods, fallback, timeoutMs, retry } = checked;
   const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
   if (schemas !== undefined && fallback === undefined) {
     checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
@@ -157,20 +157,15 @@ export function makeConfig(
     return readsVersion1 ? fromVersion1(message) : undefined;
   };
   return {
-    methods,
+    ...checked,
     schemas,
     checks,
-    fallback,
-    around,
     wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
-    limits,
     dialect,
     choseDialect: checked.dialect !== undefined,
     controlMethods: extensions.controlMethodsOf(dialect),
     extensions,
     normalize: readsNullParams || readsVersion1 ? normalize : undefined,
-    onForeignMessage,
-    bytes,
     opensFirst,
   };
 }
