@@ -31,7 +31,7 @@ export class Credentials {
   declare failure: ConnectError | undefined;
   readonly #sources: readonly unknown[];
   /** Whether the client has an `auth`. */
-  readonly offersAuth: boolean;
+  declare readonly offersAuth: boolean;
 
   /** Throws a `TypeError` for a URL that is not one of a WebSocket. A function's is checked at each attempt. */
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {

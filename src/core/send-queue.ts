@@ -12,9 +12,9 @@ const MOST_LATEST = 1024;
 /** The send handle of a notification of which only the newest is queued. Peers that get the same message may share it. */
 export class LatestHandle implements SendHandle {
   sent = false;
-  readonly method: string;
+  declare readonly method: string;
   /** The method and the key. A queued message replaces an older one that has the same. `undefined`: it replaces none. */
-  readonly latest: string | undefined;
+  declare readonly latest: string | undefined;
   /** Whether the last queue that took the message had an older one, which the message replaced. */
   isReplacement = false;
 

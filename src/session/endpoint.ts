@@ -31,12 +31,12 @@ export class Endpoint {
   declare length: number;
   /** Whether both sides take binary frames, as far as is known. */
   declare takesBytes: boolean;
-  readonly limits: EndpointLimits;
-  protected readonly hooks: EndpointHooks;
+  declare readonly limits: EndpointLimits;
+  protected declare readonly hooks: EndpointHooks;
   /** The present socket. */
-  protected wire: Wire | undefined;
+  protected declare wire: Wire | undefined;
   /** Messages that cannot be sent yet. */
-  queue: SendQueue | undefined;
+  declare queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
@@ -57,6 +57,7 @@ export class Endpoint {
     this.state = { kind: "connecting", session: undefined };
     this.length = 0;
     this.takesBytes = false;
+    this.wire = this.queue = undefined;
     this.limits = limits;
     this.hooks = hooks;
     this.#wantsSession = wantsSession;

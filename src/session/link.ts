@@ -68,10 +68,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
-  readonly delegate: LinkDelegate | undefined;
+  declare readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
   /** Undefined until `start`. Sockets are started after that. */
-  receiver: Receiver | undefined;
+  declare receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
   /** Rule 8: when the session expires, unless messages flow before. */
@@ -90,7 +90,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     EndpointClass = Endpoint,
   ) {
     this.deadline = this.heard = 0;
-    this.socket = this.budget = undefined;
+    this.socket = this.budget = this.receiver = undefined;
     this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
