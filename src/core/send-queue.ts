@@ -15,8 +15,6 @@ export class LatestHandle implements SendHandle {
   declare readonly method: string;
   /** The method and the key. A queued message replaces an older one that has the same. `undefined`: it replaces none. */
   declare readonly latest: string | undefined;
-  /** Whether the last queue that took the message had an older one, which the message replaced. */
-  isReplacement = false;
 
   constructor(method: string, key: string | undefined) {
     this.method = method;
@@ -65,11 +63,13 @@ export class SendQueue {
     return oldest;
   }
 
-  /** Removes the message that the message of `handle` replaces, if there is one. A caller that checks lengths calls this first. */
-  replace(handle: SendHandle | undefined): void {
-    if (this.#latest === undefined || !(handle instanceof LatestHandle)) return;
-    const older = this.#latest.get(handle.latest!);
-    if (older !== undefined) handle.isReplacement = this.remove(older);
+  /**
+   * Removes the message that the message of `handle` replaces. Returns false if there is none. A caller that checks lengths calls this
+   * first.
+   */
+  replace(handle: SendHandle | undefined): boolean {
+    const older = handle instanceof LatestHandle ? this.#latest?.get(handle.latest!) : undefined;
+    return older !== undefined && this.remove(older);
   }
 
   /** Removes a message. Returns false if it is not queued. */

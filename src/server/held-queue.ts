@@ -6,6 +6,9 @@ import { EncodedMessage, type SendHandle } from "../core/transport.js";
 
 /** The send handle of a broadcast. Broadcasts have a limit of their own, apart from that of ordinary messages. */
 export class BroadcastHandle extends LatestHandle {
+  /** Whether the last queue that took the message had an older one, which the message replaced. */
+  isReplacement = false;
+
   override sendKept(connection: Connection, text: MessageText): void {
     // The transport may drop a broadcast: if it has a session, this may be suspended by now.
     if (connection.send(text, this, new EncodedMessage(text))) connection.broadcastBytes += utf8Bytes(text);
@@ -65,6 +68,12 @@ export class HeldQueue extends SendQueue {
       before?.count(handle, text.length, false);
       texts?.count(handle, text.length, true);
     }
+  }
+
+  override replace(handle: SendHandle | undefined): boolean {
+    const isReplacement = super.replace(handle);
+    if (isReplacement && handle instanceof BroadcastHandle) handle.isReplacement = true;
+    return isReplacement;
   }
 
   protected override grow(by: number, handle: SendHandle): void {
