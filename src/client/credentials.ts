@@ -11,8 +11,6 @@ export interface Attempt {
   readonly reason: Error | CloseInfo | undefined;
 }
 
-type Writable<T> = { -readonly [K in keyof T]: T[K] };
-
 /** A value, or a function that returns or promises it for each attempt. */
 export type Supplied<T> = T | ((attempt: Attempt) => T | PromiseLike<T>);
 
@@ -33,7 +31,7 @@ export class Credentials {
   declare failure: ConnectError | undefined;
   readonly #sources: readonly unknown[];
   /** Whether the client has an `auth`. */
-  readonly offersAuth: boolean;
+  declare readonly offersAuth: boolean;
 
   /** Throws a `TypeError` for a URL that is not one of a WebSocket. A function's is checked at each attempt. */
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
@@ -48,20 +46,9 @@ export class Credentials {
     return target;
   }
 
-  /**
-   * Calls `dial` for a connection attempt. If the credentials may change, calls it once more after a 401, as the next attempt. Rejects
-   * as `dial` does.
-   */
-  async connect<T>(attempt: Writable<Attempt>, dial: () => Promise<T>): Promise<T> {
-    for (let isLast = !this.#sources.some((source) => typeof source === "function"); ; isLast = true) {
-      try {
-        return await dial();
-      } catch (error) {
-        if (isLast || (error as ConnectError).status !== 401) throw error;
-        attempt.number++;
-        attempt.reason = error as Error;
-      }
-    }
+  /** Whether a function supplies a part of them, which may differ at the next attempt. */
+  get mayChange(): boolean {
+    return this.#sources.some((source) => typeof source === "function");
   }
 
   /** Returns the credentials of an attempt. Rejects with a `ConnectError` whose cause is what a function threw. */

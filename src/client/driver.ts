@@ -6,45 +6,27 @@ import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
-import type { CloseInfo, Renewal, Transport } from "../core/transport.js";
+import { errorOfEnd, type CloseInfo, type Renewal, type Transport } from "../core/transport.js";
 import { connectionOf, endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import type { EndpointLimits } from "../session/state.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
 import { tell } from "../core/tell.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
-import type { Credentials } from "./credentials.js";
-import type { Admitted, DialAttempt } from "./open.js";
+import { dial, type Admitted, type DialAttempt, type DialPlan } from "./open.js";
 import { Watch, watchPage } from "./watch.js";
 
 /** Sends the first messages of a new connection, before all others. */
 export type OnOpen = (server: Caller<any>) => unknown;
 
 /** The options by which a client connects and reconnects. */
-export interface ClientPlan {
-  readonly limits: EndpointLimits;
+export interface ClientPlan extends DialPlan {
   readonly onOpen: OnOpen | undefined;
   /** Whether the client reconnects. `undefined`: only if it had a session, or has `onOpen`. */
   readonly reconnects: boolean | undefined;
   /** Whether the client retries until its first connection is open. Otherwise, the first failure ends the peer. */
   readonly retriesFirst: boolean;
   readonly heartbeat: HeartbeatTimes | undefined;
-  /** The time from the opening of a socket until messages flow on it, at most, in milliseconds. */
-  readonly openTimeoutMs: number;
-  readonly credentials: Credentials;
-  /** Makes one connection attempt. Rejects with a `ConnectError`, or with an error after which no attempt is made again. */
-  connect(attempt: ConnectionAttempt): Promise<Admitted>;
-}
-
-/** One attempt of a client to open a connection. */
-export interface ConnectionAttempt extends DialAttempt {
-  /** Counts the attempts, from 1, since messages last flowed; for the first connection, since the peer was made. */
-  number: number;
-  /** Why the previous attempt failed, or how the previous connection ended; `undefined` for the first attempt of all. */
-  reason: Error | CloseInfo | undefined;
-  /** Whether there is a session to resume. */
-  readonly isResumable: boolean;
 }
 
 /** Delays are multiples of this number, because deadlines of equal length share a queue. */
@@ -66,8 +48,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #peer!: AnyPeer;
   /** The result of the newest connection attempt. */
   #opened!: Admitted;
-  /** The present connection attempt. */
-  #attempt: ConnectionAttempt | undefined;
+  /** The newest connection attempt. */
+  #attempt: DialAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
   /** The number of connection attempts since messages last flowed. */
@@ -121,28 +103,30 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /**
    * Connects, until there is a socket, the server refuses this client, or the peer is closed. Backs off before each attempt, except
-   * the first of all, which has no `reason`.
+   * the first of all, which has no `reason`, and one with fresh credentials after a 401.
    */
   async #connect(reason?: Error | CloseInfo): Promise<void> {
+    const { credentials } = this.#plan;
+    /** Whether the next attempt is made at once, because the last was refused with 401. */
+    let isRenewed = false;
     for (;;) {
-      if (reason !== undefined) await this.#backOff(reason);
+      if (reason !== undefined && !isRenewed) await this.#backOff(reason);
       if (this.#isOver) return;
       const isResumable = this.link.endpoint.state.session !== undefined;
       const number = ++this.#attempts;
-      const attempt: ConnectionAttempt = { number, reason, isResumable, isKnown: this.#wasGreeted, onAbort: undefined };
+      const attempt: DialAttempt = { number, reason, isResumable, isKnown: this.#wasGreeted, onAbort: undefined };
       try {
         this.#attempt = attempt;
-        const opened = await this.#plan.connect(attempt);
-        this.#attempts = attempt.number;
-        this.#attempt = undefined;
+        const opened = await dial(this.#plan, attempt);
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, isResumable);
         return;
       } catch (error) {
         if (this.#isOver) return;
-        this.#attempts = attempt.number;
-        if (isFinal(error) || (this.#endsByFailure && !isResumable)) return this.#giveUp(error as Error);
-        if (error === this.#plan.credentials.failure) tell(this.#peer, "error", [error]);
+        isRenewed = !isRenewed && credentials.mayChange && (error as ConnectError).status === 401;
+        const isLast = isFinal(error) || (this.#endsByFailure && !isResumable);
+        if (isLast && !isRenewed) return this.#giveUp(error as Error);
+        if (error === credentials.failure) tell(this.#peer, "error", [error]);
         // The first attempt had no delay.
         if (reason === undefined) this.#backoff.nextDelayMs();
         reason = error as Error;
@@ -167,8 +151,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     });
     // `suspend` and `lost` are emitted before `attempt`.
     await Promise.resolve();
-    if (!this.#isOver)
-      connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error: errorOf(reason) });
+    const error = reason instanceof Error ? reason : errorOfEnd("the connection ended", reason);
+    if (!this.#isOver) connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error });
     await delay;
     clearDeadline(this);
     this.#skipDelay = this.#retryMs = undefined;
@@ -318,12 +302,6 @@ export class ClientDriver implements LinkDelegate, Expiring {
       link.endpoint.restart(ON_OPEN_FAILED);
     }
   }
-}
-
-/** Returns the error of a failed attempt, or one that names the end of a socket or a session. */
-function errorOf(reason: Error | CloseInfo): Error {
-  if (reason instanceof Error) return reason;
-  return reason.error ?? new Error(`the connection ended with ${reason.code}${reason.reason && ` (${reason.reason})`}`);
 }
 
 const ON_OPEN_FAILED = "`onOpen` failed";

@@ -25,6 +25,8 @@ export interface BytesCodec {
   (view: BytesSource): Bytes;
   /** Returns the message of a binary frame; `undefined` for a frame that breaks the rules. Never throws. @internal */
   readonly read: (frame: Uint8Array) => unknown;
+  /** Returns a view in marked parts of at most `most` bytes, one at a time. An empty view is one part. @internal */
+  readonly parts: (view: ArrayBufferView, most: number) => Iterator<Bytes, void>;
 }
 
 /** A binary frame has at most so many attachments, because an empty one takes 30 times its length in memory. */
@@ -222,12 +224,21 @@ function viewOf({ buffer, byteOffset }: Uint8Array, start: number, length: numbe
  * Between two reciproc peers that both have the option `bytes`, as `serve` and `connect` of `reciproc/node` have, the message is a
  * binary frame. Otherwise the bytes are base64 in JSON, as they are in `JSON.stringify`.
  */
-export const bytes: BytesCodec = /* @__PURE__ */ Object.assign(mark, { read: readFrame });
+export const bytes: BytesCodec = /* @__PURE__ */ Object.assign(mark, { read: readFrame, parts: partsOf });
 
 function mark(view: BytesSource): Bytes {
   const marked = new MarkedBytes(uint8ArrayOf(view));
   collectBytes(stringifyWithBytes);
   return marked as unknown as Bytes;
+}
+
+function* partsOf({ buffer, byteOffset, byteLength }: ArrayBufferView, most: number): Iterator<Bytes, void> {
+  let at = 0;
+  do {
+    const length = Math.min(byteLength - at, most);
+    yield mark(new Uint8Array(buffer, byteOffset + at, length));
+    at += length;
+  } while (at < byteLength);
 }
 
 /**

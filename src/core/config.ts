@@ -15,6 +15,7 @@ import {
   checkKnown,
   checkOptions,
   must,
+  oneOf,
   optional,
   positive,
   type Check,
@@ -57,9 +58,7 @@ export interface AnyOptions {
   bytes?: BytesCodec | undefined;
 }
 
-const anyRetry = optional(
-  must<"not-sent" | false>('"not-sent" or false', (value) => value === "not-sent" || value === false),
-);
+const anyRetry = optional(oneOf("not-sent", false));
 const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
 /** The options of a peer. */
@@ -68,14 +67,14 @@ export const PEER_OPTIONS = {
   schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
   contract: optional(aContract),
   remote: optional(aContract),
-  check: optional(must<"both">('"both"', (value) => value === "both")),
+  check: optional(oneOf("both")),
   timeoutMs: optional(positive),
   retry: anyRetry,
   fallback: optional<AnyHandler>(anyFunction),
   around: optional<AnyAround>(anyFunction),
   limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
   dialect: optional(checkDialect),
-  compat: optional(must<"1.0">('"1.0"', (value) => value === "1.0")),
+  compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
   bytes: optional(must<BytesCodec>("the export `bytes`", isBytesCodec)),
 };
@@ -144,7 +143,7 @@ export function makeConfig(
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, fallback, around, limits, onForeignMessage, timeoutMs, retry, bytes } = checked;
+  const { methods, fallback, timeoutMs, retry } = checked;
   const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
   if (schemas !== undefined && fallback === undefined) {
     checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
@@ -158,20 +157,15 @@ export function makeConfig(
     return readsVersion1 ? fromVersion1(message) : undefined;
   };
   return {
-    methods,
+    ...checked,
     schemas,
     checks,
-    fallback,
-    around,
     wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
-    limits,
     dialect,
     choseDialect: checked.dialect !== undefined,
     controlMethods: extensions.controlMethodsOf(dialect),
     extensions,
     normalize: readsNullParams || readsVersion1 ? normalize : undefined,
-    onForeignMessage,
-    bytes,
     opensFirst,
   };
 }

@@ -20,7 +20,14 @@ import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
 import type { LatestHandle, SendQueue } from "./send-queue.js";
-import type { CloseInfo, EncodedMessage, Receiver, SendHandle, Transport } from "./transport.js";
+import {
+  errorOfEnd,
+  type CloseInfo,
+  type EncodedMessage,
+  type Receiver,
+  type SendHandle,
+  type Transport,
+} from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
@@ -177,8 +184,7 @@ export class Connection implements Receiver, Slot {
     const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
     // Made only if needed: an error records the stack, which is expensive.
-    if (this.ended === undefined)
-      this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
+    if (this.ended === undefined) this.#stop(errorOfEnd("closed", info));
     this.hooks.closed?.(this.peer, info);
     this.emit("close", info);
     this.onClosed?.(info);
@@ -261,11 +267,6 @@ export class Connection implements Receiver, Slot {
       this.report(error);
       return false;
     }
-  }
-
-  /** Sends a message of which the newest suffices. If its reader is slow and the transport queues nothing, keeps it. */
-  sendLatest(text: MessageText, handle: LatestHandle): boolean {
-    return this.keep(text, handle) || this.send(text, handle);
   }
 
   /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
@@ -403,7 +404,7 @@ export class Connection implements Receiver, Slot {
   close(code: number, reason: string, retryMs?: number, error?: Error): void {
     if (this.ended !== undefined) return;
     this.kept?.flush();
-    this.#stop(error === undefined ? new Error(`closed on this side with ${code}${reason && ` (${reason})`}`) : error);
+    this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
     this.transport.close(code, cutReason(reason), retryMs);
   }
 

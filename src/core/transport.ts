@@ -21,6 +21,12 @@ export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
   return isOwn ? { ...info, ...own } : info;
 }
 
+/** Returns the error behind an end, or one that names its code and its reason. `what`: what has ended, and how. */
+export function errorOfEnd(what: string, { code, reason, error }: CloseInfo): Error {
+  // An application may abort with null.
+  return error === undefined ? new Error(`${what} with ${code}${reason && ` (${reason})`}`) : error;
+}
+
 /** Takes what a transport receives. A peer is one. None of its functions throws. */
 export interface Receiver {
   /** Takes one text: a message, a batch, or anything else, which is answered with -32700. */

@@ -33,12 +33,12 @@ interface CancelHandle extends SendHandle {
 
 /** The extensions of one connection. */
 export class StandardExtensions implements Extensions, ServedStreams {
-  readonly connection: Connection;
-  readonly progress: Progress;
+  declare readonly connection: Connection;
+  declare readonly progress: Progress;
   /** The streams that the other side reads, by token. */
-  readonly streams: Map<unknown, ServedStream>;
-  isOffering: boolean;
-  lastToken: number;
+  declare readonly streams: Map<unknown, ServedStream>;
+  declare isOffering: boolean;
+  declare lastToken: number;
   /** The call whose message is being encoded. */
   #encoding: IncomingCall | OutgoingCall | undefined;
 

@@ -3,10 +3,11 @@ import { encodeNotification, exceeds, type MessageText } from "../core/codec.js"
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
-import { any, checkOptions, must, optional, type Checked } from "../core/options.js";
-import { BroadcastHandle, LatestHandle } from "../core/send-queue.js";
+import { any, checkOptions, oneOf, optional, type Checked } from "../core/options.js";
+import { LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
 import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
+import { BroadcastHandle } from "./held-queue.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
 import { runAround, type GroupCall } from "./around.js";
 import {
@@ -64,31 +65,25 @@ export interface NotifyOptions<P> extends LiveOptions {
 }
 
 /**
- * Sends a message of a group to one of its peers, and counts it. With `"drop"`, drops the message to a slow reader instead of
- * ending the connection.
+ * Sends a message of a group to one of its peers, and counts it. If it is a broadcast, drops it for a slow reader instead of ending
+ * the connection.
  */
-export function sendTo(
-  peer: AnyPeer,
-  message: EncodedMessage,
-  whenSlow: "drop" | "close",
-  handle: LatestHandle = new BroadcastHandle("", undefined),
-): void {
+export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHandle): void {
   const connection = connectionOf(peer);
   const { source } = message;
-  const isTaken =
-    whenSlow === "drop"
-      ? broadcast(connection, message, handle)
-      : handle.latest === undefined
-        ? connection.send(source)
-        : connection.keep(source, handle) || connection.send(source, handle);
+  const mayDrop = handle instanceof BroadcastHandle;
+  const isTaken = mayDrop
+    ? broadcast(connection, message, handle)
+    : handle.latest === undefined
+      ? connection.send(source)
+      : connection.keep(source, handle) || connection.send(source, handle);
   if (isTaken) connection.counts.notificationsSent++;
-  // With `"close"`, the connection has ended or is about to, unless the message is too long for the other side.
-  else if (whenSlow === "drop" || exceeds(source, connection.transport.maxMessageBytes ?? Infinity))
-    connection.drop(handle.method);
+  // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
+  else if (mayDrop || exceeds(source, connection.transport.maxMessageBytes ?? Infinity)) connection.drop(handle.method);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
-function broadcast(connection: Connection, message: EncodedMessage, handle: LatestHandle): boolean {
+function broadcast(connection: Connection, message: EncodedMessage, handle: BroadcastHandle): boolean {
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
   const isLatest = handle.latest !== undefined;
@@ -110,11 +105,10 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Late
   }
 }
 
-const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
 const NOTIFY_OPTIONS = {
   ...LIVE_OPTIONS,
   except: any,
-  whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
+  whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
 
 /** Sends a notification of `method` to these peers, `except` one. */
@@ -129,7 +123,7 @@ function sendAll(
   const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
   for (const peer of peers) {
     if (peer === except || (volatile === true && !connectionOf(peer).isReady)) continue;
-    sendTo(peer, message, whenSlow, handle);
+    sendTo(peer, message, handle);
   }
 }
 

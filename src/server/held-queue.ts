@@ -1,6 +1,20 @@
 /** The queue of a server's session. Texts of `latest` that many sessions queue are in memory once, and are counted once. */
-import { BroadcastHandle, QUEUED_COST, SendQueue } from "../core/send-queue.js";
-import type { SendHandle } from "../core/transport.js";
+import { utf8Bytes, type MessageText } from "../core/codec.js";
+import type { Connection } from "../core/connection.js";
+import { LatestHandle, QUEUED_COST, SendQueue } from "../core/send-queue.js";
+import { EncodedMessage, type SendHandle } from "../core/transport.js";
+
+/** The send handle of a broadcast. Broadcasts have a limit of their own, apart from that of ordinary messages. */
+export class BroadcastHandle extends LatestHandle {
+  /** Whether the last queue that took the message had an older one, which the message replaced. */
+  isReplacement = false;
+
+  override sendKept(connection: Connection, text: MessageText): void {
+    // The transport may drop a broadcast: if it has a session, this may be suspended by now.
+    if (connection.send(text, this, new EncodedMessage(text))) connection.broadcastBytes += utf8Bytes(text);
+    else connection.dropped(this.method);
+  }
+}
 
 /** The texts of `latest` broadcasts that suspended sessions share. */
 export class SharedTexts {
@@ -32,7 +46,17 @@ export class SharedTexts {
 export class HeldQueue extends SendQueue {
   /** The part of `broadcastLength` that belongs to the texts of `latest` broadcasts. */
   sharedLength = 0;
+  #broadcastLength = 0;
   #texts: SharedTexts | undefined;
+
+  /** The part of `length` that belongs to broadcasts. */
+  get broadcastLength(): number {
+    return this.#broadcastLength;
+  }
+
+  override get ordinaryLength(): number {
+    return this.length - this.broadcastLength;
+  }
 
   /** Counts the shared texts in `texts` from now on. `undefined`: counts them no longer. */
   countIn(texts: SharedTexts | undefined): void {
@@ -46,8 +70,15 @@ export class HeldQueue extends SendQueue {
     }
   }
 
+  override replace(handle: SendHandle | undefined): boolean {
+    const isReplacement = super.replace(handle);
+    if (isReplacement && handle instanceof BroadcastHandle) handle.isReplacement = true;
+    return isReplacement;
+  }
+
   protected override grow(by: number, handle: SendHandle): void {
     super.grow(by, handle);
+    if (handle instanceof BroadcastHandle) this.#broadcastLength += by;
     if (!isShared(handle)) return;
     const textLength = Math.abs(by) - QUEUED_COST;
     this.sharedLength += by > 0 ? textLength : -textLength;

@@ -1,9 +1,10 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
 import type { MessageText } from "../core/codec.js";
-import { BroadcastHandle, QUEUED_COST, type SendQueue } from "../core/send-queue.js";
+import { QUEUED_COST, type SendQueue } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
-import { HeldQueue, type SharedTexts } from "./held-queue.js";
+import { ServerEndpoint } from "./endpoint.js";
+import { BroadcastHandle, HeldQueue, type SharedTexts } from "./held-queue.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
@@ -21,6 +22,7 @@ export interface ServerLinkDelegate extends LinkDelegate {
 
 /** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
 export class ServerLink extends PackedLink implements EndpointHooks {
+  declare readonly endpoint: ServerEndpoint;
   declare readonly delegate: ServerLinkDelegate | undefined;
   /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
   declare onAuth: ((auth: unknown) => void) | undefined;
@@ -35,17 +37,17 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   #frame: Frame | undefined;
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
-    super(limits, delegate !== undefined, delegate);
+    super(limits, delegate !== undefined, delegate, undefined, ServerEndpoint);
     this.onAuth = undefined;
   }
 
-  /** Takes the first socket. As `Endpoint.accept`. */
+  /** Takes the first socket. As `ServerEndpoint.accept`. */
   accept(socket: Socket, session: Session | undefined): void {
     this.take(socket);
     this.endpoint.accept(socket, session);
   }
 
-  /** Continues the session on another socket. As `Endpoint.resume`. */
+  /** Continues the session on another socket. As `ServerEndpoint.resume`. */
   resume(socket: Socket, resume: ResumeFrame, makeToken: () => string): void {
     // Rule 2: the old socket is detached before the count of received frames is read.
     this.leave("a newer socket took over");

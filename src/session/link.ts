@@ -9,6 +9,7 @@ import type { MessageText } from "../core/codec.js";
 import {
   addTraffic,
   endOf,
+  errorOfEnd,
   type CloseInfo,
   type EncodedMessage,
   type Receiver,
@@ -67,10 +68,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
-  readonly delegate: LinkDelegate | undefined;
+  declare readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
   /** Undefined until `start`. Sockets are started after that. */
-  receiver: Receiver | undefined;
+  declare receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
   /** Rule 8: when the session expires, unless messages flow before. */
@@ -81,13 +82,19 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #past: Traffic | undefined;
 
   /** `lost`: the link that this one replaces. Its receiver is suspended, and counts the traffic of both. */
-  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
+  constructor(
+    limits: EndpointLimits,
+    wantsSession: boolean,
+    delegate: LinkDelegate | undefined,
+    lost?: PackedLink,
+    EndpointClass = Endpoint,
+  ) {
     this.deadline = this.heard = 0;
-    this.socket = this.budget = undefined;
+    this.socket = this.budget = this.receiver = undefined;
     this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
-    this.endpoint = new Endpoint(limits, wantsSession, this);
+    this.endpoint = new EndpointClass(limits, wantsSession, this);
   }
 
   // Transport.
@@ -408,16 +415,11 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#isOver) return;
     this.#isOver = true;
     if (next === undefined) this.#report(end);
-    else receiver.lost!(lossOf(end), next);
+    else receiver.lost!(errorOfEnd("the session ended", end), next);
   }
 
   #report(end: CloseInfo): void {
     this.delegate?.over?.();
     this.receiver!.closed(end);
   }
-}
-
-/** Returns an error that describes the end of a session. */
-function lossOf({ code, reason, error }: CloseInfo): Error {
-  return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
 }

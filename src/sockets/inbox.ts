@@ -10,7 +10,7 @@ export abstract class Inbox implements Expiring {
   /** When the close that this side has started must be complete. */
   declare deadline: number;
   /** Maximum length of an incoming frame, in bytes of UTF-8. */
-  maxFrameBytes: number;
+  declare maxFrameBytes: number;
   /** As `Socket.budget`. */
   readonly budget: SocketBudget | undefined;
   #handler: SocketHandler | undefined;

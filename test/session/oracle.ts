@@ -9,7 +9,7 @@ import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
 import { LatestHandle } from "../../src/core/send-queue.js";
 import { frameContent } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
-import { Endpoint } from "../../src/session/endpoint.js";
+import { ServerEndpoint } from "../../src/server/endpoint.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import {
   helloOf,
@@ -144,7 +144,7 @@ export class Line {
 
 /** What both ends have in common: an endpoint, its line, and what it reports. */
 export abstract class End implements EndpointHooks {
-  readonly endpoint: Endpoint;
+  readonly endpoint: ServerEndpoint;
   readonly world: World;
   readonly side: Side;
   line: Line | undefined;
@@ -336,7 +336,7 @@ export interface Parts {
   readonly ClientEnd: typeof ClientEnd;
   readonly ServerEnd: typeof ServerEnd;
   /** The endpoint of a side. */
-  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): Endpoint;
+  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): ServerEndpoint;
   makeRegistry(options: ConstructorParameters<typeof TokenRegistry>[0]): TokenRegistry<ServerEnd>;
   /** Whether a server's end reads what arrives on a line that it has left. */
   readonly readsOldLines: boolean;
@@ -347,7 +347,7 @@ export interface Parts {
 export const PARTS: Parts = {
   ClientEnd,
   ServerEnd,
-  makeEndpoint: (_side, of, hooks) => new Endpoint(of, true, hooks),
+  makeEndpoint: (_side, of, hooks) => new ServerEndpoint(of, true, hooks),
   makeRegistry: (options) => new TokenRegistry(options),
   readsOldLines: false,
   acceptsFirst: (frame, line) =>
@@ -381,7 +381,7 @@ export class World {
     this.reconnect();
   }
 
-  makeEndpoint(side: Side, hooks: EndpointHooks): Endpoint {
+  makeEndpoint(side: Side, hooks: EndpointHooks): ServerEndpoint {
     return this.#parts.makeEndpoint(side, this.limits, hooks);
   }
 
