@@ -10,6 +10,7 @@ import {
   helloOf,
   parse,
   pickLimits,
+  readBye,
   REFUSED,
   resumeOf,
   serverHello,
@@ -321,6 +322,8 @@ class Arrival implements SocketHandler, Expiring {
 
   frame(text: string): void {
     if (helloOf(text) !== undefined) this.#startNewSession(text);
+    // Rule 1: the client closed before it read the refusal. Its close follows.
+    else if (this.#isRefused && readBye(text) !== undefined) return;
     else this.#resume(resumeOf(member(parse(text), "resume")));
   }
 

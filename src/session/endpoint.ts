@@ -346,23 +346,24 @@ export class Endpoint {
   }
 
   /**
-   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. Returns true if they
-   * were sent: then the caller closes the wire.
+   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. A client that waits
+   * for `resumed` sends only `bye`. Returns true if it was sent, or needs none: then the caller closes the wire.
    */
   close(bye: Frames.Bye): boolean {
-    const { session } = this.state;
-    const wasFlowing = this.isFlowing;
-    if (wasFlowing) {
+    const { session, kind } = this.state;
+    const canSay = this.isFlowing || kind === "resuming";
+    if (this.isFlowing) {
       this.flush();
       if (session !== undefined) {
         this.writeLog(session, Infinity);
         for (const [handle, text] of this.queue ?? []) handle.sent = this.#writeFrame(frameOf(this.formOf(text)));
       }
-      // `retryMs` also asks a client without a session to reconnect.
-      if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.write([Frames.byeFrame(bye)]);
     }
+    // `retryMs` also asks a client without a session to reconnect.
+    if (canSay && (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)))
+      this.write([Frames.byeFrame(bye)]);
     this.#forget({ code: bye.code, reason: bye.reason });
-    return wasFlowing;
+    return canSay;
   }
 
   /** Client: ends the session with a bye. A new connection follows. */

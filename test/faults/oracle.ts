@@ -331,8 +331,7 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS)
-      excuse(end, "its time was up");
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) excuse(end, EXPIRED);
     if (!end.isProven && other?.isProven !== true) excuse(end, "the client's hello has perhaps never come");
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);
@@ -441,6 +440,9 @@ function mayBeMissing(due: Sent | undefined, { newest }: End): boolean {
 function dropsOf({ dropped }: End): number {
   return [...dropped.values()].reduce((sum, count) => sum + count, 0);
 }
+
+/** The reason of an end whose session had no socket for too long. */
+export const EXPIRED = "its time was up";
 
 /** The `code` of an error that a handler throws, and of an aborted call's reason. */
 export const FAILURE = 4711;

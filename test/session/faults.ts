@@ -144,6 +144,12 @@ export const FAULTS: readonly (readonly [what: string, parts: Parts])[] = [
     withReads("client", (frame, { state }) => (state.kind === "resuming" && isData(frame) ? [] : [frame])),
   ],
   [
+    "1: a client that closes before `resumed` sends no bye",
+    withWrites("client", (frame, { state }) =>
+      frame.startsWith('{"bye"') && state.kind === "resuming" ? [] : [frame],
+    ),
+  ],
+  [
     "1: a server takes anything from a client that says it returns",
     {
       ...PARTS,

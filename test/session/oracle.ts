@@ -129,6 +129,8 @@ export class Line {
   isAnswered: boolean;
   hasSpoken = false;
   owesAck = false;
+  /** Client: the connection that its application has closed on this line. The server learns of it with the close. */
+  closed: Pair | undefined;
 
   constructor(world: World, returns: boolean, principal: string, isReciproc: boolean, token: string) {
     this.world = world;
@@ -538,8 +540,9 @@ export class World {
     end.pair.reason ??= `closed by the ${side}`;
     this.#isClosing = true;
     const { wire } = end;
-    if (end.endpoint.close({ code: 4001, reason: "enough" })) wire!.close(4001);
-    else wire?.close(4000);
+    const { kind } = end.endpoint.state;
+    if (side === "client" && (kind === "live" || kind === "resuming")) wire!.line.closed = end.pair;
+    wire?.close(end.endpoint.close({ code: 4001, reason: "enough" }) ? 4001 : 4000);
     this.#isClosing = false;
     end.line = undefined;
     end.over({ code: 4001, reason: "" });
@@ -743,8 +746,11 @@ export class World {
   #toServer(line: Line, item: Item): void {
     const { end, server } = line;
     if (typeof item !== "string") {
+      // A session whose hello came behind its refused `resume` is of no client.
+      const isKept = server.open && !line.isRefused && line.closed?.server?.isOver === false;
       if (end?.line === line) end.lose(item.code);
       server.open = false;
+      this.check(!isKept, "the server keeps a session that its client has closed");
     } else if (end !== undefined) {
       if (end.line === line || (this.#parts.readsOldLines && end.line !== undefined)) end.receive(item);
     } else if (server.open) this.#first(line, item);
@@ -752,6 +758,8 @@ export class World {
 
   /** The first frame on the line of a client that returns. */
   #first(line: Line, frame: string): void {
+    // The client closed before it read the refusal.
+    if (line.isRefused && frame.startsWith('{"bye"')) return;
     if (!this.#parts.acceptsFirst(frame, line)) return line.server.close(1002);
     const resume = resumeOf(member(parse(frame), "resume"));
     if (resume === undefined) return this.#accept(line).receive(frame);
@@ -796,8 +804,9 @@ export class World {
     );
     line.owesAck = false;
     const isFirst = !line.hasSpoken && /^\{"(resume|hello)"/.test(frame);
+    const isBye = this.#isClosing && line.hasSpoken && frame.startsWith('{"bye"');
     line.hasSpoken = true;
-    this.check(line.isAnswered || isFirst, `the client says ${frame} before \`resumed\``);
+    this.check(line.isAnswered || isFirst || isBye, `the client says ${frame} before \`resumed\``);
     if (!frame.startsWith('{"hello"')) return;
     line.isAnswered = true;
     if (line.isReciproc) line.pair = this.client.pair;
