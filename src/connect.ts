@@ -149,9 +149,7 @@ export function openPeer<C extends Contract<C>, S extends Contract<S>>(
     const own = [PROTOCOL, attempt.isResumable && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
     const offer = [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
     const timeoutMs = openTimeoutMs;
-    return credentials.connect(attempt, () =>
-      dial({ credentials, attempt, offer, timeoutMs, open: openSocket, maxMessageBytes }),
-    );
+    return dial({ credentials, attempt, offer, timeoutMs, open: openSocket, maxMessageBytes });
   };
   const limits = endpointLimits(config.limits, config.bytes);
   const { reconnects, retriesFirst } = options.reconnect;

@@ -11,8 +11,6 @@ export interface Attempt {
   readonly reason?: Error | CloseInfo | undefined;
 }
 
-type Writable<T> = { -readonly [K in keyof T]: T[K] };
-
 /** A value, or a function that returns or promises it for each attempt. */
 export type Supplied<T> = T | ((attempt: Attempt) => T | PromiseLike<T>);
 
@@ -34,11 +32,14 @@ export class Credentials {
   readonly #sources: readonly unknown[];
   /** Whether the client has an `auth`. */
   readonly offersAuth: boolean;
+  /** Whether another attempt may have other credentials: one of them is a function. */
+  readonly canChange: boolean;
 
   /** Throws a `TypeError` for a URL that is not one of a WebSocket. A function's is checked at each attempt. */
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
     this.#sources = [url, headers, auth];
     this.offersAuth = auth !== undefined;
+    this.canChange = this.#sources.some((source) => typeof source === "function");
     if (typeof url !== "function") this.#target(url);
   }
 
@@ -46,22 +47,6 @@ export class Credentials {
     const target = webSocketUrl(url as string);
     this.publicUrl = publicUrl(target);
     return target;
-  }
-
-  /**
-   * Calls `dial` for a connection attempt. If the credentials may change, calls it once more after a 401, as the next attempt. Rejects
-   * as `dial` does.
-   */
-  async connect<T>(attempt: Writable<Attempt>, dial: () => Promise<T>): Promise<T> {
-    for (let isLast = !this.#sources.some((source) => typeof source === "function"); ; isLast = true) {
-      try {
-        return await dial();
-      } catch (error) {
-        if (isLast || (error as ConnectError).status !== 401) throw error;
-        attempt.number++;
-        attempt.reason = error as Error;
-      }
-    }
   }
 
   /** Returns the credentials of an attempt. Rejects with a `ConnectError` whose cause is what a function threw. */

@@ -40,9 +40,9 @@ export interface ClientPlan {
 /** One attempt of a client to open a connection. */
 export interface ConnectionAttempt extends DialAttempt {
   /** Counts the attempts, from 1, since messages last flowed; for the first connection, since the peer was made. */
-  number: number;
+  readonly number: number;
   /** Why the previous attempt failed, or how the previous connection ended; `undefined` for the first attempt of all. */
-  reason: Error | CloseInfo | undefined;
+  readonly reason: Error | CloseInfo | undefined;
   /** Whether there is a session to resume. */
   readonly isResumable: boolean;
 }
@@ -121,11 +121,11 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /**
    * Connects, until there is a socket, the server refuses this client, or the peer is closed. Backs off before each attempt, except
-   * the first of all, which has no `reason`.
+   * the first of all, which has no `reason`. After a 401, makes one more attempt at once if that may have fresh credentials.
    */
   async #connect(reason?: Error | CloseInfo): Promise<void> {
-    for (;;) {
-      if (reason !== undefined) await this.#backOff(reason);
+    for (let isFresh = false; ;) {
+      if (reason !== undefined) await this.#backOff(reason, isFresh);
       if (this.#isOver) return;
       const isResumable = this.link.endpoint.state.session !== undefined;
       const number = ++this.#attempts;
@@ -133,16 +133,16 @@ export class ClientDriver implements LinkDelegate, Expiring {
       try {
         this.#attempt = attempt;
         const opened = await this.#plan.connect(attempt);
-        this.#attempts = attempt.number;
         this.#attempt = undefined;
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, isResumable);
         return;
       } catch (error) {
         if (this.#isOver) return;
-        this.#attempts = attempt.number;
-        if (isFinal(error) || (this.#endsByFailure && !isResumable)) return this.#giveUp(error as Error);
-        if (error === this.#plan.credentials.failure) tell(this.#peer, "error", [error]);
+        const { canChange, failure } = this.#plan.credentials;
+        isFresh = !isFresh && canChange && (error as ConnectError).status === 401;
+        if (!isFresh && (isFinal(error) || (this.#endsByFailure && !isResumable))) return this.#giveUp(error as Error);
+        if (error === failure) tell(this.#peer, "error", [error]);
         // The first attempt had no delay.
         if (reason === undefined) this.#backoff.nextDelayMs();
         reason = error as Error;
@@ -155,9 +155,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
     return !this.#plan.retriesFirst && this.#peer.state === "connecting";
   }
 
-  /** Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed. */
-  async #backOff(reason: Error | CloseInfo): Promise<void> {
-    const delayMs = this.#backoff.nextDelayMs();
+  /**
+   * Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed.
+   * An attempt with fresh credentials has no delay.
+   */
+  async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
+    const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
     const exactMs = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
     const ms = Math.round(exactMs / STEP_MS) * STEP_MS;

@@ -1,7 +1,7 @@
 /** Credentials that change: functions for `url`, `headers` and `auth`, and `reauthenticate`. */
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import { pair, type AnyPeer, type Attempt, type CloseInfo } from "../../src/index.js";
+import { pair, type AnyPeer, type Attempt, type CloseInfo, type ConnectError } from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -273,11 +273,19 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       );
       const peer = await confirmed(open as never, relay.url, { auth: source });
       const emitted = record(peer);
+      const tries: unknown[] = [];
+      peer.on("attempt", ({ number, delayMs, error }) =>
+        tries.push([number, delayMs, (error as Partial<ConnectError>).status]),
+      );
       const back = event(peer, "resume");
       relay.cut();
       await back;
       expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
       expect(attempts[2]).toMatchObject({ number: 2, reason: { status: 401 } });
+      expect(tries).toEqual([
+        [1, 0, undefined],
+        [2, 0, 401],
+      ]);
       relay.cut();
       expect(await peer.closed).toMatchObject({ code: 4401, error: { status: 401 } });
       expect(attempts).toHaveLength(5);
