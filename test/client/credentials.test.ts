@@ -1,7 +1,8 @@
 /** Credentials that change: functions for `url`, `headers` and `auth`, and `reauthenticate`. */
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import { pair, type AnyPeer, type Attempt, type CloseInfo, type ConnectError } from "../../src/index.js";
+import { z } from "zod";
+import { contract, pair, type AnyPeer, type Attempt, type CloseInfo, type ConnectError } from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -306,6 +307,15 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       ]);
     });
 
+    it("is not checked as the method of that name in a contract", async () => {
+      const methods = { reauthenticate: () => "by a method" };
+      await using server = await serveUsers({ methods });
+      const remote = contract({ reauthenticate: { result: z.string() } });
+      await using peer = await open(server.url, { auth: { user: "ada" }, remote, check: "both" });
+      expect(await peer.request("reauthenticate")).toBe("by a method");
+      await expect(peer.reauthenticate()).resolves.toBeUndefined();
+    });
+
     it("can be called before another message, and without a session", async () => {
       await using server = await serveUsers({ session: false });
       await using peer = await open(server.url, { auth: { user: "ada" } });
@@ -333,7 +343,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         const { source } = supplied({ user: "ada" }, { user: why.startsWith("auth") ? "eve" : "bob" });
         const peer = await open(server.url, { auth: source });
         const error = await rejection(peer.reauthenticate());
-        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "reauthenticate" });
+        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "$/reauthenticate" });
         expect(await peer.closed).toMatchObject({ code: 4401 });
         expect(server.peers.size).toBe(0);
       },
@@ -364,7 +374,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       expect(await rejection(peer.reauthenticate({ timeoutMs: 50 }))).toMatchObject({
         code: "TIMEOUT",
         outcome: "unknown",
-        method: "reauthenticate",
+        method: "$/reauthenticate",
       });
       const signal = AbortSignal.abort(new Error("enough"));
       expect(await rejection(peer.reauthenticate({ signal }))).toEqual(new Error("enough"));
