@@ -103,14 +103,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /**
    * Connects, until there is a socket, the server refuses this client, or the peer is closed. Backs off before each attempt, except
-   * the first of all, which has no `reason`, and one with fresh credentials after a 401.
+   * the first of all, which has no `reason`. After a 401, makes one more attempt at once if that may have fresh credentials.
    */
   async #connect(reason?: Error | CloseInfo): Promise<void> {
     const { credentials } = this.#plan;
-    /** Whether the next attempt is made at once, because the last was refused with 401. */
-    let isRenewed = false;
-    for (;;) {
-      if (reason !== undefined && !isRenewed) await this.#backOff(reason);
+    for (let isFresh = false; ;) {
+      if (reason !== undefined) await this.#backOff(reason, isFresh);
       if (this.#isOver) return;
       const isResumable = this.link.endpoint.state.session !== undefined;
       const number = ++this.#attempts;
@@ -123,9 +121,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
         return;
       } catch (error) {
         if (this.#isOver) return;
-        isRenewed = !isRenewed && credentials.mayChange && (error as ConnectError).status === 401;
-        const isLast = isFinal(error) || (this.#endsByFailure && !isResumable);
-        if (isLast && !isRenewed) return this.#giveUp(error as Error);
+        isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
+        if (!isFresh && (isFinal(error) || (this.#endsByFailure && !isResumable))) return this.#giveUp(error as Error);
         if (error === credentials.failure) tell(this.#peer, "error", [error]);
         // The first attempt had no delay.
         if (reason === undefined) this.#backoff.nextDelayMs();
@@ -139,9 +136,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
     return !this.#plan.retriesFirst && this.#peer.state === "connecting";
   }
 
-  /** Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed. */
-  async #backOff(reason: Error | CloseInfo): Promise<void> {
-    const delayMs = this.#backoff.nextDelayMs();
+  /**
+   * Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed.
+   * An attempt with fresh credentials has no delay.
+   */
+  async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
+    const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
     const exactMs = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
     const ms = Math.round(exactMs / STEP_MS) * STEP_MS;

@@ -6,6 +6,7 @@
  */
 import { collectBytes, type MessageText } from "./codec.js";
 import { expected } from "./errors.js";
+import type { Carried } from "./jsonify.js";
 
 /** What `bytes` marks: any view, such as a `Uint8Array`, a `Buffer` or a `DataView`, or an `ArrayBuffer`. */
 export type BytesSource = ArrayBufferView | ArrayBufferLike;
@@ -16,7 +17,7 @@ declare const MARK: unique symbol;
  * Bytes in a contract: what `bytes` returns and what `bytesOf` reads. A type of its own, because the receiver gets a `Uint8Array`
  * between two sides that take binary frames, and a base64 string otherwise.
  */
-export interface Bytes {
+export interface Bytes extends Carried {
   readonly [MARK]: true;
 }
 

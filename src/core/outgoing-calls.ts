@@ -230,7 +230,8 @@ export class OutgoingCalls {
         settle(new TypeError("`reauthenticate` requires the option `auth`, and a server that asked for it"));
       return true;
     };
-    return this.request("reauthenticate", undefined, options, { add }, ++this.#lastId);
+    // No name that a contract would have: it may check the results of a method of that name.
+    return this.request("$/reauthenticate", undefined, options, { add }, ++this.#lastId);
   }
 
   /** Watches the signal and the total timeout of a call. */

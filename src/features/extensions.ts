@@ -139,7 +139,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
   }
 
   offer(source: unknown): object {
-    if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
+    if (!isIterable(source)) throw expected("source", "an iterable or a web stream", source);
     this.isOffering = true;
     let isSent = false;
     const toJSON = (): object => {
@@ -210,7 +210,12 @@ function abortError(message: string): Error {
 }
 
 function isIterable(value: unknown): value is AnyIterable {
-  return typeof value === "object" && value !== null && (Symbol.asyncIterator in value || Symbol.iterator in value);
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    // Not every browser has the async iterator of a web stream.
+    (Symbol.asyncIterator in value || Symbol.iterator in value || "getReader" in value)
+  );
 }
 
 /** Makes the extensions of a connection. */

@@ -16,7 +16,9 @@ import type {
   Remote,
   Result,
   Stream,
+  Streamed,
   StreamName,
+  WebStream,
 } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
@@ -399,10 +401,12 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Makes a stream of an iterable, for any place in the params of a request or in a result, once. It is read a little
    * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
-   * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
+   * Then, and when the other side stops reading, the iterator's `return()` is called. A web stream, such as `blob.stream()`, is
+   * read by its reader, which is then cancelled. Views are sent as bytes, if the peer has the option `bytes`. Throws a `TypeError`
+   * for what is neither an iterable nor a web stream.
    */
-  offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return this.#connection.extensions.offer(source) as Stream<T>;
+  offer<T>(source: AsyncIterable<T> | Iterable<T> | WebStream<T>): Stream<Streamed<T>> {
+    return this.#connection.extensions.offer(source) as Stream<Streamed<T>>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */

@@ -1,7 +1,8 @@
 /** Credentials that change: functions for `url`, `headers` and `auth`, and `reauthenticate`. */
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import { pair, type AnyPeer, type Attempt, type CloseInfo } from "../../src/index.js";
+import { z } from "zod";
+import { contract, pair, type AnyPeer, type Attempt, type CloseInfo, type ConnectError } from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -273,11 +274,19 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       );
       const peer = await confirmed(open as never, relay.url, { auth: source });
       const emitted = record(peer);
+      const tries: unknown[] = [];
+      peer.on("attempt", ({ number, delayMs, error }) =>
+        tries.push([number, delayMs, (error as Partial<ConnectError>).status]),
+      );
       const back = event(peer, "resume");
       relay.cut();
       await back;
       expect(await peer.request("data")).toEqual({ user: "ada", n: 2 });
       expect(attempts[2]).toMatchObject({ number: 2, reason: { status: 401 } });
+      expect(tries).toEqual([
+        [1, 0, undefined],
+        [2, 0, 401],
+      ]);
       relay.cut();
       expect(await peer.closed).toMatchObject({ code: 4401, error: { status: 401 } });
       expect(attempts).toHaveLength(5);
@@ -296,6 +305,15 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         { number: 1, reason: undefined },
         { number: 0, reason: undefined },
       ]);
+    });
+
+    it("is not checked as the method of that name in a contract", async () => {
+      const methods = { reauthenticate: () => "by a method" };
+      await using server = await serveUsers({ methods });
+      const remote = contract({ reauthenticate: { result: z.string() } });
+      await using peer = await open(server.url, { auth: { user: "ada" }, remote, check: "both" });
+      expect(await peer.request("reauthenticate")).toBe("by a method");
+      await expect(peer.reauthenticate()).resolves.toBeUndefined();
     });
 
     it("can be called before another message, and without a session", async () => {
@@ -325,7 +343,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
         const { source } = supplied({ user: "ada" }, { user: why.startsWith("auth") ? "eve" : "bob" });
         const peer = await open(server.url, { auth: source });
         const error = await rejection(peer.reauthenticate());
-        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "reauthenticate" });
+        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown", method: "$/reauthenticate" });
         expect(await peer.closed).toMatchObject({ code: 4401 });
         expect(server.peers.size).toBe(0);
       },
@@ -356,7 +374,7 @@ describeClients("credentials of a client", (connect: Connect, isNode) => {
       expect(await rejection(peer.reauthenticate({ timeoutMs: 50 }))).toMatchObject({
         code: "TIMEOUT",
         outcome: "unknown",
-        method: "reauthenticate",
+        method: "$/reauthenticate",
       });
       const signal = AbortSignal.abort(new Error("enough"));
       expect(await rejection(peer.reauthenticate({ signal }))).toEqual(new Error("enough"));

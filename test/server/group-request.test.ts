@@ -1,8 +1,11 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
+import { z } from "zod";
 import {
   connect,
   ConnectionLostError,
+  contract,
+  ProtocolError,
   RpcError,
   serve,
   TimeoutError,
@@ -169,6 +172,53 @@ describe("a request to a topic", () => {
     expect(error.message).toContain(named);
     expect(await rejection(server.topic("empty").request("ask", params, options))).toBeInstanceOf(TypeError);
     expect(sent).toEqual([]);
+  });
+});
+
+describe("a request to a topic whose contract checks results", () => {
+  const theirs = contract({
+    vote: { params: z.tuple([z.string()]), result: z.boolean() },
+    late: { result: z.string().refine(async (text) => text !== "no") },
+  });
+
+  it.each([false, true])(
+    "rejects for each member whose result does not fit, with an `around`: %s",
+    async (hasAround) => {
+      const around = hasAround ? (_call: unknown, next: () => Promise<unknown>) => next() : undefined;
+      await using server: Server = await serve({ noServer: true, remote: theirs, check: "both", around });
+      const members = [{ vote: () => true }, { vote: () => "yes" }, { vote: refuse }, {}].map((own) =>
+        join(server, own),
+      );
+      const topic = server.topic("den");
+      for (const { peer } of members) topic.add(peer);
+      const outcomes = await topic.request("vote", ["?"]);
+      expect(outcomes.map(({ peer }) => peer)).toEqual(members.map(({ peer }) => peer));
+      expect(outcomes).toMatchObject([
+        { status: "fulfilled", value: true },
+        {
+          status: "rejected",
+          reason: { message: expect.stringContaining('The result of "vote" does not fit its schema') },
+        },
+        { status: "rejected", reason: { code: 403 } },
+        // Answered by the fallback of the member, with null.
+        { status: "rejected", reason: { message: expect.stringContaining("expected boolean, received null") } },
+      ]);
+      expect(outcomes[1]!.reason).toBeInstanceOf(ProtocolError);
+      expect(outcomes[1]!.reason).toEqual(await rejection(members[1]!.peer.request("vote", ["?"])));
+    },
+  );
+
+  it("awaits a schema that is asynchronous", async () => {
+    await using server: Server = await serve({ noServer: true, remote: theirs, check: "both" });
+    const [a, b] = [join(server, { late: () => "yes" }), join(server, { late: () => "no" })];
+    const outcomes = await server.topic("den").add(a.peer).add(b.peer).request("late");
+    expect(outcomes).toMatchObject([{ value: "yes" }, { status: "rejected", reason: { name: "ProtocolError" } }]);
+  });
+
+  it("takes any result without `check`", async () => {
+    await using server: Server = await serve({ noServer: true, remote: theirs });
+    const { peer } = join(server, { vote: () => "yes" });
+    expect(await server.topic("den").add(peer).request("vote", ["?"])).toMatchObject([{ value: "yes" }]);
   });
 });
 
