@@ -1,19 +1,9 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
-import {
-  connect,
-  ConnectionLostError,
-  RpcError,
-  serve,
-  TimeoutError,
-  TooLargeError,
-  type Server,
-} from "../../src/node.js";
+import { ConnectionLostError, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
-import { emitted, nextPeer, serving, suspended } from "./by-hand.js";
-import { join, joinSilent } from "./members.js";
-
-const makeServer = (): Promise<Server> => serve({ noServer: true });
+import { connect, emitted, nextPeer, serving, suspended } from "./by-hand.js";
+import { join, joinSilent, makeServer } from "./members.js";
 
 const refuse = (): never => {
   throw new RpcError(403, "no");
@@ -21,9 +11,13 @@ const refuse = (): never => {
 
 describe("a request to a topic", () => {
   it("resolves with the outcome of each member, in the order of the topic", async () => {
-    await using server = await makeServer();
-    const [a, b, c] = [join(server, { vote: ([x]) => x + 1 }), join(server, { vote: refuse }), join(server)];
-    const outsider = join(server);
+    await using server = makeServer();
+    const [a, b, c] = [
+      await join(server, { vote: ([x]) => x + 1 }),
+      await join(server, { vote: refuse }),
+      await join(server),
+    ];
+    const outsider = await join(server);
     const topic = server.topic("den").add(a.peer).add(b.peer).add(c.peer);
     const [first, second, third] = await topic.request("vote", [1]);
     expect(first).toEqual({ peer: a.peer, status: "fulfilled", value: 2 });
@@ -34,8 +28,8 @@ describe("a request to a topic", () => {
   });
 
   it("can be made without params, and not to the peer in `except`", async () => {
-    await using server = await makeServer();
-    const [a, b] = [join(server, { who: () => "a" }), join(server)];
+    await using server = makeServer();
+    const [a, b] = [await join(server, { who: () => "a" }), await join(server)];
     const topic = server.topic("den").add(a.peer).add(b.peer);
     expect(await topic.request("who", undefined, { except: b.peer })).toEqual([
       { peer: a.peer, status: "fulfilled", value: "a" },
@@ -44,8 +38,8 @@ describe("a request to a topic", () => {
   });
 
   it("can be made to all peers of a server", async () => {
-    await using server = await makeServer();
-    const [a, b] = [join(server, { who: () => "a" }), join(server, { who: () => "b" })];
+    await using server = makeServer();
+    const [a, b] = [await join(server, { who: () => "a" }), await join(server, { who: () => "b" })];
     expect(await server.peers.request("who")).toEqual([
       { peer: a.peer, status: "fulfilled", value: "a" },
       { peer: b.peer, status: "fulfilled", value: "b" },
@@ -54,13 +48,13 @@ describe("a request to a topic", () => {
   });
 
   it("calls all members at once, and waits for all", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const slow = gate<string>();
     const quick = gate<string>();
     const started: string[] = [];
     const asked = (name: string, answer: Promise<string>) => () => (started.push(name), answer);
-    const a = join(server, { ask: asked("slow", slow.promise) });
-    const b = join(server, { ask: asked("quick", quick.promise) });
+    const a = await join(server, { ask: asked("slow", slow.promise) });
+    const b = await join(server, { ask: asked("quick", quick.promise) });
     const outcomes = new Outcomes().watch("all", server.topic("den").add(a.peer).add(b.peer).request("ask"));
     await turn();
     expect(started).toEqual(["slow", "quick"]);
@@ -73,15 +67,15 @@ describe("a request to a topic", () => {
   });
 
   it("resolves at once with an empty list if there is no member to call", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     expect(await server.topic("den").request("ask")).toEqual([]);
-    const { peer } = join(server);
+    const { peer } = await join(server);
     expect(await server.topic("den").add(peer).request("ask", [], { except: peer })).toEqual([]);
   });
 
   it("rejects for a member that is late, after `timeoutMs` or the server's, and waits for no other", async () => {
-    await using server = await serve({ noServer: true, timeoutMs: 20 });
-    const [a, late] = [join(server, { ask: () => 1 }), joinSilent(server)];
+    await using server = makeServer({ timeoutMs: 20 });
+    const [a, late] = [await join(server, { ask: () => 1 }), joinSilent(server)];
     const topic = server.topic("den").add(late.peer).add(a.peer);
     for (const timeoutMs of [10, undefined]) {
       const [rejected, fulfilled] = await topic.request("ask", [], { timeoutMs });
@@ -93,8 +87,8 @@ describe("a request to a topic", () => {
   });
 
   it("rejects for a member that closes meanwhile", async () => {
-    await using server = await makeServer();
-    const [a, b] = [join(server, { ask: () => 1 }), joinSilent(server)];
+    await using server = makeServer();
+    const [a, b] = [await join(server, { ask: () => 1 }), joinSilent(server)];
     const topic = server.topic("den").add(b.peer).add(a.peer);
     const all = topic.request("ask");
     void b.peer.close();
@@ -106,7 +100,7 @@ describe("a request to a topic", () => {
   });
 
   it("rejects as not sent for a member that closes while the others are called", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const first = joinSilent(server, { send: () => (void second.peer.close(), true) });
     const second = joinSilent(server);
     const [, lost] = await server.topic("den").add(first.peer).add(second.peer).request("ask", [], { timeoutMs: 10 });
@@ -115,9 +109,9 @@ describe("a request to a topic", () => {
   });
 
   it("has the members at the call: one that is deleted meanwhile, and none that is added", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const open = gate<number>();
-    const [a, b] = [join(server, { ask: () => open.promise }), join(server, { ask: () => 2 })];
+    const [a, b] = [await join(server, { ask: () => open.promise }), await join(server, { ask: () => 2 })];
     const topic = server.topic("den").add(a.peer);
     const all = topic.request("ask");
     topic.delete(a.peer);
@@ -127,7 +121,7 @@ describe("a request to a topic", () => {
   });
 
   it("encodes its params once for all members, with an id for each", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const members = [joinSilent(server), joinSilent(server), joinSilent(server)];
     const topic = server.topic("den");
     for (const { peer } of members) topic.add(peer);
@@ -143,8 +137,11 @@ describe("a request to a topic", () => {
   });
 
   it("rejects for a member that does not take so long a message", async () => {
-    await using server = await makeServer();
-    const [a, b] = [join(server, { ask: () => 1 }), joinSilent(server, { maxMessageBytes: 100, send: () => false })];
+    await using server = makeServer();
+    const [a, b] = [
+      await join(server, { ask: () => 1 }),
+      joinSilent(server, { maxMessageBytes: 100, send: () => false }),
+    ];
     const [short, long] = await server
       .topic("den")
       .add(a.peer)
@@ -162,7 +159,7 @@ describe("a request to a topic", () => {
     ["a bad timeout", [], { timeoutMs: 0 }, "timeoutMs"],
     ["a signal that is none", [], { signal: {} }, "signal"],
   ])("rejects with a TypeError for %s, and sends nothing", async (_what, params, options, named) => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const { peer, sent } = joinSilent(server);
     const error = await rejection(server.topic("den").add(peer).request("ask", params, options));
     expect(error).toBeInstanceOf(TypeError);
@@ -174,13 +171,13 @@ describe("a request to a topic", () => {
 
 describe("the signal of a request to a topic", () => {
   it("rejects the calls that are pending, cancels them, and leaves no listener", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const aborted = gate<unknown>();
-    const pending = join(server, {
+    const pending = await join(server, {
       ask: (_params, { signal }: { signal: AbortSignal }) =>
         new Promise((resolve) => signal.addEventListener("abort", () => (aborted.resolve(signal.reason), resolve(0)))),
     });
-    const [done, silent] = [join(server, { ask: () => 1 }), joinSilent(server)];
+    const [done, silent] = [await join(server, { ask: () => 1 }), joinSilent(server)];
     const topic = server.topic("den").add(pending.peer).add(done.peer).add(silent.peer);
     const controller = new AbortController();
     const all = topic.request("ask", { a: 1 }, { signal: controller.signal });
@@ -216,7 +213,7 @@ describe("the signal of a request to a topic", () => {
   });
 
   it("that is aborted already rejects every outcome, and nothing is sent", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const members = [joinSilent(server), joinSilent(server)];
     for (const { peer } of members) server.topic("den").add(peer);
     const signal = AbortSignal.abort("before");
@@ -227,7 +224,7 @@ describe("the signal of a request to a topic", () => {
   });
 
   it("that aborts while the members are called stops the rest", async () => {
-    await using server = await makeServer();
+    await using server = makeServer();
     const controller = new AbortController();
     const first = joinSilent(server, { send: () => (controller.abort("enough"), true) });
     const second = joinSilent(server);
@@ -238,13 +235,13 @@ describe("the signal of a request to a topic", () => {
   });
 });
 
-describe("a request to a topic, over WebSockets", () => {
+describe("a request to a topic, over a network", () => {
   it("reaches a suspended member when it resumes, and rejects for one that does not in time", async () => {
     const world = await serving();
     const { server, url, cut } = world;
     const { peer: away } = await suspended(world);
     const coming = nextPeer(server);
-    await using client = await connect(url, { methods: { ask: ([x]) => x * 2 } });
+    await using client = await connect(url, { methods: { ask: ([x]: [number]) => x * 2 } });
     // The second response follows the client's ack of the token, without which the session cannot be resumed.
     for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
     const back = await coming;

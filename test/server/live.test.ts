@@ -1,8 +1,7 @@
-/** `volatile`, `latest` and `missed` over real sockets. */
+/** `volatile`, `latest` and `missed` over a network in memory. */
 import { describe, expect, it, vi } from "vitest";
-import { connect, type AnyPeer } from "../../src/node.js";
-import { plainPeer } from "../support/network.js";
-import { ByHand, drop, emitted, nextPeer, serving, suspended } from "./by-hand.js";
+import type { AnyPeer } from "../../src/node.js";
+import { ByHand, connect, drop, emitted, nextPeer, plainByHand, serving, suspended } from "./by-hand.js";
 
 const MANY = "x".repeat(1_000);
 
@@ -77,9 +76,9 @@ describe("a topic's message with a key", () => {
   it("reaches a plain client in the same way, which gets nothing else", async () => {
     const { server, url } = await serving({ limits: { maxUnsentBytes: 200_000 } });
     const coming = nextPeer(server);
-    using client = await plainPeer(url);
+    const client = await plainByHand(url);
     const peer = await coming;
-    client.webSocket.pause();
+    client.line.stop();
     const missed = missedBy(server);
     let moves = 0;
     while (peer.stats().unsentBytes < 60_000) {
@@ -88,7 +87,7 @@ describe("a topic's message with a key", () => {
     }
     for (let i = 0; i < 5_000; i++) server.peers.notify("moved", [++moves], { latest: "ann" });
     server.peers.notify("moved", [0], { volatile: true });
-    client.webSocket.resume();
+    client.line.start();
     await vi.waitFor(() => expect(client.received.at(-1)).toContain('"moved"'));
     const methods = client.received.map((text) => (JSON.parse(text) as { method: string }).method);
     expect(methods.filter((method) => method === "moved")).toEqual(["moved"]);
@@ -102,7 +101,7 @@ describe("a volatile message", () => {
   it("reaches a connected client, and none that is suspended, and is not counted", async () => {
     const { server, url, cut } = await serving();
     const got: unknown[] = [];
-    await using client = await connect(url, { methods: { moved: (params) => void got.push(params) } });
+    await using client = await connect(url, { methods: { moved: (params: unknown) => void got.push(params) } });
     for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
     const [peer] = server.peers;
     const missed = missedBy(server);
@@ -150,7 +149,7 @@ describe("a dropped message", () => {
     const missed = missedBy(server);
     const got: unknown[] = [];
     let count = 0;
-    await using client = await connect(url, { methods: { said: (params) => void got.push(params) } });
+    await using client = await connect(url, { methods: { said: (params: unknown) => void got.push(params) } });
     client.on("missed", (info) => (count += info.count));
     for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
     const [peer] = server.peers;
