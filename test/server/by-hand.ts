@@ -146,6 +146,12 @@ export function connect(url: string, options: ConnectOptions<any> & Record<strin
   return (memoryOf(url)?.connect ?? (connectNode as (url: string, options: object) => Promise<AnyPeer>))(url, options);
 }
 
+/** Returns the line of a peer of a server in memory. */
+export function lineOf(server: Server<any, any, any>, peer: AnyPeer): Line {
+  const kit = [...inMemory.values()].find((one) => one.server === server);
+  return kit!.network.of(peer);
+}
+
 /** Connects a client to a server in memory, and closes it. Resolves with the status of the handshake. */
 export async function statusOf(url: string, headers: Record<string, string> = {}): Promise<number> {
   try {

@@ -1,7 +1,8 @@
 /** `volatile`, `latest` and `missed` over a network in memory. */
 import { describe, expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
-import { ByHand, connect, drop, emitted, nextPeer, plainByHand, serving, suspended } from "./by-hand.js";
+import { ByHand, connect, drop, emitted, lineOf, nextPeer, plainByHand, serving, suspended } from "./by-hand.js";
+import { turn } from "../support/turns.js";
 
 const MANY = "x".repeat(1_000);
 
@@ -83,7 +84,7 @@ describe("a topic's message with a key", () => {
     let moves = 0;
     while (peer.stats().unsentBytes < 60_000) {
       server.peers.notify("pad", [MANY.repeat(40)]);
-      await new Promise((resolve) => setImmediate(resolve));
+      await turn();
     }
     for (let i = 0; i < 5_000; i++) server.peers.notify("moved", [++moves], { latest: "ann" });
     server.peers.notify("moved", [0], { volatile: true });
@@ -160,7 +161,7 @@ describe("a dropped message", () => {
       for (let i = 0; i < 50; i++) {
         sent++;
         server.peers.notify("said", [MANY]);
-        if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+        if (i % 10 === 0) await turn();
       }
       await back;
     }
@@ -169,6 +170,28 @@ describe("a dropped message", () => {
     expect(missed.methods).toEqual({ said: count });
     expect(count).toBeGreaterThan(0);
   });
+
+  it.each([undefined, false] as const)(
+    "is reported to a slow reader when that has caught up, in one count, with the session %s",
+    async (session) => {
+      const { server, url } = await serving({ limits: { maxUnsentBytes: 100_000 }, session });
+      const client = await connect(url, { fallback: () => {} });
+      for (let i = 0; i < 2; i++) await client.request("confirmed").catch(() => {});
+      const [peer] = server.peers;
+      const counts: number[] = [];
+      client.on("missed", ({ count }) => counts.push(count));
+      const line = lineOf(server, peer!);
+      line.stop();
+      while (peer!.stats().dropped < 2_000) {
+        server.peers.notify("said", [MANY]);
+        await turn();
+      }
+      expect(peer!.stats().unsentBytes).toBeLessThan(60_000);
+      line.start();
+      await vi.waitFor(() => expect(counts).toEqual([2_000]));
+      expect(peer!.state).toBe("open");
+    },
+  );
 
   it("is also one of more than 1,024 keys", async () => {
     const world = await serving();
