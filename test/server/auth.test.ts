@@ -1,13 +1,14 @@
 /** Clients that send `auth`: in their hello, when they resume, and on an open connection. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import { describe, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { type AnyPeer } from "../../src/node.js";
 import { gate } from "../support/turns.js";
 import {
   begun,
   ByHand,
+  describeNetworks,
   drop,
   LIMITS,
   nextPeer,
@@ -84,7 +85,7 @@ function refreshes({ server }: Serving<User>): unknown[] {
   return list;
 }
 
-describe("a client that offers `auth`", () => {
+describeNetworks("a client that offers `auth`", () => {
   it("is asked for it before it gets a token, and authenticate gets it with the upgrade request", async () => {
     const calls: unknown[] = [];
     const world = await serving<object>({
@@ -313,7 +314,7 @@ describe("a client that offers `auth`", () => {
   });
 });
 
-describe("a client that resumes", () => {
+describeNetworks("a client that resumes", () => {
   it.each(["headers", "auth"])("refreshes peer.data by its %s, and the server emits `refresh`", async (way) => {
     const seen: unknown[] = [];
     const world = await serving<User>({
@@ -377,7 +378,7 @@ describe("a client that resumes", () => {
   });
 });
 
-describe("`auth` on an open connection", () => {
+describeNetworks("`auth` on an open connection", () => {
   it.each([{}, { session: false as const }])("refreshes peer.data, with the options %j", async (options) => {
     const world = await users(options);
     const list = refreshes(world);

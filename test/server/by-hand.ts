@@ -1,5 +1,5 @@
 /** A client of `reciproc.v1` whose frames the test writes, and a server whose connections it can cut: in memory, or on a port. */
-import { expect, onTestFinished } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { ConnectError, type ConnectOptions } from "../../src/index.js";
 import {
@@ -11,8 +11,8 @@ import {
   type ServeOptions,
   type Server,
 } from "../../src/node.js";
-import { testServer, type Line, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
-import { bareHttp } from "../support/network.js";
+import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
+import { bareHttp, plainPeer, upgrade } from "../support/network.js";
 
 /** The servers in memory of the present test, by the host of their address. Other addresses are of real servers. */
 const inMemory = new Map<string, TestServer<any, any, any>>();
@@ -120,25 +120,49 @@ export class ByHand {
   }
 }
 
-/** A client of plain JSON-RPC in memory, and its line of the network. */
+/** A client of plain JSON-RPC. */
 export interface PlainByHand {
-  readonly line: Line;
-  readonly webSocket: InstanceType<TestServer<any, any, any>["WebSocket"]>;
   readonly received: string[];
   readonly closed: Promise<{ code: number; reason: string }>;
+  close(code: number): void;
+  /** Cuts the connection without a close frame. */
+  cut(): void;
+  /** Reads nothing more, until `resume`. */
+  pause(): void;
+  resume(): void;
 }
 
-/** Connects a client of plain JSON-RPC to a server in memory. */
+/** Connects a client of plain JSON-RPC. */
 export async function plainByHand(url: string): Promise<PlainByHand> {
-  const { WebSocket: Memory, network } = memoryOf(url)!;
-  const webSocket = new Memory(url, { headers: {} });
+  const memory = memoryOf(url);
+  if (memory === undefined) {
+    const { webSocket, received, closed } = await plainPeer(url);
+    onTestFinished(() => webSocket.terminate());
+    return {
+      received,
+      closed,
+      close: (code) => webSocket.close(code),
+      cut: () => webSocket.terminate(),
+      pause: () => webSocket.pause(),
+      resume: () => webSocket.resume(),
+    };
+  }
+  const webSocket = new memory.WebSocket(url, { headers: {} });
+  const line = memory.network.of(webSocket);
   const on = (event: string, listener: (event: any) => void): void =>
     (webSocket as unknown as EventTarget).addEventListener(event, listener);
   const received: string[] = [];
   on("message", ({ data }) => received.push(data));
   const closed = new Promise<{ code: number; reason: string }>((resolve) => on("close", resolve));
   await new Promise<void>((resolve) => on("open", () => resolve()));
-  return { line: network.of(webSocket), webSocket, received, closed };
+  return {
+    received,
+    closed,
+    close: (code) => webSocket.close(code),
+    cut: () => line.cut(),
+    pause: () => line.stop(),
+    resume: () => line.start(),
+  };
 }
 
 /** `connect` of `reciproc/node`, to a server in memory if the address is of one. */
@@ -146,16 +170,12 @@ export function connect(url: string, options: ConnectOptions<any> & Record<strin
   return (memoryOf(url)?.connect ?? (connectNode as (url: string, options: object) => Promise<AnyPeer>))(url, options);
 }
 
-/** Returns the line of a peer of a server in memory. */
-export function lineOf(server: Server<any, any, any>, peer: AnyPeer): Line {
-  const kit = [...inMemory.values()].find((one) => one.server === server);
-  return kit!.network.of(peer);
-}
-
-/** Connects a client to a server in memory, and closes it. Resolves with the status of the handshake. */
+/** Connects a client, and closes it. Resolves with the status of the handshake. */
 export async function statusOf(url: string, headers: Record<string, string> = {}): Promise<number> {
+  const memory = memoryOf(url);
+  if (memory === undefined) return (await upgrade(url, headers)).status;
   try {
-    await (await memoryOf(url)!.connect(url, { link: "plain", headers })).close();
+    await (await memory.connect(url, { link: "plain", headers })).close();
     return 101;
   } catch (error) {
     expect(error).toBeInstanceOf(ConnectError);
@@ -175,8 +195,22 @@ type Some<D> = Partial<Omit<ServeOptions<AnyMethods, AnyMethods, D>, "methods">>
   methods?: Record<string, (params: any, context: any) => unknown>;
 };
 
-/** Serves in memory until the test ends. */
+/** Whether `serving` uses sockets. */
+let isOnPort = false;
+
+/** Runs a suite over a network in memory, and over real sockets. */
+export function describeNetworks(title: string, suite: () => void): void {
+  describe(`${title}, in memory`, suite);
+  describe(`${title}, over sockets`, () => {
+    beforeEach(() => void (isOnPort = true));
+    afterEach(() => void (isOnPort = false));
+    suite();
+  });
+}
+
+/** Serves until the test ends: in memory, unless `describeNetworks` says otherwise. */
 export async function serving<D = unknown>(options: Some<D> = {}): Promise<Serving<D>> {
+  if (isOnPort) return servingOnPort(options);
   const kit = testServer<any, any, D>(options as TestServerOptions<any, any, D>);
   const host = `server-${++made}.test`;
   inMemory.set(host, kit);

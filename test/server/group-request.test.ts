@@ -2,7 +2,7 @@ import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
 import { ConnectionLostError, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
-import { connect, emitted, nextPeer, serving, suspended } from "./by-hand.js";
+import { connect, describeNetworks, emitted, nextPeer, serving, suspended } from "./by-hand.js";
 import { join, joinSilent, makeServer } from "./members.js";
 
 const refuse = (): never => {
@@ -235,7 +235,7 @@ describe("the signal of a request to a topic", () => {
   });
 });
 
-describe("a request to a topic, over a network", () => {
+describeNetworks("a request to a topic", () => {
   it("reaches a suspended member when it resumes, and rejects for one that does not in time", async () => {
     const world = await serving();
     const { server, url, cut } = world;

@@ -1,7 +1,17 @@
-/** `volatile`, `latest` and `missed` over a network in memory. */
-import { describe, expect, it, vi } from "vitest";
+/** `volatile`, `latest` and `missed` over a network. */
+import { expect, it, vi } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
-import { ByHand, connect, drop, emitted, lineOf, nextPeer, plainByHand, serving, suspended } from "./by-hand.js";
+import {
+  ByHand,
+  connect,
+  describeNetworks,
+  drop,
+  emitted,
+  nextPeer,
+  plainByHand,
+  serving,
+  suspended,
+} from "./by-hand.js";
 import { turn } from "../support/turns.js";
 
 const MANY = "x".repeat(1_000);
@@ -31,7 +41,7 @@ async function until(byHand: ByHand, method: string): Promise<unknown[]> {
   }
 }
 
-describe("a topic's message with a key", () => {
+describeNetworks("a topic's message with a key", () => {
   it("reaches a client that was away as the newest of its key, in order with all others", async () => {
     const world = await serving();
     const { peer, token } = await suspended(world);
@@ -79,7 +89,7 @@ describe("a topic's message with a key", () => {
     const coming = nextPeer(server);
     const client = await plainByHand(url);
     const peer = await coming;
-    client.line.stop();
+    client.pause();
     const missed = missedBy(server);
     let moves = 0;
     while (peer.stats().unsentBytes < 60_000) {
@@ -88,7 +98,7 @@ describe("a topic's message with a key", () => {
     }
     for (let i = 0; i < 5_000; i++) server.peers.notify("moved", [++moves], { latest: "ann" });
     server.peers.notify("moved", [0], { volatile: true });
-    client.line.start();
+    client.resume();
     await vi.waitFor(() => expect(client.received.at(-1)).toContain('"moved"'));
     const methods = client.received.map((text) => (JSON.parse(text) as { method: string }).method);
     expect(methods.filter((method) => method === "moved")).toEqual(["moved"]);
@@ -98,7 +108,7 @@ describe("a topic's message with a key", () => {
   });
 });
 
-describe("a volatile message", () => {
+describeNetworks("a volatile message", () => {
   it("reaches a connected client, and none that is suspended, and is not counted", async () => {
     const { server, url, cut } = await serving();
     const got: unknown[] = [];
@@ -125,7 +135,7 @@ describe("a volatile message", () => {
   });
 });
 
-describe("a dropped message", () => {
+describeNetworks("a dropped message", () => {
   it("is emitted by the server with its peer and method, and reported to the client before the next message, once", async () => {
     const world = await serving({ limits: { maxUnsentBytes: 40_000 } });
     const { server, url } = world;
@@ -170,28 +180,6 @@ describe("a dropped message", () => {
     expect(missed.methods).toEqual({ said: count });
     expect(count).toBeGreaterThan(0);
   });
-
-  it.each([undefined, false] as const)(
-    "is reported to a slow reader when that has caught up, in one count, with the session %s",
-    async (session) => {
-      const { server, url } = await serving({ limits: { maxUnsentBytes: 100_000 }, session });
-      const client = await connect(url, { fallback: () => {} });
-      for (let i = 0; i < 2; i++) await client.request("confirmed").catch(() => {});
-      const [peer] = server.peers;
-      const counts: number[] = [];
-      client.on("missed", ({ count }) => counts.push(count));
-      const line = lineOf(server, peer!);
-      line.stop();
-      while (peer!.stats().dropped < 2_000) {
-        server.peers.notify("said", [MANY]);
-        await turn();
-      }
-      expect(peer!.stats().unsentBytes).toBeLessThan(60_000);
-      line.start();
-      await vi.waitFor(() => expect(counts).toEqual([2_000]));
-      expect(peer!.state).toBe("open");
-    },
-  );
 
   it("is also one of more than 1,024 keys", async () => {
     const world = await serving();

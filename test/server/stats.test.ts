@@ -122,9 +122,9 @@ describe("server.stats()", () => {
     byHand.say([1, 2]);
     await peer.closed;
     const plain = await plainByHand(url);
-    plain.webSocket.close(4_321);
+    plain.close(4_321);
     await plain.closed;
-    (await plainByHand(url)).line.cut();
+    (await plainByHand(url)).cut();
     await vi.waitFor(() => expect(server.stats().peers).toBe(0));
     expect(server.stats()).toMatchObject({ opened: 3, closed: { 1008: 1, 4321: 1, 1006: 1 } });
   });
@@ -219,7 +219,7 @@ describe("server.stats()", () => {
     const { server, url } = await serving();
     const stats = server.stats();
     await statusOf(url, { Origin: "https://example.org" });
-    (await plainByHand(url)).webSocket.close();
+    (await plainByHand(url)).close(1_000);
     await vi.waitFor(() => expect(server.stats().closed).not.toEqual({}));
     expect(Object.values(stats).filter((value) => value !== 0)).toEqual([{}, {}]);
   });

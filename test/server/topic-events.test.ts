@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { type AnyMethods, type AnyPeer, type LeaveReason, type Topic as TopicOf } from "../../src/node.js";
 import { gate, turn } from "../support/turns.js";
-import { begun, connect, drop, emitted, nextPeer, serving } from "./by-hand.js";
+import { begun, connect, describeNetworks, drop, emitted, nextPeer, serving } from "./by-hand.js";
 import { join, joinSilent, makeServer } from "./members.js";
 import { stringsIn } from "./reachable.js";
 
@@ -112,7 +112,7 @@ describe("the event `leave` of a topic", () => {
   });
 });
 
-describe("the events of a topic, over a network", () => {
+describeNetworks("the events of a topic", () => {
   it("omit a socket that is lost and a session that resumes, and have the end of the session", async () => {
     const { server, url, cut } = await serving();
     const coming = nextPeer(server);
