@@ -1,8 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { serve, type AnyMethods, type AnyPeer, type Server } from "../../src/node.js";
-import { plain } from "../../src/link/plain.js";
-import { memorySockets } from "../../src/sockets/memory.js";
-import { Peer } from "../../src/peer/peer.js";
+import { serve, type AnyPeer, type Server } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
 import { busyFor } from "../support/busy.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { portOf, upgrade } from "../support/network.js";
@@ -24,15 +22,14 @@ import {
 
 const REASON = "the server is closing";
 
-/** Makes a server without sockets, with `count` clients in memory. */
+/** Makes a server in memory, with `count` clients that do not reconnect. */
 async function joined(count: number): Promise<{ server: Server; clients: AnyPeer[]; open: () => void }> {
   const { promise, resolve } = gate();
-  const server = await serve<AnyMethods, AnyMethods, undefined>({ noServer: true, methods: { slow: () => promise } });
-  const clients = Array.from({ length: count }, () => {
-    const [here, there] = memorySockets(2 ** 20, 2 ** 20);
-    server.accept(plain(here, true), undefined);
-    return new Peer(plain(there, true), {}) as AnyPeer;
-  });
+  const kit = testServer({ methods: { slow: () => promise } });
+  const { server } = kit;
+  const connecting = Array.from({ length: count }, () => kit.connect(server.url, { reconnect: false }));
+  const clients = await Promise.all(connecting);
+  await kit.network.settle();
   return { server, clients, open: resolve };
 }
 
