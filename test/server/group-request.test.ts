@@ -1,6 +1,8 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
-import { ConnectionLostError, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
+import { z } from "zod";
+import { ConnectionLostError, contract, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
+import { testServer } from "../../src/testing/index.js";
 import { gate, Outcomes, rejection, turn } from "../support/turns.js";
 import { connect, describeNetworks, emitted, nextPeer, serving, suspended } from "./by-hand.js";
 import { join, joinSilent, makeServer } from "./members.js";
@@ -255,4 +257,57 @@ describeNetworks("a request to a topic", () => {
     expect(late!.status === "rejected" && late!.reason).toBeInstanceOf(TimeoutError);
     expect([...topic]).toEqual([back, away]);
   });
+});
+
+describe("a request to a topic whose member ends its session", () => {
+  it("rejects with `unknown` if the member has got it, and with `not-sent` if it was queued", async () => {
+    const started = gate();
+    const kit = testServer({ session: { ttlMs: 50 } });
+    const { server, network } = kit;
+    const ask = (): Promise<void> => (started.resolve(), new Promise(() => {}));
+    const client = await kit.connect(server.url, { methods: { ask } });
+    for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
+    const topic = server.topic("den");
+    for (const peer of server.peers) topic.add(peer);
+    const sent = topic.request("ask", undefined, { timeoutMs: Infinity });
+    await started.promise;
+    network.cut();
+    network.stop();
+    const queued = topic.request("ask", undefined, { timeoutMs: Infinity });
+    const reason = { name: "ConnectionLostError", method: "ask" };
+    expect(await sent).toMatchObject([{ status: "rejected", reason: { ...reason, outcome: "unknown" } }]);
+    expect(await queued).toMatchObject([{ status: "rejected", reason: { ...reason, outcome: "not-sent" } }]);
+    expect(topic.size).toBe(0);
+    await server.close();
+  });
+
+  it("rejects with `unknown` if the server forgets the session, and the client's next peer is no member", async () => {
+    await using kit = testServer({});
+    const { server, network } = kit;
+    const started = gate();
+    const ask = (): Promise<void> => (started.resolve(), new Promise(() => {}));
+    const client = await kit.connect(server.url, { methods: { ask } });
+    for (let i = 0; i < 2; i++) await rejection(client.request("no-such-method"));
+    const topic = server.topic("den");
+    for (const peer of server.peers) topic.add(peer);
+    const all = topic.request("ask");
+    await started.promise;
+    const back = emitted(client, "resume");
+    network.lose();
+    expect(await all).toMatchObject([{ status: "rejected", reason: { outcome: "unknown" } }]);
+    await back;
+    expect([server.peers.size, topic.size]).toEqual([1, 0]);
+  });
+});
+
+it("checks the result of each member of a topic by the contract of its clients", async () => {
+  const theirs = contract({ count: { params: z.object({ of: z.string() }), result: z.number() } });
+  await using kit = testServer({ remote: theirs, check: "both" });
+  const { server } = kit;
+  for (const result of [1, "two", 3]) await kit.connect(server.url, { methods: { count: () => result as number } });
+  await kit.network.settle();
+  const outcomes = await server.peers.request("count", { of: "cards" });
+  expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  expect(outcomes[1]!.reason).toMatchObject({ name: "ProtocolError", raw: "two" });
+  expect(outcomes.map(({ value }) => value)).toEqual([1, undefined, 3]);
 });
