@@ -32,9 +32,9 @@ export class Endpoint {
   /** Whether both sides take binary frames, as far as is known. */
   declare takesBytes: boolean;
   declare readonly limits: EndpointLimits;
-  protected declare readonly hooks: EndpointHooks;
+  declare protected readonly hooks: EndpointHooks;
   /** The present socket. */
-  protected declare wire: Wire | undefined;
+  declare protected wire: Wire | undefined;
   /** Messages that cannot be sent yet. */
   declare queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
@@ -80,9 +80,9 @@ export class Endpoint {
     return this.length > 0 || this.#isAckDue || this.#controls !== NONE;
   }
 
-  /** Whether the wire is full. When it has drained, the caller calls `drained`. */
+  /** Whether something waits because the wire is full. When that has drained, the caller calls `drained`. */
   get isWireFull(): boolean {
-    return this.#isFull && this.wire !== undefined && this.wire.unsentBytes >= this.limits.highWaterBytes;
+    return (this.#isFull || this.#missed > 0) && (this.wire?.unsentBytes ?? 0) >= this.limits.highWaterBytes;
   }
 
   /** Whether a message can be sent at once. Otherwise it is queued. */
@@ -315,8 +315,8 @@ export class Endpoint {
   #sendMissed(): void {
     if (this.#missed === 0 || !this.isToReciproc) return;
     this.#flushMessages();
-    // The messages may have filled the log.
-    if (this.#isFull) return;
+    // The messages may have filled the log. Reports without end would fill the wire of a reader that reads nothing.
+    if (this.#isFull || this.isWireFull) return;
     this.#sendData(`{"missed":${this.#missed}}`);
     this.#missed = 0;
   }
@@ -342,7 +342,7 @@ export class Endpoint {
 
   /** Sends logged and queued messages, if the log or the wire was full and has room again. */
   drained(): void {
-    if (this.#isFull && this.isFlowing) this.#drain();
+    if ((this.#isFull || this.#missed > 0) && this.isFlowing) this.#drain();
   }
 
   /**

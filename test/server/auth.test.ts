@@ -1,12 +1,25 @@
 /** Clients that send `auth`: in their hello, when they resume, and on an open connection. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import { describe, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import { type AnyPeer } from "../../src/node.js";
-import { upgrade } from "../support/network.js";
 import { gate } from "../support/turns.js";
-import { begun, ByHand, drop, LIMITS, nextPeer, recorded, REFUSED, RESUMED, serving, type Serving } from "./by-hand.js";
+import {
+  begun,
+  ByHand,
+  describeNetworks,
+  drop,
+  LIMITS,
+  nextPeer,
+  recorded,
+  REFUSED,
+  RESUMED,
+  serving,
+  servingOnPort,
+  statusOf,
+  type Serving,
+} from "./by-hand.js";
 
 const ASKS = { hello: { auth: true } };
 const OFFERS_SESSION = {
@@ -72,7 +85,7 @@ function refreshes({ server }: Serving<User>): unknown[] {
   return list;
 }
 
-describe("a client that offers `auth`", () => {
+describeNetworks("a client that offers `auth`", () => {
   it("is asked for it before it gets a token, and authenticate gets it with the upgrade request", async () => {
     const calls: unknown[] = [];
     const world = await serving<object>({
@@ -124,7 +137,7 @@ describe("a client that offers `auth`", () => {
       [packed, "reciproc.v1"],
       [packed, "reciproc.v1, reciproc.authority"],
     ] as const) {
-      const { status } = await upgrade(url, { "Sec-WebSocket-Protocol": offer });
+      const status = await statusOf(url, { "Sec-WebSocket-Protocol": offer });
       expect([offer, status]).toEqual([offer, 101]);
     }
     expect(calls).toEqual([[undefined], [undefined], [undefined], [undefined]]);
@@ -195,7 +208,10 @@ describe("a client that offers `auth`", () => {
   });
 
   it("is not read further than that, in fragments neither", async () => {
-    const { server, url } = await serving<any>({ authenticate: () => ({}), limits: { maxMessageBytes: 2 ** 24 } });
+    const { server, url } = await servingOnPort<any>({
+      authenticate: () => ({}),
+      limits: { maxMessageBytes: 2 ** 24 },
+    });
     const webSocket = new WebSocket(url, ["reciproc.v1", "reciproc.auth"]);
     await once(webSocket, "open");
     const closed = once(webSocket, "close") as Promise<[number]>;
@@ -221,7 +237,7 @@ describe("a client that offers `auth`", () => {
 
   it("passed the checks of Origin and Host before it is asked", async () => {
     let asked = 0;
-    const { url } = await serving<any>({ authenticate: () => ++asked });
+    const { url } = await servingOnPort<any>({ authenticate: () => ++asked });
     for (const headers of [{ Origin: "https://evil.example" }, { Host: "evil.example" }]) {
       const byHand = await ByHand.open(url, { offersAuth: true, headers });
       expect((await byHand.next()).bye.code).toBe(4403);
@@ -233,9 +249,9 @@ describe("a client that offers `auth`", () => {
     const { url } = await serving<any>({ authenticate: () => ({}), limits: { maxConnections: 2 } });
     const mute = await ByHand.open(url, { offersAuth: true });
     await ByHand.open(url, { offersAuth: true });
-    expect((await upgrade(url)).status).toBe(503);
+    expect(await statusOf(url)).toBe(503);
     mute.cut();
-    await vi.waitFor(async () => expect((await upgrade(url)).status).toBe(101));
+    await vi.waitFor(async () => expect(await statusOf(url)).toBe(101));
   });
 
   it("counts as a connection while its authenticate runs on after it has disconnected", async () => {
@@ -249,9 +265,9 @@ describe("a client that offers `auth`", () => {
     await asked.promise;
     byHand.cut();
     await byHand.closed;
-    for (let i = 0; i < 5; i++) expect((await upgrade(url)).status).toBe(503);
+    for (let i = 0; i < 5; i++) expect(await statusOf(url)).toBe(503);
     open.resolve({});
-    await vi.waitFor(async () => expect((await upgrade(url)).status).toBe(101));
+    await vi.waitFor(async () => expect(await statusOf(url)).toBe(101));
   });
 
   it("evicts no session before it is accepted, and then gets its slot", async () => {
@@ -298,7 +314,7 @@ describe("a client that offers `auth`", () => {
   });
 });
 
-describe("a client that resumes", () => {
+describeNetworks("a client that resumes", () => {
   it.each(["headers", "auth"])("refreshes peer.data by its %s, and the server emits `refresh`", async (way) => {
     const seen: unknown[] = [];
     const world = await serving<User>({
@@ -362,7 +378,7 @@ describe("a client that resumes", () => {
   });
 });
 
-describe("`auth` on an open connection", () => {
+describeNetworks("`auth` on an open connection", () => {
   it.each([{}, { session: false as const }])("refreshes peer.data, with the options %j", async (options) => {
     const world = await users(options);
     const list = refreshes(world);

@@ -1,4 +1,4 @@
-/** `limits.maxSuspendedBytes`: which bytes of a suspended session count, over real sockets. */
+/** `limits.maxSuspendedBytes`: which bytes of a suspended session count, over a network in memory. */
 import { describe, expect, it } from "vitest";
 import type { AnyPeer } from "../../src/node.js";
 import { bytesKept, MIB } from "../attacks/support/memory.js";
