@@ -6,7 +6,8 @@ import { createReciproc } from "reciproc/react";
 import type { ClientApi, ServerApi, Shown } from "./api.js";
 
 declare global {
-  var show: (shown: Shown) => void;
+  /** Renders. Resolves when React has committed it, and has run the effects of what was mounted and unmounted. */
+  var show: (shown: Shown) => Promise<void>;
   /** What the listeners were called with, each with the label and the number of its render. */
   var heard: { label: string; render: number; params: unknown }[];
   /** The peer that the components see, and all peers that they have seen. */
@@ -124,15 +125,25 @@ const root = createRoot(document.querySelector<HTMLElement>("#root") ?? document
 /** Renders nothing again if what it shows is the same, so that only the hooks can notice that an `Activity` has hidden it. */
 const SameApp = React.memo(App, (a, b) => JSON.stringify(a) === JSON.stringify(b));
 
+/** Calls `onCommitted` after the effects of everything below. React runs the effects of what it unmounts before them. */
+function Committed({ onCommitted, children }: { onCommitted: () => void; children: React.ReactNode }) {
+  React.useEffect(onCommitted, [onCommitted]);
+  return children;
+}
+
 globalThis.show = ({ hidden, strict = true, orphan = false, ...shown }) => {
   let element = orphan ? <Status /> : <SameApp shown={shown} />;
   if (hidden !== undefined) element = <React.Activity mode={hidden ? "hidden" : "visible"}>{element}</React.Activity>;
-  element = (
-    <Boundary>
-      <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>
-    </Boundary>
-  );
-  // React mounts twice only what is mounted together with a StrictMode that has no other component above it.
-  root.render(strict ? <React.StrictMode>{element}</React.StrictMode> : element);
+  return new Promise((resolve) => {
+    element = (
+      <Committed onCommitted={resolve}>
+        <Boundary>
+          <React.Suspense fallback={<output id="waiting" />}>{element}</React.Suspense>
+        </Boundary>
+      </Committed>
+    );
+    // React mounts twice only what is mounted together with a StrictMode that has no other component above it.
+    root.render(strict ? <React.StrictMode>{element}</React.StrictMode> : element);
+  });
 };
 document.title = `React ${React.version}`;
