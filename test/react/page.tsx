@@ -1,4 +1,5 @@
 /** A page that renders what its test asks for. It is bundled with React 18 and with React 19. */
+import { QueryClient, QueryClientProvider, useQuery, useQueryClient } from "@tanstack/react-query";
 import * as React from "react";
 import { createRoot } from "react-dom/client";
 import type { Peer } from "reciproc";
@@ -50,6 +51,36 @@ function Asker({ answer }: { answer: string }) {
   return null;
 }
 
+function Failed() {
+  useNotification("note", () => {
+    throw new Error("the listener failed");
+  });
+  return null;
+}
+
+const FOR_EVER = { staleTime: Infinity, networkMode: "always" } as const;
+
+function Numbers() {
+  const peer = usePeer();
+  const queries = useQueryClient();
+  const queryKey = ["numbers"];
+  const { data = [] } = useQuery({
+    queryKey,
+    queryFn: ({ signal }) => peer.request("numbers", undefined, { signal }),
+    ...FOR_EVER,
+  });
+  useNotification("note", ([value]) => {
+    queries.setQueryData<number[]>(queryKey, (old = []) => [...old, value]);
+  });
+  return <output id="numbers">{data.join()}</output>;
+}
+
+function Waiting() {
+  const peer = usePeer();
+  useQuery({ queryKey: ["wait"], queryFn: ({ signal }) => peer.request("wait", undefined, { signal }), ...FOR_EVER });
+  return null;
+}
+
 /** Returns what is shown of an error. */
 function nameOf(error: unknown): string | undefined {
   return error === undefined ? undefined : (error as Error).name;
@@ -96,10 +127,11 @@ class Boundary extends React.Component<{ children: React.ReactNode }, { message?
 }
 
 let renders = 0;
+const queryClient = new QueryClient();
 
 function App({ shown }: { shown: Shown }) {
   renders++;
-  const { url, options, listeners = [], asker, stream, fails, topics = [], suspends } = shown;
+  const { url, options, listeners = [], asker, stream, fails, topics = [], suspends, numbers, waits, throws } = shown;
   if (url === undefined) return null;
   return (
     <Provider url={url} options={{ ...options, methods: { served: () => {} } }}>
@@ -111,6 +143,11 @@ function App({ shown }: { shown: Shown }) {
       {asker !== undefined && <Asker answer={asker} />}
       {stream !== undefined && <Counter {...stream} />}
       {fails === true && <Failing />}
+      {throws === true && <Failed />}
+      <QueryClientProvider client={queryClient}>
+        {numbers === true && <Numbers />}
+        {waits === true && <Waiting />}
+      </QueryClientProvider>
       {topics.map((topic, at) => (
         <Members key={at} topic={topic} at={at} />
       ))}
