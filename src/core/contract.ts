@@ -4,6 +4,7 @@
  * A contract is an interface, or the type of what `contract()` makes of schemas. Its methods take nothing or one `params`, an
  * array or an object as on the wire (JSON-RPC 2.0, section 4.2), and return the result or a promise of it.
  */
+import type { Bytes, BytesSource } from "./bytes.js";
 import type { Carried, Jsonify } from "./jsonify.js";
 
 /** Checks that `T` is a contract: each method takes nothing, or one `params`. An interface has no index signature, so the bound refers to itself. */
@@ -83,7 +84,8 @@ export type StreamName<T> = {
 export type Item<M> =
   unknown extends Return<M> ? any : Return<M> extends Stream<infer T> ? Received<Jsonify<T>> : never;
 
-type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<I> : T;
+/** A stream of `Bytes` may yield views that are not marked. */
+type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<Bytes extends I ? I | BytesSource : I> : T;
 
 /** The context of a handler, whose `progress` takes the values that the contract names. */
 type ContextOf<M, Ctx> =

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
-import type { BytesCodec } from "../core/bytes.js";
+import type { Bytes, BytesCodec, BytesSource } from "../core/bytes.js";
 import { Connection, type Replace } from "../core/connection.js";
 import type { ContractOptions } from "../core/checks.js";
 import type {
@@ -401,8 +401,9 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
    * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
    * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
    */
-  offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return this.#connection.extensions.offer(source) as Stream<T>;
+  offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T extends BytesSource ? Bytes : T>;
+  offer(source: AsyncIterable<unknown> | Iterable<unknown>): any {
+    return this.#connection.extensions.offer(source);
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
