@@ -67,7 +67,7 @@ export interface Member {
 
 /** The methods that a server serves for `useTopicMembers`. `M` is what it says about each member. */
 export interface TopicServer<M extends Member> {
-  /** Adds the caller to the topic, and returns all members. Called again if the session was lost. */
+  /** Adds the caller to the topic, and returns all members. A member calls it again after `missed` and after `lost`. */
   "topic/join"(params: { topic: string }): M[];
   /** Removes the caller from the topic. */
   "topic/leave"(params: { topic: string }): void;
@@ -106,8 +106,9 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   readonly useStatus: () => AnyPeer["state"];
   /**
    * Calls `listener` for each notification of `method`, as long as the component is mounted. Several components may listen. The
-   * listener of the latest render is called. Notifications that `methods` or a `useHandler` serves are not seen here. If the
-   * listener throws or rejects, the peer emits `error`.
+   * listener of the latest render is called, in the order of arrival, in the tick after the notification arrived. So a call whose
+   * response arrived before it has called back by then. Notifications that `methods` or a `useHandler` serves are not seen here. If
+   * the listener throws or rejects, the peer emits `error`.
    */
   readonly useNotification: <K extends NotifyName<C>>(method: K, listener: (params: Params<C[K]>) => unknown) => void;
   /**
@@ -126,7 +127,8 @@ export interface Reciproc<S extends Contract<S>, C extends Contract<C>> {
   ) => StreamState<Item<S[K]>>;
   /**
    * Joins a topic while a component that shows it is mounted, and returns its members. The server serves `TopicServer`, and notifies
-   * by `TopicClient`. All components with the same peer share one membership. If the session is lost, it joins again.
+   * by `TopicClient`. All components with the same peer share one membership. If the session is lost, or the peer emits `missed`, it
+   * calls `topic/join` again, and shows the new list.
    */
   readonly useTopicMembers: (topic: string) => TopicMembers<MemberOf<S>>;
 }
