@@ -230,7 +230,7 @@ export class OutgoingCalls {
         settle(new TypeError("`reauthenticate` requires the option `auth`, and a server that asked for it"));
       return true;
     };
-    return this.request("reauthenticate", undefined, options, { add }, ++this.#lastId);
+    return this.control("reauthenticate", undefined, options, { add });
   }
 
   /** Watches the signal and the total timeout of a call. */

@@ -1,7 +1,7 @@
 /** Credentials that change: functions for `url`, `headers` and `auth`, and `reauthenticate`. */
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
-import { pair, type AnyPeer, type Attempt, type CloseInfo } from "../../src/index.js";
+import { open as openPeer, pair, type AnyPeer, type Attempt, type CloseInfo } from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -487,6 +487,14 @@ it("rejects reauthenticate of a peer in memory with a TypeError", async () => {
   const [a, b] = pair({}, {});
   expect(await rejection(a.reauthenticate())).toBeInstanceOf(TypeError);
   await Promise.all([a.close(), b.close()]);
+});
+
+it("rejects reauthenticate of a peer that is not open yet with a TypeError that names `auth`", async () => {
+  const peer = openPeer("ws://localhost:1", { auth: "x", reconnect: { initial: true } });
+  const error = await rejection(peer.reauthenticate());
+  expect(error).toBeInstanceOf(TypeError);
+  expect(error.message).toContain("`auth`");
+  await peer.close();
 });
 
 it("sends the headers of a function, new ones for each attempt", async () => {
