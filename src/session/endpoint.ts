@@ -32,9 +32,9 @@ export class Endpoint {
   /** Whether both sides take binary frames, as far as is known. */
   declare takesBytes: boolean;
   declare readonly limits: EndpointLimits;
-  protected declare readonly hooks: EndpointHooks;
+  declare protected readonly hooks: EndpointHooks;
   /** The present socket. */
-  protected declare wire: Wire | undefined;
+  declare protected wire: Wire | undefined;
   /** Messages that cannot be sent yet. */
   declare queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
@@ -211,7 +211,7 @@ export class Endpoint {
   /** Client: takes the server's hello. */
   #receiveServerHello(hello: unknown, isAwaited: boolean): void {
     const { session } = this.state;
-    this.takesBytes = this.limits.bytes === true && Frames.saysBytes(hello);
+    this.takesBytes = this.limits.bytes === true && Frames.says(hello, "bytes");
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS);
