@@ -37,13 +37,7 @@ export class Credentials {
   constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
     this.#sources = [url, headers, auth];
     this.offersAuth = auth !== undefined;
-    if (typeof url !== "function") this.#target(url);
-  }
-
-  #target(url: unknown): URL {
-    const target = webSocketUrl(url as string);
-    this.publicUrl = publicUrl(target);
-    return target;
+    if (typeof url !== "function") this.publicUrl = publicUrl(webSocketUrl(url));
   }
 
   /** Whether a function supplies a part of them, which may differ at the next attempt. */
@@ -53,10 +47,12 @@ export class Credentials {
 
   /** Returns the credentials of an attempt. Rejects with a `ConnectError` whose cause is what a function threw. */
   async of({ number, reason }: Attempt): Promise<Given> {
-    const attempt = { number, reason };
     try {
-      const [url, headers, auth] = await Promise.all(this.#sources.map((source) => valueOf(source, attempt)));
-      return { url: this.#target(url), headers, auth: encode(auth) };
+      const values = this.#sources.map((source) => valueOf(source, { number, reason }));
+      const [given, headers, auth] = await Promise.all(values);
+      const url = webSocketUrl(given as string);
+      this.publicUrl = publicUrl(url);
+      return { url, headers, auth: encode(auth) };
     } catch (cause) {
       throw (this.failure = new ConnectError(this.publicUrl, "`url`, `headers` or `auth` failed", { cause }));
     }

@@ -47,7 +47,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
   /** The result of the newest connection attempt. */
-  #opened!: Admitted;
+  #opened: Admitted | undefined;
   /** The newest connection attempt. */
   #attempt: DialAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
@@ -179,7 +179,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
   #isAgreed(): boolean {
-    const { protocol, hello } = this.#opened;
+    const { protocol, hello } = this.#opened!;
     return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
   }
 
@@ -228,7 +228,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   discarded(reason: string): void {
     const before = this.link;
     this.link = this.#makeLink(before);
-    before.handOver(this.link, reason, this.#isAgreed(), this.#opened.hello);
+    before.handOver(this.link, reason, this.#isAgreed(), this.#opened!.hello);
   }
 
   control(frame: object): void {
@@ -236,7 +236,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   reauthenticate(renewal: Renewal): boolean {
-    const { takesAuth } = this.#opened;
+    const takesAuth = this.#opened?.takesAuth === true;
     const [first] = this.#renewals;
     if (first !== undefined) renewal.handle.sent = first.handle.sent;
     if (takesAuth && this.#renewals.push(renewal) === 1) void this.#renew();
@@ -246,7 +246,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
   async #renew(): Promise<void> {
     const { endpoint, socket } = this.link;
-    if (this.#renewals.length === 0 || !endpoint.isFlowing || !this.#opened.takesAuth) return;
+    if (this.#renewals.length === 0 || !endpoint.isFlowing || this.#opened?.takesAuth !== true) return;
     try {
       const auth = await this.#plan.credentials.auth();
       // On another socket, `flows` has begun another exchange.

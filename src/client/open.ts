@@ -3,7 +3,7 @@ import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import type { Socket } from "../link/socket.js";
-import { asksAuth, AUTH_OFFER, helloOf, readBye, RESUME_OFFER } from "../session/frames.js";
+import { AUTH_OFFER, helloOf, readBye, RESUME_OFFER, says } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import type { EndpointLimits } from "../session/state.js";
 import type { Inbox } from "../sockets/inbox.js";
@@ -95,7 +95,7 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     const protocol = await opened;
     const waitMs = isKnown ? Infinity : credentials.offersAuth ? AUTH_WAIT_MS : FIRST_FRAME_WAIT_MS;
     let hello = protocol === PROTOCOL ? await readHello(socket, url, waitMs) : undefined;
-    const takesAuth = credentials.offersAuth && asksAuth(hello);
+    const takesAuth = credentials.offersAuth && says(hello, "auth");
     if (takesAuth) {
       socket.send(`{"hello":{"auth":${auth}}}`);
       hello = await readHello(socket, url, Infinity);

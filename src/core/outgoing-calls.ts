@@ -231,7 +231,7 @@ export class OutgoingCalls {
       return true;
     };
     // No name that a contract would have: it may check the results of a method of that name.
-    return this.request("$/reauthenticate", undefined, options, { add }, ++this.#lastId);
+    return this.control("$/reauthenticate", undefined, options, { add });
   }
 
   /** Watches the signal and the total timeout of a call. */

@@ -113,7 +113,6 @@ export function serveStream(
   let isReading = false;
   /** The parts of a view that the source has yielded: that of a `Blob` may yield one of any length. */
   let parts: Iterator<unknown> | undefined;
-  let mostAhead = MOST_AHEAD;
   /** Whether reading waits for the connection to have a socket. */
   let isPaused = false;
   /** Whether a request for more values waits for its response. Only one may wait at a time. */
@@ -123,7 +122,8 @@ export function serveStream(
 
   // Reading the source.
 
-  const canRead = (): boolean => !isOver && length < mostAhead && queued.length < MOST_VALUES;
+  const canRead = (): boolean =>
+    !isOver && length < (parts === undefined ? MOST_AHEAD : MOST_BYTES_AHEAD) && queued.length < MOST_VALUES;
 
   async function readAhead(): Promise<void> {
     if (isReading) return;
@@ -144,7 +144,6 @@ export function serveStream(
         if (done === true) finish();
         else if (connection.config.bytes !== undefined && ArrayBuffer.isView(value)) {
           parts = connection.config.bytes.parts(value, MOST_AHEAD);
-          mostAhead = MOST_BYTES_AHEAD;
         } else add(value);
       }
     } catch (error) {

@@ -2,7 +2,7 @@
 import { member } from "../core/message.js";
 import type { EncodedMessage } from "../core/transport.js";
 import { Endpoint } from "../session/endpoint.js";
-import { limitsOf, saysBytes, takesSession, type ResumeFrame } from "../session/frames.js";
+import { limitsOf, says, type ResumeFrame } from "../session/frames.js";
 import type { Session } from "../session/session.js";
 import type { Wire } from "../session/state.js";
 
@@ -31,8 +31,8 @@ export class ServerEndpoint extends Endpoint {
 
   protected override receiveClientHello(hello: unknown): void {
     const { session } = this.state;
-    this.takesBytes = this.limits.bytes === true && saysBytes(hello);
-    if (session !== undefined && takesSession(hello)) {
+    this.takesBytes = this.limits.bytes === true && says(hello, "bytes");
+    if (session !== undefined && says(hello, "session")) {
       session.theirs = limitsOf(member(hello, "limits"));
       if (session.theirs === undefined) return this.fail("`limits` of a hello break their rules");
       this.hooks.confirmed?.();

@@ -211,7 +211,7 @@ export class Endpoint {
   /** Client: takes the server's hello. */
   #receiveServerHello(hello: unknown, isAwaited: boolean): void {
     const { session } = this.state;
-    this.takesBytes = this.limits.bytes === true && Frames.saysBytes(hello);
+    this.takesBytes = this.limits.bytes === true && Frames.says(hello, "bytes");
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS);

@@ -2,7 +2,15 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { contract, pair, type AnyPeer, type Attempt, type CloseInfo, type ConnectError } from "../../src/index.js";
+import {
+  contract,
+  open as openPeer,
+  pair,
+  type AnyPeer,
+  type Attempt,
+  type CloseInfo,
+  type ConnectError,
+} from "../../src/index.js";
 import { connect as connectNode, serve, type Server } from "../../src/node.js";
 import { AUTH_HELLO, AUTHENTICATED } from "../../src/session/frames.js";
 import { pass, useFakeClock } from "../support/clock.js";
@@ -505,6 +513,14 @@ it("rejects reauthenticate of a peer in memory with a TypeError", async () => {
   const [a, b] = pair({}, {});
   expect(await rejection(a.reauthenticate())).toBeInstanceOf(TypeError);
   await Promise.all([a.close(), b.close()]);
+});
+
+it("rejects reauthenticate of a peer that is not open yet with a TypeError that names `auth`", async () => {
+  const peer = openPeer("ws://localhost:1", { auth: "x", reconnect: { initial: true } });
+  const error = await rejection(peer.reauthenticate());
+  expect(error).toBeInstanceOf(TypeError);
+  expect(error.message).toContain("`auth`");
+  await peer.close();
 });
 
 it("sends the headers of a function, new ones for each attempt", async () => {
