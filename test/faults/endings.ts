@@ -62,10 +62,6 @@ export const ENDINGS: Readonly<Record<EndingKind, (world: World) => Promise<unkn
   /** The server does not accept a fresh `auth`. */
   async authRefused(world) {
     const { current, client, credentials, random } = world;
-    if (!world.hasAuth) {
-      await ENDINGS.clientCloses(world);
-      return;
-    }
     excuse(current, "its `auth` is refused");
     credentials.refusal = random.pick<AuthRefusal>(["unknown user", "other user"]);
     const { other } = current;

@@ -44,7 +44,7 @@ const WEIGHTS = {
   take: 1,
   long: 0.3,
   fetch: 4,
-  again: 6,
+  again: 10,
   renew: 2,
   reconnect: 1,
 };

@@ -90,7 +90,7 @@ export class World {
     this.hasHeartbeat = this.random.chance(0.3);
     this.oracle = new Oracle(this.ttlMs);
     this.tap = new Wiretap(this.oracle.fail);
-    this.hasAuth = this.random.chance(0.7);
+    this.hasAuth = this.random.chance(0.7) || this.#ending === "authRefused";
     this.credentials = new Credentials(this.oracle, this.random);
     this.traffic = new Traffic(this.oracle, this.random, this.hasAuth ? this.credentials : undefined);
   }
