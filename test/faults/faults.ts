@@ -26,6 +26,7 @@ export const FAULT_WEIGHTS = {
   loseAck: 4,
   lateResume: 4,
   refuse: 3,
+  reconnect: 3,
   closeInPassing: 4,
   floodWhileAway: 2,
   stealFromLive: 2,
@@ -152,6 +153,15 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
     world.proxy.newest?.cut();
     await world.until("the client has tried", () => world.proxy.refusals === 0);
   },
+  /** The same, while the client does not wait between its attempts. */
+  async reconnect(world) {
+    world.proxy.refusals = 1 + world.random.below(3);
+    world.proxy.newest?.cut();
+    await world.until("the client has tried", () => {
+      if (!world.client.reconnect()) world.oracle.fail("`reconnect` of the client returned false");
+      return world.proxy.refusals === 0;
+    });
+  },
   /** An intermediary closes the connection, with a code after which a client reconnects. */
   async closeInPassing(world) {
     const side = sideOf(world);
@@ -253,7 +263,7 @@ export const FAULTS: Readonly<Record<FaultKind, Fault>> = {
   /** The client has accepted the session in a hello that never reaches the server: the session continues. */
   async loseHello(world) {
     await settled(world);
-    const isLost = resetNext(world, "server", has("hello"));
+    const isLost = resetNext(world, "server", acceptsSession);
     await FAULTS.sendAway(world);
     const { current } = world;
     await world.until("the client's hello is lost", isLost);
@@ -321,8 +331,13 @@ async function proven(world: World): Promise<Live> {
 }
 
 /** Returns a function that returns whether a unit is a control frame of this name. */
-function has(name: string): (unit: Unit) => boolean {
+export function has(name: string): (unit: Unit) => boolean {
   return ({ control }) => control !== undefined && name in control;
+}
+
+/** Returns whether a unit is the hello with which a client accepts a session, and not the one with its `auth`. */
+function acceptsSession({ control }: Unit): boolean {
+  return (control?.["hello"] as { session?: unknown } | undefined)?.session === true;
 }
 
 /**
@@ -362,7 +377,7 @@ async function restart(world: World, why: string, begin: () => void): Promise<vo
 }
 
 /** Calls `injectFault` with the next connection when it is accepted. */
-function onNextLine(world: World, injectFault: (line: Line) => void): void {
+export function onNextLine(world: World, injectFault: (line: Line) => void): void {
   world.tap.onOpened = (line) => {
     world.tap.onOpened = undefined;
     injectFault(line);
