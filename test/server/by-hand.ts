@@ -10,6 +10,7 @@ import {
   type ServeOptions,
   type Server,
 } from "../../src/node.js";
+import { binaryFrame } from "../support/binary.js";
 import { bareHttp } from "../support/network.js";
 
 /** The limits of a client that accepts and keeps any amount. */
@@ -71,10 +72,10 @@ export class ByHand {
     return { byHand, answer: await byHand.next() };
   }
 
-  /** Accepts the session that the server offers. Returns its token when the server has read that. */
+  /** Accepts the session that the server offers, and says that it takes bytes. Returns its token when the server has read that. */
   async hello(): Promise<string> {
     while (this.#offered === undefined) await this.next();
-    this.say({ hello: { session: true, limits: LIMITS } });
+    this.say({ hello: { session: true, limits: LIMITS, bytes: true } });
     this.say({ ping: "hello" });
     while ((await this.next()).pong !== "hello");
     return this.#offered.token;
@@ -82,6 +83,11 @@ export class ByHand {
 
   say(frame: object): void {
     this.#webSocket.send(JSON.stringify(frame));
+  }
+
+  /** Sends a message whose JSON has the placeholder "a" in a binary frame, with that attachment. */
+  sayBytes(message: object, attachment: Uint8Array): void {
+    this.#webSocket.send(binaryFrame(JSON.stringify([["a", attachment.length], message]), attachment));
   }
 
   /** Returns the next frame, parsed. */
