@@ -56,7 +56,7 @@ async function sendPlain(url: string, messages: readonly unknown[]): Promise<Dis
 async function sendBytes(url: string, messages: readonly unknown[]): Promise<Disposable> {
   const socket = await sendUpgrade(url, { "Sec-WebSocket-Protocol": "reciproc.v1" });
   const frames = messages.map((message) => maskedBinary(binaryFrame(JSON.stringify([[], message]))));
-  socket.write(Buffer.concat([maskedFrames(['{"hello":{"bytes":true}}']) as Buffer, ...frames]));
+  socket.write(Buffer.concat([maskedFrames(['{"hello":{"bytes":true}}']), ...frames]));
   return { [Symbol.dispose]: () => void socket.destroy() };
 }
 
