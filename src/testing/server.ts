@@ -4,6 +4,7 @@ import { webSocketUrl, type Open, type Opening } from "../client/open.js";
 import { GoingAway } from "../close-codes.js";
 import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../connect.js";
 import type { Attempt, Supplied } from "../client/credentials.js";
+import { bytes } from "../core/bytes.js";
 import type { AnyMethods, Contract, Handlers } from "../core/contract.js";
 import { ConnectError } from "../core/errors.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
@@ -169,7 +170,7 @@ class Memory implements Platform {
     const line = this.network.add();
     const openSocket: Open = (target, protocols, maxMessageBytes, headers = {}) =>
       this.#open(line, target, protocols, headers as Headers, remoteAddress, maxMessageBytes).opening;
-    const opening = openPeer<C, S>(url, checked, openSocket);
+    const opening = openPeer<C, S>(url, { ...checked, bytes: checked.bytes ?? bytes }, openSocket);
     const { peer } = opening;
     this.network.assign(peer, line);
     this.#clients.add(peer);
