@@ -205,7 +205,7 @@ class Memory implements Platform {
     const line = this.network.add();
     const openSocket: Open = (target, protocols, maxMessageBytes, headers = {}) =>
       this.#open(line, target, protocols, headers as Headers, remoteAddress, maxMessageBytes).opening;
-    const opening = openPeer<C, S>(url, checked, openSocket);
+    const opening = openPeer<C, S>(url, { ...checked, bytes: checked.bytes ?? bytes }, openSocket);
     const { peer } = opening;
     this.network.assign(peer, line);
     this.#clients.add(peer);

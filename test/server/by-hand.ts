@@ -12,6 +12,7 @@ import {
   type Server,
 } from "../../src/node.js";
 import { testServer, type TestServer, type TestServerOptions } from "../../src/testing/index.js";
+import { binaryFrame } from "../support/binary.js";
 import { bareHttp, plainPeer, upgrade } from "../support/network.js";
 
 /** The servers in memory of the present test, by the host of their address. Other addresses are of real servers. */
@@ -34,7 +35,7 @@ export class ByHand {
   readonly closed: Promise<{ code: number; reason: string }>;
   /** Cuts the connection without a close frame. */
   readonly cut: () => void;
-  readonly #webSocket: Pick<EventTarget, "addEventListener"> & { send(frame: string): void };
+  readonly #webSocket: Pick<EventTarget, "addEventListener"> & { send(frame: string | Uint8Array): void };
   readonly #frames: any[] = [];
   #onFrame: (() => void) | undefined;
   /** The session in the server's hello. */
@@ -91,10 +92,10 @@ export class ByHand {
     return { byHand, answer: await byHand.next() };
   }
 
-  /** Accepts the session that the server offers. Returns its token when the server has read that. */
+  /** Accepts the session that the server offers, and says that it takes bytes. Returns its token when the server has read that. */
   async hello(): Promise<string> {
     while (this.#offered === undefined) await this.next();
-    this.say({ hello: { session: true, limits: LIMITS } });
+    this.say({ hello: { session: true, limits: LIMITS, bytes: true } });
     this.say({ ping: "hello" });
     while ((await this.next()).pong !== "hello");
     return this.#offered.token;
@@ -102,6 +103,11 @@ export class ByHand {
 
   say(frame: object): void {
     this.#webSocket.send(JSON.stringify(frame));
+  }
+
+  /** Sends a message whose JSON has the placeholder "a" in a binary frame, with that attachment. */
+  sayBytes(message: object, attachment: Uint8Array): void {
+    this.#webSocket.send(binaryFrame(JSON.stringify([["a", attachment.length], message]), attachment));
   }
 
   /** Returns the next frame, parsed. */

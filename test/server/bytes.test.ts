@@ -5,9 +5,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
-import { bytes, bytesOf, connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { z } from "zod";
+import {
+  bytes,
+  bytesOf,
+  connect,
+  contract,
+  lsp,
+  serve,
+  type AnyPeer,
+  type Bytes,
+  type Server,
+} from "../../src/node.js";
 import { connect as connectPage } from "../../src/connect.js";
 import { Relay } from "../client/relay.js";
+import { rejection } from "../support/turns.js";
 
 const DATA = Uint8Array.from({ length: 100_000 }, (_, i) => i * 7);
 const MIB = 2 ** 20;
@@ -224,6 +236,42 @@ it("ends a peer that does not read the bytes that it is sent", { timeout: 30_000
   for (const call of calls) socket.send(JSON.stringify([call]));
   expect((await left).code).toBe(1013);
   socket.terminate();
+});
+
+it.each(["packed", "plain"] as const)("fits a contract that checks both sides, over a %s link", async (link) => {
+  const ofBytes = z.custom<Bytes>((value) => bytesOf(value).length > 0);
+  const api = contract({
+    save: { params: z.object({ photo: ofBytes }), result: ofBytes, progress: ofBytes },
+    parts: { stream: ofBytes },
+    empty: { result: ofBytes },
+  });
+  await using server = await serve({
+    port: 0,
+    contract: api,
+    check: "both",
+    dialect: lsp,
+    methods: {
+      save({ photo }, { progress }) {
+        progress(bytes(DATA.subarray(0, 10)));
+        return bytes(bytesOf(photo));
+      },
+      async *parts() {
+        yield DATA;
+      },
+      empty: () => bytes(new Uint8Array()),
+    },
+  });
+  const errors: unknown[] = [];
+  server.on("error", (error) => errors.push((error as Error).message));
+  await using peer = await connect(server.url, { link, remote: api, check: "both", dialect: lsp });
+  const reports: Bytes[] = [];
+  const saved = await peer.request("save", { photo: bytes(DATA) }, { onProgress: (value) => void reports.push(value) });
+  expect(bytesOf(saved)).toEqual(DATA);
+  for await (const part of peer.stream("parts")) reports.push(part);
+  expect(reports.map((value) => bytesOf(value).length)).toEqual([10, 65_536, DATA.length - 65_536]);
+  expect(await rejection(peer.request("empty"))).toMatchObject({ code: -32603 });
+  expect(errors).toEqual([expect.stringContaining('The result of "empty" does not fit its schema')]);
+  expect(await rejection(peer.request("save", { photo: bytes(new Uint8Array()) }))).toMatchObject({ code: -32602 });
 });
 
 it("checks the option `bytes`", async () => {
