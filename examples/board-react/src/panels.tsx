@@ -94,10 +94,10 @@ export function Upload() {
 /** Shows what the server logs. After a restart of the server, it reads the log of the new process. */
 export function Log() {
   const { items, error, restart } = useStream("log", undefined, { keep: 8, timeoutMs: Infinity });
-  const isClosed = useStatus() === "closed";
+  const isOpen = useStatus() === "open";
   useEffect(() => {
-    if (error !== undefined && !isClosed) restart();
-  }, [error, isClosed, restart]);
+    if (error !== undefined && isOpen) restart();
+  }, [error, isOpen, restart]);
   return (
     <section>
       <h2>Log</h2>
