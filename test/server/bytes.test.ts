@@ -199,8 +199,11 @@ it("replays bytes that were under way when the socket was lost, in both directio
   // The server has sent one answer, and the client most of its calls.
   await answers[0];
   relay.cut();
-  const expected = Array.from({ length: 20 }, (_, n) => ({ kind: "object", value: DATA.subarray(n) }));
-  expect(await Promise.all(answers)).toEqual(expected);
+  // `toEqual` of two million numbers takes 5 s of a processor.
+  for (const [n, { kind, value }] of (await Promise.all(answers)).entries()) {
+    expect(kind).toBe("object");
+    expect(Buffer.compare(value, DATA.subarray(n))).toBe(0);
+  }
   await resumed;
 });
 
