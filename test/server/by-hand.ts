@@ -200,7 +200,9 @@ let isOnPort = false;
 
 /** Runs a suite over a network in memory, and over real sockets. */
 export function describeNetworks(title: string, suite: () => void): void {
-  describe(`${title}, in memory`, () => suite());
+  describe(`${title}, in memory`, () => {
+    suite();
+  });
   describe(`${title}, over sockets`, () => {
     beforeEach(() => void (isOnPort = true));
     afterEach(() => void (isOnPort = false));
