@@ -261,7 +261,7 @@ export class OutgoingCalls {
     }
     counts.notificationsSent++;
     if (config.around === undefined) return this.#deliverNotification(text, sink, handle);
-    return this.#notifyAround(config.around, method, params, sink, handle);
+    return this.#notifyAround(config.around, method, params, sink, handle, options?.volatile);
   }
 
   #notifyAround(
@@ -270,12 +270,15 @@ export class OutgoingCalls {
     params: unknown,
     sink: Sink | undefined,
     handle: LatestHandle | undefined,
+    isVolatile: boolean | undefined,
   ): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
-      // Encoded again: `around` may have changed the params in place.
-      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
+      // The peer may have become slow while `around` waited. Encoded again: `around` may have changed the params in place.
+      isTaken =
+        (isVolatile !== true || this.#connection.isReady) &&
+        this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error),

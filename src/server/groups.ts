@@ -33,7 +33,7 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
    * anything is sent.
    *
    * The server's `around` is called once for the message, unless no peer gets it. The message goes to the peers that were in the
-   * group when `notify` was called, when `around` calls `next`. What `around` throws is emitted as `error` of the server.
+   * group when `notify` was called, when `around` calls `next`; if it is volatile, only to those that can be sent to both times. What `around` throws is emitted as `error` of the server.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
   /**
@@ -167,7 +167,7 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     const text = encodeNotification(method, params as object);
     const { around } = this.#owner;
     if (around === undefined) return sendAll(this.#members(), method, text, checked);
-    const call = this.#record(method, params, checked.except, false);
+    const call = this.#record(method, params, checked.except, false, checked.volatile);
     if (call.peers.length === 0) return;
     const send = async (): Promise<void> => {
       const open = call.peers.filter((peer) => peer.state !== "closed");
@@ -191,8 +191,9 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
   }
 
-  #record(method: string, params: unknown, except: unknown, isRequest: boolean): GroupCall {
-    const peers = [...this.#members()].filter((peer) => peer !== except);
+  #record(method: string, params: unknown, except: unknown, isRequest: boolean, isVolatile = false): GroupCall {
+    const isTarget = (peer: AnyPeer): boolean => peer !== except && (!isVolatile || connectionOf(peer).isReady);
+    const peers = [...this.#members()].filter(isTarget);
     const topic = this.#topic;
     return {
       direction: "outgoing",

@@ -23,6 +23,7 @@ import { Coalescer } from "../link/coalescer.js";
 import { Endpoint } from "./endpoint.js";
 import type { EndpointHooks, EndpointLimits } from "./state.js";
 import { longestFrame } from "./sizes.js";
+import { queueMicrotask } from "../link/tick.js";
 
 /** The name of the subprotocol. */
 export const PROTOCOL = "reciproc.v1";

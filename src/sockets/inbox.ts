@@ -4,6 +4,7 @@ import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { endOf, type CloseInfo } from "../core/transport.js";
 import { CLOSE_TIMEOUT_MS, type SocketBudget, type SocketHandler } from "../link/socket.js";
+import { queueMicrotask } from "../link/tick.js";
 
 /** The incoming half of every socket. */
 export abstract class Inbox implements Expiring {

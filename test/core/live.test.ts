@@ -4,6 +4,7 @@ import { PeerGroup } from "../../src/server/groups.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { closeAtEnd } from "../support/pair.js";
 import { notification, request } from "../support/raw.js";
+import { gate, turn } from "../support/turns.js";
 
 useFakeClock();
 
@@ -126,6 +127,16 @@ describe("a volatile message", () => {
     expect(one.peer.notify("n", [2], { volatile: true })).toBe(true);
     expect([seen, one.messages]).toEqual([["n"], [["n", 2]]]);
   });
+});
+
+it("drops a volatile message if its peer becomes slow while `around` waits", async () => {
+  const open = gate();
+  const one = new Slow({ around: async (_call: unknown, next: () => unknown) => (await open.promise, next()) });
+  expect(one.peer.notify("n", [1], { volatile: true })).toBe(true);
+  one.transport.unsentBytes = LIMIT;
+  open.resolve();
+  await turn();
+  expect([one.messages, one.peer.stats().dropped]).toEqual([[], 0]);
 });
 
 describe("a message with a key, to a slow reader whose transport has no queue", () => {

@@ -151,6 +151,24 @@ describe("around, for messages to a group", () => {
     expect(calls).toBe(0);
   });
 
+  it("has no peer that a volatile message is dropped for, and is not called if it is dropped for all", async () => {
+    const calls: ServerCall[] = [];
+    const open = gate();
+    await using world = await serverAround(async (call, next) => (calls.push(call), await open.promise, next()));
+    const behaviours = [{ unsentBytes: 2 ** 30 }, {}, {}];
+    const [a, b, c] = behaviours.map((behaviour) => joinSilent(world.server, behaviour));
+    world.server.peers.notify("moved", [1], { volatile: true, except: b!.peer });
+    expect(calls).toMatchObject([{ peers: [c!.peer] }]);
+    world.server.peers.notify("moved", [2], { volatile: true });
+    expect(calls).toMatchObject([{ peers: [c!.peer] }, { peers: [b!.peer, c!.peer] }]);
+    await c!.peer.close();
+    world.server.topic("slow").add(a!.peer).notify("moved", [3], { volatile: true });
+    expect(calls).toHaveLength(2);
+    open.resolve();
+    await turn();
+    expect(texts([a!, b!])).toEqual([[], [[2]]]);
+  });
+
   it("may await before next: the message goes to the members at the call that are still open", async () => {
     const open = gate();
     await using world = await serverAround(async (_call, next) => (await open.promise, next()));
