@@ -132,7 +132,7 @@ describe("the example board-react", () => {
     await add(ada, "Written without a network");
     await expect.poll(() => cards(ada)).toEqual(["Buy milk", "Written without a network"]);
     await add(bo, "Meanwhile");
-    expect(await cards(bo)).toEqual(["Buy milk", "Meanwhile"]);
+    await expect.poll(() => cards(bo)).toEqual(["Buy milk", "Meanwhile"]);
     await relay.open();
     await status(ada, "Live");
     await expect.poll(() => cards(bo), PATIENCE).toEqual(["Buy milk", "Meanwhile", "Written without a network"]);
@@ -193,7 +193,7 @@ describe("the example board-react", () => {
     await ada.getByLabel("Import", { exact: true }).getByText("1 of 5", { exact: true }).waitFor();
     const { port } = new URL(url);
     expect(await stop()).toBe(0);
-    await ada.getByText("Imported 5 cards").waitFor();
+    await ada.getByLabel("Import", { exact: true }).getByText("Imported 5 cards").waitFor();
     expect(await start(port)).toBe(url);
     await bothShow(...before, "One", "Two", "Three", "Four", "Five");
     for (const page of [ada, bo]) await status(page, "Live");
@@ -205,7 +205,7 @@ describe("the example board-react", () => {
     expect(await stop()).toBe(0);
     for (const page of [ada, bo]) await status(page, "Reconnecting");
     await add(bo, "Written during the restart");
-    expect(await cards(bo)).toContain("Written during the restart");
+    await expect.poll(() => cards(bo)).toContain("Written during the restart");
     expect(await start(port)).toBe(url);
     for (const page of [ada, bo]) await status(page, "Live");
     for (const page of [ada, bo]) {
