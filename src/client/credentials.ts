@@ -8,7 +8,7 @@ export interface Attempt {
   /** Counts the attempts of the peer since it was last connected, from 1. It is 0 for `reauthenticate`, on an open connection. */
   readonly number: number;
   /** Why the previous attempt or connection ended: an error, or how the connection was closed. `undefined` for the first attempt. */
-  readonly reason: Error | CloseInfo | undefined;
+  readonly reason?: Error | CloseInfo | undefined;
 }
 
 /** A value, or a function that returns or promises it for each attempt. */
@@ -60,7 +60,7 @@ export class Credentials {
 
   /** Returns a fresh `auth` for an open connection, as JSON. */
   async auth(): Promise<string> {
-    return encode(await valueOf(this.#sources[2], { number: 0, reason: undefined }));
+    return encode(await valueOf(this.#sources[2], { number: 0 }));
   }
 }
 

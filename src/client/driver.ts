@@ -122,7 +122,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
       } catch (error) {
         if (this.#isOver) return;
         isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
-        if (!isFresh && (isFinal(error) || (this.#endsByFailure && !isResumable))) return this.#giveUp(error as Error);
+        const isLast = isFinal(error) || (this.#endsByFailure && !isResumable);
+        if (isLast && !isFresh) return this.#giveUp(error as Error);
         if (error === credentials.failure) tell(this.#peer, "error", [error]);
         // The first attempt had no delay.
         if (reason === undefined) this.#backoff.nextDelayMs();
@@ -310,5 +311,5 @@ const ON_OPEN_FAILED = "`onOpen` failed";
  * Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. Taken when this file
  * is loaded, so that a client opens under the fake timers of a test.
  */
-const nextTurn: (task: () => void) => unknown = /* @__PURE__ */ (() =>
-  (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout)();
+const nextTurn: (task: () => void) => unknown =
+  (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout;

@@ -142,12 +142,12 @@ export class OutgoingCalls {
   /** Sends what is queued, and queues no more. */
   release(): void {
     const connection = this.#connection;
-    const refused = this.#refused;
-    this.#refused = undefined;
-    for (const [handle, text] of refused ?? []) (this.#queue ??= new SendQueue()).add(text, handle);
     // A message that is sent meanwhile is queued behind the others.
-    for (const [handle, queued] of this.#queue ?? []) {
-      this.#queue!.remove(handle);
+    const queue = (this.#queue ??= new SendQueue());
+    for (const [handle, text] of this.#refused ?? []) queue.add(text, handle);
+    this.#refused = undefined;
+    for (const [handle, queued] of queue) {
+      queue.remove(handle);
       const { madeExtensions } = connection;
       const text = madeExtensions === undefined ? queued : madeExtensions.rewriteQueued(queued, handle);
       if (text !== undefined && !connection.send(text, handle)) this.failUnsent(text, handle);
@@ -227,7 +227,7 @@ export class OutgoingCalls {
         else this.#take(id)?.resolve(undefined);
       };
       if (this.#connection.transport.reauthenticate?.({ handle: handle!, settle }) !== true)
-        settle(new TypeError("`reauthenticate` requires the option `auth`, and a server that asked for it"));
+        settle(new TypeError("`reauthenticate` requires `auth`, and a server that asked for it"));
       return true;
     };
     // No name that a contract would have: it may check the results of a method of that name.

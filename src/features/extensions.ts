@@ -139,7 +139,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
   }
 
   offer(source: unknown): object {
-    if (!isIterable(source)) throw expected("source", "an iterable or a web stream", source);
+    if (!isIterable(source)) throw expected("source", "an iterable or web stream", source);
     this.isOffering = true;
     let isSent = false;
     const toJSON = (): object => {

@@ -188,7 +188,7 @@ export class Endpoint {
   }
 
   #receiveMissed(text: string, count: unknown): void {
-    if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count of messages");
+    if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count");
     this.#countFrame(text.length);
     this.hooks.missed?.(count);
   }
@@ -263,7 +263,7 @@ export class Endpoint {
     session.ackTo(count);
     // Rule 4: an ack on the present socket confirms the newest token.
     this.hooks.confirmed?.();
-    this.drained();
+    if (this.#isFull) this.drained();
   }
 
   /** Rule 6: the other side ends the session on purpose. */
@@ -340,9 +340,9 @@ export class Endpoint {
     return this.write([frame]);
   }
 
-  /** Sends logged and queued messages, if the log or the wire was full and has room again. */
+  /** Sends logged and queued messages: the log or the wire was full, and may have room again. */
   drained(): void {
-    if ((this.#isFull || this.#missed > 0) && this.isFlowing) this.#drain();
+    if (this.isFlowing) this.#drain();
   }
 
   /**

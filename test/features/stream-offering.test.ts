@@ -63,7 +63,7 @@ describe("a stream that is offered", () => {
   it.each([5, "text", null, undefined, {}, () => {}])("is not made of %j", (source) => {
     const { peer } = rawPeer();
     expect(() => peer.offer(source as never)).toThrow(TypeError);
-    expect(() => peer.offer(source as never)).toThrow("Expected `source` to be an iterable or a web stream, got ");
+    expect(() => peer.offer(source as never)).toThrow("Expected `source` to be an iterable or web stream, got ");
   });
 
   it("can be one of several, each with its own token", async () => {
