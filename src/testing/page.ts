@@ -22,9 +22,14 @@ export type OpenPage = (
   headers: Headers | undefined,
 ) => Wire;
 
+type Listener = ((event: any) => void) | null;
+
 /** The class of WebSockets in memory. Each instance connects at once. */
 export interface PageWebSocket {
-  new (url: string | URL, protocols?: string | readonly string[] | WebSocketOptions): StandardWebSocket;
+  new (
+    url: string | URL,
+    protocols?: string | readonly string[] | WebSocketOptions,
+  ): StandardWebSocket & { onopen: Listener; onmessage: Listener; onerror: Listener; onclose: Listener };
 }
 
 /** Returns the offer of a client, and its headers if it is not a page. Throws a `TypeError` for an unknown option. */
@@ -39,8 +44,6 @@ function optionsOf(given: string | readonly string[] | WebSocketOptions): {
   }) as WebSocketOptions;
   return { protocols: [protocols].flat(), headers };
 }
-
-type Listener = ((event: Event) => void) | null;
 
 const CONNECTING = 0;
 const OPEN = 1;

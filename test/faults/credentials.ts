@@ -166,7 +166,7 @@ export class Credentials {
 
   #rejected(renewal: Renewal, error: unknown): void {
     const { code, outcome, method } = error as ConnectionLostError;
-    if (code !== "CONNECTION_LOST" || method !== "reauthenticate") {
+    if (code !== "CONNECTION_LOST" || method !== "$/reauthenticate") {
       renewal.outcome = "unknown";
       return this.#oracle.fail(`\`reauthenticate\` was rejected with ${String(error)}`);
     }

@@ -187,7 +187,7 @@ const BROKEN: Record<string, () => void> = {
     replace(OutgoingCalls, "rejectAll", (self, rejectAll, ...args) => {
       for (let id = 1; id < 10_000; id++) {
         const call = self.get(id);
-        if (call?.method === "reauthenticate") call.sent = false;
+        if (call?.method === "$/reauthenticate") call.sent = false;
       }
       rejectAll(...args);
     }),
