@@ -204,8 +204,11 @@ export function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<s
   return entries;
 }
 
-/** Handlers are called without `this`, and a class's methods are not its own members: an instance would serve nothing. */
-function isPlain(value: unknown): value is object {
+/**
+ * Whether a value is a plain object. Handlers are called without `this`, and a class's methods are not its own members: an instance
+ * would serve nothing.
+ */
+export function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null) return false;
   const proto = Object.getPrototypeOf(value) as object | null;
   return proto === null || Object.getPrototypeOf(proto) === null;
