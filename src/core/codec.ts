@@ -28,6 +28,11 @@ export function plainText(text: MessageText): string {
   return typeof text === "string" ? text : text.text;
 }
 
+/** Returns a message in the form in which it is sent: bytes are base64 unless the link `takesBytes`. `encoded`: has that text already. */
+export function sentForm(text: MessageText, takesBytes?: boolean, encoded?: { readonly text: string }): MessageText {
+  return typeof text === "string" || (takesBytes && text.fitsFrame) ? text : (encoded ?? text).text;
+}
+
 /** Returns texts joined with commas between `before` and `after`. */
 export function joinTexts(before: string, texts: readonly MessageText[], after: string): MessageText {
   const one = texts.find((text) => typeof text !== "string");

@@ -3,7 +3,6 @@
  * has one connection. If its transport outlives a session, the peer has several connections, one after the other.
  */
 import { Backlog } from "./backlog.js";
-import type { TextWithBytes } from "./bytes.js";
 import { receiveBatch, type Slot } from "./batch.js";
 import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
@@ -307,11 +306,6 @@ export class Connection implements Receiver, Slot {
     const isTaken = this.send(text);
     onSent?.(isTaken && this.ended === undefined);
     return isTaken;
-  }
-
-  /** Returns a response as it is sent: with its bytes beside its JSON only if the other side takes binary frames. */
-  responseOf(text: TextWithBytes): MessageText {
-    return this.transport.takesBytes === true && text.fitsFrame ? text : text.text;
   }
 
   /** A connection needs no note of what is not answered. */

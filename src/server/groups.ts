@@ -1,5 +1,5 @@
 /** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
-import { encodeNotification, exceeds, type MessageText } from "../core/codec.js";
+import { encodeNotification, exceeds, sentForm, type MessageText } from "../core/codec.js";
 import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
 import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
@@ -79,7 +79,13 @@ export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHan
       : connection.keep(source, handle) || connection.send(source, handle);
   if (isTaken) connection.counts.notificationsSent++;
   // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
-  else if (mayDrop || exceeds(source, connection.transport.maxMessageBytes ?? Infinity)) connection.drop(handle.method);
+  else if (mayDrop || isTooLong(message, connection)) connection.drop(handle.method);
+}
+
+/** Returns true if the form in which the message is sent is longer than the other side accepts. */
+function isTooLong(message: EncodedMessage, { transport }: Connection): boolean {
+  const { maxMessageBytes = Infinity, takesBytes } = transport;
+  return exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */

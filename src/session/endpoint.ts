@@ -4,7 +4,7 @@
  * comment that begins with "Rule" names the rule that its line keeps.
  */
 import * as CloseCode from "../close-codes.js";
-import { exceeds, type MessageText } from "../core/codec.js";
+import { exceeds, sentForm, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
 import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
 import { SendQueue } from "../core/send-queue.js";
@@ -300,9 +300,8 @@ export class Endpoint {
 
   /** Returns a message in the form in which it is sent: unchanged if that is not known yet. `encoded`: it goes to many peers. */
   formOf(message: MessageText, encoded?: EncodedMessage): MessageText {
-    if (typeof message === "string") return message;
     const isKnown = this.wire !== undefined || this.state.session !== undefined;
-    return !isKnown || (this.takesBytes && message.fitsFrame) ? message : (encoded ?? message).text;
+    return isKnown ? sentForm(message, this.takesBytes, encoded) : message;
   }
 
   /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
