@@ -156,12 +156,15 @@ export class Endpoint {
   receiveBytes(frame: Uint8Array): boolean {
     const { kind } = this.state;
     if (!this.takesBytes || (kind !== "live" && kind !== "packed")) return false;
-    const message = this.limits.readBytes!(frame);
+    // Checked first: reading a frame parses and copies it.
     if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
-    else if (message === undefined) this.fail("a binary frame that breaks its rules");
     else {
-      this.#countFrame(frame.length);
-      this.hooks.receivePack([message]);
+      const message = this.limits.readBytes!(frame);
+      if (message === undefined) this.fail("a binary frame that breaks its rules");
+      else {
+        this.#countFrame(frame.length);
+        this.hooks.receivePack([message]);
+      }
     }
     return true;
   }
