@@ -231,6 +231,7 @@ it("refuses bytes over the limit of the other side with `TooLargeError`, and a r
 });
 
 it("measures bytes as the client gets them, as base64 without the option, and refuses or reports all that are too long", async () => {
+  vi.stubGlobal("WebSocket", WebSocket);
   const LENGTH = 900_000;
   const missed: string[] = [];
   const errors: unknown[] = [];
