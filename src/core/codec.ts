@@ -15,7 +15,10 @@ const OPEN = '{"jsonrpc":"2.0",';
 /** JSON text: a message or a part of one. An object if it has bytes. */
 export type MessageText = string | TextWithBytes;
 
-/** Encodes a value that may contain bytes. Set by the first `bytes`, so a page that does not import it has no code for bytes. */
+/**
+ * Encodes a value that may contain bytes. Set by the first `bytes`, so a page that does not import it has no code for bytes. It is of
+ * the whole process, because any peer may be given what `bytes` returns, and the `toJSON` of that gets no peer.
+ */
 let stringifyWithBytes: ((value: unknown) => MessageText | undefined) | undefined;
 
 /** Collects the bytes in messages from now on. */
