@@ -252,12 +252,12 @@ export class Connection implements Receiver, Slot {
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
   send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
-    const unsentBytes = this.transport.unsentBytes ?? 0;
+    const { unsentBytes } = this;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
-    if (this.kept !== undefined) this.kept.flush();
+    this.kept?.flush();
     try {
       const { transport } = this;
       if (typeof text === "string") return transport.send(text, handle, message);
@@ -297,8 +297,7 @@ export class Connection implements Receiver, Slot {
 
   /** Returns whether a response that is not in a batch is short enough. */
   reserveBytes(text: MessageText): boolean {
-    const { maxReplyBytes } = this;
-    return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
+    return !exceeds(text, this.maxReplyBytes);
   }
 
   /** Sends a response that is not in a batch. */
@@ -396,8 +395,9 @@ export class Connection implements Receiver, Slot {
 
   /** Ends the connection for the application. How the transport ended is reported. */
   close(code: number, reason: string, retryMs?: number, error?: Error): void {
+    if (this.ended === undefined) this.kept?.flush();
+    // Sending what was kept may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
-    this.kept?.flush();
     this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
     this.transport.close(code, cutReason(reason), retryMs);
   }

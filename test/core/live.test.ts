@@ -216,6 +216,17 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     expect(lost.sent).toEqual([]);
   });
 
+  it("is sent before the peer closes, which is reported once if the bytes then unsent end the connection", async () => {
+    const one = new Slow();
+    one.transport.unsentBytes = BEHIND;
+    one.peer.notify(...moved(1));
+    // More than a burst may be.
+    one.transport.unsentBytes = 2 ** 30;
+    await one.peer.close();
+    expect(one.closes).toEqual([1013]);
+    expect(await one.peer.closed).toMatchObject({ code: 1013 });
+  });
+
   it("waits up to a quarter of maxUnsentBytes: beyond it, a message of the peer is sent, and a broadcast is dropped from half on", () => {
     const one = new Slow();
     const text = "x".repeat(900);
