@@ -100,9 +100,12 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Broa
   if (connection.ended !== undefined) return false;
   if (connection.kept !== undefined) connection.kept.flush();
   try {
-    handle.isReplacement = false;
+    handle.replacedBytes = 0;
     const isTaken = message.sendBy(transport, handle);
-    if (isTaken && !handle.isReplacement) connection.broadcastBytes += message.unsentBytes;
+    if (isTaken) {
+      handle.unsentBytes = message.unsentBytes;
+      connection.broadcastBytes = Math.max(0, connection.broadcastBytes + handle.unsentBytes - handle.replacedBytes);
+    }
     return isTaken;
   } catch (error) {
     // `send` must not throw. If it does, the other peers must still be notified.

@@ -1,6 +1,7 @@
 import { expect, describe, it } from "vitest";
 import { Peer, type AnyPeer, type LiveOptions, type Receiver, type Transport } from "../../src/index.js";
 import { PeerGroup } from "../../src/server/groups.js";
+import { HeldQueue } from "../../src/server/held-queue.js";
 import { pass, useFakeClock } from "../support/clock.js";
 import { closeAtEnd } from "../support/pair.js";
 import { notification, request } from "../support/raw.js";
@@ -273,6 +274,41 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     for (let n = 0; n < 1000; n++) group.notify(...moved(n));
     // Other messages alone exceed the limit, for ten seconds.
     one.transport.unsentBytes = LIMIT + 500;
+    one.peer.notify("n");
+    await pass(10_000);
+    expect(one.closes).toEqual([1013]);
+  });
+});
+
+/** A peer whose transport queues each message. */
+function queueing(): { one: Slow; queue: HeldQueue } {
+  const one = new Slow();
+  const queue = new HeldQueue();
+  one.transport.isReady = false;
+  one.transport.send = (text, handle) => queue.add(text, handle) === undefined;
+  Object.defineProperty(one.transport, "unsentBytes", { get: () => queue.length });
+  return { one, queue };
+}
+
+describe("a broadcast with a key, in the queue of a transport", () => {
+  it("does not count towards the bytes that close the connection, also if it replaces a shorter one", async () => {
+    const { one, queue } = queueing();
+    const group = groupOf(one.peer);
+    group.notify("moved", ["x"], { latest: "a" });
+    group.notify("moved", ["x".repeat(LIMIT)], { latest: "a" });
+    one.peer.notify("n", ["x".repeat(LIMIT / 2)]);
+    one.peer.notify("n");
+    expect(queue.length).toBeGreaterThan(LIMIT * 1.5);
+    await pass(10_000);
+    expect(one.closes).toEqual([]);
+  });
+
+  it("counts no longer once a shorter one replaces it", async () => {
+    const { one } = queueing();
+    const group = groupOf(one.peer);
+    group.notify("moved", ["x".repeat(LIMIT)], { latest: "a" });
+    group.notify("moved", ["x"], { latest: "a" });
+    one.peer.notify("n", ["x".repeat(LIMIT)]);
     one.peer.notify("n");
     await pass(10_000);
     expect(one.closes).toEqual([1013]);
