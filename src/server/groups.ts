@@ -25,15 +25,17 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
   /** Returns true if a peer is in the group. */
   has(peer: Peer<L, R, D>): boolean;
   /**
-   * Notifies every peer of the group, `except` one. Encodes the message once. Skips a peer whose connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
-   * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
-   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped
-   * message, the server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow.
-   * Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before
-   * anything is sent.
+   * Notifies every peer that is in the group at the call, `except` one. Encodes the message once. Skips a peer whose connection is
+   * closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or the broadcasts to
+   * all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the peer's
+   * `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped message, the
+   * server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow. Ends a session
+   * only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before anything is
+   * sent.
    *
    * The server's `around` is called once for the message, unless no peer gets it. The message goes to the peers that were in the
-   * group when `notify` was called, when `around` calls `next`; if it is volatile, only to those that can be sent to both times. What `around` throws is emitted as `error` of the server.
+   * group when `notify` was called, when `around` calls `next`; if it is volatile, only to those that can be sent to both times.
+   * What `around` throws is emitted as `error` of the server.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
   /**
@@ -122,7 +124,7 @@ const NOTIFY_OPTIONS = {
 
 /** Sends a notification of `method` to these peers, `except` one. */
 function sendAll(
-  peers: Iterable<AnyPeer>,
+  peers: readonly AnyPeer[],
   method: string,
   text: MessageText,
   { except, whenSlow, volatile, latest }: Checked<typeof NOTIFY_OPTIONS>,
@@ -131,7 +133,8 @@ function sendAll(
   // All peers share it, so that a slow peer has one reference for each key.
   const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
   for (const peer of peers) {
-    if (peer === except || (volatile === true && !connectionOf(peer).isReady)) continue;
+    const connection = connectionOf(peer);
+    if (peer === except || connection.ended !== undefined || (volatile === true && !connection.isReady)) continue;
     sendTo(peer, message, handle);
   }
 }
@@ -175,13 +178,13 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { around } = this.#owner;
-    if (around === undefined) return sendAll(this.#members(), method, text, checked);
+    // A copy: a listener of `missed` or `close` may change the group meanwhile.
+    if (around === undefined) return sendAll([...this.#members()], method, text, checked);
     const call = this.#record(method, params, checked.except, false, checked.volatile);
     if (call.peers.length === 0) return;
     const send = async (): Promise<void> => {
-      const open = call.peers.filter((peer) => peer.state !== "closed");
       // Encoded again: `around` may have changed the params in place.
-      sendAll(open, method, encodeNotification(method, call.params as object), checked);
+      sendAll(call.peers, method, encodeNotification(method, call.params as object), checked);
     };
     runAround(around, call, send).catch((error: unknown) => this.#owner.report(error));
   }
