@@ -73,12 +73,14 @@ export interface NotifyOptions<P> extends LiveOptions {
 export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHandle): void {
   const connection = connectionOf(peer);
   const { source } = message;
-  const mayDrop = handle instanceof BroadcastHandle;
-  const isTaken = mayDrop
-    ? broadcast(connection, message, handle)
-    : handle.latest === undefined
-      ? connection.send(source)
-      : connection.keep(source, handle) || connection.send(source, handle);
+  const { isHeld } = connection.outgoing;
+  const mayDrop = isHeld || handle instanceof BroadcastHandle;
+  let isTaken: boolean;
+  // The transport is not open yet, so the message is queued with those of the peer.
+  if (isHeld) isTaken = connection.outgoing.deliver(source, handle, undefined);
+  else if (handle instanceof BroadcastHandle) isTaken = broadcast(connection, message, handle);
+  else if (handle.latest === undefined) isTaken = connection.send(source);
+  else isTaken = connection.keep(source, handle) || connection.send(source, handle);
   if (isTaken) connection.counts.notificationsSent++;
   // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
   else if (mayDrop || isTooLong(message, connection)) connection.drop(handle.method);
