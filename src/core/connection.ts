@@ -199,11 +199,11 @@ export class Connection implements Receiver, Slot {
 
   dropped(method: string): void {
     this.counts.notificationsSent--;
-    this.drop(method);
+    this.countDropped(method);
   }
 
   /** Counts a message that is dropped for this peer, and reports it to the other side and to the server. */
-  drop(method: string): void {
+  countDropped(method: string): void {
     this.counts.dropped++;
     this.transport.reportMissed?.(1);
     this.hooks.missed?.(this.peer, method);
@@ -269,12 +269,12 @@ export class Connection implements Receiver, Slot {
   }
 
   /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
-  keep(text: MessageText, handle: LatestHandle): boolean {
+  keepLatest(text: MessageText, handle: LatestHandle): boolean {
     this.kept?.replace(handle);
     if (this.isLow || this.transport.isReady === false || this.outgoing.isHeld || this.ended !== undefined)
       return false;
-    const kept = (this.kept ??= new KeptMessages(this));
-    return kept.length + text.length <= this.config.limits.maxUnsentBytes / 4 && this.queueIn(kept, text, handle);
+    if ((this.kept?.length ?? 0) + text.length > this.config.limits.maxUnsentBytes / 4) return false;
+    return this.queueIn((this.kept ??= new KeptMessages(this)), text, handle);
   }
 
   /** Adds a message to a queue. Returns true. */
@@ -337,7 +337,10 @@ export class Connection implements Receiver, Slot {
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
-  /** Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among the unsent bytes. */
+  /**
+   * Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among
+   * the unsent bytes.
+   */
   forgetSentBroadcasts(unsentBytes: number): void {
     if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
   }
@@ -373,7 +376,10 @@ export class Connection implements Receiver, Slot {
       warnOnce((this.hooks.warned ??= new Set()), method, error);
   }
 
-  /** Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a listener. */
+  /**
+   * Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a
+   * listener.
+   */
   reportIfHeard(make: () => unknown): void {
     if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make());
   }
@@ -414,7 +420,10 @@ export class Connection implements Receiver, Slot {
     this.onOpened = undefined;
   }
 
-  /** Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
+  /**
+   * Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection
+   * is received or sent.
+   */
   #settleAll(cause: Error, next?: OutgoingCalls): void {
     this.ended = cause;
     if (this.kept !== undefined) clearDeadline(this.kept);

@@ -287,7 +287,7 @@ export class OutgoingCalls {
   }
 
   #deliverNotification(text: MessageText, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
-    const isKept = handle !== undefined && this.#connection.keep(text, handle);
+    const isKept = handle !== undefined && this.#connection.keepLatest(text, handle);
     const isTaken = isKept || this.deliver(text, handle, sink);
     if (!isTaken) this.failUnsent(text);
     return isTaken;

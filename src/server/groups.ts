@@ -80,10 +80,10 @@ export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHan
   if (isHeld) isTaken = connection.outgoing.deliver(source, handle, undefined);
   else if (handle instanceof BroadcastHandle) isTaken = broadcast(connection, message, handle);
   else if (handle.latest === undefined) isTaken = connection.send(source);
-  else isTaken = connection.keep(source, handle) || connection.send(source, handle);
+  else isTaken = connection.keepLatest(source, handle) || connection.send(source, handle);
   if (isTaken) connection.counts.notificationsSent++;
   // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
-  else if (mayDrop || isTooLong(message, connection)) connection.drop(handle.method);
+  else if (mayDrop || isTooLong(message, connection)) connection.countDropped(handle.method);
 }
 
 /** Returns true if the form in which the message is sent is longer than the other side accepts. */
@@ -97,12 +97,12 @@ function broadcast(connection: Connection, message: EncodedMessage, handle: Broa
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
   const isLatest = handle.latest !== undefined;
-  if (isLatest && connection.keep(message.source, handle)) return true;
+  if (isLatest && connection.keepLatest(message.source, handle)) return true;
   // A transport with a queue bounds the newest messages itself.
   const isBounded = isLatest && transport.isReady === false;
   if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 && !isBounded) return false;
   if (connection.ended !== undefined) return false;
-  if (connection.kept !== undefined) connection.kept.flush();
+  connection.kept?.flush();
   try {
     handle.replacedBytes = 0;
     const isTaken = message.sendBy(transport, handle);

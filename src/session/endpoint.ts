@@ -344,7 +344,7 @@ export class Endpoint {
 
   /** Sends logged and queued messages: the log or the wire was full, and may have room again. */
   drained(): void {
-    if (this.isFlowing) this.#drain();
+    if (this.isFlowing) this.#sendWaiting();
   }
 
   /**
@@ -421,7 +421,7 @@ export class Endpoint {
 
   /** Sends logged and queued messages, and reports that messages flow. */
   protected flow(): void {
-    this.#drain();
+    this.#sendWaiting();
     this.hooks.flows();
   }
 
@@ -429,7 +429,7 @@ export class Endpoint {
    * Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. A message that was queued before
    * the other side's limit was known may be too long: the other side closes with 1009, as for one that was sent before.
    */
-  #drain(): void {
+  #sendWaiting(): void {
     const { session } = this.state;
     this.#isFull = false;
     if (session !== undefined) this.writeLog(session);

@@ -228,6 +228,15 @@ describe("a message with a key, to a slow reader whose transport has no queue", 
     expect(await one.peer.closed).toMatchObject({ code: 1013 });
   });
 
+  it("leaves nothing behind if it is refused for its length: a volatile message is sent as soon as the reader has caught up", () => {
+    const one = new Slow();
+    one.transport.unsentBytes = LIMIT;
+    groupOf(one.peer).notify("moved", ["x".repeat(LIMIT)], { latest: "a" });
+    expect(one.peer.stats().dropped).toBe(1);
+    one.transport.unsentBytes = 0;
+    expect(one.peer.notify("n", [], { volatile: true })).toBe(true);
+  });
+
   it("waits up to a quarter of maxUnsentBytes: beyond it, a message of the peer is sent, and a broadcast is dropped from half on", () => {
     const one = new Slow();
     const text = "x".repeat(900);
