@@ -49,28 +49,38 @@ class MarkedBytes {
   toJSON(): string {
     const { view } = this;
     if (collected === undefined) return toBase64(view);
-    collected.mark ??= String(crypto.getRandomValues(new BigUint64Array(1))[0]).padStart(20, "0");
+    collected ??= {
+      mark: String(crypto.getRandomValues(new BigUint64Array(1))[0]).padStart(20, "0"),
+      views: new Map(),
+    };
     const placeholder = `${collected.mark}-${collected.views.size}`;
     collected.views.set(placeholder, view);
     return placeholder;
   }
 }
 
-/** The views in the value that is being encoded, by placeholder. */
-let collected: { mark: string | undefined; readonly views: Map<string, Uint8Array> } | undefined;
+/** The views in a value that is being encoded, by placeholder. All placeholders of a value begin with `mark`. */
+interface Collected {
+  readonly mark: string;
+  readonly views: Map<string, Uint8Array>;
+}
+
+/** What was collected of the value that is being encoded; null if it had no bytes so far, `undefined` while none is encoded. */
+let collected: Collected | null | undefined;
 
 /** Encodes a value, and collects the bytes in it. A `toJSON` of the application may encode another value meanwhile. */
 function stringifyWithBytes(value: unknown): MessageText | undefined {
   const outer = collected;
-  const views = new Map<string, Uint8Array>();
-  collected = { mark: undefined, views };
+  collected = null;
   let json: string | undefined;
+  let views: Collected["views"] | undefined;
   try {
     json = JSON.stringify(value);
+    views = (collected as Collected | null)?.views;
   } finally {
     collected = outer;
   }
-  if (json === undefined || views.size === 0) return json;
+  if (json === undefined || views === undefined) return json;
   // The mark is random and used once, so no data can contain a placeholder. A placeholder that a `toJSON` of the application has
   // moved into a string, or dropped, would be no bytes for the receiver.
   const placed = new Set(json.match(PLACEHOLDERS)?.filter((text) => views.has(text.slice(1, -1))));

@@ -4,7 +4,7 @@
  * wins and the others find nothing.
  */
 import { CallTable } from "./call-table.js";
-import { encodeNotification, encodeRequest, exceeds, utf8Bytes, type MessageText } from "./codec.js";
+import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "./codec.js";
 import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
@@ -287,7 +287,7 @@ export class OutgoingCalls {
   }
 
   #deliverNotification(text: MessageText, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
-    const isKept = handle !== undefined && this.#connection.keep(text, handle);
+    const isKept = handle !== undefined && this.#connection.keepLatest(text, handle);
     const isTaken = isKept || this.deliver(text, handle, sink);
     if (!isTaken) this.failUnsent(text);
     return isTaken;
@@ -315,8 +315,10 @@ export class OutgoingCalls {
    */
   failUnsent(text: MessageText, handle?: SendHandle): void {
     const connection = this.#connection;
-    const { maxMessageBytes = Infinity } = connection.transport;
-    const bytes = this.ended === undefined && exceeds(text, maxMessageBytes) ? utf8Bytes(text) : undefined;
+    const { maxMessageBytes = Infinity, takesBytes } = connection.transport;
+    // The other side limits the form that it gets: base64 is a third longer than bytes.
+    const sent = sentForm(text, takesBytes);
+    const bytes = this.ended === undefined && exceeds(sent, maxMessageBytes) ? utf8Bytes(sent) : undefined;
     const calls = handle === undefined ? [] : callsOf(handle);
     if (calls.length === 0) {
       if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxMessageBytes));

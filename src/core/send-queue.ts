@@ -64,12 +64,13 @@ export class SendQueue {
   }
 
   /**
-   * Removes the message that the message of `handle` replaces. Returns false if there is none. A caller that checks lengths calls this
-   * first.
+   * Removes the message that the message of `handle` replaces. Returns the handle of that one; `undefined` if there is none. A caller
+   * that checks lengths calls this first.
    */
-  replace(handle: SendHandle | undefined): boolean {
+  replace(handle: SendHandle | undefined): SendHandle | undefined {
     const older = handle instanceof LatestHandle ? this.#latest?.get(handle.latest!) : undefined;
-    return older !== undefined && this.remove(older);
+    if (older !== undefined) this.remove(older);
+    return older;
   }
 
   /** Removes a message. Returns false if it is not queued. */

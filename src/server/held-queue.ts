@@ -6,8 +6,10 @@ import { EncodedMessage, type SendHandle } from "../core/transport.js";
 
 /** The send handle of a broadcast. Broadcasts have a limit of their own, apart from that of ordinary messages. */
 export class BroadcastHandle extends LatestHandle {
-  /** Whether the last queue that took the message had an older one, which the message replaced. */
-  isReplacement = false;
+  /** At most so many unsent bytes are its message. Set when a transport takes it. */
+  unsentBytes = 0;
+  /** The `unsentBytes` of the broadcast that its message replaced in the last queue that took it; 0 if it replaced none. */
+  replacedBytes = 0;
 
   override sendKept(connection: Connection, text: MessageText): void {
     // The transport may drop a broadcast: if it has a session, this may be suspended by now.
@@ -70,10 +72,10 @@ export class HeldQueue extends SendQueue {
     }
   }
 
-  override replace(handle: SendHandle | undefined): boolean {
-    const isReplacement = super.replace(handle);
-    if (isReplacement && handle instanceof BroadcastHandle) handle.isReplacement = true;
-    return isReplacement;
+  override replace(handle: SendHandle | undefined): SendHandle | undefined {
+    const older = super.replace(handle);
+    if (older instanceof BroadcastHandle && handle instanceof BroadcastHandle) handle.replacedBytes = older.unsentBytes;
+    return older;
   }
 
   protected override grow(by: number, handle: SendHandle): void {

@@ -66,17 +66,21 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   /** Sends a message that goes to many peers. Returns false if it is dropped. A broadcast ends no session. */
   #broadcast(message: EncodedMessage, handle: SendHandle | undefined): boolean {
-    const { endpoint, delegate } = this;
+    const { endpoint } = this;
     if (endpoint.sendEncoded(message)) return true;
     const source = endpoint.formOf(message.source, message);
     if (endpoint.canSend) return endpoint.send(source);
+    // Before the room is checked: the older message is obsolete, also if the newer one is dropped.
     endpoint.queue?.replace(handle);
-    // Queued only while little is queued, so that broadcasts take no room from ordinary messages.
-    if (endpoint.queuedLength + source.length > endpoint.limits.queueLength / 2) return false;
+    return this.#hasRoomFor(source, handle) && endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
+  }
+
+  /** Whether a broadcast may be queued: only while little is queued, so that broadcasts take no room from ordinary messages. */
+  #hasRoomFor({ length }: MessageText, handle: SendHandle | undefined): boolean {
+    const { endpoint, delegate } = this;
+    if (endpoint.queuedLength + length > endpoint.limits.queueLength / 2) return false;
     const isInMemory = handle !== undefined && this.#texts?.has(handle) === true;
-    const length = QUEUED_COST + (isInMemory ? 0 : source.length);
-    if (!endpoint.isFlowing && delegate?.acceptsBroadcast(length) !== true) return false;
-    return endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
+    return endpoint.isFlowing || delegate?.acceptsBroadcast(QUEUED_COST + (isInMemory ? 0 : length)) === true;
   }
 
   makeQueue(): SendQueue {

@@ -4,7 +4,7 @@
  * comment that begins with "Rule" names the rule that its line keeps.
  */
 import * as CloseCode from "../close-codes.js";
-import { exceeds, type MessageText } from "../core/codec.js";
+import { exceeds, sentForm, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
 import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
 import { SendQueue } from "../core/send-queue.js";
@@ -156,12 +156,15 @@ export class Endpoint {
   receiveBytes(frame: Uint8Array): boolean {
     const { kind } = this.state;
     if (!this.takesBytes || (kind !== "live" && kind !== "packed")) return false;
-    const message = this.limits.readBytes!(frame);
+    // Checked first: reading a frame parses and copies it.
     if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
-    else if (message === undefined) this.fail("a binary frame that breaks its rules");
     else {
-      this.#countFrame(frame.length);
-      this.hooks.receivePack([message]);
+      const message = this.limits.readBytes!(frame);
+      if (message === undefined) this.fail("a binary frame that breaks its rules");
+      else {
+        this.#countFrame(frame.length);
+        this.hooks.receivePack([message]);
+      }
     }
     return true;
   }
@@ -300,9 +303,8 @@ export class Endpoint {
 
   /** Returns a message in the form in which it is sent: unchanged if that is not known yet. `encoded`: it goes to many peers. */
   formOf(message: MessageText, encoded?: EncodedMessage): MessageText {
-    if (typeof message === "string") return message;
     const isKnown = this.wire !== undefined || this.state.session !== undefined;
-    return !isKnown || (this.takesBytes && message.fitsFrame) ? message : (encoded ?? message).text;
+    return isKnown ? sentForm(message, this.takesBytes, encoded) : message;
   }
 
   /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
@@ -342,7 +344,7 @@ export class Endpoint {
 
   /** Sends logged and queued messages: the log or the wire was full, and may have room again. */
   drained(): void {
-    if (this.isFlowing) this.#drain();
+    if (this.isFlowing) this.#sendWaiting();
   }
 
   /**
@@ -419,7 +421,7 @@ export class Endpoint {
 
   /** Sends logged and queued messages, and reports that messages flow. */
   protected flow(): void {
-    this.#drain();
+    this.#sendWaiting();
     this.hooks.flows();
   }
 
@@ -427,7 +429,7 @@ export class Endpoint {
    * Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. A message that was queued before
    * the other side's limit was known may be too long: the other side closes with 1009, as for one that was sent before.
    */
-  #drain(): void {
+  #sendWaiting(): void {
     const { session } = this.state;
     this.#isFull = false;
     if (session !== undefined) this.writeLog(session);

@@ -159,7 +159,7 @@ const BROKEN: Record<string, () => void> = {
   "the report of dropped messages is replayed": () =>
     replace(Session, "push", (_self, push, frame) => push(String(frame).startsWith('{"missed"') ? "[]" : frame)),
   "the newest message of a key is the last that arrives": () => {
-    replace(SendQueue, "replace", () => false);
+    replace(SendQueue, "replace", () => undefined);
     replace(SendQueue, "add", (self, add, text, handle) => {
       const { latest } = (handle ?? {}) as Partial<LatestHandle>;
       const isOld =

@@ -230,6 +230,43 @@ it("refuses bytes over the limit of the other side with `TooLargeError`, and a r
   await expect(plain.request("get", [MIB - 1000])).rejects.toMatchObject({ code: -32008 });
 });
 
+it("measures bytes as the client gets them, as base64 without the option, and refuses or reports all that are too long", async () => {
+  vi.stubGlobal("WebSocket", WebSocket);
+  const LENGTH = 900_000;
+  const missed: string[] = [];
+  const errors: unknown[] = [];
+  await using server = await serve({
+    port: 0,
+    methods: {
+      report: (_params: unknown, { progress }: { progress(value: unknown): void }) => {
+        progress(bytes(new Uint8Array(LENGTH)));
+        return "reported";
+      },
+    },
+  });
+  server.on("missed", (_peer, method) => missed.push(method));
+  server.on("error", (error) => errors.push(error));
+  await using client = await connectPage(server.url, { methods: { put: ([view]: [unknown]) => bytesOf(view).length } });
+  // The server knows the limit of the client with the client's second frame.
+  for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
+  const [peer] = server.peers as Iterable<AnyPeer>;
+  const params = [bytes(new Uint8Array(LENGTH))];
+  const tooLarge = { name: "TooLargeError", maxMessageBytes: MIB };
+  await expect(peer!.request("put", params)).rejects.toMatchObject(tooLarge);
+  await expect(peer!.request("put", params, { retry: "not-sent" })).rejects.toMatchObject(tooLarge);
+  expect(peer!.notify("put", params)).toBe(false);
+  expect(await client.request("report", {}, { onProgress: () => {} })).toBe("reported");
+  expect(errors).toMatchObject([tooLarge, tooLarge]);
+  server.peers.notify("put", params, { whenSlow: "close" });
+  server.peers.notify("put", params);
+  expect([missed, peer!.stats().dropped]).toEqual([["put", "put"], 2]);
+  // The same bytes fit into a binary frame.
+  await using other = await connect(server.url, { methods: { put: ([view]: [unknown]) => bytesOf(view).length } });
+  for (let i = 0; i < 2; i++) await other.request("nothing").catch(() => {});
+  const outcomes = await server.peers.request("put", params);
+  expect(outcomes).toMatchObject([{ reason: tooLarge }, { value: LENGTH }]);
+});
+
 it("ends a peer that does not read the bytes that it is sent", { timeout: 30_000 }, async () => {
   await using server = await serve({
     port: 0,

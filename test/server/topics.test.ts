@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { turn } from "../support/turns.js";
-import { join, makeServer, type Member } from "./members.js";
+import { join, joinSilent, makeServer, type Member } from "./members.js";
 import { stringsIn } from "./reachable.js";
 
 describe("a topic", () => {
@@ -38,6 +38,24 @@ describe("a topic", () => {
     expect(a.got).toEqual([["said", { n: 1 }], ...all]);
     expect(b.got).toEqual([["said", { n: 1 }], ["said", { n: 2 }], ...all]);
     expect(outsider.got).toEqual([]);
+  });
+
+  it("notifies only those that are its members at the call, also if a listener adds and closes others meanwhile", async () => {
+    await using server = makeServer();
+    const full = joinSilent(server, { send: () => false });
+    const [stays, closes, late] = [joinSilent(server), joinSilent(server), joinSilent(server)];
+    const topic = server.topic("news").add(full.peer).add(stays.peer).add(closes.peer);
+    const missed: unknown[] = [];
+    server.on("missed", (peer) => {
+      missed.push(peer);
+      topic.add(late.peer);
+      void closes.peer.close();
+    });
+    topic.notify("said", [1]);
+    expect([stays, closes, late].map(({ sent }) => sent.length)).toEqual([1, 0, 0]);
+    expect(missed).toEqual([full.peer]);
+    topic.notify("said", [2]);
+    expect(late.sent).toHaveLength(1);
   });
 
   it("encodes a notification once for all its members", async () => {
