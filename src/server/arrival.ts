@@ -119,7 +119,7 @@ class AuthArrival implements SocketHandler, Expiring {
     this.#bytes += part.length;
     if (this.#bytes <= MAX_AUTH_BYTES + EXTRA_BYTES) return;
     this.close(CloseCode.MessageTooBig, "message is too large");
-    // Nothing more is buffered. The client has time to read the close.
+    // Nothing more is buffered. The client has time to read the close. A socket without this listener would be read further.
     this.#raw!.pause();
     setTimeout(() => this.#raw!.destroy(), FLOODED_MS).unref();
   };
