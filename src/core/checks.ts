@@ -28,6 +28,8 @@ export interface SchemaContract<M = any> {
   readonly table: ContractTable;
   /** `fit` below. The core gets it from here, so that a page without contracts does not load this module. @internal */
   readonly fit: (options: FitOptions) => Fit;
+  /** The same contract, whose entries may have no handler: the hooks of `reciproc/react` add handlers later. @internal */
+  readonly partial?: SchemaContract;
 }
 
 /** The methods of a contract: `type Api = ContractOf<typeof api>`, for `Peer<Api>` and type arguments. */
@@ -142,7 +144,8 @@ export function contract<const E extends Readonly<Record<string, ContractEntry>>
   entries: E & Strict<E>,
 ): SchemaContract<MethodsOf<E>> {
   const table = tableOf(entries, "contract", checkEntry);
-  return { table, fit } as unknown as SchemaContract<MethodsOf<E>>;
+  const partial = { table, fit: (options: FitOptions) => fit({ ...options, fallback: true }) };
+  return { table, fit, partial } as unknown as SchemaContract<MethodsOf<E>>;
 }
 
 /** Returns what a peer with these options checks. Throws a `TypeError` if the options do not fit the contract. */
