@@ -50,6 +50,7 @@ export interface ContractOptions<L, R> {
    * gets -32603, and `error` is emitted. If a result or a value of a stream that arrived does not fit, the call
    * or the stream rejects with `ProtocolError`. If a progress value that arrived does not fit, only `error` is emitted. A checked
    * value is passed on as it is: what the schema returns is not used. Default: only params are checked.
+   * Without `contract` and `remote`, it has no effect.
    */
   check?: "both" | undefined;
 }
