@@ -17,7 +17,10 @@ import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Option
 
 /** The options by which a client connects to a server that serves `S`, and reconnects. */
 export interface ConnectOptions<S extends Contract<S> = any> extends Pick<ContractOptions<any, S>, "remote"> {
-  /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
+  /**
+   * How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000;
+   * `Infinity` waits for ever.
+   */
   openTimeoutMs?: number | undefined;
   /**
    * Aborting it ends the peer with 1000, at any time: `peer.opened` and all pending calls reject, with `signal.reason` as the reason
@@ -128,7 +131,10 @@ interface OpeningPeer<P extends AnyPeer> {
   readonly ignoreSignal: () => void;
 }
 
-/** Makes a peer that connects. The functions `open` and `connect` of both entries call it, with checked options, those of Node also with `headers`. */
+/**
+ * Makes a peer that connects. The functions `open` and `connect` of both entries call it with checked options. Those of Node also
+ * give `headers`.
+ */
 export function openPeer<C extends Contract<C>, S extends Contract<S>>(
   url: Supplied<string | URL>,
   options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },

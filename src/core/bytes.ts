@@ -203,20 +203,23 @@ function isCount(value: unknown): value is number {
 
 /**
  * Puts the attachments into a message in place of their placeholders. Returns false if a placeholder is missing. A loop, because
- * `JSON.parse` accepts any depth.
+ * `JSON.parse` accepts any depth. Reads arrays by index: the keys of 500,000 numbers would take up to ten times as long as
+ * `JSON.parse`.
  */
 function placeAll(message: object, attachments: Map<string, () => Uint8Array>): boolean {
-  const holders = [message as Record<string, unknown>];
+  const holders = [message];
+  const visit = (holder: object, key: string | number): void => {
+    const value = (holder as Record<string | number, unknown>)[key];
+    if (typeof value === "object" && value !== null) holders.push(value);
+    const make = typeof value === "string" ? attachments.get(value) : undefined;
+    if (make === undefined) return;
+    attachments.delete(value as string);
+    // Defined, because an assignment to `__proto__` would change the prototype.
+    Object.defineProperty(holder, key, { value: make(), writable: true, enumerable: true, configurable: true });
+  };
   for (let holder; attachments.size > 0 && (holder = holders.pop()) !== undefined;) {
-    for (const key of Object.keys(holder)) {
-      const value = holder[key];
-      if (typeof value === "object" && value !== null) holders.push(value as Record<string, unknown>);
-      const make = typeof value === "string" ? attachments.get(value) : undefined;
-      if (make === undefined) continue;
-      attachments.delete(value as string);
-      // Defined, because an assignment to `__proto__` would change the prototype.
-      Object.defineProperty(holder, key, { value: make(), writable: true, enumerable: true, configurable: true });
-    }
+    if (Array.isArray(holder)) for (let i = 0; i < holder.length; i++) visit(holder, i);
+    else for (const key of Object.keys(holder)) visit(holder, key);
   }
   return attachments.size === 0;
 }

@@ -143,10 +143,11 @@ export function makeConfig(
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, fallback, timeoutMs, retry } = checked;
+  const { schemas: given, methods, fallback, timeoutMs, retry } = checked;
   const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
-  if (schemas !== undefined && fallback === undefined) {
-    checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
+  // A contract has checked that its own schemas fit the methods.
+  if (given && !fallback) {
+    checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
   }
   const dialect = checked.dialect ?? extensions.defaultDialect;
   const readsNullParams = checked.dialect?.readsNullParams === true;

@@ -2,7 +2,7 @@
 import * as React from "react";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import type { AnyPeer } from "../peer/peer.js";
-import { connectionOf, streamOf, topicOf, type Connection, type Store } from "./stores.js";
+import { providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
 import type { ProviderProps, Reciproc, StreamOptions } from "./types.js";
 
 export type * from "./types.js";
@@ -12,15 +12,15 @@ export type * from "./types.js";
  * in a module of its own, and import the hooks from there. So the contract is named once, and all hooks infer their types from it.
  */
 export function createReciproc<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>() {
-  const ConnectionContext = React.createContext<Connection | undefined>(undefined);
+  const ConnectionContext = React.createContext<ProvidedPeer | undefined>(undefined);
 
   function Provider(props: ProviderProps<S, C>): React.ReactElement {
-    const connection = React.useMemo(() => connectionOf(props as ProviderProps<any, any>), [String(props.url)]);
+    const connection = React.useMemo(() => providedPeerOf(props as ProviderProps<any, any>), [String(props.url)]);
     React.useEffect(() => connection.subscribe(() => {}), [connection]);
     return React.createElement(ConnectionContext.Provider, { value: connection }, props.children);
   }
 
-  function useConnection(): Connection {
+  function useConnection(): ProvidedPeer {
     const connection = React.useContext(ConnectionContext);
     if (connection === undefined) throw new Error("This hook needs the `Provider` of its `createReciproc`");
     return connection;
@@ -41,10 +41,12 @@ export function createReciproc<S extends Contract<S> = AnyMethods, C extends Con
     const peer = usePeer();
     const latest = useLatest(listener);
     React.useEffect(() => {
-      // The promise of a response calls back after the notifications that arrived with the response, so they wait for a tick.
-      const nextTick = () => new Promise((resolve) => setTimeout(resolve));
-      const heard = (params: unknown) => nextTick().then(() => isListening && latest(params));
-      const notified = (name: string, params: unknown): unknown => (name === method ? heard(params) : undefined);
+      const notified: (name: string, params: unknown) => unknown = async (name, params) => {
+        if (name !== method) return;
+        // The promise of a response calls back after the notifications that arrived with the response, so they wait for a tick.
+        await new Promise((resolve) => setTimeout(resolve));
+        if (isListening) await latest(params);
+      };
       let isListening = true;
       peer.on("notification", notified);
       return () => {

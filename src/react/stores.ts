@@ -21,7 +21,7 @@ function storeOf<T>(initial: T, start: (changed: () => void, signal: AbortSignal
   const listeners = new Set<() => void>();
   let value = initial;
   let running: AbortController | undefined;
-  let ending: ReturnType<typeof setTimeout> | undefined;
+  let stopping: ReturnType<typeof setTimeout> | undefined;
   const begin = (): void => {
     const { signal } = (running = new AbortController());
     let changing: unknown;
@@ -33,27 +33,27 @@ function storeOf<T>(initial: T, start: (changed: () => void, signal: AbortSignal
     };
     const read = start(() => void (changing ??= setTimeout(change)), signal);
   };
-  const end = (): void => {
+  const stop = (): void => {
     running!.abort();
     running = undefined;
     value = initial;
   };
   const subscribe = (listener: () => void) => {
     listeners.add(listener);
-    clearTimeout(ending);
+    clearTimeout(stopping);
     if (running === undefined) begin();
     // A component that was hidden still shows the value of before.
     listener();
     return () => {
       listeners.delete(listener);
-      if (listeners.size === 0) ending = setTimeout(end);
+      if (listeners.size === 0) stopping = setTimeout(stop);
     };
   };
   return { subscribe, get: () => value };
 }
 
 /** The peer of a provider, and the topics that its components show, by name. */
-export interface Connection extends Store<AnyPeer> {
+export interface ProvidedPeer extends Store<AnyPeer> {
   readonly topics: Map<string, Store<TopicMembers<Member>>>;
 }
 
@@ -64,9 +64,11 @@ const UNMOUNTED_MS = 30_000;
  * Returns the peer of a provider. It is opened when it is first read, and closed when it has no subscriber. Subscribers are notified
  * when the peer is another, and when its `state` changes. Where a server renders the page, the peer is closed.
  */
-export function connectionOf(props: ProviderProps<any, any>): Connection {
+export function providedPeerOf(props: ProviderProps<any, any>): ProvidedPeer {
   const { url, open: openPeer = open as NonNullable<typeof props.open> } = props;
   const options = { reconnect: { initial: true }, ...props.options };
+  // A `useHandler` may serve the entries that have no handler yet.
+  options.contract &&= options.contract.partial;
   let peer: AnyPeer | undefined;
   let closing: ReturnType<typeof setTimeout> | undefined;
   const close = (): void => {
@@ -106,11 +108,11 @@ export function streamOf<T>(read: (signal: AbortSignal) => AsyncIterable<T>, kee
         changed();
       }
     };
-    const ended = (error?: unknown): void => {
+    const finish = (error?: unknown): void => {
       state = { done: true, error };
       changed();
     };
-    readAll().then(ended, ended);
+    readAll().then(finish, finish);
     return () => ({ ...state, items: [...items], last: items.at(-1) });
   });
 }
@@ -122,19 +124,19 @@ export function topicOf(get: () => AnyPeer, topic: string): Store<TopicMembers<M
     /** By id; `undefined` until the server has answered. */
     let members: Map<string, Member> | undefined;
     let error: unknown;
-    const answered = (cause?: unknown): void => {
+    const settle = (cause?: unknown): void => {
       // After `lost`, the peer joins again.
-      if (cause instanceof ConnectionLostError && peer.state !== "closed") return;
+      if (cause instanceof ConnectionLostError && peer.state === "suspended") return;
       error = cause;
       changed();
     };
     const join = (): void => {
       // The call is queued while the server is away, so it has no timeout.
       const listed = (peer as Peer).request("topic/join", { topic }, { signal, timeoutMs: Infinity });
-      const joined = listed.then((list: Member[]) => void (members = new Map(list.map((one) => [one.id, one]))));
-      joined.then(answered, answered);
+      const isListed = listed.then((list: Member[]) => void (members = new Map(list.map((one) => [one.id, one]))));
+      isListed.then(settle, settle);
     };
-    const notified = (method: string, params: any): void => {
+    const takeChange = (method: string, params: any): void => {
       if (params?.topic !== topic) return;
       // The promise of a list calls back after the changes that arrived with the list. So they are made in the next tick.
       setTimeout(() => {
@@ -143,10 +145,10 @@ export function topicOf(get: () => AnyPeer, topic: string): Store<TopicMembers<M
         changed();
       });
     };
-    peer.on("notification", notified).on("lost", join).on("missed", join);
+    peer.on("notification", takeChange).on("lost", join).on("missed", join);
     join();
     signal.addEventListener("abort", () => {
-      peer.off("notification", notified).off("lost", join).off("missed", join);
+      peer.off("notification", takeChange).off("lost", join).off("missed", join);
       peer.notify("topic/leave", { topic });
     });
     return () => ({ members: members && [...members.values()], error });

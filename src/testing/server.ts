@@ -8,6 +8,7 @@ import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions } from "../con
 import type { Attempt, Supplied } from "../client/credentials.js";
 import type { AnyMethods, Contract, Handlers } from "../core/contract.js";
 import { ConnectError } from "../core/errors.js";
+import { isObject } from "../core/message.js";
 import { any, checkOptions, must, optional } from "../core/options.js";
 import { endPeer, type AnyPeer, type Context, type Options, type Peer, type PeerOptions } from "../peer/peer.js";
 import type { Platform, ServerPosts } from "../server/platform.js";
@@ -127,10 +128,6 @@ function mocked(options: object): object {
   };
 }
 
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null;
-}
-
 /** A server whose `close` also closes its clients. */
 class MemoryServer<S extends Contract<S>, C extends Contract<C>, D> extends Server<S, C, D> {
   readonly #memory: Memory;
@@ -201,11 +198,10 @@ class Memory implements Platform {
     options: TestClientOptions<S, C>,
   ): ReturnType<typeof openPeer<C, S>> {
     const { remoteAddress, ...given } = checkOptions("options", mocked(options), CLIENT_OPTIONS);
-    const checked = { ...given, bytes: given.bytes ?? bytes };
     const line = this.network.add();
     const openSocket: Open = (target, protocols, maxMessageBytes, headers = {}) =>
       this.#open(line, target, protocols, headers as Headers, remoteAddress, maxMessageBytes).opening;
-    const opening = openPeer<C, S>(url, { ...checked, bytes: checked.bytes ?? bytes }, openSocket);
+    const opening = openPeer<C, S>(url, { ...given, bytes: given.bytes ?? bytes }, openSocket);
     const { peer } = opening;
     this.network.assign(peer, line);
     this.#clients.add(peer);

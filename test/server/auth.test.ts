@@ -1,9 +1,12 @@
 /** Clients that send `auth`: in their hello, when they resume, and on an open connection. */
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
+import { Duplex } from "node:stream";
 import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
+import type { Socket } from "../../src/link/socket.js";
 import { type AnyPeer } from "../../src/node.js";
+import { AuthArrivals, MAX_AUTH_BYTES, type AuthHooks } from "../../src/server/arrival.js";
 import { gate } from "../support/turns.js";
 import {
   begun,
@@ -226,6 +229,28 @@ describeNetworks("a client that offers `auth`", () => {
     expect((await closed)[0]).toBe(1009);
     expect(sent).toBeLessThan(2 ** 23);
     expect(server.stats().opened).toBe(0);
+  });
+
+  it("is closed once if more of its bytes come in parts, and each part pauses its socket", () => {
+    const raw = new Duplex({ read() {}, write() {} });
+    const closes: unknown[] = [];
+    const socket = {
+      start() {},
+      send: () => true,
+      close: (...given: unknown[]) => closes.push(given),
+      maxFrameBytes: 0,
+    };
+    const arrivals = new AuthArrivals(60_000);
+    arrivals.take(socket as unknown as Socket, raw, {} as AuthHooks);
+    raw.emit("data", Buffer.alloc(MAX_AUTH_BYTES));
+    expect(closes).toEqual([]);
+    for (let i = 0; i < 3; i++) {
+      raw.emit("data", Buffer.alloc(2048));
+      expect(raw.isPaused()).toBe(true);
+      raw.resume();
+    }
+    expect(closes).toEqual([[1009, "message is too large"]]);
+    raw.destroy();
   });
 
   it("is closed with 4000 if it does not send it within handshakeTimeoutMs", async () => {
