@@ -47,7 +47,7 @@ export interface ConnectOptions<S extends Contract<S> = any> extends Pick<Contra
   /**
    * Credentials for a server whose `authenticate` takes them as its second argument: a value with a JSON form, or a function that
    * returns or promises one, and is called for each connection attempt and by `peer.reauthenticate()`. Sent in the client's hello,
-   * never in a URL, and only to a server that speaks `reciproc.v1` and asks for it. At most 16 KiB. If the function throws or
+   * never in a URL, and only to a server that speaks `reciproc.v1` and asks for it. The server closes the connection with 1009 if its frame is longer than 16 KiB. If the function throws or
    * rejects, the attempt fails: `connect` rejects, or the peer emits `error` and the client makes a further attempt. Default: none.
    */
   auth?: string | number | boolean | object | null | ((attempt: Attempt) => unknown) | undefined;

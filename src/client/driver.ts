@@ -46,7 +46,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
   readonly #watch: Watch | undefined;
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
-  /** The result of the newest connection attempt. */
+  /** The present socket with what its server said; `undefined` while there is none. Then `#connect` runs. */
   #opened: Admitted | undefined;
   /** The newest connection attempt. */
   #attempt: DialAttempt | undefined;
@@ -54,10 +54,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #isOver = false;
   /** The number of connection attempts since messages last flowed. */
   #attempts = 0;
-  /** True while there is no socket. Then `#connect` runs. */
-  #isDown = true;
-  /** True from the creation of `link` until messages flow on it. */
-  #isNew = true;
+  /** The newest link on which messages flowed. */
+  #newest: PackedLink | undefined;
   /** True after the first hello of the server. */
   #wasGreeted = false;
   /** True after the first session. */
@@ -67,8 +65,10 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #ignorePage: (() => void) | undefined;
   /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
   #retryMs: number | undefined;
-  /** The calls of `reauthenticate` that are pending. They share one exchange of frames. */
-  #renewals: Renewal[] = [];
+  /** The pending calls of `reauthenticate`, which share one exchange of frames. */
+  readonly #renewals = new Set<Renewal>();
+  /** The newest exchange. `isSent`: its `auth` is sent, and the reply has not come. Its calls may have timed out. */
+  #exchange = { isSent: false };
 
   /** Does nothing before `run`. */
   constructor(plan: ClientPlan) {
@@ -89,6 +89,8 @@ export class ClientDriver implements LinkDelegate, Expiring {
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    // The first attempt has no delay.
+    this.#backoff.nextDelayMs();
     void this.#connect();
   }
 
@@ -123,10 +125,13 @@ export class ClientDriver implements LinkDelegate, Expiring {
         if (this.#isOver) return;
         isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
         const isLast = isFinal(error) || (this.#endsByFailure && !isResumable);
-        if (isLast && !isFresh) return this.#giveUp(error as Error);
+        if (isLast && !isFresh) {
+          this.#isOver = true;
+          const { status, message } = error as ConnectError;
+          const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
+          return this.link.endpoint.end(code, message, error as Error);
+        }
         if (error === credentials.failure) tell(this.#peer, "error", [error]);
-        // The first attempt had no delay.
-        if (reason === undefined) this.#backoff.nextDelayMs();
         reason = error as Error;
       }
     }
@@ -161,13 +166,12 @@ export class ClientDriver implements LinkDelegate, Expiring {
 
   /** Ends the delay before an attempt, or drops a new socket on which no messages flow in time. */
   expire(): void {
-    if (this.#isDown) this.#skipDelay?.();
-    else this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
+    if (this.#skipDelay === undefined) this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
+    else this.#skipDelay();
   }
 
   /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.attach`. */
   #attach(opened: Admitted, isAwaited: boolean): void {
-    this.#isDown = false;
     this.#opened = opened;
     setDeadline(this, this.#plan.openTimeoutMs);
     const { link } = this;
@@ -197,16 +201,16 @@ export class ClientDriver implements LinkDelegate, Expiring {
     void this.#renew();
     this.#watch?.start();
     const { onOpen } = this.#plan;
-    const isNew = this.#isNew;
-    this.#isNew = false;
+    const isNew = this.#newest !== this.link;
+    this.#newest = this.link;
     if (isNew && onOpen !== undefined) void this.#greet(onOpen);
   }
 
   suspended(end: CloseInfo): void {
-    this.#down(end);
+    this.#connectAgain(end);
   }
 
-  over(): void {
+  ended(): void {
     this.#isOver = true;
     this.#ignorePage?.();
     this.#watch?.stop();
@@ -222,7 +226,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     if (this.#isOver || this.#endsByFailure || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
-    this.#down(end);
+    this.#connectAgain(end);
     return this.link;
   }
 
@@ -233,57 +237,55 @@ export class ClientDriver implements LinkDelegate, Expiring {
   }
 
   control(frame: object): void {
-    if ("authenticated" in frame) this.#settleRenewals();
+    if ("authenticated" in frame) this.#settle(true);
   }
 
   reauthenticate(renewal: Renewal): boolean {
-    const takesAuth = this.#opened?.takesAuth === true;
-    const [first] = this.#renewals;
-    if (first !== undefined) renewal.handle.sent = first.handle.sent;
-    if (takesAuth && this.#renewals.push(renewal) === 1) void this.#renew();
-    return takesAuth;
+    const renewals = this.#renewals;
+    const { isSent } = this.#exchange;
+    renewal.handle.sent = isSent;
+    renewal.handle.whenSettled(() => renewals.delete(renewal));
+    if (renewals.add(renewal).size === 1 && !isSent) void this.#renew();
+    return this.#plan.credentials.offersAuth;
   }
 
-  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
+  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flowStarted` follows. */
   async #renew(): Promise<void> {
-    const { endpoint, socket } = this.link;
-    if (this.#renewals.length === 0 || !endpoint.isFlowing || this.#opened?.takesAuth !== true) return;
+    const { endpoint } = this.link;
+    const renewals = this.#renewals;
+    const exchange = { isSent: false };
+    this.#exchange = exchange;
+    if (renewals.size === 0 || !endpoint.isFlowing) return;
     try {
+      // While there is no socket, the call waits: the next server may ask for `auth`.
+      if (!this.#opened!.takesAuth) return this.#settle(false);
       const auth = await this.#plan.credentials.auth();
-      // On another socket, `flows` has begun another exchange.
-      if (this.link.socket !== socket || !endpoint.sendControl(`{"auth":${auth}}`)) return;
-      for (const { handle } of this.#renewals) handle.sent = true;
+      // Another exchange may have begun, and no call may wait any more.
+      if (this.#exchange !== exchange || renewals.size === 0 || !endpoint.sendControl(`{"auth":${auth}}`)) return;
+      exchange.isSent = true;
+      for (const { handle } of renewals) handle.sent = true;
     } catch (error) {
-      this.#settleRenewals(error);
+      if (this.#exchange === exchange) this.#settle(false, error);
     }
   }
 
-  #settleRenewals(error?: unknown): void {
-    for (const { settle } of this.#renewals.splice(0)) settle(error);
+  #settle(isAccepted: boolean, error?: unknown): void {
+    this.#exchange.isSent = false;
+    for (const { settle } of this.#renewals) settle(isAccepted, error);
   }
 
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
-    this.#isNew = true;
-    // The calls of the lost connection are rejected.
-    this.#renewals = [];
     return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
   /** Connects again, because the socket is lost. */
-  #down(end: CloseInfo): void {
-    if (this.#isDown) return;
-    this.#isDown = true;
+  #connectAgain(end: CloseInfo): void {
+    if (this.#opened === undefined) return;
+    this.#opened = undefined;
     this.#watch?.stop();
     clearDeadline(this);
     void this.#connect(end);
-  }
-
-  #giveUp(error: Error): void {
-    this.#isOver = true;
-    const { status } = error as ConnectError;
-    const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
-    this.link.endpoint.end(code, error.message, error);
   }
 
   /** Runs `onOpen`, and then sends the queued messages. If it fails, ends a peer that was never open, and else the connection. */

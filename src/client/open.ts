@@ -37,8 +37,6 @@ export type Open = (url: URL, protocols: string[], maxMessageBytes: number, head
 
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
-/** A client with `auth` cannot send it after a hello that came later, and the server would refuse it. */
-const AUTH_WAIT_MS = 2_000;
 
 /** The attempt that `dial` makes. */
 export interface DialAttempt extends Attempt {
@@ -93,7 +91,8 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
     opening = open(url, protocols, limits.maxMessageBytes, headers);
     const { socket, opened } = opening;
     const protocol = await opened;
-    const waitMs = isKnown ? Infinity : credentials.offersAuth ? AUTH_WAIT_MS : FIRST_FRAME_WAIT_MS;
+    // A server that asks for `auth` closes the socket if a client sends anything before.
+    const waitMs = isKnown || credentials.offersAuth ? Infinity : FIRST_FRAME_WAIT_MS;
     let hello = protocol === PROTOCOL ? await readHello(socket, url, waitMs) : undefined;
     const takesAuth = credentials.offersAuth && says(hello, "auth");
     if (takesAuth) {
@@ -134,9 +133,9 @@ export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitt
  */
 function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    let isLate = false;
     const expire = (): void => {
-      isLate = true;
+      // The link reads a frame that comes later.
+      socket.first(() => {});
       resolve(undefined);
     };
     const wait = { deadline: 0, expire };
@@ -145,7 +144,6 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
       reject(new ConnectError(publicUrl(url), reason, details));
     socket.first((first) => {
       clearDeadline(wait);
-      if (isLate) return;
       if (typeof first !== "string") {
         return waitMs === Infinity ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
       }
@@ -164,14 +162,13 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
 export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
   const target = parseUrl(url, base);
-  if (target === undefined) throw expected("url", "a ws: or wss: address", url);
   // Assigning to a URL property parses the URL again, so assign only when needed.
-  if (target.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
-  if (target.hash !== "") target.hash = "";
-  if (target.protocol !== "ws:" && target.protocol !== "wss:") {
-    // The error must not contain the user, the password or the query.
-    throw expected("url", "a ws: or wss: address", target.protocol);
+  if (target?.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
+  if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
+    // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
+    throw expected("url", "a ws: or wss: address", target?.protocol ?? "not a URL");
   }
+  if (target.hash !== "") target.hash = "";
   return target;
 }
 

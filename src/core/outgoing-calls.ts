@@ -15,7 +15,7 @@ import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
-import type { SendHandle } from "./transport.js";
+import type { Renewal, SendHandle } from "./transport.js";
 import { LatestHandle, SendQueue } from "./send-queue.js";
 
 /** One pending call. It is the send handle of its message. */
@@ -221,13 +221,15 @@ export class OutgoingCalls {
   /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
   reauthenticate(options?: CallOptions): Promise<unknown> {
     const add = (_text: string, handle: SendHandle | undefined): boolean => {
-      const { id } = handle as OutgoingCall;
-      const settle = (error?: unknown): void => {
-        if (error !== undefined) this.fail(id, error);
-        else this.#take(id)?.resolve(undefined);
+      const call = handle as OutgoingCall;
+      const settle: Renewal["settle"] = (
+        isAccepted,
+        error = new TypeError("`reauthenticate` requires `auth`, and a server that asked for it"),
+      ) => {
+        if (isAccepted) this.#take(call.id)?.resolve(undefined);
+        else this.fail(call.id, error);
       };
-      if (this.#connection.transport.reauthenticate?.({ handle: handle!, settle }) !== true)
-        settle(new TypeError("`reauthenticate` requires `auth`, and a server that asked for it"));
+      if (this.#connection.transport.reauthenticate?.({ handle: call, settle }) !== true) settle(false);
       return true;
     };
     // No name that a contract would have: it may check the results of a method of that name.

@@ -103,10 +103,13 @@ export interface SendHandle {
 
 /** A call that waits until the server has accepted a fresh `auth`. */
 export interface Renewal {
-  /** Set to sent with the frame that carries `auth`. */
-  readonly handle: SendHandle;
-  /** Settles the call: with `error` if the application has no fresh `auth`. Does nothing for a call that is settled. */
-  readonly settle: (error?: unknown) => void;
+  /**
+   * Set to sent with the frame that carries `auth`. `whenSettled` calls `listener` when the call is settled, however: also by its
+   * timeout, or with its connection.
+   */
+  readonly handle: SendHandle & { whenSettled(listener: () => void): void };
+  /** Settles the call: rejects it with `error` if no `auth` was accepted. Does nothing for a call that is settled. */
+  readonly settle: (isAccepted: boolean, error?: unknown) => void;
 }
 
 /** Bytes, headers included. */

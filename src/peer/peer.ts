@@ -426,8 +426,8 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Client: sends a fresh `auth` on the open connection, such as a new token before the old one expires. Calls the function `auth`
    * with attempt number 0. Resolves when the server has accepted it: then `peer.data` there is the new result of `authenticate`. If
-   * the server refuses it, or the `principal` would change, the server closes the connection with 4401. While the connection is
-   * suspended it waits, and its timeout runs. A call that is made while another is pending shares its `auth` and its reply.
+   * the server refuses it, or the `principal` would change, the server closes the connection with 4401. While the peer is
+   * suspended or not open yet it waits, and its timeout runs. A call that is made while another is pending shares its `auth` and its reply.
    *
    * Rejects as `request` does: with `ConnectionLostError` when the connection is lost or closes, with `TimeoutError` or the
    * signal's reason. Rejects with what the function `auth` threw, and with a `TypeError` if `connect` had no option `auth`, or the

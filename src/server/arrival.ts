@@ -7,11 +7,8 @@ import type { Socket, SocketHandler } from "../link/socket.js";
 import { AUTH_HELLO, AUTHENTICATED, helloOf } from "../session/frames.js";
 import { closeIgnored, closeWithBye, IGNORE } from "./closing.js";
 import type { GateSocket } from "./gate.js";
-import type { ServerLink } from "./link.js";
+import { MAX_AUTH_BYTES, type ServerLink } from "./link.js";
 import type { Admission, Refusal, Verdict } from "./upgrade.js";
-
-/** Longest frame with `auth`, in bytes of UTF-8. */
-export const MAX_AUTH_BYTES = 16 * 1024;
 
 /** A client that is not authenticated may send so many bytes more: the headers of its frames, and pongs. */
 const EXTRA_BYTES = 1024;

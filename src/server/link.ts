@@ -1,5 +1,6 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
-import type { MessageText } from "../core/codec.js";
+import * as CloseCode from "../close-codes.js";
+import { exceeds, type MessageText } from "../core/codec.js";
 import { QUEUED_COST, type SendQueue } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
@@ -9,6 +10,9 @@ import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
+
+/** Longest frame with `auth`, in bytes of UTF-8. */
+export const MAX_AUTH_BYTES = 16 * 1024;
 
 /** The session of a server's link. */
 export interface ServerLinkDelegate extends LinkDelegate {
@@ -156,6 +160,10 @@ export class ServerLink extends PackedLink implements EndpointHooks {
   }
 
   override control(frame: object): void {
-    if ("auth" in frame) this.onAuth?.(frame.auth);
+    if (!("auth" in frame) || this.onAuth === undefined) return;
+    // The frame is longer in UTF-8 than in UTF-16. Its text is not kept, so a short one is encoded again.
+    if (this.#frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
+      return this.endpoint.end(CloseCode.MessageTooBig, "message is too large");
+    this.onAuth(frame.auth);
   }
 }

@@ -48,7 +48,7 @@ export interface LinkDelegate {
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
-  over?(): void;
+  ended?(): void;
   /** Takes a control frame that the endpoint does not know. */
   control?(frame: object): void;
   /** As `Transport.reauthenticate`. */
@@ -420,7 +420,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   #report(end: CloseInfo): void {
-    this.delegate?.over?.();
+    this.delegate?.ended?.();
     this.receiver!.closed(end);
   }
 }

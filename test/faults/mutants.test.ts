@@ -180,7 +180,7 @@ const BROKEN: Record<string, () => void> = {
   "`reauthenticate` resolves when its `auth` is accepted": () =>
     replace(ClientDriver, "reauthenticate", (_self, reauthenticate, renewal) => {
       const isTaken = reauthenticate(renewal);
-      if (isTaken) renewal.settle();
+      if (isTaken) renewal.settle(true);
       return isTaken;
     }),
   "`reauthenticate` tells whether its `auth` was sent": () =>

@@ -445,6 +445,27 @@ describeNetworks("`auth` on an open connection", () => {
     expect(await byHand.closed).toMatchObject({ code: 4503 });
   });
 
+  it.each([
+    ["ASCII", "x"],
+    ["two bytes a character", "ä"],
+  ])("may be a frame of 16 KiB, and closes with 1009 for one byte more: %s", async (_what, letter) => {
+    const lengths: number[] = [];
+    const world = await serving<any>({
+      authenticate: (_request, auth) => lengths.push(Buffer.byteLength(String(auth))),
+      limits: { maxMessageBytes: 2 ** 20 },
+    });
+    const { byHand, peer } = await authenticated(world, "first");
+    const most = 16_384 - '{"auth":""}'.length;
+    const odd = "y".repeat(most % Buffer.byteLength(letter));
+    const longest = odd + letter.repeat((most - odd.length) / Buffer.byteLength(letter));
+    byHand.say({ auth: longest });
+    expect(await byHand.next()).toEqual({ authenticated: true });
+    byHand.say({ auth: `${longest}y` });
+    expect(await byHand.closed).toEqual({ code: 1009, reason: "message is too large" });
+    expect(await peer.closed).toMatchObject({ code: 1009 });
+    expect(lengths).toEqual(["first".length, most]);
+  });
+
   it("closes with 1002 if another one comes before the reply", async () => {
     let calls = 0;
     const world = await users({
