@@ -249,7 +249,7 @@ export class ClientDriver implements LinkDelegate, Expiring {
     return this.#plan.credentials.offersAuth;
   }
 
-  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flowStarted` follows. */
+  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
   async #renew(): Promise<void> {
     const { endpoint } = this.link;
     const renewals = this.#renewals;

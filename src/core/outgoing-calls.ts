@@ -224,7 +224,7 @@ export class OutgoingCalls {
       const call = handle as OutgoingCall;
       const settle: Renewal["settle"] = (
         isAccepted,
-        error = new TypeError("`reauthenticate` requires `auth`, and a server that asked for it"),
+        error = new TypeError("`reauthenticate` requires `auth` of client and server"),
       ) => {
         if (isAccepted) this.#take(call.id)?.resolve(undefined);
         else this.fail(call.id, error);

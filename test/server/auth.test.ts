@@ -6,7 +6,8 @@ import { expect, it, vi } from "vitest";
 import { WebSocket } from "ws";
 import type { Socket } from "../../src/link/socket.js";
 import { type AnyPeer } from "../../src/node.js";
-import { AuthArrivals, MAX_AUTH_BYTES, type AuthHooks } from "../../src/server/arrival.js";
+import { AuthArrivals, type AuthHooks } from "../../src/server/arrival.js";
+import { MAX_AUTH_BYTES } from "../../src/server/link.js";
 import { gate } from "../support/turns.js";
 import {
   begun,
