@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import {
   contract,
-  open,
+  open as openPeer,
   pair,
   type AnyPeer,
   type Attempt,
@@ -690,7 +690,7 @@ describe("with a clock", () => {
 
   it("has no delay before its second attempt after `reconnect()` during the first", async () => {
     network.answer = ({ line }) => void setTimeout(() => line.refuse(), 100);
-    const peer = open("ws://server.test/", { link: "plain", reconnect: { initial: true } });
+    const peer = openPeer("ws://server.test/", { link: "plain", reconnect: { initial: true } });
     const delays: number[] = [];
     peer.on("attempt", ({ delayMs }) => delays.push(delayMs));
     await pass(50);

@@ -654,7 +654,10 @@ export class World {
   repeatResume(which: number): void {
     const resumes = this.lines
       .filter(({ isReciproc }) => isReciproc)
-      .flatMap(({ client }) => client.sent.filter((frame) => frame.startsWith('{"resume"')));
+      .flatMap(({ client, server }) =>
+        // Whoever sends a `resume` before its own line delivers it has the session, as one who has stolen its token.
+        client.sent.filter((frame) => frame.startsWith('{"resume"') && !server.underWay.includes(frame)),
+      );
     const frame = resumes[which % (resumes.length || 1)];
     if (frame !== undefined) this.intrude("alice", [frame]);
   }
