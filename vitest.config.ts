@@ -16,6 +16,7 @@ const LIGHT = inFolders([
   "server",
   "session",
   "sockets",
+  "testing",
 ]);
 /** These measure delays and memory. Beside them run the tests of other runtimes, which mostly wait and so delay nothing. */
 const MEASURING = inFolders(["attacks", "runtimes", "scale", "soak"]);
@@ -27,7 +28,7 @@ export default defineConfig({
     reporters: ["default", "./test/support/failures.ts"],
     sequence: { sequencer: Ordered },
     // A test that waits for an event which never comes fails here; none is timed.
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     hookTimeout: 60_000,
     projects: [
       {
@@ -48,7 +49,6 @@ export default defineConfig({
           // Some tests time out while three browsers share two cores.
           maxWorkers: 2,
           // A browser on a loaded machine may need several seconds for each step of a test. Steps have timeouts of their own.
-          testTimeout: 60_000,
           expect: { poll: { timeout: 10_000 } },
           sequence: { groupOrder: 2 },
         },

@@ -3,14 +3,16 @@
 /** The build of the package by `npm run build`. */
 const NODE_ENTRY = "../dist/node.js";
 const FAN_OUT = ["fan-out", "live"];
+const BYTES = ["bytes"];
 
 /**
  * - `only` / `lacks`: the only kinds of scenario that the contender runs, or the kinds that it cannot run.
+ * - `hasBytes`: whether the contender runs the scenarios with bytes.
  * - `imports`: the modules that a Node program with a server and a client imports.
  * - `browser`: the smallest client of a page that the documentation shows. The bundler drops unused code.
  */
 export const contenders = [
-  { name: "bare", title: "bare ws", packages: ["ws"], imports: ["ws"] },
+  { name: "bare", title: "bare ws", packages: ["ws"], imports: ["ws"], hasBytes: true },
   { name: "once", title: "bare ws, stringified once", packages: [], only: FAN_OUT },
   { name: "framed", title: "bare ws, framed once", packages: [], only: FAN_OUT },
   { name: "packed", title: "bare ws, packed", packages: [] },
@@ -20,7 +22,9 @@ export const contenders = [
     packages: ["reciproc"],
     imports: [NODE_ENTRY],
     browser: 'export { connect } from "../dist/index.js";',
+    hasBytes: true,
   },
+  { name: "base64", title: "reciproc (packed), base64", packages: [], only: BYTES, hasBytes: true },
   { name: "reciproc-plain", title: "reciproc (plain)", packages: [] },
   {
     name: "rpc-websockets",
@@ -72,6 +76,7 @@ export const contenders = [
     packages: ["socket.io", "socket.io-client"],
     imports: ["socket.io", "socket.io-client"],
     browser: 'export { io } from "socket.io-client";',
+    hasBytes: true,
   },
 ];
 
@@ -80,6 +85,8 @@ export const BASELINE = "bare";
 
 /** Returns why a contender cannot run a scenario; `undefined` if it can. */
 export function absence(contender, scenario) {
+  if (contender.only === BYTES && scenario.kind !== "bytes") return "same as packed";
+  if (scenario.kind === "bytes") return contender.hasBytes ? undefined : "not measured";
   if (contender.only !== undefined && !contender.only.includes(scenario.kind)) return "same as bare ws";
   if (contender.lacks?.includes(scenario.kind)) return "cannot";
   return scenario.absence?.(contender);

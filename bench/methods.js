@@ -12,6 +12,8 @@ export function serverMethods(broadcast) {
   return {
     increment: (n) => n + 1,
     echo: (x) => x,
+    /** Returns the number of bytes that have come in one message. */
+    received: (view) => view.length,
     note: (n) => {
       noted += n;
     },

@@ -18,7 +18,17 @@ export const SCENARIOS = {
       for (let x = 0; x < 1_000; x++) peer.notify("note", [x]);
       return peer.request("increment", [0]);
     }),
+  topic: ({ server, peers }, ms) => topicFor(server, peers, 1_000, ms),
+  "topic-sockets": ({ server, peers }, ms) => topicFor(server, peers, 10, ms),
+  broadcast: ({ peers, server }, ms) =>
+    roundsFor(ms, () => {
+      for (let x = 0; x < 1_000 / SOCKETS; x++) server.peers.notify("note", [x]);
+      return Promise.all(peers.map((peer) => peer.request("increment", [0])));
+    }),
 };
+
+/** Scenarios with a hundred connections. The others have one. */
+const MANY = new Set(["sockets", "topic-sockets"]);
 
 const sumOf = (counts) => counts.reduce((sum, count) => sum + count, 0);
 
@@ -36,6 +46,15 @@ async function callFor(peer, inFlight, ms) {
   return calls;
 }
 
+/** Runs rounds of 1,000 notifications to the members of a topic, `perMember` to each. */
+function topicFor(server, peers, perMember, ms) {
+  return roundsFor(ms, () => {
+    for (let x = 0; x < perMember; x++) server.topic("news").notify("note", [x]);
+    // The responses arrive after the notifications.
+    return Promise.all(peers.map((peer) => peer.request("increment", [0])));
+  });
+}
+
 /** Runs rounds of 1,000 messages. */
 async function roundsFor(ms, round) {
   const end = performance.now() + ms;
@@ -47,7 +66,10 @@ async function roundsFor(ms, round) {
 /** Starts a server of a build, and connects the clients of a scenario. */
 export async function setUp(root, scenario) {
   const { connect, serve } = await import(pathToFileURL(join(root, "dist/node.js")).href);
-  const server = await serve({ port: 0, methods: { increment: ([x]) => x + 1, note: () => {} } });
-  const count = scenario === "sockets" ? SOCKETS : 1;
-  return { peers: await Promise.all(Array.from({ length: count }, () => connect(server.url))) };
+  const methods = { increment: ([x]) => x + 1, note: () => {} };
+  const server = await serve({ port: 0, methods });
+  server.on("peer", (peer) => server.topic("news").add(peer));
+  const count = MANY.has(scenario) ? SOCKETS : 1;
+  const peers = await Promise.all(Array.from({ length: count }, () => connect(server.url, { methods })));
+  return { server, peers };
 }

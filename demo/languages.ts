@@ -11,7 +11,7 @@ import type { Language } from "./lsp.js";
 import type { Network } from "./network.js";
 
 /** The parts of `reciproc bridge`. The package does not export them, so they are imported by path. */
-const { bridge, Gate, checkServerOptions } = (await import(
+const { bridge, HttpGate, checkServerOptions } = (await import(
   new URL("cli/parts.js", import.meta.resolve("reciproc")).href
 )) as typeof parts;
 
@@ -25,7 +25,7 @@ const MAX_MESSAGE_BYTES = 8 * 2 ** 20;
 
 /** Serves the language servers on an HTTP server that may serve other paths. Hosts and origins are checked as by `serve`. */
 export class LanguageServers {
-  readonly #gates: readonly parts.Gate[];
+  readonly #gates: readonly parts.HttpGate[];
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
 
@@ -33,7 +33,7 @@ export class LanguageServers {
     const authenticate = async (request: IncomingMessage): Promise<object> => ({ page: await network.carry(request) });
     this.#gates = LANGUAGES.map((language) => {
       const { gate } = checkServerOptions({ server, path: `/lsp/${language}`, authenticate });
-      return new Gate(gate, {
+      return new HttpGate(gate, {
         maxFrameBytes: MAX_FRAME_BYTES,
         chooseProtocol: () => undefined,
         admit: (webSocket) => this.#admit(webSocket, language),

@@ -7,8 +7,8 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { inspect } from "node:util";
-import { ConnectionLostError, RpcError, serve, type Peer, type Topic } from "reciproc/node";
-import type { Answer, ClientApi, DocumentName, Line, Person, Profile, ServerApi, Verdict } from "./api.js";
+import { ConnectionLostError, RpcError, serve, type Peer, type PeerOutcome, type Topic } from "reciproc/node";
+import type { ClientApi, DocumentName, Line, Person, Profile, ServerApi, Verdict } from "./api.js";
 import { SharedDocument } from "./documents.js";
 import { serveFile } from "./files.js";
 import { schemas } from "./schemas.js";
@@ -18,13 +18,15 @@ import { distinctProfile } from "./profiles.js";
 import { Strokes } from "./strokes.js";
 import { texts } from "./texts.js";
 
-/** `peer.data`: the person on a connection. */
+/** `peer.data`: what `authenticate` returned for the newest socket. */
 interface Seat {
   /** The name of the page on the network. */
   page: string;
-  /** `undefined` until the person joins. */
-  profile: Profile | undefined;
-  roundTripMs: number | undefined;
+}
+/** A person who has joined. */
+interface Guest {
+  profile: Profile;
+  roundTripMs?: number;
   /** The pings, one each second, since the page last answered one. */
   missedPings: number;
 }
@@ -43,6 +45,8 @@ const documents: Readonly<Record<DocumentName, SharedDocument>> = {
   "welcome.css": new SharedDocument("welcome.css", texts["welcome.css"]),
   "server.json": new SharedDocument("server.json", texts["server.json"]),
 };
+/** The people who have joined. Not in `peer.data`, which is replaced when a page resumes its session. */
+const guests = new WeakMap<Member, Guest>();
 let messages = 0;
 let voting = false;
 
@@ -59,19 +63,14 @@ const server = await serve<ServerApi, ClientApi, Seat>({
   limits: { maxConnections: 100, maxMessageBytes: 256 * 1024 },
   // How long the server keeps the session of a page that was cut off.
   session: { ttlMs: SESSION_TTL_MS },
-  authenticate: async (request) => ({
-    page: await network.carry(request),
-    profile: undefined,
-    roundTripMs: undefined,
-    missedPings: 0,
-  }),
+  authenticate: async (request) => ({ page: await network.carry(request) }),
   schemas,
 
-  /** Every call passes here, in both directions. */
-  around({ direction, method, peer }, next) {
-    messages++;
-    const { profile } = (peer as Member).data;
-    if (direction === "incoming" && method !== "join" && profile === undefined) throw new RpcError(401, "Join first");
+  /** Every call passes here, in both directions, and every message to a topic, once for all its peers. */
+  around(call, next) {
+    messages += call.peer === undefined ? call.peers.length : 1;
+    if (call.direction === "incoming" && call.method !== "join" && !guests.has(call.peer as Member))
+      throw new RpcError(401, "Join first");
     return next();
   },
 
@@ -79,11 +78,11 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     join(profile, { peer }) {
       // A window that crashed and was opened again gets its name back from the peer that it has left behind.
       const present = [...board].filter((other) => other !== peer && other.state === "open").map(profileOf);
-      peer.data.profile = distinctProfile(profile, present);
+      guests.set(peer, { profile: distinctProfile(profile, present), missedPings: 0 });
       board.add(peer);
       peer.notify("welcome", {
         you: peer.id,
-        profile: peer.data.profile,
+        profile: profileOf(peer),
         people: everybody(),
         strokes: strokes.all(),
         chat,
@@ -92,31 +91,31 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       pushPeople();
     },
     rename(profile, { peer }) {
-      peer.data.profile = profile;
+      guests.get(peer)!.profile = profile;
       pushPeople();
     },
     draw({ stroke, size, points }, { peer }) {
       const piece = { id: `${peer.id}/${stroke}`, color: profileOf(peer).color, size, points };
       const gone = strokes.extend(piece);
-      push("drew", piece, { except: peer });
-      if (gone.length > 0) push("erased", { strokes: gone });
+      board.notify("drew", piece, { except: peer });
+      if (gone.length > 0) board.notify("erased", { strokes: gone });
     },
     undo(_params, { peer }) {
       const id = strokes.newest(`${peer.id}/`);
       if (id === undefined) return;
       strokes.delete(id);
-      push("erased", { strokes: [id] });
+      board.notify("erased", { strokes: [id] });
     },
     move({ x, y }, { peer }) {
-      push("moved", { id: peer.id, x, y }, { except: peer });
+      board.notify("moved", { id: peer.id, x, y }, { except: peer });
     },
     say({ text }, { peer }) {
       const line = { ...profileOf(peer), text: text.trim() };
       if (chat.push(line) > MOST_LINES) chat.shift();
-      push("said", line);
+      board.notify("said", line);
     },
     react({ emoji }, { peer }) {
-      push("reacted", { emoji, ...profileOf(peer) });
+      board.notify("reacted", { emoji, ...profileOf(peer) });
     },
     async clear(_params, { peer, signal }) {
       if (voting) throw new RpcError(409, "A vote is under way already");
@@ -124,7 +123,7 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       try {
         const verdict = await vote(peer, signal);
         if (verdict.outcome === "cleared") strokes.clear();
-        push("decided", verdict);
+        board.notify("decided", verdict);
         return verdict;
       } finally {
         voting = false;
@@ -138,13 +137,13 @@ const server = await serve<ServerApi, ClientApi, Seat>({
       const before = documents[document].version;
       const updates = documents[document].edit(version, page, changes, peer.id);
       // The author gets its changes too, so that every page gets all changes in one order.
-      if (updates.length > 0) pushToEditors("edited", { document, version: before, by: peer.id, updates });
+      if (updates.length > 0) editor.notify("edited", { document, version: before, by: peer.id, updates });
     },
     point({ document, version, anchor, head }, { peer }) {
       const caret = documents[document].point(peer.id, version, { anchor, head });
       if (caret === undefined) return;
       for (const other of Object.values(documents)) if (other !== documents[document]) other.leave(peer.id);
-      pushToEditors("pointed", caret, { except: peer });
+      editor.notify("pointed", caret, { except: peer });
     },
     cut(_params, { peer }) {
       network.cut(peer.data.page, CUT_MS);
@@ -163,16 +162,6 @@ server.on("peer", (peer) => {
 });
 server.on("error", (error) => process.stderr.write(`${inspect(error)}\n`));
 
-/** Notifies all peers of a topic. `around` is not called, because the message is encoded once for all peers. */
-const pushTo =
-  (topic: typeof board): typeof board.notify =>
-  (method, ...args) => {
-    messages += topic.size;
-    topic.notify(method, ...args);
-  };
-const push = pushTo(board);
-const pushToEditors = pushTo(editor);
-
 function leave({ id }: Member): void {
   for (const document of Object.values(documents)) document.leave(id);
   // Each page removes the carets of people who have left.
@@ -180,7 +169,7 @@ function leave({ id }: Member): void {
 }
 
 function pushPeople(): void {
-  push("people", { people: everybody() });
+  board.notify("people", { people: everybody() });
 }
 
 function everybody(): Person[] {
@@ -188,61 +177,66 @@ function everybody(): Person[] {
 }
 
 function profileOf(peer: Member): Profile {
-  return peer.data.profile!;
+  return guests.get(peer)!.profile;
 }
 
 /**
  * Asks all other people at the same time. Clears if all who stayed within reach agreed. People who close their pages neither
  * agree nor object, but at least one person must agree then. Pages that crashed count as if they had not been there.
  */
-async function vote(asker: Member, signal: AbortSignal): Promise<Verdict> {
-  const by = profileOf(asker).name;
-  const voters = [...board].filter((peer) => peer !== asker);
-  const answers = await Promise.all(
-    voters.map(async (voter) => ({ name: profileOf(voter).name, answer: await ask(voter, by, signal) })),
-  );
-  if (signal.aborted) return { by, outcome: "asker left", answers };
+async function vote(asker: Member, left: AbortSignal): Promise<Verdict> {
+  const { name: by } = profileOf(asker);
+  const timeoutMs = VOTE_TIMEOUT_MS;
+  using unreachable = whenUnreachable([...board].filter((peer) => peer !== asker));
+  const signal = AbortSignal.any([left, unreachable.signal]);
+  const outcomes = await board.request("vote", { by, timeoutMs }, { timeoutMs, signal, except: asker });
+  const answers = await Promise.all(outcomes.map(answerOf));
+  if (left.aborted) return { by, outcome: "asker left", answers };
   const present = answers.filter(({ answer }) => answer !== "out of reach");
   const stayed = present.filter(({ answer }) => answer !== "left");
   const agreed = stayed.length > 0 && stayed.every(({ answer }) => answer === "agreed");
   return { by, outcome: agreed || present.length === 0 ? "cleared" : "kept", answers };
 }
 
-/** Calls a page, and returns its answer. `signal` aborts when the asker leaves, because the answer is not needed then. */
-async function ask(voter: Member, by: string, signal: AbortSignal): Promise<Answer> {
-  const timeoutMs = VOTE_TIMEOUT_MS;
-  const unreachable = new AbortController();
-  const watch = setInterval(() => void (isOutOfReach(voter) && unreachable.abort()), 250);
-  try {
-    const options = { timeoutMs, signal: AbortSignal.any([signal, unreachable.signal]) };
-    const agreed: unknown = await voter.request("vote", { by, timeoutMs }, options);
-    // The contract says boolean, but a value from the network must be checked.
-    return agreed === true ? "agreed" : "refused";
-  } catch (error) {
-    if (error instanceof ConnectionLostError)
-      return CLOSED_BY_PAGE.has((await voter.closed).code) ? "left" : "out of reach";
-    return isOutOfReach(voter) || voter.state !== "open" ? "out of reach" : "did not answer";
-  } finally {
-    clearInterval(watch);
-  }
+/** Returns the answer of a page, and the name of its person. */
+async function answerOf(outcome: PeerOutcome<Member, unknown>): Promise<Verdict["answers"][number]> {
+  const { peer, status } = outcome;
+  const { name } = profileOf(peer);
+  // The contract says boolean, but a value from the network must be checked.
+  if (status === "fulfilled") return { name, answer: outcome.value === true ? "agreed" : "refused" };
+  if (outcome.reason instanceof ConnectionLostError)
+    return { name, answer: CLOSED_BY_PAGE.has((await peer.closed).code) ? "left" : "out of reach" };
+  return { name, answer: isOutOfReach(peer) || peer.state !== "open" ? "out of reach" : "did not answer" };
+}
+
+/** Returns a signal that aborts when each of these pages has answered or is out of reach. Then the vote need not wait longer. */
+function whenUnreachable(peers: readonly Member[]): { signal: AbortSignal; [Symbol.dispose](): void } {
+  const controller = new AbortController();
+  // A page that has not answered has a pending call.
+  const isDone = (peer: Member): boolean => isOutOfReach(peer) || peer.stats().pending === 0;
+  const watch = setInterval(() => void (peers.every(isDone) && controller.abort()), 250);
+  return { signal: controller.signal, [Symbol.dispose]: () => clearInterval(watch) };
 }
 
 /** The codes with which a page closes its connection. Any other code means that the connection or the page failed. */
 const CLOSED_BY_PAGE = new Set([1000, 1001]);
 
-function isOutOfReach({ data }: Member): boolean {
-  return data.missedPings > MOST_MISSED_PINGS;
+function isOutOfReach(peer: Member): boolean {
+  return guests.get(peer)!.missedPings > MOST_MISSED_PINGS;
 }
 
 /** Measures every round trip by a call, and reports it to all pages. */
 setInterval(() => {
   for (const peer of board) {
-    peer.data.missedPings++;
+    guests.get(peer)!.missedPings++;
     // A call to a suspended peer would measure the suspension.
     if (peer.state === "open") void measure(peer);
   }
-  const roundTrips = [...board].flatMap(({ id, data: { roundTripMs: ms } }) => (ms === undefined ? [] : { id, ms }));
-  push("stats", { perSecond: messages, roundTrips });
+  const roundTrips = [...board].flatMap((peer) => {
+    const { roundTripMs: ms } = guests.get(peer)!;
+    return ms === undefined ? [] : { id: peer.id, ms };
+  });
+  board.notify("stats", { perSecond: messages, roundTrips });
   messages = 0;
 }, 1000);
 
@@ -250,8 +244,7 @@ async function measure(peer: Member): Promise<void> {
   const start = performance.now();
   try {
     await peer.request("ping", undefined, { timeoutMs: 5000 });
-    peer.data.roundTripMs = performance.now() - start;
-    peer.data.missedPings = 0;
+    Object.assign(guests.get(peer)!, { roundTripMs: performance.now() - start, missedPings: 0 });
   } catch {
     // The page is too slow or gone, so its last figure stays until it leaves the board.
   }

@@ -11,13 +11,25 @@ import { rollup } from "@rollup/wasm-node";
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
 const require = createRequire(import.meta.url);
 
-const ENTRIES = { page: "index.js", server: "node.js", bridge: "cli/parts.js", command: "cli/main.js" };
+const ENTRIES = {
+  page: "index.js",
+  node: "node.js",
+  react: "react/index.js",
+  bridge: "cli/parts.js",
+  command: "cli/main.js",
+  testing: "testing/index.js",
+};
+/** The packages that are imported where they are used. */
+const EXTERNAL = new Set(["ws", "react"]);
 
 /**
  * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
  * them, and a bundler needs no plugin for CommonJS.
  */
 const PACKAGES = { eventemitter3: "dist/eventemitter3.esm.js", nanoid: "index.browser.js" };
+
+/** Makes contracts of schemas. Only peers use them, and it imports modules of a peer, so it is in the page's chunk. */
+const CHECKS = join(dist, "core/checks.js");
 
 const isCompiled = (path) => path.startsWith(dist + sep);
 const folderOf = (name) => dirname(require.resolve(`${name}/package.json`));
@@ -44,17 +56,19 @@ function importsOf(path, getModuleInfo, found = new Set()) {
 /**
  * Returns the name of a module's chunk: that of the first entry which imports the module. The exports of the page's entry that
  * need no peer, such as errors, are a chunk of their own: an application that imports only these does not load the page's chunk.
+ * What a server in memory shares with one on Node is the chunk "server", which needs no Node.
  */
 function chunkOf(path, { getModuleInfo }) {
   const isImported = (by) => importsOf(by, getModuleInfo).has(path);
-  const needsNoPeer = (exported) => [...importsOf(exported, getModuleInfo)].every(isCompiled);
+  const needsNoPeer = (exported) => exported !== CHECKS && [...importsOf(exported, getModuleInfo)].every(isCompiled);
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
-  return Object.keys(ENTRIES).find((name) => isImported(join(dist, ENTRIES[name])));
+  const names = Object.keys(ENTRIES).filter((name) => isImported(join(dist, ENTRIES[name])));
+  return names[0] === "node" && names.includes("testing") ? "server" : names[0];
 }
 
 const bundle = await rollup({
   input: Object.fromEntries(Object.values(ENTRIES).map((entry) => [entry.replace(/\.js$/, ""), join(dist, entry)])),
-  external: (specifier) => specifier === "ws" || specifier.startsWith("node:"),
+  external: (specifier) => EXTERNAL.has(specifier) || specifier.startsWith("node:"),
   plugins: [loader],
   // The bundler of an application removes what it does not use.
   treeshake: false,

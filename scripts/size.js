@@ -12,11 +12,13 @@ const define = { "process.env.NODE_ENV": '"production"' };
 /**
  * Returns the bytes of the module `code` with all that it imports: minified, and gzipped. `folder` is where its imports are
  * resolved. `target` is a target of esbuild, or `"vite"` for a build by Vite with its defaults. A page of Vite also holds 0.3 kB of
- * Vite's own, which are not counted.
+ * Vite's own, which are not counted. The imports of `external` are left out; esbuild alone supports this.
  */
-export async function sizeOf(code, target = "es2022", folder = ROOT) {
+export async function sizeOf(code, target = "es2022", folder = ROOT, external = []) {
   const bundle =
-    target === "vite" ? await bundleByVite(code, folder) : (await bundleByEsbuild(code, target, folder)).bytes;
+    target === "vite"
+      ? await bundleByVite(code, folder)
+      : (await bundleByEsbuild(code, target, folder, { external })).bytes;
   return { minified: bundle.length, gzip: gzipSync(bundle, { level: 9 }).length };
 }
 
@@ -57,7 +59,7 @@ async function bundleByVite(code, root) {
 }
 
 /** Returns the minified bytes of each module in a bundle of `code`, the largest first. The modules of `src` are bundled, not those of `dist`. */
-async function sharesOf(code) {
+export async function sharesOf(code) {
   const require = createRequire(import.meta.url);
   const eventemitter3 = require
     .resolve("eventemitter3/package.json")

@@ -1,31 +1,31 @@
-/** `connect` for a standard WebSocket: opens a connection, and makes a peer of it. `node.ts` does the same over `ws`. */
-import { dial, openStandard, webSocketUrl, type Admitted, type Open } from "./client/open.js";
+/** `open` and `connect` for a standard WebSocket: make a peer that connects. `node.ts` does the same over `ws`. */
+import { Credentials, type Attempt, type Supplied } from "./client/credentials.js";
+import { openStandard, type Open } from "./client/open.js";
 import { Normal } from "./close-codes.js";
-import { Backoff } from "./client/backoff.js";
-import { ClientDriver, greet, isFinal, type ClientPlan, type OnOpen } from "./client/driver.js";
-import { watchPage } from "./client/watch.js";
+import { ClientDriver, type OnOpen } from "./client/driver.js";
+import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { expected } from "./core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions } from "./link/heartbeat.js";
 import { PEER_OPTIONS } from "./core/config.js";
 import { defaultHooks } from "./core/hooks.js";
-import { anyFunction, anySignal, checkOptions, must, optional, positive, type Checked } from "./core/options.js";
-import { plain } from "./link/plain.js";
-import { RESUME_OFFER } from "./session/frames.js";
-import { PROTOCOL } from "./session/link.js";
+import { any, anyFunction, anySignal, checkOptions, oneOf, optional, positive, type Checked } from "./core/options.js";
 import { endpointLimits } from "./session/sizes.js";
 import type { Caller } from "./peer/caller.js";
 import { configFrom } from "./peer/config.js";
-import { createPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
+import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "./peer/peer.js";
 
 /** The options by which a client connects to a server that serves `S`, and reconnects. */
-export interface ConnectOptions<S extends Contract<S> = any> {
-  /** How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000; `Infinity` waits for ever. */
+export interface ConnectOptions<S extends Contract<S> = any> extends Pick<ContractOptions<any, S>, "remote"> {
+  /**
+   * How long the connection may take to open, in milliseconds; then `connect` rejects with `ConnectError`. Default 10,000;
+   * `Infinity` waits for ever.
+   */
   openTimeoutMs?: number | undefined;
   /**
-   * Aborting it before `connect` has resolved rejects with `signal.reason`, ends the attempt or `onOpen` that is under way, and
-   * stops the attempts of `reconnect: { initial: true }`. One that is already aborted opens nothing. Once `connect` has
-   * resolved, it has no effect: close the peer instead. Default: none.
+   * Aborting it ends the peer with 1000, at any time: `peer.opened` and all pending calls reject, with `signal.reason` as the reason
+   * or the cause. A signal that is already aborted opens nothing. `connect` rejects with `signal.reason`, and ignores the signal
+   * once it has resolved, so that `AbortSignal.timeout(..)` limits the opening only. Default: none.
    */
   signal?: AbortSignal | undefined;
   /** Default `"packed"`: offers `reciproc.v1`, and uses plain frames if the server does not accept it. `"plain"` offers nothing. */
@@ -34,7 +34,8 @@ export interface ConnectOptions<S extends Contract<S> = any> {
    * Whether the client reconnects when its socket is lost: at once, and then with growing delays (0.1 to 20 s). By default, it
    * does if the server keeps a session, which is then resumed, or if there is an `onOpen`. With `true`, it always does, and with
    * `false` never. With `{ initial: true }`, `connect` also retries until the first connection is open. The client does not
-   * reconnect after the server closed with 1000 or 44xx, or refused it with 401 or 403.
+   * reconnect after the server closed with 1000 or 44xx, or refused it with 401 or 403. After a 401, it makes one more attempt if
+   * `auth`, `url` or `headers` is a function, which may then return fresh credentials.
    */
   reconnect?: boolean | { initial?: boolean | undefined } | undefined;
   /**
@@ -43,6 +44,13 @@ export interface ConnectOptions<S extends Contract<S> = any> {
    * fails later, the peer emits `error`, and the client tries another connection.
    */
   onOpen?: ((server: Caller<S>) => unknown) | undefined;
+  /**
+   * Credentials for a server whose `authenticate` takes them as its second argument: a value with a JSON form, or a function that
+   * returns or promises one, and is called for each connection attempt and by `peer.reauthenticate()`. Sent in the client's hello,
+   * never in a URL, and only to a server that speaks `reciproc.v1` and asks for it. The server closes the connection with 1009 if its frame is longer than 16 KiB. If the function throws or
+   * rejects, the attempt fails: `connect` rejects, or the peer emits `error` and the client makes a further attempt. Default: none.
+   */
+  auth?: string | number | boolean | object | null | ((attempt: Attempt) => unknown) | undefined;
   /**
    * Pings a server that has been silent for `intervalMs`, and gives the socket up if the silence lasts `deadAfterMs`. Default
    * 25,000 and 45,000 ms. `false` sends no pings. A browser can send pings only over `reciproc.v1`.
@@ -64,143 +72,109 @@ function checkReconnect(reconnect: unknown, name: string): { reconnects: boolean
   return { reconnects: reconnect, retriesFirst: false };
 }
 
-const isBoolean = (value: unknown): boolean => typeof value === "boolean";
-const RECONNECT_OPTIONS = { initial: optional(must<boolean>("a boolean", isBoolean), false) };
+const RECONNECT_OPTIONS = { initial: optional(oneOf(true, false), false) };
 
 /** The options of `connect`. */
 export const CONNECT_OPTIONS = {
   ...PEER_OPTIONS,
   openTimeoutMs: optional(positive, 10_000),
   signal: optional(anySignal),
-  link: optional(
-    must('"packed" or "plain"', (value) => value === "packed" || value === "plain"),
-    "packed",
-  ),
+  link: optional(oneOf("packed", "plain"), "packed"),
   reconnect: checkReconnect,
   onOpen: optional<OnOpen>(anyFunction),
+  auth: any,
   heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
 };
 
+/** The arguments after the URL. The options may be left out only if none is required. Their contracts of schemas infer `C` and `S`. */
+export type OpenArguments<C, S, O> = NoInfer<{} extends O ? [options?: O] : [options: O]> &
+  [options?: ContractOptions<C, S>];
+
 /**
- * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open and `onOpen` is done.
- * Without `onOpen`, the server's first messages are dispatched only after that, so listeners that are added directly after
- * `await connect(..)` miss nothing. With `onOpen`, they are dispatched from the tick after `onOpen` was called.
+ * Makes a peer that connects to a server that serves `S` and may call back by `C`. Returns the peer at once, in state
+ * `"connecting"`. `peer.opened` resolves when the connection is open and `onOpen` is done, and rejects if the peer closes before.
+ *
+ * Calls and notifications are queued until then, at most half of `limits.maxUnsentBytes`, and timeouts and signals of calls run
+ * meanwhile. If the peer closes before it is open, its calls reject with `ConnectionLostError` of outcome `"not-sent"`. With
+ * `reconnect: { initial: true }`, the peer connects until the server accepts or refuses it, and emits `attempt` before each retry.
+ *
+ * `url` may be a function that returns or promises the URL, and is called for each connection attempt.
+ *
+ * Uses the runtime's own WebSocket. Throws a `TypeError` for a bad option, which names the option, the rule and the value.
+ */
+export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
+  url: Supplied<string | URL>,
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & ConnectOptions<S>>
+): Peer<C, S> {
+  return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard).peer;
+}
+
+/**
+ * Does what `open` does, and resolves with the peer when it is open. Without `onOpen`, the server's first messages are dispatched
+ * only after that, so listeners that are added directly after `await connect(..)` miss nothing. With `onOpen`, they are dispatched
+ * from the tick after `onOpen` was called.
  *
  * Uses the runtime's own WebSocket. Rejects with `ConnectError` if the connection cannot be opened, with the reason of
  * `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
-  url: string | URL,
-  ...options: NoInfer<
-    {} extends Options<C, Context<C, S>>
-      ? [options?: Options<C, Context<C, S>> & ConnectOptions<S>]
-      : [options: Options<C, Context<C, S>> & ConnectOptions<S>]
-  >
+  url: Supplied<string | URL>,
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & ConnectOptions<S>>
 ): Promise<Peer<C, S>> {
-  return openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard);
+  return whenOpen(openPeer<C, S>(url, checkOptions("options", options[0], CONNECT_OPTIONS), openStandard));
 }
 
-/** Opens a connection, and makes the peer. Both `connect` functions call it with checked options. */
-export async function openPeer<C extends Contract<C>, S extends Contract<S>>(
-  url: string | URL,
-  options: Checked<typeof CONNECT_OPTIONS>,
-  open: Open,
-): Promise<Peer<C, S>> {
-  const { openTimeoutMs, signal, link, onOpen, heartbeat } = options;
-  const { reconnects, retriesFirst } = options.reconnect;
-  const config = configFrom(options, onOpen !== undefined);
-  const target = webSocketUrl(url);
-  const { maxMessageBytes } = config.limits;
-  const { subprotocol } = config.choseDialect ? config.dialect : {};
-  const connectTo: ClientPlan["connect"] = (isResumable, isKnown, abortedBy) => {
-    const own = link === "plain" ? [] : isResumable ? [PROTOCOL, RESUME_OFFER] : [PROTOCOL];
-    const offer = subprotocol === undefined ? own : [...own, subprotocol];
-    return dial({ url: target, offer, timeoutMs: openTimeoutMs, isKnown, signal: abortedBy, open, maxMessageBytes });
-  };
-  const admitted = await openFirst(connectTo, retriesFirst, signal);
-  let driver: ClientDriver | undefined;
-  if ((reconnects ?? onOpen !== undefined) || admitted.protocol === PROTOCOL) {
-    const limits = endpointLimits(config.limits);
-    driver = new ClientDriver({ onOpen, reconnects, heartbeat, openTimeoutMs, connect: connectTo, limits }, admitted);
-    driver.open();
-  } else if (heartbeat !== undefined) admitted.socket.watch?.(heartbeat);
-  // Without a driver, the peer ends with its socket.
-  const peer = createPeer<C, S>(driver?.link ?? plain(admitted.socket), config, defaultHooks());
-  driver?.run(peer);
-  // Listeners that the application adds right after `await connect()` must miss nothing.
-  nextTurn(() => startPeer(peer));
-  if (onOpen !== undefined) await greetFirst(peer, onOpen, signal);
-  return peer;
+/** A peer that connects, and what stops its `signal` from ending it. */
+interface OpeningPeer<P extends AnyPeer> {
+  readonly peer: P;
+  readonly signal: AbortSignal | undefined;
+  readonly ignoreSignal: () => void;
 }
 
 /**
- * Makes one connection attempt, or attempts until one succeeds if `retriesFirst`. Rejects with a `ConnectError`, or with the
- * reason of `signal` as soon as that aborts.
+ * Makes a peer that connects. The functions `open` and `connect` of both entries call it with checked options. Those of Node also
+ * give `headers`.
  */
-async function openFirst(
-  connectTo: ClientPlan["connect"],
-  retriesFirst: boolean,
-  signal: AbortSignal | undefined,
-): Promise<Admitted> {
-  const backoff = new Backoff();
-  backoff.nextDelayMs();
-  for (;;) {
-    throwIfAborted(signal);
-    try {
-      const admitted = await connectTo(false, false, signal);
-      // The signal may have aborted after the attempt succeeded.
-      if (signal?.aborted) admitted.socket.discard(Normal, "aborted");
-      throwIfAborted(signal);
-      return admitted;
-    } catch (error) {
-      throwIfAborted(signal);
-      if (!retriesFirst || isFinal(error)) throw error;
-    }
-    await wakeOrWait(backoff.nextDelayMs(), signal);
-  }
-}
-
-/** Waits for `ms`, or until `signal` aborts, the network is back, or the page is shown again. */
-function wakeOrWait(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    const ended = (): void => {
-      clearTimeout(timer);
-      ignoreWake();
-      ignoreAbort();
-      resolve();
-    };
-    const timer = setTimeout(ended, ms);
-    const ignoreWake = watchPage(ended);
-    const ignoreAbort = onAbort(signal, ended);
+export function openPeer<C extends Contract<C>, S extends Contract<S>>(
+  url: Supplied<string | URL>,
+  options: Checked<typeof CONNECT_OPTIONS> & { headers?: unknown },
+  openSocket: Open,
+): OpeningPeer<Peer<C, S>> {
+  const { signal } = options;
+  const config = configFrom(options, options.onOpen !== undefined);
+  const driver = new ClientDriver({
+    ...options,
+    ...options.reconnect,
+    credentials: new Credentials(url, options.headers, options.auth),
+    subprotocol: options.dialect?.subprotocol,
+    open: openSocket,
+    limits: endpointLimits(config.limits, config.bytes),
   });
+  const peer = createPeer<C, S>(driver.link, config, defaultHooks());
+  startPeer(peer);
+  const ignoreSignal = signal === undefined ? () => {} : endOnAbort(peer, signal);
+  driver.run(peer);
+  return { peer, signal, ignoreSignal };
 }
 
-function throwIfAborted(signal: AbortSignal | undefined): void {
-  if (signal?.aborted) throw signal.reason;
+/** Ends `peer` when `signal` aborts, or at once. Returns a function that removes the listener. */
+function endOnAbort(peer: AnyPeer, signal: AbortSignal): () => void {
+  const abort = (): void => endPeer(peer, Normal, "aborted", undefined, signal.reason as Error);
+  const ignore = (): void => signal.removeEventListener("abort", abort);
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort);
+  void peer.closed.then(ignore);
+  return ignore;
 }
 
-/** Calls `aborted` once when `signal` aborts. Returns a function that removes the listener. */
-function onAbort(signal: AbortSignal | undefined, aborted: () => void): () => void {
-  signal?.addEventListener("abort", aborted, { once: true });
-  return () => signal?.removeEventListener("abort", aborted);
-}
-
-/** Runs `onOpen` on the first connection. Closes the peer if that fails, or if `signal` aborts first. */
-async function greetFirst(peer: AnyPeer, onOpen: OnOpen, signal: AbortSignal | undefined): Promise<void> {
+/** Resolves with the peer when it is open. From then on, its signal has no effect. */
+export async function whenOpen<P extends AnyPeer>({ peer, signal, ignoreSignal }: OpeningPeer<P>): Promise<P> {
   try {
-    throwIfAborted(signal);
-    await new Promise<void>((resolve, reject) => {
-      const ignoreAbort = onAbort(signal, () => reject(signal!.reason));
-      greet(peer, onOpen).finally(ignoreAbort).then(resolve, reject);
-    });
-  } catch (error) {
-    void peer.close(1000, signal?.aborted ? "`connect` was aborted" : "`onOpen` failed");
-    throw error;
+    await peer.opened;
+    // The signal may have aborted after the peer was open.
+    if (signal?.aborted) throw signal.reason;
+    return peer;
+  } finally {
+    ignoreSignal();
   }
-}
-
-/** Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. */
-function nextTurn(task: () => void): void {
-  const { setImmediate = setTimeout } = globalThis as { setImmediate?: (task: () => void) => unknown };
-  setImmediate(task);
 }

@@ -1,25 +1,40 @@
 /** The entry for every runtime. No module that it imports needs Node. */
-export { connect, type ConnectOptions } from "./connect.js";
+export { connect, open, type ConnectOptions } from "./connect.js";
+export type { Attempt } from "./client/credentials.js";
 export { pair } from "./pair.js";
+export { bytes, bytesOf, type Bytes, type BytesCodec, type BytesSource } from "./core/bytes.js";
 export { Peer } from "./peer/peer.js";
 export type { AnyPeer, Around, Batch, Call, Context, Options, PeerEvents, PeerOptions } from "./peer/peer.js";
 export type { Caller } from "./peer/caller.js";
+export {
+  contract,
+  type ContractEntry,
+  type ContractOf,
+  type ContractOptions,
+  type MethodsOf,
+  type SchemaContract,
+} from "./core/checks.js";
 export type {
   AnyMethods,
   ApiOf,
   CallArgs,
   CallOptions,
+  CheckedMethod,
   Contract,
   Handler,
   Handlers,
   Item,
   NotifyName,
   Params,
+  Progress,
   Remote,
   Result,
   Stream,
+  Streamed,
   StreamName,
+  WebStream,
 } from "./core/contract.js";
+export type { Carried, Jsonify, NotJson } from "./core/jsonify.js";
 export {
   ConnectError,
   ConnectionLostError,
@@ -31,6 +46,7 @@ export {
   type Outcome,
 } from "./core/errors.js";
 export type { PeerLimits } from "./core/limits.js";
+export type { LiveOptions } from "./core/live.js";
 export type { PeerStats } from "./core/stats.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./core/schema.js";
 export type { CancelDialect, Dialect, ProgressDialect, ProgressToken } from "./core/dialect.js";
@@ -38,7 +54,7 @@ export { acp } from "./features/dialects/acp.js";
 export { lsp } from "./features/dialects/lsp.js";
 export { mcp } from "./features/dialects/mcp.js";
 export type { CloseInfo, Receiver, Transport } from "./core/transport.js";
-export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/codec.js";
+export { encodeError, encodeNotification, encodeRequest, encodeResult } from "./core/text.js";
 export {
   classify,
   isInternalMethod,

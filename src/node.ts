@@ -1,21 +1,29 @@
 /// <reference types="node" preserve="true" />
-/** The entry for Node: everything of `index.ts`, `serve`, and a `connect` that sends headers. */
+/** The entry for Node: everything of `index.ts`, `serve`, and `open` and `connect` that send headers. */
 import type { IncomingMessage } from "node:http";
 import type { ConnectionOptions } from "node:tls";
 import type { ClientOptions } from "ws";
-import { CONNECT_OPTIONS, openPeer, type ConnectOptions } from "./connect.js";
+import { CONNECT_OPTIONS, openPeer, whenOpen, type ConnectOptions, type OpenArguments } from "./connect.js";
+import type { Attempt, Supplied } from "./client/credentials.js";
 import { publicUrl, type Opening } from "./client/open.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
+import { bytes } from "./core/bytes.js";
 import { ConnectError } from "./core/errors.js";
-import { any, checkOptions } from "./core/options.js";
+import { isPlain } from "./core/config.js";
+import { checkOptions, must, optional } from "./core/options.js";
 import type { Context, Options, Peer } from "./peer/peer.js";
 import { longestFrame } from "./session/sizes.js";
 import { CLOSE_TIMEOUT_MS, GatheringWebSocket, pieceLimits, WsSocket } from "./sockets/ws.js";
 
-/** The options of `connect` on Node. */
+type Headers = Readonly<Record<string, string | readonly string[]>>;
+
+/** The options of `open` and `connect` on Node. */
 export interface NodeConnectOptions<S extends Contract<S> = any> extends ConnectOptions<S> {
-  /** Headers of the upgrade request, such as `Authorization` or `Cookie`. */
-  headers?: Readonly<Record<string, string | readonly string[]>> | undefined;
+  /**
+   * Headers of the upgrade request, such as `Authorization` or `Cookie`; or a function that returns or promises them, and is called
+   * for each connection attempt. If it throws or rejects, the attempt fails, as for `auth`. Default: none.
+   */
+  headers?: Headers | ((attempt: Attempt) => Headers | undefined | PromiseLike<Headers | undefined>) | undefined;
   /** Options of the TLS connection, as `tls.connect` takes them: `ca`, `cert`, `key`, `servername`, `rejectUnauthorized`. */
   tls?: ConnectionOptions | undefined;
 }
@@ -23,7 +31,10 @@ export interface NodeConnectOptions<S extends Contract<S> = any> extends Connect
 export * from "./index.js";
 export { serve } from "./server/serve.js";
 export { Server, type ServeOptions, type ServerContext, type ServerEvents } from "./server/server.js";
-export type { Group, NotifyOptions, Topic } from "./server/groups.js";
+export type { Group, NotifyOptions } from "./server/groups.js";
+export type { GroupCall, ServerAround, ServerCall } from "./server/around.js";
+export type { GroupRequestOptions, PeerOutcome } from "./server/group-request.js";
+export type { LeaveReason, Topic, TopicEvents } from "./server/topics.js";
 export type { DrainOptions } from "./server/drain.js";
 export type { ServerStats } from "./server/stats.js";
 export type { ServerLimits } from "./server/limits.js";
@@ -37,29 +48,58 @@ export {
 export type { Refusal } from "./server/upgrade.js";
 
 /**
- * Connects to a server that serves `S` and may call back by `C`. Resolves when the connection is open and `onOpen` is done.
- * Without `onOpen`, the server's first messages are dispatched only after that, so listeners that are added directly after
- * `await connect(..)` miss nothing. With `onOpen`, they are dispatched from the tick after `onOpen` was called.
+ * Makes a peer that connects to a server that serves `S` and may call back by `C`. Returns the peer at once, in state
+ * `"connecting"`. `peer.opened` resolves when the connection is open and `onOpen` is done, and rejects if the peer closes before.
+ *
+ * Calls and notifications are queued until then, at most half of `limits.maxUnsentBytes`, and timeouts and signals of calls run
+ * meanwhile. If the peer closes before it is open, its calls reject with `ConnectionLostError` of outcome `"not-sent"`. With
+ * `reconnect: { initial: true }`, the peer connects until the server accepts or refuses it, and emits `attempt` before each retry.
+ *
+ * `url` may be a function that returns or promises the URL, and is called for each connection attempt.
+ *
+ * Uses the `ws` package. Throws a `TypeError` for a bad option, which names the option, the rule and the value.
+ */
+export function open<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
+  url: Supplied<string | URL>,
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & NodeConnectOptions<S>>
+): Peer<C, S> {
+  return openByWs<C, S>(url, options[0]).peer;
+}
+
+/**
+ * Does what `open` does, and resolves with the peer when it is open. Without `onOpen`, the server's first messages are dispatched
+ * only after that, so listeners that are added directly after `await connect(..)` miss nothing. With `onOpen`, they are dispatched
+ * from the tick after `onOpen` was called.
  *
  * Uses the `ws` package. Rejects with `ConnectError` if the connection cannot be opened (with `status` if HTTP refused it), with the
  * reason of `signal` if that aborts, and with a `TypeError` for a bad option, which names the option, the rule and the value.
  */
 export async function connect<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>(
-  url: string | URL,
-  ...options: NoInfer<
-    {} extends Options<C, Context<C, S>>
-      ? [options?: Options<C, Context<C, S>> & NodeConnectOptions<S>]
-      : [options: Options<C, Context<C, S>> & NodeConnectOptions<S>]
-  >
+  url: Supplied<string | URL>,
+  ...options: OpenArguments<C, S, Options<C, Context<C, S>> & NodeConnectOptions<S>>
 ): Promise<Peer<C, S>> {
-  const checked = checkOptions("options", options[0], NODE_CONNECT_OPTIONS);
-  const { headers, tls } = checked;
-  return openPeer<C, S>(url, checked, (target, protocols, maxMessageBytes) =>
-    openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers && { headers }) }),
+  return whenOpen(openByWs<C, S>(url, options[0]));
+}
+
+function openByWs<C extends Contract<C>, S extends Contract<S>>(
+  url: Supplied<string | URL>,
+  options: object | undefined,
+): ReturnType<typeof openPeer<C, S>> {
+  const checked = checkOptions("options", options, NODE_CONNECT_OPTIONS);
+  const { tls } = checked;
+  return openPeer<C, S>(
+    url,
+    { ...checked, bytes: checked.bytes ?? bytes },
+    (target, protocols, maxMessageBytes, headers) =>
+      openWs(target, protocols, maxMessageBytes, { ...tls, ...(headers !== undefined && { headers }) }),
   );
 }
 
-const NODE_CONNECT_OPTIONS = { ...CONNECT_OPTIONS, headers: any, tls: any };
+const NODE_CONNECT_OPTIONS = {
+  ...CONNECT_OPTIONS,
+  headers: optional(must<object>("a plain object or a function", (it) => typeof it === "function" || isPlain(it))),
+  tls: optional(must<ConnectionOptions>("a plain object", isPlain)),
+};
 
 function openWs(url: URL, protocols: string[], maxMessageBytes: number, options: object): Opening {
   const webSocket = new GatheringWebSocket(url, protocols, {

@@ -1,4 +1,5 @@
 /** Two connected peers in memory, for tests and for two parts of one program. */
+import type { ContractOptions } from "./core/checks.js";
 import type { AnyMethods, Contract } from "./core/contract.js";
 import { Peer, type Context, type Options } from "./peer/peer.js";
 import { peerLimits } from "./core/limits.js";
@@ -10,8 +11,8 @@ import { memorySockets } from "./sockets/memory.js";
  * on a network, and arrive in a microtask. If one peer closes, both close. Throws a `TypeError` for bad options.
  */
 export function pair<A extends Contract<A> = AnyMethods, B extends Contract<B> = AnyMethods>(
-  a: NoInfer<Options<A, Context<A, B>>>,
-  b: NoInfer<Options<B, Context<B, A>>>,
+  a: NoInfer<Options<A, Context<A, B>>> & ContractOptions<A, B>,
+  b: NoInfer<Options<B, Context<B, A>>> & ContractOptions<B, A>,
 ): [Peer<A, B>, Peer<B, A>] {
   const [left, right] = memorySockets(peerLimits(a.limits).maxMessageBytes, peerLimits(b.limits).maxMessageBytes);
   return [new Peer<A, B>(plain(left, true), a), new Peer<B, A>(plain(right, true), b)];

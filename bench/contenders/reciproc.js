@@ -1,11 +1,17 @@
 /** The code that the two rows of reciproc share. They differ in the options of the client. */
-import { connect as open, serve as listen } from "../../dist/node.js";
+import { bytes, bytesOf, connect as open, serve as listen } from "../../dist/node.js";
 import { MAX_MESSAGE_BYTES } from "../methods.js";
 
 const limits = { maxMessageBytes: MAX_MESSAGE_BYTES, maxReplyBytes: MAX_MESSAGE_BYTES };
 
-export async function serve(methods, peers) {
-  const server = await listen({ port: 0, limits, methods: handlers(methods) });
+/** `decode`: reads a part of an upload. */
+export async function serve(methods, peers, decode = bytesOf) {
+  const upload = async ([parts], { peer }) => {
+    let length = 0;
+    for await (const part of peer.iterate(parts)) length += decode(part).length;
+    return length;
+  };
+  const server = await listen({ port: 0, limits, methods: { ...handlers(methods), upload } });
   const topic = server.topic("everyone");
   server.on("peer", (peer) => {
     topic.add(peer);
@@ -37,6 +43,10 @@ function callerOf(peer) {
   return {
     call: (method, x) => peer.request(method, [x]),
     notify: (method, x) => peer.notify(method, [x]),
+    /** Sends bytes in one message. Resolves with the number that the server has received. */
+    put: (view) => peer.request("received", [bytes(view)]),
+    /** Sends bytes in parts. Resolves with the same. */
+    upload: (parts) => peer.request("upload", [peer.offer(parts)]),
     close: () => peer.close(),
   };
 }

@@ -13,10 +13,27 @@ function listen(socket, methods) {
   }
 }
 
+/** The parts of an upload that wait for their acknowledgement. */
+const PARTS_IN_FLIGHT = 16;
+
+/** Sends bytes in parts, each acknowledged, because socket.io has no other backpressure. */
+async function upload(socket, parts) {
+  let length = 0;
+  const inFlight = [];
+  for await (const part of parts) {
+    if (inFlight.length === PARTS_IN_FLIGHT) length += await inFlight.shift();
+    inFlight.push(socket.emitWithAck("received", part));
+  }
+  for (const received of inFlight) length += await received;
+  return length;
+}
+
 function callerOf(socket) {
   return {
     call: (event, x) => socket.emitWithAck(event, x),
     notify: (event, x) => socket.emit(event, x),
+    put: (view) => socket.emitWithAck("received", view),
+    upload: (parts) => upload(socket, parts),
     close: () => socket.disconnect(),
   };
 }

@@ -1,6 +1,7 @@
 /** All scenarios by name, in the order of the report. A scenario with `alone` needs no client and no server, and runs in the parent. */
 import { bundleSize } from "./bundle-size.js";
 import { burst } from "./burst.js";
+import { bytes } from "./bytes.js";
 import { calls } from "./calls.js";
 import { coldImport } from "./cold-import.js";
 import { connections } from "./connections.js";
@@ -16,6 +17,7 @@ const all = [
   ...calls.slice(2),
   serverCalls,
   notifications,
+  ...bytes,
   ...fanOuts,
   liveSession,
   idleMemory,

@@ -1,7 +1,7 @@
 import type { WebSocket } from "ws";
 import { bridge as startBridge } from "../bridge/bridge.js";
 import { DEFAULT_MESSAGE_BYTES } from "../bridge/options.js";
-import { Gate, type GateDelegate } from "../server/gate.js";
+import { HttpGate, type HttpGateDelegate } from "../server/http-gate.js";
 import { checkServerOptions } from "../server/options.js";
 import { UsageError, type Args } from "./args.js";
 import { BridgeLog } from "./bridge-log.js";
@@ -76,8 +76,8 @@ Exit codes: 0 ended by SIGINT or SIGTERM, 2 cannot listen, 64 wrong use.
 };
 
 /** The bridges of one gate. */
-class Bridges implements GateDelegate {
-  readonly gate: Gate;
+class Bridges implements HttpGateDelegate {
+  readonly gate: HttpGate;
   readonly maxFrameBytes: number;
   /** Without an agreed subprotocol, most clients close, and the command was started for nothing. */
   readonly wantsAgreement = true;
@@ -97,7 +97,7 @@ class Bridges implements GateDelegate {
     this.#log = new BridgeLog(io.stderr);
     this.#maxConnections = args.maxConnections ?? DEFAULT_CONNECTIONS;
     const limits = { maxConnections: this.#maxConnections };
-    this.gate = new Gate(checkServerOptions({ port, host, path, hosts, origins, limits }).gate, this);
+    this.gate = new HttpGate(checkServerOptions({ port, host, path, hosts, origins, limits }).gate, this);
   }
 
   /** Returns the agreed subprotocol. MCP clients offer "mcp", and a browser closes if the server does not agree. */
@@ -114,7 +114,7 @@ class Bridges implements GateDelegate {
     this.#running.add(bridged);
   }
 
-  refused: GateDelegate["refused"] = (refusal, request) =>
+  refused: HttpGateDelegate["refused"] = (refusal, request) =>
     printRefusal(this.#io.stderr, refusal, request, bridge.options);
 
   failed(error: unknown): void {

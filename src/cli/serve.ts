@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { serve as startServer, type Around, type Server } from "../node.js";
+import { serve as startServer, type ServerAround, type Server } from "../node.js";
 import { UsageError, type Args } from "./args.js";
 import { ExitCode, untilSignal, type Command, type Io } from "./command.js";
 import { DEFAULT_PORT, printListenError, printRefusal } from "./gate.js";
@@ -71,7 +71,7 @@ async function start(methods: Methods, args: Args, { stderr }: Io): Promise<Serv
 }
 
 /** Returns an `around` that notes which method threw an error: the server's `error` event does not name it. */
-function noting(failedIn: WeakMap<object, string>): Around {
+function noting(failedIn: WeakMap<object, string>): ServerAround {
   return ({ direction, method }, next) => {
     if (direction === "outgoing") return next();
     return next().catch((error: unknown) => {

@@ -23,6 +23,11 @@ export class Backoff {
     this.#openSince = performance.now();
   }
 
+  /** Makes the next delay 0, and the following ones short again. */
+  reset(): void {
+    this.#tries = 0;
+  }
+
   /** Returns the delay before the next attempt, in milliseconds: 0 before the first. */
   nextDelayMs(): number {
     if (performance.now() - this.#openSince >= STABLE_MS) this.#tries = 0;

@@ -1,50 +1,40 @@
 /**
- * Gives a client its sockets: takes the first one, and after each loss backs off and connects until there is another, the server
- * refuses the client, or the peer is closed. `close-codes.ts` lists the effect of each close code.
+ * Gives a client its sockets: the first one, and another after each loss. Connects and backs off until there is a socket, the
+ * server refuses the client, or the peer is closed. `close-codes.ts` lists the effect of each close code.
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ConnectError } from "../core/errors.js";
 import type { HeartbeatTimes } from "../link/heartbeat.js";
-import { tell } from "../core/tell.js";
-import type { CloseInfo, Transport } from "../core/transport.js";
-import { endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
+import { errorOfEnd, type CloseInfo, type Renewal, type Transport } from "../core/transport.js";
+import { connectionOf, endPeer, openingOf, type AnyPeer } from "../peer/peer.js";
 import type { Caller } from "../peer/caller.js";
-import type { EndpointLimits } from "../session/state.js";
 import { MAX_RETRY_MS } from "../session/frames.js";
+import { tell } from "../core/tell.js";
 import { PackedLink, PROTOCOL, type LinkDelegate } from "../session/link.js";
 import { Backoff } from "./backoff.js";
-import type { Admitted } from "./open.js";
+import { dial, type Admitted, type DialAttempt, type DialPlan } from "./open.js";
 import { Watch, watchPage } from "./watch.js";
 
 /** Sends the first messages of a new connection, before all others. */
 export type OnOpen = (server: Caller<any>) => unknown;
 
 /** The options by which a client connects and reconnects. */
-export interface ClientPlan {
-  readonly limits: EndpointLimits;
+export interface ClientPlan extends DialPlan {
   readonly onOpen: OnOpen | undefined;
   /** Whether the client reconnects. `undefined`: only if it had a session, or has `onOpen`. */
   readonly reconnects: boolean | undefined;
+  /** Whether the client retries until its first connection is open. Otherwise, the first failure ends the peer. */
+  readonly retriesFirst: boolean;
   readonly heartbeat: HeartbeatTimes | undefined;
-  /** The time from the opening of a socket until messages flow on it, at most, in milliseconds. */
-  readonly openTimeoutMs: number;
-  /** Makes one connection attempt. `isResumable`: there is a session to resume. `isKnown`, `signal`: as in `Attempt`. */
-  connect(isResumable: boolean, isKnown: boolean, signal: AbortSignal | undefined): Promise<Admitted>;
 }
 
 /** Delays are multiples of this number, because deadlines of equal length share a queue. */
 const STEP_MS = 10;
 
 /** Returns true if a connection attempt must not be repeated: the server refused this client, or the runtime refused to connect. */
-export function isFinal(error: unknown): boolean {
+function isFinal(error: unknown): boolean {
   return !(error instanceof ConnectError) || error.status === 401 || error.status === 403;
-}
-
-/** Runs `onOpen`, and then sends the queued messages. Rejects if `onOpen` does. */
-export async function greet(peer: AnyPeer, onOpen: OnOpen, opening = openingOf(peer)): Promise<void> {
-  await onOpen(opening.caller);
-  opening.release();
 }
 
 /** Connects and reconnects one client. Its deadline limits the wait for messages on a new socket, and the delay before an attempt. */
@@ -56,16 +46,16 @@ export class ClientDriver implements LinkDelegate, Expiring {
   readonly #watch: Watch | undefined;
   readonly #backoff = new Backoff();
   #peer!: AnyPeer;
-  /** The result of the newest connection attempt. */
-  #opened: Admitted;
-  /** Aborts the present connection attempt. Made for each attempt, because it takes memory. */
-  #attempt: AbortController | undefined;
+  /** The present socket with what its server said; `undefined` while there is none. Then `#connect` runs. */
+  #opened: Admitted | undefined;
+  /** The newest connection attempt. */
+  #attempt: DialAttempt | undefined;
   /** Whether the peer is closed, or the server has refused this client. */
   #isOver = false;
-  /** True while there is no socket. Then `#reconnect` runs. */
-  #isDown = false;
-  /** True if `link` replaced a lost one, until messages flow on it. */
-  #isSuccessor = false;
+  /** The number of connection attempts since messages last flowed. */
+  #attempts = 0;
+  /** The newest link on which messages flowed. */
+  #newest: PackedLink | undefined;
   /** True after the first hello of the server. */
   #wasGreeted = false;
   /** True after the first session. */
@@ -75,23 +65,22 @@ export class ClientDriver implements LinkDelegate, Expiring {
   #ignorePage: (() => void) | undefined;
   /** The server asked the client to reconnect after a random time up to this, in milliseconds. */
   #retryMs: number | undefined;
+  /** The pending calls of `reauthenticate`, which share one exchange of frames. */
+  readonly #renewals = new Set<Renewal>();
+  /** The newest exchange. `isSent`: its `auth` is sent, and the reply has not come. Its calls may have timed out. */
+  #exchange = { isSent: false };
 
-  /** Does nothing before `open`. `first`: the result of the attempt that `connect` made. */
-  constructor(plan: ClientPlan, first: Admitted) {
+  /** Does nothing before `run`. */
+  constructor(plan: ClientPlan) {
     this.deadline = 0;
     this.#plan = plan;
-    this.#opened = first;
     this.link = this.#makeLink();
     if (plan.heartbeat !== undefined) this.#watch = new Watch(this, plan.heartbeat);
   }
 
-  /** Attaches the first socket. The link starts it. */
-  open(): void {
-    this.#attach(this.#opened, false);
-  }
-
-  /** Reconnects the client until `peer` is closed. */
+  /** Connects `peer`, which has `link`, and reconnects it until it is closed. Does nothing for a closed peer. */
   run(peer: AnyPeer): void {
+    if (this.#isOver) return;
     this.#peer = peer;
     const wake = (): void => {
       this.#watch?.check();
@@ -100,58 +89,102 @@ export class ClientDriver implements LinkDelegate, Expiring {
     };
     // Without this close, the server would keep the session of a closed page, and other users would see its peer.
     this.#ignorePage = watchPage(wake, () => endPeer(peer, CloseCode.GoingAway, "the page is left"));
+    // The first attempt has no delay.
+    this.#backoff.nextDelayMs();
+    void this.#connect();
   }
 
-  /** Backs off and connects, until there is a socket, the server refuses this client, or the peer is closed. */
-  async #reconnect(): Promise<void> {
-    for (;;) {
-      await this.#backOff();
+  /** Tries at once if it waits, checks the connection if there is one, and otherwise shortens the next delays. */
+  reconnect(): boolean {
+    if (this.#isOver) return false;
+    this.#watch?.check();
+    if (this.#skipDelay === undefined) this.#backoff.reset();
+    else this.#skipDelay();
+    return true;
+  }
+
+  /**
+   * Connects, until there is a socket, the server refuses this client, or the peer is closed. Backs off before each attempt, except
+   * the first of all, which has no `reason`. After a 401, makes one more attempt at once if that may have fresh credentials.
+   */
+  async #connect(reason?: Error | CloseInfo): Promise<void> {
+    const { credentials } = this.#plan;
+    for (let isFresh = false; ;) {
+      if (reason !== undefined) await this.#backOff(reason, isFresh);
       if (this.#isOver) return;
+      const isResumable = this.link.endpoint.state.session !== undefined;
+      const number = ++this.#attempts;
+      const attempt: DialAttempt = { number, reason, isResumable, isKnown: this.#wasGreeted, onAbort: undefined };
       try {
-        const isResumable = this.link.endpoint.state.session !== undefined;
-        this.#attempt = new AbortController();
-        const opened = await this.#plan.connect(isResumable, this.#wasGreeted, this.#attempt.signal);
-        this.#attempt = undefined;
+        this.#attempt = attempt;
+        const opened = await dial(this.#plan, attempt);
         if (this.#isOver) opened.socket.discard(CloseCode.Superseded, "the peer is closed");
         else this.#attach(opened, isResumable);
         return;
       } catch (error) {
         if (this.#isOver) return;
-        if (isFinal(error)) return this.#giveUp(error as Error);
+        isFresh = !isFresh && credentials.mayChange && (error as ConnectError).status === 401;
+        const isLast = isFinal(error) || (this.#endsByFailure && !isResumable);
+        if (isLast && !isFresh) {
+          this.#isOver = true;
+          const { status, message } = error as ConnectError;
+          const code = status === undefined ? CloseCode.Abnormal : CloseCode.fromHttpStatus(status);
+          return this.link.endpoint.end(code, message, error as Error);
+        }
+        if (error === credentials.failure) tell(this.#peer, "error", [error]);
+        reason = error as Error;
       }
     }
   }
 
-  /** Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed. */
-  async #backOff(): Promise<void> {
-    const delayMs = this.#backoff.nextDelayMs();
+  /** Whether a failure ends the peer: it was never open, and is not to retry. */
+  get #endsByFailure(): boolean {
+    return !this.#plan.retriesFirst && this.#peer.state === "connecting";
+  }
+
+  /**
+   * Resolves after the delay before the next attempt, and at once if the page wakes up in a delay of its own or the peer is closed.
+   * An attempt with fresh credentials has no delay.
+   */
+  async #backOff(reason: Error | CloseInfo, isFresh: boolean): Promise<void> {
+    const delayMs = isFresh ? 0 : this.#backoff.nextDelayMs();
     const windowMs = this.#retryMs;
-    const ms = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
-    await new Promise<void>((resolve) => {
+    const exactMs = windowMs === undefined ? delayMs : Math.random() * Math.min(windowMs, MAX_RETRY_MS);
+    const ms = Math.round(exactMs / STEP_MS) * STEP_MS;
+    const delay = new Promise<void>((resolve) => {
       this.#skipDelay = resolve;
-      setDeadline(this, Math.round(ms / STEP_MS) * STEP_MS);
+      setDeadline(this, ms);
     });
+    // `suspend` and `lost` are emitted before `attempt`.
+    await Promise.resolve();
+    const error = reason instanceof Error ? reason : errorOfEnd("the connection ended", reason);
+    if (!this.#isOver) connectionOf(this.#peer).emit("attempt", { number: this.#attempts + 1, delayMs: ms, error });
+    await delay;
     clearDeadline(this);
     this.#skipDelay = this.#retryMs = undefined;
   }
 
   /** Ends the delay before an attempt, or drops a new socket on which no messages flow in time. */
   expire(): void {
-    if (this.#isDown) this.#skipDelay?.();
-    else this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
+    if (this.#skipDelay === undefined) this.link.giveUp(`messages did not flow within ${this.#plan.openTimeoutMs} ms`);
+    else this.#skipDelay();
   }
 
   /** Gives a new socket to the link. `isAwaited`: as in `Endpoint.attach`. */
   #attach(opened: Admitted, isAwaited: boolean): void {
-    this.#isDown = false;
     this.#opened = opened;
     setDeadline(this, this.#plan.openTimeoutMs);
-    this.link.attach(opened.socket, this.#isAgreed(), opened.hello, isAwaited);
+    const { link } = this;
+    const { socket, hello } = opened;
+    const isFirst = this.#peer.state === "connecting";
+    link.attach(socket, this.#isAgreed(), hello, isAwaited, isFirst);
+    // Listeners that the application adds right after `await connect()` must miss nothing.
+    if (isFirst) nextTurn(() => link.socket === socket && socket.start(link));
   }
 
   /** Whether the server speaks `reciproc.v1`. If it sent a hello on an earlier socket, its first frame must be a hello again. */
   #isAgreed(): boolean {
-    const { protocol, hello } = this.#opened;
+    const { protocol, hello } = this.#opened!;
     return protocol === PROTOCOL && (hello !== undefined || !this.#wasGreeted);
   }
 
@@ -162,74 +195,123 @@ export class ClientDriver implements LinkDelegate, Expiring {
     const { state, isToReciproc } = this.link.endpoint;
     this.#wasGreeted ||= isToReciproc;
     this.#hadSession ||= state.session !== undefined;
+    if (this.#peer.state === "connecting") this.#backoff.reset();
     this.#backoff.opened();
+    this.#attempts = 0;
+    void this.#renew();
     this.#watch?.start();
     const { onOpen } = this.#plan;
-    const isAgain = this.#isSuccessor;
-    this.#isSuccessor = false;
-    if (isAgain && onOpen !== undefined) void this.#greetAgain(onOpen);
+    const isNew = this.#newest !== this.link;
+    this.#newest = this.link;
+    if (isNew && onOpen !== undefined) void this.#greet(onOpen);
   }
 
-  suspended(): void {
-    this.#down();
+  suspended(end: CloseInfo): void {
+    this.#connectAgain(end);
   }
 
-  over(): void {
+  ended(): void {
     this.#isOver = true;
     this.#ignorePage?.();
     this.#watch?.stop();
     clearDeadline(this);
-    this.#attempt?.abort();
+    this.#attempt?.onAbort?.();
     this.#skipDelay?.();
   }
 
-  succeed({ code, retryMs }: CloseInfo): Transport | undefined {
+  succeed(end: CloseInfo): Transport | undefined {
+    const { code, retryMs } = end;
     const { reconnects, onOpen } = this.#plan;
     const mayReconnect = reconnects ?? (onOpen !== undefined || this.#hadSession);
-    if (this.#isOver || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
+    if (this.#isOver || this.#endsByFailure || !mayReconnect || !CloseCode.shouldReconnect(code)) return undefined;
     this.#retryMs = retryMs;
     this.link = this.#makeLink(this.link);
-    this.#down();
+    this.#connectAgain(end);
     return this.link;
   }
 
   discarded(reason: string): void {
     const before = this.link;
     this.link = this.#makeLink(before);
-    before.handOver(this.link, reason, this.#isAgreed(), this.#opened.hello);
+    before.handOver(this.link, reason, this.#isAgreed(), this.#opened!.hello);
+  }
+
+  control(frame: object): void {
+    if ("authenticated" in frame) this.#settle(true);
+  }
+
+  reauthenticate(renewal: Renewal): boolean {
+    const renewals = this.#renewals;
+    const { isSent } = this.#exchange;
+    renewal.handle.sent = isSent;
+    renewal.handle.whenSettled(() => renewals.delete(renewal));
+    if (renewals.add(renewal).size === 1 && !isSent) void this.#renew();
+    return this.#plan.credentials.offersAuth;
+  }
+
+  /** Sends a fresh `auth` if a call waits for it, and the server has asked for it. While no messages flow, `flows` follows. */
+  async #renew(): Promise<void> {
+    const { endpoint } = this.link;
+    const renewals = this.#renewals;
+    const exchange = { isSent: false };
+    this.#exchange = exchange;
+    if (renewals.size === 0 || !endpoint.isFlowing) return;
+    try {
+      // While there is no socket, the call waits: the next server may ask for `auth`.
+      if (!this.#opened!.takesAuth) return this.#settle(false);
+      const auth = await this.#plan.credentials.auth();
+      // Another exchange may have begun, and no call may wait any more.
+      if (this.#exchange !== exchange || renewals.size === 0 || !endpoint.sendControl(`{"auth":${auth}}`)) return;
+      exchange.isSent = true;
+      for (const { handle } of renewals) handle.sent = true;
+    } catch (error) {
+      if (this.#exchange === exchange) this.#settle(false, error);
+    }
+  }
+
+  #settle(isAccepted: boolean, error?: unknown): void {
+    this.#exchange.isSent = false;
+    for (const { settle } of this.#renewals) settle(isAccepted, error);
   }
 
   #makeLink(lost?: PackedLink): PackedLink {
     const { limits, reconnects } = this.#plan;
-    this.#isSuccessor = lost !== undefined;
     return new PackedLink(limits, reconnects !== false, this, lost);
   }
 
-  /** Begins to reconnect, because the socket is lost. */
-  #down(): void {
-    if (this.#isDown) return;
-    this.#isDown = true;
+  /** Connects again, because the socket is lost. */
+  #connectAgain(end: CloseInfo): void {
+    if (this.#opened === undefined) return;
+    this.#opened = undefined;
     this.#watch?.stop();
     clearDeadline(this);
-    void this.#reconnect();
+    void this.#connect(end);
   }
 
-  #giveUp(error: Error): void {
-    this.#isOver = true;
-    const code = error instanceof ConnectError ? CloseCode.fromHttpStatus(error.status!) : CloseCode.Abnormal;
-    this.link.endpoint.end(code, error.message, error);
-  }
-
-  async #greetAgain(onOpen: OnOpen): Promise<void> {
-    const opening = openingOf(this.#peer);
+  /** Runs `onOpen`, and then sends the queued messages. If it fails, ends a peer that was never open, and else the connection. */
+  async #greet(onOpen: OnOpen): Promise<void> {
+    const peer = this.#peer;
+    const opening = openingOf(peer);
     const { link } = this;
     try {
-      await greet(this.#peer, onOpen, opening);
+      await onOpen(opening.caller);
+      opening.release();
     } catch (error) {
       // If the connection was lost meanwhile, the next connection runs `onOpen` again.
       if (opening.isOver()) return;
-      tell(this.#peer, "error", [error]);
-      link.endpoint.restart("`onOpen` failed");
+      if (peer.state === "connecting")
+        return endPeer(peer, CloseCode.Normal, ON_OPEN_FAILED, undefined, error as Error);
+      tell(peer, "error", [error]);
+      link.endpoint.restart(ON_OPEN_FAILED);
     }
   }
 }
+
+const ON_OPEN_FAILED = "`onOpen` failed";
+
+/**
+ * Runs a task in the next tick. A timer of 0 ms takes at least one millisecond. `setImmediate` of Node is faster. Taken when this file
+ * is loaded, so that a client opens under the fake timers of a test.
+ */
+const nextTurn: (task: () => void) => unknown =
+  (globalThis as { setImmediate?: typeof setImmediate }).setImmediate ?? setTimeout;

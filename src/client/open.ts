@@ -3,10 +3,12 @@ import { toHttpStatus } from "../close-codes.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
 import { ConnectError, expected } from "../core/errors.js";
 import type { Socket } from "../link/socket.js";
-import { helloOf, readBye } from "../session/frames.js";
+import { AUTH_OFFER, helloOf, readBye, RESUME_OFFER, says } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
+import type { EndpointLimits } from "../session/state.js";
 import type { Inbox } from "../sockets/inbox.js";
 import { closeCode, StandardSocket, type StandardWebSocket } from "../sockets/standard.js";
+import type { Attempt, Credentials, Given } from "./credentials.js";
 
 /** An open connection whose server has accepted the client. */
 export interface Admitted {
@@ -15,6 +17,8 @@ export interface Admitted {
   readonly protocol: string;
   /** The content of the server's first frame, if that is a hello; `undefined` if it is no hello, or did not come in time. */
   readonly hello?: unknown;
+  /** Whether the server asked for `auth`, and accepted it. */
+  readonly takesAuth: boolean;
 }
 
 /** A connection that is being opened. */
@@ -28,91 +32,120 @@ export interface Opening {
   readonly abandon: () => void;
 }
 
-/** Opens a connection that offers `protocols`. */
-export type Open = (url: URL, protocols: string[], maxMessageBytes: number) => Opening;
+/** Opens a connection that offers `protocols`. `headers` are those of Node. */
+export type Open = (url: URL, protocols: string[], maxMessageBytes: number, headers?: unknown) => Opening;
 
 /** A server of `reciproc.v1` sends its hello together with the 101. A server that selects any subprotocol may never send a frame. */
 const FIRST_FRAME_WAIT_MS = 250;
 
-/** One connection attempt. */
-export interface Attempt {
-  readonly url: URL;
-  /** The subprotocols to offer. */
-  readonly offer: readonly string[];
-  /** The timeout of the attempt, in milliseconds. */
-  readonly timeoutMs: number;
+/** The attempt that `dial` makes. */
+export interface DialAttempt extends Attempt {
+  /** Whether there is a session to resume. */
+  readonly isResumable: boolean;
   /**
    * Whether the server sent a hello on an earlier socket. Then the attempt is not repeated without the offer, and waits for the hello
    * until its timeout.
    */
   readonly isKnown: boolean;
-  /** Ends the attempt when it aborts. */
-  readonly signal: AbortSignal | undefined;
+  /** Set while the attempt is made: ends it. */
+  onAbort: (() => void) | undefined;
+}
+
+/** How a client connects. */
+export interface DialPlan {
+  /** Gives the URL, the headers and `auth`. */
+  readonly credentials: Credentials;
+  /** Whether `reciproc.v1` is offered. */
+  readonly link: "packed" | "plain";
+  /** The subprotocol of the dialect. */
+  readonly subprotocol: string | undefined;
+  /** The timeout of an attempt, and of the wait for messages on its socket, in milliseconds. */
+  readonly openTimeoutMs: number;
   readonly open: Open;
-  readonly maxMessageBytes: number;
+  readonly limits: EndpointLimits;
+}
+
+/** Returns the subprotocols to offer. */
+function offerOf({ link, subprotocol, credentials }: DialPlan, { isResumable }: DialAttempt): string[] {
+  const own = [PROTOCOL, isResumable && RESUME_OFFER, credentials.offersAuth && AUTH_OFFER];
+  return [...(link === "plain" ? [] : own), subprotocol].filter((name) => typeof name === "string");
 }
 
 /**
- * Connects with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects with `ConnectError`,
- * also when the signal aborts.
+ * Makes one connection attempt, with the offer. If the offer may be the cause of a failure, connects once more without it. Rejects
+ * with `ConnectError`, also when it is aborted, or with an error after which no attempt is made again.
  */
-export async function dial(attempt: Attempt): Promise<Admitted> {
-  const { url, offer, timeoutMs, isKnown, signal, open, maxMessageBytes } = attempt;
+export async function dial(plan: DialPlan, attempt: DialAttempt): Promise<Admitted> {
+  const { credentials, openTimeoutMs, open, limits } = plan;
+  const { isKnown } = attempt;
+  const offer = offerOf(plan, attempt);
   let opening: Opening | undefined;
   let isAbandoned = false;
   let fail!: (error: unknown) => void;
   const abandon = (reason: string): void => {
     isAbandoned = true;
-    fail(new ConnectError(publicUrl(url), reason));
+    fail(new ConnectError(credentials.publicUrl, reason));
     opening?.abandon();
   };
-  const connect = async (protocols: readonly string[]): Promise<Admitted> => {
-    opening = open(url, [...protocols], maxMessageBytes);
+  const connect = async ({ url, headers, auth }: Given, protocols: string[]): Promise<Admitted> => {
+    opening = open(url, protocols, limits.maxMessageBytes, headers);
     const { socket, opened } = opening;
     const protocol = await opened;
-    return { socket, protocol, hello: protocol === PROTOCOL ? await readHello(socket, url, isKnown) : undefined };
+    // A server that asks for `auth` closes the socket if a client sends anything before.
+    const waitMs = isKnown || credentials.offersAuth ? Infinity : FIRST_FRAME_WAIT_MS;
+    let hello = protocol === PROTOCOL ? await readHello(socket, url, waitMs) : undefined;
+    const takesAuth = credentials.offersAuth && says(hello, "auth");
+    if (takesAuth) {
+      socket.send(`{"hello":{"auth":${auth}}}`);
+      hello = await readHello(socket, url, Infinity);
+    }
+    return { socket, protocol, hello, takesAuth };
   };
-  const connectAgain = (error: unknown): Promise<Admitted> => {
-    // A socket that opened and was then refused is still open.
-    opening?.abandon();
-    if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
-    return connect([]);
+  const start = async (): Promise<Admitted> => {
+    const given = await credentials.of(attempt);
+    if (isAbandoned) throw new Error();
+    try {
+      return await connect(given, offer);
+    } catch (error) {
+      // A socket that opened and was then refused is still open.
+      opening?.abandon();
+      if (isAbandoned || isKnown || offer.length === 0 || opening?.offerMayBeWhy() !== true) throw error;
+      return connect(given, []);
+    }
   };
-  const onAbort = (): void => abandon("aborted");
-  const deadline = { deadline: 0, expire: () => abandon(`not open within ${timeoutMs} ms`) };
-  setDeadline(deadline, timeoutMs);
-  signal?.addEventListener("abort", onAbort);
+  const deadline = { deadline: 0, expire: () => abandon(`not open within ${openTimeoutMs} ms`) };
+  setDeadline(deadline, openTimeoutMs);
+  attempt.onAbort = () => abandon("aborted");
   try {
     return await new Promise<Admitted>((resolve, reject) => {
       fail = reject;
-      connect(offer).catch(connectAgain).then(resolve, reject);
+      start().then(resolve, reject);
     });
   } finally {
     clearDeadline(deadline);
-    signal?.removeEventListener("abort", onAbort);
+    attempt.onAbort = undefined;
   }
 }
 
 /**
- * Resolves with the content of the server's hello; with `undefined` if its first frame is no hello. Rejects if that frame is a bye.
- * Unless `isKnown`, also resolves with `undefined` if no frame comes within `FIRST_FRAME_WAIT_MS`, or before the end.
+ * Resolves with the content of the server's hello; with `undefined` if its next frame is no hello. Rejects if that frame is a bye.
+ * If `waitMs` is finite, also resolves with `undefined` if no frame comes within that time, or before the end.
  */
-function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> {
+function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    let isLate = false;
     const expire = (): void => {
-      isLate = true;
+      // The link reads a frame that comes later.
+      socket.first(() => {});
       resolve(undefined);
     };
     const wait = { deadline: 0, expire };
-    if (!isKnown) setDeadline(wait, FIRST_FRAME_WAIT_MS);
+    setDeadline(wait, waitMs);
     const refuse = (reason: string, details?: object): void =>
       reject(new ConnectError(publicUrl(url), reason, details));
     socket.first((first) => {
       clearDeadline(wait);
-      if (isLate) return;
       if (typeof first !== "string") {
-        return isKnown ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
+        return waitMs === Infinity ? refuse(`closed with ${first.code} before its first frame`) : resolve(undefined);
       }
       const bye = readBye(first);
       if (bye !== undefined)
@@ -129,14 +162,13 @@ function readHello(socket: Inbox, url: URL, isKnown: boolean): Promise<unknown> 
 export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
   const target = parseUrl(url, base);
-  if (target === undefined) throw expected("url", "a ws: or wss: address", url);
   // Assigning to a URL property parses the URL again, so assign only when needed.
-  if (target.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
-  if (target.hash !== "") target.hash = "";
-  if (target.protocol !== "ws:" && target.protocol !== "wss:") {
-    // The error must not contain the user, the password or the query.
-    throw expected("url", "a ws: or wss: address", target.protocol);
+  if (target?.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
+  if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
+    // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
+    throw expected("url", "a ws: or wss: address", target?.protocol ?? "not a URL");
   }
+  if (target.hash !== "") target.hash = "";
   return target;
 }
 

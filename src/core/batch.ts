@@ -1,7 +1,7 @@
 /**
  * Incoming batches (section 6). The reply is one array, in request order, sent when every request of the batch is answered.
  */
-import { encodeTooLarge, utf8Bytes } from "./codec.js";
+import { encodeTooLarge, joinTexts, utf8Bytes, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { Connection } from "./connection.js";
 import { classify, type Kind, type Unchecked } from "./message.js";
@@ -11,12 +11,12 @@ import { VALUE_COST } from "./transport.js";
 /** Where one response goes: to the connection, to its place in the reply to a batch, or to an HTTP response. */
 export interface Slot {
   /** Reserves the bytes of a response, which must then be put. Returns false if they do not fit. */
-  reserveBytes(text: string): boolean;
+  reserveBytes(text: MessageText): boolean;
   /**
    * Takes the response. Returns false if it will not be sent. `onSent` is called once: with true when what holds the response was
    * sent, with false if that will not be sent or the connection has ended. A peer whose connection has ended may have another.
    */
-  put(text: string, onSent?: (isWhole: boolean) => void): boolean;
+  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean;
   /** Notes that no response will come. */
   leaveOut(): void;
 }
@@ -75,7 +75,7 @@ function inTicks(connection: Connection, count: number, take: (i: number) => voi
 
 /** Gathers the responses to one batch. The reply goes into `slot`. */
 function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; countDown(): void } {
-  const responses: (string | undefined)[] = [];
+  const responses: (MessageText | undefined)[] = [];
   const listeners: ((isWhole: boolean) => void)[] = [];
   let bytesLeft = connection.maxReplyBytes - 1;
   // The length that the gathered responses are counted for.
@@ -87,7 +87,7 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     connection.transport.keeps?.(length);
   };
   // The comma behind a response counts too.
-  const reserveBytes = (text: string): boolean => {
+  const reserveBytes = (text: MessageText): boolean => {
     const bytes = utf8Bytes(text) + 1;
     if (bytes > bytesLeft) return false;
     bytesLeft -= bytes;
@@ -97,9 +97,9 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
   const countDown = (): void => {
     if (--waiting > 0) return;
     keep(-keptLength);
-    const reply = responses.filter((response) => response !== undefined).join(",");
-    if (reply === "") return slot.leaveOut();
-    const isTaken = slot.put(`[${reply}]`);
+    const reply = responses.filter((response) => response !== undefined);
+    if (reply.length === 0) return slot.leaveOut();
+    const isTaken = slot.put(joinTexts("[", reply, "]"));
     if (!isTaken) {
       // Errors do not count against the bound, so the reply can be longer than the other side takes. It is refused whole.
       connection.namelessErrors++;
@@ -113,6 +113,7 @@ function gatherReply(connection: Connection, slot: Slot): { reserve(): Slot; cou
     return {
       reserveBytes,
       put(text, onSent) {
+        if (typeof text !== "string") text.keep();
         responses[index] = text;
         keep(text.length + VALUE_COST);
         if (onSent !== undefined) listeners.push(onSent);

@@ -1,5 +1,7 @@
 /** The options of a peer, checked once and brought into the shape that calls need. A server makes one for all its peers. */
 
+import type { BytesCodec } from "./bytes.js";
+import type { Fit, SchemaContract, ValueChecks } from "./checks.js";
 import type { CallOptions } from "./contract.js";
 import type { ExtensionsFactory } from "./extensions.js";
 import type { CallContext } from "./incoming-call.js";
@@ -13,6 +15,7 @@ import {
   checkKnown,
   checkOptions,
   must,
+  oneOf,
   optional,
   positive,
   type Check,
@@ -41,27 +44,44 @@ export type AnyAround = (call: any, next: () => Promise<unknown>) => unknown;
 export interface AnyOptions {
   methods?: object | undefined;
   schemas?: object | undefined;
+  contract?: SchemaContract | undefined;
+  remote?: SchemaContract | undefined;
+  check?: "both" | undefined;
   timeoutMs?: number | undefined;
+  retry?: "not-sent" | false | undefined;
   fallback?: AnyHandler | undefined;
   around?: AnyAround | undefined;
   limits?: Partial<PeerLimits> | undefined;
   dialect?: Dialect | undefined;
   compat?: "1.0" | undefined;
   onForeignMessage?: AnyHandler | undefined;
+  bytes?: BytesCodec | undefined;
 }
+
+const anyRetry = optional(oneOf("not-sent", false));
+const aContract = must<SchemaContract>("a contract", (value) => value?.fit !== undefined);
 
 /** The options of a peer. */
 export const PEER_OPTIONS = {
   methods: (value: unknown = {}, name: string) => tableOf<AnyHandler>(value, name, anyFunction),
   schemas: optional((value, name) => tableOf(value, name, must<StandardSchema>("a Standard Schema", isSchema))),
+  contract: optional(aContract),
+  remote: optional(aContract),
+  check: optional(oneOf("both")),
   timeoutMs: optional(positive),
+  retry: anyRetry,
   fallback: optional<AnyHandler>(anyFunction),
   around: optional<AnyAround>(anyFunction),
   limits: (value: unknown) => peerLimits(value as Partial<PeerLimits>),
   dialect: optional(checkDialect),
-  compat: optional(must<"1.0">('"1.0"', (value) => value === "1.0")),
+  compat: optional(oneOf("1.0")),
   onForeignMessage: optional<AnyHandler>(anyFunction),
+  bytes: optional(must<BytesCodec>("the export `bytes`", isBytesCodec)),
 };
+
+function isBytesCodec(value: unknown): boolean {
+  return typeof value === "function" && "read" in value;
+}
 
 /** The options of one call. */
 const CALL_OPTIONS = {
@@ -70,9 +90,11 @@ const CALL_OPTIONS = {
   signal: optional(anySignal),
   onProgress: optional<(value: unknown) => void>(anyFunction),
   resetTimeoutOnProgress: (value: unknown) => value === true,
+  retry: anyRetry,
 };
 
-const DEFAULT_TIMEOUT_MS = 60_000;
+/** What a call has that neither it nor its peer sets. */
+const DEFAULTS = { timeoutMs: 60_000, retry: false } as const;
 
 /** How long a call waits, and for what besides its response. */
 export interface Wait {
@@ -81,12 +103,16 @@ export interface Wait {
   readonly signal: AbortSignal | undefined;
   readonly onProgress: ((value: unknown) => void) | undefined;
   readonly resetTimeoutOnProgress: boolean;
+  /** Whether the call is made again on the next connection if it was not sent. */
+  readonly retry: "not-sent" | false;
 }
 
 /** The options of a peer after checking. Peers may share one: it never changes. */
 export interface Config {
   readonly methods: ReadonlyMap<string, AnyHandler>;
   readonly schemas: ReadonlyMap<string, StandardSchema> | undefined;
+  /** Checks results, progress and stream values; `undefined` if they are not checked. */
+  readonly checks: ValueChecks | undefined;
   readonly fallback: AnyHandler | undefined;
   readonly around: AnyAround | undefined;
   /** How long a call waits if its options do not say so. */
@@ -105,19 +131,23 @@ export interface Config {
   readonly normalize: ((message: unknown) => Version1 | undefined) | undefined;
   /** Takes messages of another protocol, with the peer. If it is missing, they are malformed. */
   readonly onForeignMessage: AnyHandler | undefined;
+  /** Reads binary frames, and marks the values of streams. Without it, the other side sends no binary frames. */
+  readonly bytes: BytesCodec | undefined;
   /** Whether calls and notifications are queued, on each new connection, until `Connection.release`. */
   readonly opensFirst: boolean;
 }
 
-/** Makes a config of options that are checked. Throws a `TypeError` for the schema of a method that does not exist. */
+/** Makes a config of options that are checked. Throws a `TypeError` if a schema or a contract does not fit the methods. */
 export function makeConfig(
   checked: Checked<typeof PEER_OPTIONS>,
   extensions: ExtensionsFactory,
   opensFirst = false,
 ): Config {
-  const { methods, schemas, fallback, around, limits, onForeignMessage, timeoutMs } = checked;
-  if (schemas !== undefined && fallback === undefined) {
-    checkKnown("schemas", Object.fromEntries(schemas), Object.fromEntries(methods));
+  const { schemas: given, methods, fallback, timeoutMs, retry } = checked;
+  const { schemas, checks }: Fit = (checked.contract ?? checked.remote)?.fit(checked) ?? checked;
+  // A contract has checked that its own schemas fit the methods.
+  if (given && !fallback) {
+    checkKnown("schemas", Object.fromEntries(given), Object.fromEntries(methods));
   }
   const dialect = checked.dialect ?? extensions.defaultDialect;
   const readsNullParams = checked.dialect?.readsNullParams === true;
@@ -128,18 +158,15 @@ export function makeConfig(
     return readsVersion1 ? fromVersion1(message) : undefined;
   };
   return {
-    methods,
+    ...checked,
     schemas,
-    fallback,
-    around,
-    wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs }, DEFAULT_TIMEOUT_MS),
-    limits,
+    checks,
+    wait: waitOf({ timeoutMs: timeoutMs ?? dialect.timeoutMs, retry }, DEFAULTS),
     dialect,
     choseDialect: checked.dialect !== undefined,
     controlMethods: extensions.controlMethodsOf(dialect),
     extensions,
     normalize: readsNullParams || readsVersion1 ? normalize : undefined,
-    onForeignMessage,
     opensFirst,
   };
 }
@@ -159,13 +186,17 @@ export function checkDialect(dialect: unknown): Dialect {
 }
 
 /** Returns how long a call with these options waits. Throws a `TypeError` that names the option, the rule and the value. */
-export function waitOf(options: CallOptions, defaultTimeoutMs: number): Wait {
-  const { timeoutMs = defaultTimeoutMs, ...rest } = checkOptions("options", options, CALL_OPTIONS);
-  return { timeoutMs, ...rest };
+export function waitOf(options: CallOptions, defaults: Pick<Wait, "timeoutMs" | "retry">): Wait {
+  const {
+    timeoutMs = defaults.timeoutMs,
+    retry = defaults.retry,
+    ...rest
+  } = checkOptions("options", options, CALL_OPTIONS);
+  return { timeoutMs, retry, ...rest };
 }
 
-/** Returns the own members of an object: a method called `constructor` or `__proto__` is found only if the object has it. */
-function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
+/** Returns the own members of an object, each checked: a method called `constructor` or `__proto__` is found only if the object has it. */
+export function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, T> {
   if (!isPlain(given)) throw expected(name, "a plain object", given);
   const entries = new Map<string, T>();
   for (const [key, value] of Object.entries(given)) {
@@ -174,8 +205,11 @@ function tableOf<T>(given: unknown, name: string, check: Check<T>): Map<string, 
   return entries;
 }
 
-/** Handlers are called without `this`, and a class's methods are not its own members: an instance would serve nothing. */
-function isPlain(value: unknown): value is object {
+/**
+ * Whether a value is a plain object. Handlers are called without `this`, and a class's methods are not its own members: an instance
+ * would serve nothing.
+ */
+export function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null) return false;
   const proto = Object.getPrototypeOf(value) as object | null;
   return proto === null || Object.getPrototypeOf(proto) === null;

@@ -4,11 +4,13 @@
  */
 import { Backlog } from "./backlog.js";
 import { receiveBatch, type Slot } from "./batch.js";
-import { encodeError, exceeds } from "./codec.js";
+import { encodeError, exceeds, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
+import { clearDeadline } from "./deadlines.js";
 import type { AnyHandler, Config } from "./config.js";
 import type { Extensions } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
+import { KeptMessages } from "./live.js";
 import { IncomingCalls } from "./incoming-calls.js";
 import { classify, isForeign, isLoneId, type ErrorObject, type Id, type Kind, type Unchecked } from "./message.js";
 import { OutgoingCalls } from "./outgoing-calls.js";
@@ -16,7 +18,15 @@ import type { EventEmitter } from "./packages.js";
 import { minuteCount, rateLimit } from "./rate.js";
 import { newCounts, type Counts, type PeerStats } from "./stats.js";
 import { attempt, tell, warnOnce } from "./tell.js";
-import { type CloseInfo, type Receiver, type SendHandle, type Transport } from "./transport.js";
+import type { LatestHandle, SendQueue } from "./send-queue.js";
+import {
+  errorOfEnd,
+  type CloseInfo,
+  type EncodedMessage,
+  type Receiver,
+  type SendHandle,
+  type Transport,
+} from "./transport.js";
 import { cutReason, PolicyViolation, TryAgainLater } from "../close-codes.js";
 
 /** Gives a peer the connection that follows a lost one. */
@@ -30,8 +40,12 @@ export class Connection implements Receiver, Slot {
   declare closeInfo: CloseInfo | undefined;
   /** Called after `close` is emitted. */
   declare onClosed: ((info: CloseInfo) => void) | undefined;
-  /** From `suspend` to `resume`: the connection waits for a socket, or for `release` after a loss. */
+  /** From `suspend` to `resume`, and while connecting: the connection waits for a socket, or for `release`. */
   declare isSuspended: boolean;
+  /** True until messages of the application flow for the first time. Still true if the connection ended before that. */
+  declare isConnecting: boolean;
+  /** Called once: when `isConnecting` becomes false, or with the reason if the connection ends before. */
+  declare onOpened: ((failure?: { cause: Error }) => void) | undefined;
   /** Whether the connection waits for a socket. Then streams are not read ahead. */
   declare isDown: boolean;
   /** The extensions, once something needed them. */
@@ -40,6 +54,8 @@ export class Connection implements Receiver, Slot {
   declare namelessErrors: number;
   /** How many of the unsent bytes are broadcasts, at most. */
   declare broadcastBytes: number;
+  /** Messages for a slow reader, if the transport queues none. */
+  declare kept: KeptMessages | undefined;
   declare readonly counts: Counts;
   /** Emits the events of this connection. Handlers get it as `context.peer`. */
   declare readonly peer: EventEmitter<any>;
@@ -66,11 +82,13 @@ export class Connection implements Receiver, Slot {
     replace: Replace,
     lost?: Connection,
   ) {
-    this.ended = this.closeInfo = this.madeExtensions = undefined;
+    this.ended = this.closeInfo = this.madeExtensions = this.kept = undefined;
     this.namelessErrors = this.broadcastBytes = 0;
+    this.isConnecting = lost?.isConnecting ?? transport.isConnecting === true;
     // A connection that follows a lost one waits for a socket.
-    this.isSuspended = this.isDown = lost !== undefined;
+    this.isSuspended = this.isDown = this.isConnecting || lost !== undefined;
     this.onClosed = lost?.onClosed;
+    this.onOpened = lost?.onOpened;
     this.peer = peer;
     this.transport = transport;
     this.config = config;
@@ -81,8 +99,8 @@ export class Connection implements Receiver, Slot {
     this.incoming = new IncomingCalls(this, lost?.incoming);
     const { maxMessagesPerSecond } = config.limits;
     this.takeRate = maxMessagesPerSecond === Infinity ? undefined : rateLimit(maxMessagesPerSecond);
-    // After a loss it is not known what the next server understands, so messages are queued until that is known.
-    if (config.opensFirst || lost !== undefined) this.outgoing.hold();
+    // Without a socket it is not known what the next server understands, so messages are queued until that is known.
+    if (config.opensFirst || this.isSuspended) this.outgoing.hold();
   }
 
   /** Starts the transport. Messages that came in earlier are received after this call. */
@@ -165,8 +183,7 @@ export class Connection implements Receiver, Slot {
     const info = this.#cause === undefined ? reported : { ...reported, ...this.#cause };
     this.closeInfo = info;
     // Made only if needed: an error records the stack, which is expensive.
-    if (this.ended === undefined)
-      this.#stop(info.error ?? new Error(`closed with ${info.code}${info.reason && ` (${info.reason})`}`));
+    if (this.ended === undefined) this.#stop(errorOfEnd("closed", info));
     this.hooks.closed?.(this.peer, info);
     this.emit("close", info);
     this.onClosed?.(info);
@@ -180,9 +197,20 @@ export class Connection implements Receiver, Slot {
     this.emit("suspend");
   }
 
-  broadcastsDropped(count: number): void {
-    this.counts.notificationsSent -= count;
-    this.counts.dropped += count;
+  dropped(method: string): void {
+    this.counts.notificationsSent--;
+    this.countDropped(method);
+  }
+
+  /** Counts a message that is dropped for this peer, and reports it to the other side and to the server. */
+  countDropped(method: string): void {
+    this.counts.dropped++;
+    this.transport.reportMissed?.(1);
+    this.hooks.missed?.(this.peer, method);
+  }
+
+  missed(count: number): void {
+    if (this.ended === undefined) this.emit("missed", { count });
   }
 
   resumed(): void {
@@ -200,7 +228,7 @@ export class Connection implements Receiver, Slot {
     const next = new Connection(this.peer, transport, this.config, this.hooks, this.#replace, this);
     this.#replace(this.peer, next);
     next.start();
-    this.#settleAll(error);
+    this.#settleAll(error, next.outgoing);
     if (next.ended === undefined) this.emit("lost", error);
   }
 
@@ -214,35 +242,66 @@ export class Connection implements Receiver, Slot {
   #resume(): void {
     if (this.ended !== undefined || !this.isSuspended || this.isDown || this.outgoing.isHeld) return;
     this.isSuspended = false;
-    this.emit("resume");
+    if (!this.isConnecting) return this.emit("resume");
+    this.isConnecting = false;
+    this.#reportOpening();
   }
 
   /**
    * Sends one message. Returns false if it will not be sent. First ends the connection if its other side reads too slowly, and
    * then sends nothing. A transport that throws breaks its promise: the error is reported, and stops no loop over many peers.
    */
-  send(text: string, handle?: SendHandle): boolean {
-    const unsentBytes = this.transport.unsentBytes ?? 0;
+  send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
+    const { unsentBytes } = this;
     if (unsentBytes > this.config.limits.maxUnsentBytes || this.broadcastBytes > 0) this.#checkUnsent(unsentBytes);
     // Set before the bytes are sent: the connection may end inside `send` after the other side has read them.
     if (handle !== undefined) handle.sent = true;
     if (this.ended !== undefined) return false;
+    this.kept?.flush();
     try {
-      return this.transport.send(text, handle);
+      const { transport } = this;
+      if (typeof text === "string") return transport.send(text, handle, message);
+      return transport.sendBytes?.(text, handle, message) ?? transport.send(text.text, handle, message);
     } catch (error) {
       this.report(error);
       return false;
     }
   }
 
+  /** Keeps a message for a slow reader, if the transport queues nothing. Returns false otherwise, or if too much is kept. */
+  keepLatest(text: MessageText, handle: LatestHandle): boolean {
+    this.kept?.replace(handle);
+    if (this.isLow || this.transport.isReady === false || this.outgoing.isHeld || this.ended !== undefined)
+      return false;
+    if ((this.kept?.length ?? 0) + text.length > this.config.limits.maxUnsentBytes / 4) return false;
+    return this.queueIn((this.kept ??= new KeptMessages(this)), text, handle);
+  }
+
+  /** Adds a message to a queue. Returns true. */
+  queueIn(queue: SendQueue, text: MessageText, handle: SendHandle | undefined): true {
+    const oldest = queue.add(text, handle);
+    if (oldest !== undefined) this.dropped(oldest.method);
+    return true;
+  }
+
+  /** Whether less than the low-water mark is unsent, an eighth of `maxUnsentBytes`. */
+  get isLow(): boolean {
+    return this.unsentBytes < this.config.limits.maxUnsentBytes / 8;
+  }
+
+  /** Whether a message is sent at once, with few unsent bytes before it. */
+  get isReady(): boolean {
+    const isWaiting = this.isSuspended || this.outgoing.isHeld || this.kept !== undefined;
+    return !isWaiting && this.ended === undefined && this.transport.isReady !== false && this.isLow;
+  }
+
   /** Returns whether a response that is not in a batch is short enough. */
-  reserveBytes(text: string): boolean {
-    const { maxReplyBytes } = this;
-    return text.length * 3 <= maxReplyBytes || !exceeds(text, maxReplyBytes);
+  reserveBytes(text: MessageText): boolean {
+    return !exceeds(text, this.maxReplyBytes);
   }
 
   /** Sends a response that is not in a batch. */
-  put(text: string, onSent?: (isWhole: boolean) => void): boolean {
+  put(text: MessageText, onSent?: (isWhole: boolean) => void): boolean {
     const isTaken = this.send(text);
     onSent?.(isTaken && this.ended === undefined);
     return isTaken;
@@ -278,7 +337,10 @@ export class Connection implements Receiver, Slot {
       (this.#backlog ??= new Backlog(this)).exceeded();
   }
 
-  /** Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among the unsent bytes. */
+  /**
+   * Lowers `broadcastBytes` to the unsent bytes: the other broadcasts were sent. Without a socket, broadcasts are queued and not among
+   * the unsent bytes.
+   */
   forgetSentBroadcasts(unsentBytes: number): void {
     if (this.broadcastBytes > unsentBytes && !this.isDown) this.broadcastBytes = unsentBytes;
   }
@@ -314,7 +376,10 @@ export class Connection implements Receiver, Slot {
       warnOnce((this.hooks.warned ??= new Set()), method, error);
   }
 
-  /** Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a listener. */
+  /**
+   * Emits an error that the other side can cause with each message. Its stack is expensive, so `make` runs only if there is a
+   * listener.
+   */
   reportIfHeard(make: () => unknown): void {
     if (this.peer.listenerCount("error") > 0 || this.hooks.hasErrorListener?.()) this.report(make());
   }
@@ -324,29 +389,46 @@ export class Connection implements Receiver, Slot {
     tell(this.peer, event, args, (error) => this.report(error));
   }
 
-  /** Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers. */
-  end(code: number, reason: string, retryMs?: number): void {
-    if (this.ended === undefined) this.#cause = { code, reason: cutReason(reason) };
-    this.close(code, reason, retryMs);
+  /**
+   * Ends the connection for a reason of this side, with any code. That reason is reported, whatever the other side answers.
+   * `error`: the cause that the calls reject with.
+   */
+  end(code: number, reason: string, retryMs?: number, error?: Error): void {
+    if (this.ended === undefined)
+      this.#cause = { code, reason: cutReason(reason), ...(error !== undefined && { error }) };
+    this.close(code, reason, retryMs, error);
   }
 
   /** Ends the connection for the application. How the transport ended is reported. */
-  close(code: number, reason: string, retryMs?: number): void {
+  close(code: number, reason: string, retryMs?: number, error?: Error): void {
+    if (this.ended === undefined) this.kept?.flush();
+    // Sending what was kept may end the connection, as its other side reads too slowly.
     if (this.ended !== undefined) return;
-    this.#stop(new Error(`closed on this side with ${code}${reason && ` (${reason})`}`));
+    this.#stop(errorOfEnd("closed on this side", { code, reason, error }));
     this.transport.close(code, cutReason(reason), retryMs);
   }
 
   #stop(cause: Error): void {
     this.#settleAll(cause);
+    this.#reportOpening({ cause });
     this.hooks.ended?.(this.peer);
   }
 
-  /** Settles every call. After this no call waits, no timer runs, and nothing of this connection is received or sent. */
-  #settleAll(cause: Error): void {
+  #reportOpening(failure?: { cause: Error }): void {
+    this.onOpened?.(failure);
+    // Its promise is settled. Its closures would live as long as the connection.
+    this.onOpened = undefined;
+  }
+
+  /**
+   * Settles every call, except those that `next` makes again. After this no call waits, no timer runs, and nothing of this connection
+   * is received or sent.
+   */
+  #settleAll(cause: Error, next?: OutgoingCalls): void {
     this.ended = cause;
+    if (this.kept !== undefined) clearDeadline(this.kept);
     this.#backlog?.stop();
-    this.outgoing.rejectAll(cause);
+    this.outgoing.rejectAll(cause, next);
     this.incoming.abortAll(cause);
     this.madeExtensions?.end(cause);
   }

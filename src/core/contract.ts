@@ -1,9 +1,11 @@
 /**
  * The types of a contract: the methods that one side serves and the other calls. Nothing here exists at run time.
  *
- * A contract is an interface. Its methods take nothing or one `params`, an array or an object as on the wire (JSON-RPC 2.0,
- * section 4.2), and return the result or a promise of it.
+ * A contract is an interface, or the type of what `contract()` makes of schemas. Its methods take nothing or one `params`, an
+ * array or an object as on the wire (JSON-RPC 2.0, section 4.2), and return the result or a promise of it.
  */
+import type { Bytes } from "./bytes.js";
+import type { Carried, Jsonify } from "./jsonify.js";
 
 /** Checks that `T` is a contract: each method takes nothing, or one `params`. An interface has no index signature, so the bound refers to itself. */
 export type Contract<T> = {
@@ -22,14 +24,39 @@ type Return<M> = NonNullable<M> extends (...args: never) => infer R ? Awaited<R>
 type Frozen<P> = P extends readonly unknown[] ? Readonly<P> : P;
 type Received<T> = unknown extends T ? T : [T] extends [void] ? void : T extends undefined ? null : T;
 
-/** The `params` of method `M`; `undefined` if it takes none. */
-export type Params<M> = 0 extends 1 & M ? any : Args<M> extends [] ? undefined : Args<M>[0];
+declare const checked: unique symbol;
 
-/** The result of method `M` for its caller. `undefined` arrives as `null`. */
-export type Result<M> = Received<Return<M>>;
+/**
+ * A method of a contract that `contract()` made. `A` has the type of its params for the caller, and `P` is their type for the
+ * handler, as the schema returns them. `G` is the type of its progress values.
+ */
+export interface CheckedMethod<A extends unknown[], P, R, G> {
+  (...args: A): R;
+  readonly [checked]?: { readonly params: P; readonly progress: G };
+}
+
+type CheckedPart<M> = M extends { readonly [checked]?: infer C } ? NonNullable<C> : unknown;
+
+/** The `params` of method `M` as its handler gets them; `undefined` if it takes none. A `Date` arrives as a string. */
+export type Params<M> = 0 extends 1 & M
+  ? any
+  : CheckedPart<M> extends { readonly params: infer P }
+    ? P
+    : Args<M> extends []
+      ? undefined
+      : Jsonify<Args<M>[0]>;
+
+/** The result of method `M` for its caller. `undefined` arrives as `null`, and a `Date` as a string. */
+export type Result<M> = Received<Jsonify<Return<M>>>;
+
+/** The progress values of method `M` for its handler: `unknown` if the contract says nothing about them. */
+export type Progress<M> = CheckedPart<M> extends { readonly progress: infer G } ? G : unknown;
+
+/** The progress values of method `M` for its caller: `any` if the contract says nothing about them. */
+type ReceivedProgress<M> = unknown extends Progress<M> ? any : Received<Jsonify<Progress<M>>>;
 
 /** The arguments after the method's name in a call of `M`: `params` if it takes any, then `Tail`. */
-export type CallArgs<M, Tail extends unknown[] = [options?: CallOptions]> =
+export type CallArgs<M, Tail extends unknown[] = [options?: CallOptions<ReceivedProgress<M>>]> =
   Args<M> extends []
     ? [params?: undefined, ...Tail]
     : undefined extends Args<M>[0]
@@ -44,7 +71,7 @@ export type NotifyName<T> = {
 declare const items: unique symbol;
 
 /** A stream in a contract and in plain data: made by `peer.offer`, read by `peer.iterate`. Nominal on purpose. */
-export interface Stream<T> {
+export interface Stream<T> extends Carried {
   readonly [items]: T;
 }
 
@@ -53,16 +80,34 @@ export type StreamName<T> = {
   [K in keyof T & string]-?: unknown extends Return<T[K]> ? K : Return<T[K]> extends Stream<unknown> ? K : never;
 }[keyof T & string];
 
-/** The values of the stream that method `M` returns. */
-export type Item<M> = unknown extends Return<M> ? any : Return<M> extends Stream<infer T> ? T : never;
+/** The values of the stream that method `M` returns, as the reader gets them. */
+export type Item<M> =
+  unknown extends Return<M> ? any : Return<M> extends Stream<infer T> ? Received<Jsonify<T>> : never;
 
-type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<I> : T;
+/** A web stream, such as `blob.stream()`. It need not be an async iterable: not every browser and not every DOM library makes it one. */
+export interface WebStream<T> {
+  getReader(): unknown;
+  /** Its chunks have the type of the stream's values. The types of `getReader` cannot show that: they have three signatures. */
+  pipeTo(destination: { getWriter(): { write(chunk?: T): unknown } }): unknown;
+}
+
+/** The values of a stream whose source yields `T`: views are sent as bytes. */
+export type Streamed<T> = T extends ArrayBufferView ? Bytes : T;
+
+/** What the source of a stream of `T` may yield. */
+type Yielded<T> = Bytes extends T ? T | ArrayBufferView : T;
+
+type Served<T> = T extends Stream<infer I> ? Stream<I> | AsyncIterable<Yielded<I>> : T;
+
+/** The context of a handler, whose `progress` takes the values that the contract names. */
+type ContextOf<M, Ctx> =
+  unknown extends Progress<M> ? Ctx : Omit<Ctx, "progress"> & { readonly progress: (value: Progress<M>) => void };
 
 /** The function that serves method `M`. Returns the result or a promise of it. If the contract says `Stream`, it may return an async iterable. */
 export type Handler<M, Ctx> = (
   this: void,
   params: Params<M>,
-  context: Ctx,
+  context: ContextOf<M, Ctx>,
 ) => Served<Return<M>> | Promise<Served<Return<M>>>;
 
 /** A plain object with one handler for each method of contract `L`. */
@@ -77,7 +122,7 @@ export type Remote<R> = string extends keyof R
       ) => Promise<Result<R[K]>>;
     };
 
-type Said<T> = T extends AsyncIterable<infer I> ? Stream<I> : T;
+type Said<T> = T extends AsyncIterable<infer I> ? Stream<Streamed<I>> : T;
 
 /** The contract that a plain object of handlers fulfils: `type Mine = ApiOf<typeof handlers>`. */
 export type ApiOf<H> = {
@@ -88,8 +133,8 @@ export type ApiOf<H> = {
     : never;
 };
 
-/** Options of one call. */
-export interface CallOptions {
+/** Options of one call. `G` is the type of its progress values. */
+export interface CallOptions<G = any> {
   /** How long to wait for the response, in milliseconds; `Infinity` waits for ever. Default: the peer's `timeoutMs`, 60,000. Rejects with `TimeoutError`. */
   timeoutMs?: number | undefined;
   /** Aborting it rejects the call at once with `signal.reason`. If it is already aborted, nothing is sent. */
@@ -100,9 +145,16 @@ export interface CallOptions {
    * dialect, reports come only if your params hold a token. A call made after `lost` asks when it is sent, because only then it
    * is known whether the next server is a reciproc peer.
    */
-  onProgress?: ((value: any) => void) | undefined;
+  onProgress?: ((value: G) => void) | undefined;
   /** Whether each report restarts `timeoutMs`. Default false. */
   resetTimeoutOnProgress?: boolean | undefined;
+  /**
+   * `"not-sent"`: if the connection is lost before the call was sent, or the queue is full, the call is made again on the next
+   * connection, within its own timeout. Its params are encoded again, so do not change them meanwhile. A call that may have run is
+   * never repeated. Without effect in a batch, on `peer.stream`, and in `onOpen`; a call whose params hold an offered stream is
+   * rejected as without it. Default: the `retry` of the peer, which is `false`.
+   */
+  retry?: "not-sent" | false | undefined;
   /** How long the call may take in total, in milliseconds, even with reports. Default `Infinity`. Rejects with `TimeoutError`. */
   maxTotalTimeoutMs?: number | undefined;
 }

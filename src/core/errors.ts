@@ -139,11 +139,11 @@ export class TooLargeError extends RangeError {
   }
 }
 
-/** The other side broke JSON-RPC 2.0 in its answer to a call. `raw` is what it sent. */
+/** The other side broke JSON-RPC 2.0 in its answer to a call, or the contract that this side checks. `raw` is what it sent. */
 export class ProtocolError extends Error {
   override readonly name: string = "ProtocolError";
   readonly code = "PROTOCOL";
-  /** The response as it was parsed. */
+  /** The response as it was parsed; the value alone, if that does not fit the contract. */
   declare readonly raw: unknown;
 
   constructor(message: string, raw: unknown, options?: ErrorOptions) {
@@ -156,14 +156,14 @@ export class ProtocolError extends Error {
 export class ConnectError extends Error {
   override readonly name: string = "ConnectError";
   readonly code = "CONNECT_FAILED";
-  /** The URL, without user name, password and query, which may hold secrets. */
+  /** The URL, without user name, password and query, which may hold secrets. Empty if the function `url` did not return one. */
   declare readonly url: string;
   /** The HTTP status that refused the upgrade. */
   declare readonly status: number | undefined;
 
   constructor(url: string, reason: string, options: ErrorOptions & { status?: number | undefined } = {}) {
     const { status, ...rest } = options;
-    super(`could not connect to ${url}: ${reason}`, rest);
+    super(`could not connect to ${url || "the server"}: ${reason}`, rest);
     this.url = url;
     this.status = status;
   }

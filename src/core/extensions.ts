@@ -3,6 +3,7 @@
  * begins, is given up, or is answered. It does not know how a dialect spells them.
  */
 import type { Slot } from "./batch.js";
+import type { MessageText } from "./codec.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
 import type { IncomingCall } from "./incoming-call.js";
@@ -31,17 +32,17 @@ export interface Extensions {
    * Returns the text to send for a queued message, now that it is known what the other side understands; `undefined` if nothing
    * is to be sent.
    */
-  rewriteQueued(text: string, handle: SendHandle): string | undefined;
+  rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined;
   /**
    * Encodes the params of a request, or a result, which may hold streams. Streams in params end when the call is settled. If
    * the caller no longer waits for a result, stops the streams in it and throws.
    */
-  encode(call: IncomingCall | OutgoingCall, content: unknown): string;
+  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText;
   /**
    * Serves a stream that is the whole result of a call. The promise gives what makes, right before it is sent, the JSON that
    * stands for the stream. If the caller no longer waits, stops the stream and rejects.
    */
-  serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string>;
+  serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => MessageText>;
   /** Stops the streams of a call whose response could not be sent. */
   responseNotSent(call: IncomingCall): void;
   /** Calls a method, and reads its result as a stream. */

@@ -14,6 +14,8 @@ export interface Hooks {
   error?(error: unknown, peer: unknown): boolean;
   /** Whether the server has a listener for `error`. */
   hasErrorListener?(): boolean;
+  /** A message of that method was dropped for a peer. */
+  missed?(peer: unknown, method: string): void;
   /** Called when a peer closes, before any listener. */
   ended?(peer: unknown): void;
   /** Called when the transport of a peer has ended, after `ended`. */

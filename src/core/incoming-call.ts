@@ -1,6 +1,6 @@
 /** One call that the other side made, and the context that its handler gets. */
 import type { Slot } from "./batch.js";
-import { encodeError, encodeRawResult, encodeResult } from "./codec.js";
+import { encodeError, encodeRawResult, encodeResult, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import { isAbort } from "./errors.js";
 import type { IncomingCalls } from "./incoming-calls.js";
@@ -75,21 +75,23 @@ export class IncomingCall implements Linked {
   respond(result: unknown): void {
     const { id } = this;
     if (id === undefined) return this.#discard(result);
-    let text: string;
+    let text: MessageText;
     try {
       if (typeof result === "object" && result !== null && isAsyncIterable(result))
         return this.calls.stream(this, result);
       const { madeExtensions } = this.calls.connection;
       text = madeExtensions?.isOffering === true ? madeExtensions.encode(this, result) : encodeResult(id, result);
     } catch (error) {
-      return this.fail(error);
+      if (!(error instanceof TypeError)) return this.fail(error);
+      // The stack has no line of the application, so the error names the method.
+      return this.fail(new TypeError(`The result of "${this.method}": ${error.message}`, { cause: error }));
     }
     this.#send(text, true);
   }
 
   /** Answers with a result that `encode` returns as JSON. */
-  respondJson(encode: () => string): void {
-    let text: string;
+  respondJson(encode: () => MessageText): void {
+    let text: MessageText;
     try {
       text = encodeRawResult(this.id!, encode());
     } catch (error) {
@@ -122,7 +124,7 @@ export class IncomingCall implements Linked {
   }
 
   /** Sends the response. In some dialects, a cancelled call gets none. */
-  #send(text: string, isResult: boolean): void {
+  #send(text: MessageText, isResult: boolean): void {
     const { calls, slot, abortCause } = this;
     const isUnwanted = abortCause !== undefined && !calls.connection.config.dialect.cancel.isAnswered;
     this.state = "answered";

@@ -4,7 +4,14 @@
  */
 import type { Slot } from "./batch.js";
 import { ById } from "./by-id.js";
-import { encodeError, encodeInternalError, encodeTooLarge, isNamelessError } from "./codec.js";
+import {
+  encodeError,
+  encodeInternalError,
+  encodeTooLarge,
+  isNamelessError,
+  sentForm,
+  type MessageText,
+} from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import type { AnyHandler, CallRecord } from "./config.js";
 import type { Connection } from "./connection.js";
@@ -128,6 +135,7 @@ export class IncomingCalls {
       if (config.around !== undefined) result = this.#runAround(call, context);
       else if (handler !== undefined && config.schemas === undefined) result = handler(call.params, context);
       else result = this.#run(call, context, call.params);
+      if (config.checks !== undefined) result = config.checks.sent("result", call.method, result);
       if (isThenable(result)) return this.#await(call, result, respond);
     } catch (error) {
       this.#remove(call);
@@ -239,8 +247,9 @@ export class IncomingCalls {
    * Sends a response, or -32008 in its place if it is too long. `onSent` is called once the response was sent or will not be
    * sent, with whether the caller gets it as it is.
    */
-  reply(id: Id, text: string, slot: Slot, onSent?: (isWhole: boolean) => void): void {
+  reply(id: Id, encoded: MessageText, slot: Slot, onSent?: (isWhole: boolean) => void): void {
     const { connection } = this;
+    const text = sentForm(encoded, connection.transport.takesBytes);
     const fits = slot.reserveBytes(text);
     const reply = fits ? text : encodeTooLarge(id, connection.maxReplyBytes);
     if (id === null && isNamelessError(reply)) connection.namelessErrors++;
@@ -252,7 +261,7 @@ export class IncomingCalls {
    * Returns the error that answers a call to `method`. It says what an RpcError of this side says. Anything else may hold
    * secrets, so it is reported here and answered with -32603.
    */
-  encodeFailure(id: Id, method: string, error: unknown): string {
+  encodeFailure(id: Id, method: string, error: unknown): MessageText {
     try {
       if (error instanceof RpcError && !isReceived(error)) return encodeError(id, error);
       this.reportFailure(method, error);
@@ -275,7 +284,7 @@ export class IncomingCalls {
 
 const respond = (call: IncomingCall, result: unknown): void => call.respond(result);
 const fail = (call: IncomingCall, error: unknown): void => call.fail(error);
-const respondStream = (call: IncomingCall, encode: () => string): void => call.respondJson(encode);
+const respondStream = (call: IncomingCall, encode: () => MessageText): void => call.respondJson(encode);
 
 const BUSY = { code: ErrorCode.Busy, message: "Server is busy" };
 const METHOD_NOT_FOUND = { code: ErrorCode.MethodNotFound, message: "Method not found" };

@@ -1,4 +1,5 @@
 /** Batches that this side sends (section 6). */
+import { joinTexts, type MessageText } from "./codec.js";
 import type { CallOptions } from "./contract.js";
 import type { OutgoingCall, OutgoingCalls, Sink } from "./outgoing-calls.js";
 import type { SendHandle } from "./transport.js";
@@ -19,7 +20,7 @@ export class BatchCalls extends Set<OutgoingCall> implements SendHandle {
 
 /** Returns a batch that is being collected. Its functions throw, or reject, once it was sent. */
 export function outgoingBatch(outgoing: OutgoingCalls): OutgoingBatch {
-  const entries: { text: string; call: OutgoingCall | undefined }[] = [];
+  const entries: { text: MessageText; call: OutgoingCall | undefined }[] = [];
   let isSent = false;
   const checkUnsent = (): void => {
     if (isSent) throw new Error("this batch was sent already");
@@ -29,6 +30,7 @@ export function outgoingBatch(outgoing: OutgoingCalls): OutgoingBatch {
       // `around` delayed the message until the batch was sent, so the message is sent alone.
       if (isSent) return outgoing.deliver(text, call, undefined);
       if (outgoing.ended !== undefined) return false;
+      if (typeof text !== "string") text.keep();
       entries.push({ text, call: call as OutgoingCall | undefined });
       return true;
     },
@@ -49,7 +51,8 @@ export function outgoingBatch(outgoing: OutgoingCalls): OutgoingBatch {
       if (live.length === 0) return;
       const calls = new BatchCalls(live.flatMap(({ call }) => call ?? []));
       if (calls.size > 0) outgoing.openBatch(calls);
-      const text = `[${live.map((entry) => entry.text).join(",")}]`;
+      const texts = live.map((entry) => entry.text);
+      const text = joinTexts("[", texts, "]");
       if (!outgoing.deliver(text, calls, undefined)) outgoing.failUnsent(text, calls);
     },
   };

@@ -4,18 +4,19 @@
  * wins and the others find nothing.
  */
 import { CallTable } from "./call-table.js";
-import { encodeNotification, encodeRequest, exceeds, utf8Bytes } from "./codec.js";
+import { encodeNotification, encodeRequest, exceeds, sentForm, utf8Bytes, type MessageText } from "./codec.js";
 import { waitOf, type AnyAround, type CallRecord, type Wait } from "./config.js";
 import type { Connection } from "./connection.js";
 import type { CallOptions } from "./contract.js";
 import { clearDeadline, setDeadline, type Expiring } from "./deadlines.js";
 import { ConnectionLostError, ProtocolError, receivedError, RpcError, TimeoutError, TooLargeError } from "./errors.js";
 import type { Linked } from "./list.js";
+import { checkLive, LIVE_OPTIONS, type LiveOptions } from "./live.js";
 import { brokenResponse, type ErrorMessage, type Id, type Kind, type Unchecked } from "./message.js";
 import { BatchCalls } from "./outgoing-batch.js";
 import { observed } from "./promises.js";
-import type { SendHandle } from "./transport.js";
-import { SendQueue } from "./send-queue.js";
+import type { Renewal, SendHandle } from "./transport.js";
+import { LatestHandle, SendQueue } from "./send-queue.js";
 
 /** One pending call. It is the send handle of its message. */
 export class OutgoingCall implements Expiring, SendHandle {
@@ -28,7 +29,10 @@ export class OutgoingCall implements Expiring, SendHandle {
   sent = false;
   /** The batch that holds the call, once that was given to the connection. */
   batch: BatchCalls | undefined;
-  declare readonly calls: OutgoingCalls;
+  /** The params, if the call is made again on the next connection when it was not sent. */
+  again: { readonly params: unknown } | undefined;
+  /** The calls of the connection that it is made on. */
+  declare calls: OutgoingCalls;
   declare readonly id: number;
   declare readonly method: string;
   declare readonly wait: Wait;
@@ -80,7 +84,7 @@ export class OutgoingCall implements Expiring, SendHandle {
 /** Takes messages in place of the connection: a batch, or the way past the queue. */
 export interface Sink {
   /** Takes an encoded message. Returns false if it will not be sent. `handle` is the call, if the message is one. */
-  add(text: string, handle: SendHandle | undefined): boolean;
+  add(text: MessageText, handle: SendHandle | undefined): boolean;
 }
 
 /** The outgoing calls of one connection. */
@@ -95,6 +99,8 @@ export class OutgoingCalls {
   #lastId = 0;
   /** Messages that are queued until `release`. */
   #queue: SendQueue | undefined;
+  /** Calls that are made again, and that were not taken: the queue is full, or the connection is closing. */
+  #refused: SendQueue | undefined;
 
   /** `before`: the calls of the connection that this one follows. */
   constructor(connection: Connection, before?: OutgoingCalls) {
@@ -137,8 +143,11 @@ export class OutgoingCalls {
   release(): void {
     const connection = this.#connection;
     // A message that is sent meanwhile is queued behind the others.
-    for (const [handle, queued] of this.#queue ?? []) {
-      this.#queue!.remove(handle);
+    const queue = (this.#queue ??= new SendQueue());
+    for (const [handle, text] of this.#refused ?? []) queue.add(text, handle);
+    this.#refused = undefined;
+    for (const [handle, queued] of queue) {
+      queue.remove(handle);
       const { madeExtensions } = connection;
       const text = madeExtensions === undefined ? queued : madeExtensions.rewriteQueued(queued, handle);
       if (text !== undefined && !connection.send(text, handle)) this.failUnsent(text, handle);
@@ -152,20 +161,17 @@ export class OutgoingCalls {
    */
   request(method: string, params: unknown, options?: CallOptions, sink?: Sink, id?: number): Promise<unknown> {
     const connection = this.#connection;
-    const { around, wait: defaults } = connection.config;
+    const { around, wait: defaults, checks } = connection.config;
     if (around !== undefined && id === undefined) return this.#requestAround(around, method, params, options, sink);
-    return new Promise((resolve, reject) => {
-      const wait = options === undefined ? defaults : waitOf(options, defaults.timeoutMs);
+    const result = new Promise((resolve, reject) => {
+      const wait = options === undefined ? defaults : waitOf(options, defaults);
       if (wait.signal?.aborted) throw wait.signal.reason;
       // Ids are integers from 1: some implementations take an id of 0 for none.
       const call = new OutgoingCall(this, id ?? ++this.#lastId, method, wait, resolve, reject);
-      let text: string;
+      if (wait.retry !== false && sink === undefined) call.again = { params };
+      let text: MessageText;
       try {
-        const given = wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
-        text =
-          connection.madeExtensions?.isOffering === true
-            ? connection.madeExtensions.encode(call, given)
-            : encodeRequest(call.id, method, given as object);
+        text = this.#encode(call, params);
         if (this.ended !== undefined) throw new ConnectionLostError(method, "not-sent", this.ended);
       } catch (error) {
         call.onSettled?.();
@@ -178,6 +184,15 @@ export class OutgoingCalls {
       connection.counts.requestsSent++;
       if (!this.deliver(text, call, sink)) this.failUnsent(text, call);
     });
+    return (checks?.received("result", method, result) as Promise<unknown> | undefined) ?? result;
+  }
+
+  #encode(call: OutgoingCall, params: unknown): MessageText {
+    const connection = this.#connection;
+    const given = call.wait.onProgress === undefined ? params : connection.extensions.progress.ask(call, params);
+    return connection.madeExtensions?.isOffering === true
+      ? connection.madeExtensions.encode(call, given)
+      : encodeRequest(call.id, call.method, given as object);
   }
 
   #requestAround(
@@ -198,9 +213,27 @@ export class OutgoingCalls {
     return new Promise((resolve) => resolve(around(record, next)));
   }
 
-  /** Calls a control method of an extension, past `around` and the queue. */
-  control(method: string, params: object, options: CallOptions): Promise<unknown> {
-    return this.request(method, params, options, this.bypass, ++this.#lastId);
+  /** Calls a method past `around`, and by default past the queue. */
+  control(method: string, params: unknown, options: CallOptions | undefined, sink = this.bypass): Promise<unknown> {
+    return this.request(method, params, options, sink, ++this.#lastId);
+  }
+
+  /** Sends a fresh `auth` as a call, which has no message of its own. It settles as any other call. */
+  reauthenticate(options?: CallOptions): Promise<unknown> {
+    const add = (_text: string, handle: SendHandle | undefined): boolean => {
+      const call = handle as OutgoingCall;
+      const settle: Renewal["settle"] = (
+        isAccepted,
+        error = new TypeError("`reauthenticate` requires `auth` of client and server"),
+      ) => {
+        if (isAccepted) this.#take(call.id)?.resolve(undefined);
+        else this.fail(call.id, error);
+      };
+      if (this.#connection.transport.reauthenticate?.({ handle: call, settle }) !== true) settle(false);
+      return true;
+    };
+    // No name that a contract would have: it may check the results of a method of that name.
+    return this.control("$/reauthenticate", undefined, options, { add });
   }
 
   /** Watches the signal and the total timeout of a call. */
@@ -212,27 +245,42 @@ export class OutgoingCalls {
       call.whenSettled(() => clearDeadline(total));
     }
     if (signal === undefined) return;
-    const abort = (): void => this.giveUp(call, signal.reason);
+    const abort = (): void => call.calls.giveUp(call, signal.reason);
     signal.addEventListener("abort", abort);
     call.whenSettled(() => signal.removeEventListener("abort", abort));
   }
 
-  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for a message that cannot be encoded. */
-  notify(method: string, params: unknown, sink?: Sink): boolean {
+  /** Notifies. Returns whether the message was taken. Throws a `TypeError` for bad options, and for a message that cannot be encoded. */
+  notify(method: string, params: unknown, sink?: Sink, options?: LiveOptions): boolean {
     // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
     const text = encodeNotification(method, params as object);
     const { counts, config } = this.#connection;
+    let handle: LatestHandle | undefined;
+    if (options !== undefined) {
+      const { volatile, latest } = checkLive(options, LIVE_OPTIONS);
+      if (volatile === true && !this.#connection.isReady) return false;
+      if (latest !== undefined) handle = new LatestHandle(method, latest);
+    }
     counts.notificationsSent++;
-    if (config.around === undefined) return this.#deliverNotification(text, sink);
-    return this.#notifyAround(config.around, method, params, sink);
+    if (config.around === undefined) return this.#deliverNotification(text, sink, handle);
+    return this.#notifyAround(config.around, method, params, sink, handle, options?.volatile);
   }
 
-  #notifyAround(around: AnyAround, method: string, params: unknown, sink: Sink | undefined): boolean {
+  #notifyAround(
+    around: AnyAround,
+    method: string,
+    params: unknown,
+    sink: Sink | undefined,
+    handle: LatestHandle | undefined,
+    isVolatile: boolean | undefined,
+  ): boolean {
     const record = this.#record(method, params, undefined);
     let isTaken = this.ended === undefined;
     const deliver = async (): Promise<void> => {
-      // Encoded again: `around` may have changed the params in place.
-      isTaken = this.#deliverNotification(encodeNotification(method, record.params as object), sink);
+      // The peer may have become slow while `around` waited. Encoded again: `around` may have changed the params in place.
+      isTaken =
+        (isVolatile !== true || this.#connection.isReady) &&
+        this.#deliverNotification(encodeNotification(method, record.params as object), sink, handle);
     };
     new Promise((resolve) => resolve(around(record, () => observed(deliver())))).catch((error: unknown) =>
       this.#connection.report(error),
@@ -240,8 +288,9 @@ export class OutgoingCalls {
     return isTaken;
   }
 
-  #deliverNotification(text: string, sink: Sink | undefined): boolean {
-    const isTaken = this.deliver(text, undefined, sink);
+  #deliverNotification(text: MessageText, sink: Sink | undefined, handle: LatestHandle | undefined): boolean {
+    const isKept = handle !== undefined && this.#connection.keepLatest(text, handle);
+    const isTaken = isKept || this.deliver(text, handle, sink);
     if (!isTaken) this.failUnsent(text);
     return isTaken;
   }
@@ -251,30 +300,33 @@ export class OutgoingCalls {
   }
 
   /** Sends an encoded message, queues it, or gives it to `sink`. Returns false if the message will not be sent. */
-  deliver(text: string, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
+  deliver(text: MessageText, handle: SendHandle | undefined, sink: Sink | undefined): boolean {
     if (sink !== undefined) return sink.add(text, handle);
     if (this.ended !== undefined) return false;
     if (this.#queue === undefined) return this.#connection.send(text, handle);
     // No more than may wait in a link: a full socket takes no more when the queue is released.
     const most = this.#connection.config.limits.maxUnsentBytes / 2;
+    this.#queue.replace(handle);
     if (this.#queue.length + text.length > most) return false;
-    this.#queue.add(text, handle);
-    return true;
+    return this.#connection.queueIn(this.#queue, text, handle);
   }
 
   /**
    * Rejects the calls of a message that was not taken. If it has no calls, reports that it is too long, if it is. That is not
    * thrown: the other side chooses that length, and must not make a loop over many peers fail.
    */
-  failUnsent(text: string, handle?: SendHandle): void {
+  failUnsent(text: MessageText, handle?: SendHandle): void {
     const connection = this.#connection;
-    const { maxMessageBytes = Infinity } = connection.transport;
-    const bytes = this.ended === undefined && exceeds(text, maxMessageBytes) ? utf8Bytes(text) : undefined;
+    const { maxMessageBytes = Infinity, takesBytes } = connection.transport;
+    // The other side limits the form that it gets: base64 is a third longer than bytes.
+    const sent = sentForm(text, takesBytes);
+    const bytes = this.ended === undefined && exceeds(sent, maxMessageBytes) ? utf8Bytes(sent) : undefined;
     const calls = handle === undefined ? [] : callsOf(handle);
     if (calls.length === 0) {
       if (bytes !== undefined) connection.report(new TooLargeError(methodOf(text), bytes, maxMessageBytes));
       return;
     }
+    if (bytes === undefined && this.#refuse(text, handle as OutgoingCall)) return;
     const isQueueing = connection.isSuspended || this.isHeld;
     const cause = this.ended ?? new Error(isQueueing ? "the queue is full" : "the connection is closing");
     for (const { id, method } of calls) {
@@ -284,6 +336,33 @@ export class OutgoingCalls {
           : new TooLargeError(method, bytes, maxMessageBytes);
       this.fail(id, error);
     }
+  }
+
+  /** Keeps a call that is made again until the connection is open, or lost. Returns false if it is not to be, or too much is kept. */
+  #refuse(text: MessageText, call: OutgoingCall): boolean {
+    const refused = this.#refused ?? new SendQueue();
+    const { maxUnsentBytes } = this.#connection.config.limits;
+    if (call.again === undefined || this.ended !== undefined || refused.length + text.length > maxUnsentBytes / 2)
+      return false;
+    this.#refused = refused;
+    refused.add(text, call);
+    return true;
+  }
+
+  /** Makes a call of a lost connection again, which was not sent. Returns false if it cannot be encoded again. */
+  #adopt(call: OutgoingCall): boolean {
+    let text: MessageText;
+    try {
+      text = this.#encode(call, call.again!.params);
+    } catch {
+      return false;
+    }
+    // A `toJSON` may have closed the peer.
+    if (this.ended !== undefined) return false;
+    call.calls = this;
+    (this.#table ??= new CallTable()).add(call);
+    if (!this.deliver(text, call, undefined)) this.failUnsent(text, call);
+    return true;
   }
 
   /** Returns the call of that id, while it waits. */
@@ -356,6 +435,7 @@ export class OutgoingCalls {
   #cancel(call: OutgoingCall): void {
     const handle = call.batch ?? call;
     this.#queue?.remove(handle);
+    this.#refused?.remove(handle);
     this.#connection.transport.cancel?.(handle);
   }
 
@@ -365,12 +445,18 @@ export class OutgoingCalls {
     if (resetTimeoutOnProgress) setDeadline(call, timeoutMs);
   }
 
-  /** Rejects every call: the connection has ended. */
-  rejectAll(cause: Error): void {
+  /** Rejects every call: the connection has ended. Calls that are made again, and were not sent, continue in `next`. */
+  rejectAll(cause: Error, next?: OutgoingCalls): void {
     for (const call of this.#table?.toArray() ?? []) {
-      this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
-      // Closing a connection sends what is queued, but not a call that was just rejected as not sent.
+      // Closing a connection sends what is queued, but not a call that is rejected as not sent.
       if (!call.sent) this.#cancel(call);
+      if (next !== undefined && call.again !== undefined && !call.sent) {
+        // Out of this table first: a call is in one table at a time.
+        this.#table!.take(call.id);
+        if (next.#adopt(call)) continue;
+        this.#table!.add(call);
+      }
+      this.fail(call.id, new ConnectionLostError(call.method, call.sent ? "unknown" : "not-sent", cause));
     }
   }
 
@@ -393,8 +479,8 @@ export function callsOf(handle: SendHandle): readonly OutgoingCall[] {
 }
 
 /** Returns the method of an encoded message; the first, of a batch. */
-function methodOf(text: string): string {
-  const [message] = [JSON.parse(text) as unknown].flat();
+function methodOf(text: MessageText): string {
+  const [message] = [JSON.parse(typeof text === "string" ? text : text.json) as unknown].flat();
   return (message as { method: string }).method;
 }
 

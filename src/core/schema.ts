@@ -1,12 +1,14 @@
-/** Checking params with any validator that speaks Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
+/** Checking values with any validator that speaks Standard Schema (https://standardschema.dev): zod, valibot, arktype. */
 import * as ErrorCode from "./codes.js";
 import { RpcError } from "./errors.js";
 import { isThenable } from "./promises.js";
 
-/** The part of Standard Schema, version 1, that is used here. */
-export interface StandardSchema<Output = unknown> {
+/** The part of Standard Schema, version 1, that is used here. A schema may return an `Output` that differs from its `Input`. */
+export interface StandardSchema<Output = unknown, Input = unknown> {
   readonly "~standard": {
     readonly validate: (value: unknown) => SchemaResult<Output> | PromiseLike<SchemaResult<Output>>;
+    /** Exists at compile time only. */
+    readonly types?: { readonly input: Input; readonly output: unknown } | undefined;
   };
 }
 
@@ -39,30 +41,31 @@ export function validate(schema: StandardSchema, params: unknown, accept: (param
   const judge = (result: SchemaResult<unknown>): unknown => {
     if (result.issues === undefined) return accept(result.value);
     const issues = result.issues.slice(0, MOST_ISSUES).map(plain);
-    throw new RpcError(ErrorCode.InvalidParams, refusal(issues[0]), { issues });
+    throw new RpcError(ErrorCode.InvalidParams, describeIssue("Invalid params", issues[0]), { issues });
   };
   const result = schema["~standard"].validate(params);
   return isThenable(result) ? Promise.resolve(result).then(judge) : judge(result);
 }
 
+/** An issue as it is sent. */
 interface PlainIssue {
   message: string;
   path?: (string | number)[];
 }
 
-/** Returns what the issue says, and where: `Invalid params: expected number at list[0]`. */
-function refusal(issue: PlainIssue | undefined): string {
-  if (issue === undefined) return "Invalid params";
+/** Returns what is wrong, and where: `Invalid params: expected number at list[0]`. */
+export function describeIssue(what: string, issue: PlainIssue | undefined): string {
+  if (issue === undefined) return what;
   const { message, path = [] } = issue;
   const place = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`)).join("");
   const name = place.replace(/^\./, "");
   // Some schemas (arktype) begin their messages with the path.
   const isNamed = name === "" || message.startsWith(`${name} `);
-  return `Invalid params: ${message}${isNamed ? "" : ` at ${name}`}`.slice(0, MOST_CHARACTERS);
+  return `${what}: ${message}${isNamed ? "" : ` at ${name}`}`.slice(0, MOST_CHARACTERS);
 }
 
 /** Issues carry more than their message and path (zod's hold the input): none of that is sent. */
-function plain({ message, path }: SchemaIssue): PlainIssue {
+export function plain({ message, path }: SchemaIssue): PlainIssue {
   if (path === undefined) return { message };
   const keys = path.map((part) => (typeof part === "object" ? part.key : part));
   return { message, path: keys.map((key) => (typeof key === "symbol" ? String(key) : key)) };

@@ -14,7 +14,10 @@ export interface Counts {
   malformed: number;
   /** Responses without a pending call: late, repeated or unsolicited. */
   unmatched: number;
-  /** Broadcasts that were dropped: the peer reads too slowly, has no socket and too much queued, or is closing. */
+  /**
+   * Messages that were dropped: broadcasts if the peer reads too slowly, has no socket and too much queued, or is closing, and
+   * messages with `latest` beyond 1,024 keys. Neither volatile messages nor those that a newer one has replaced.
+   */
   dropped: number;
 }
 

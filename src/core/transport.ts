@@ -1,6 +1,7 @@
 /** The interface below a peer: a `Transport` carries messages, and a `Receiver` takes those that come in. */
 import { Abnormal, NoStatus, toStandard } from "../close-codes.js";
-import { utf8Bytes } from "./codec.js";
+import type { TextWithBytes } from "./bytes.js";
+import { plainText, utf8Bytes, type MessageText } from "./codec.js";
 
 /** How a connection ended: a close code and a reason (RFC 6455, section 7.4), and the error behind it if one is known. */
 export interface CloseInfo {
@@ -20,6 +21,12 @@ export function endOf(info: CloseInfo, own: CloseInfo | undefined): CloseInfo {
   return isOwn ? { ...info, ...own } : info;
 }
 
+/** Returns the error behind an end, or one that names its code and its reason. `what`: what has ended, and how. */
+export function errorOfEnd(what: string, { code, reason, error }: CloseInfo): Error {
+  // An application may abort with null.
+  return error === undefined ? new Error(`${what} with ${code}${reason && ` (${reason})`}`) : error;
+}
+
 /** Takes what a transport receives. A peer is one. None of its functions throws. */
 export interface Receiver {
   /** Takes one text: a message, a batch, or anything else, which is answered with -32700. */
@@ -30,9 +37,14 @@ export interface Receiver {
   closed(info: CloseInfo): void;
   /** The session has lost its socket. What is sent meanwhile is queued with it. */
   suspended?(): void;
-  /** So many broadcasts, which `send` had taken, were dropped with the loss of the socket. */
-  broadcastsDropped?(count: number): void;
-  /** Messages flow again. Nothing was lost and nothing came twice since `suspended` or `lost`. */
+  /** A message of that method, which `send` had taken, was dropped from the queue. */
+  dropped?(method: string): void;
+  /** The other side reports that it dropped so many messages to this side. */
+  missed?(count: number): void;
+  /**
+   * Messages flow again, or for the first time on a transport that was connecting. Nothing was lost and nothing came twice since
+   * `suspended` or `lost`.
+   */
   resumed?(): void;
   /**
    * The connection is lost, with its pending calls and the responses that it owes. A new connection follows on `next`, by default
@@ -89,6 +101,17 @@ export interface SendHandle {
   sent: boolean;
 }
 
+/** A call that waits until the server has accepted a fresh `auth`. */
+export interface Renewal {
+  /**
+   * Set to sent with the frame that carries `auth`. `whenSettled` calls `listener` when the call is settled, however: also by its
+   * timeout, or with its connection.
+   */
+  readonly handle: SendHandle & { whenSettled(listener: () => void): void };
+  /** Settles the call: rejects it with `error` if no `auth` was accepted. Does nothing for a call that is settled. */
+  readonly settle: (isAccepted: boolean, error?: unknown) => void;
+}
+
 /** Bytes, headers included. */
 export interface Traffic {
   readonly received: number;
@@ -119,6 +142,8 @@ export interface Transport {
    * many peers: a transport may write its frames, which are encoded once for all.
    */
   send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean;
+  /** Sends one message with bytes, as `send` does. Without this function, `send` gets its text, in which the bytes are base64. */
+  sendBytes?(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): boolean;
   /** Cancels the queued message of a handle. Returns false if it was sent, or was never there. */
   cancel?(handle: SendHandle): boolean;
   /**
@@ -131,6 +156,8 @@ export interface Transport {
    * returns false or does not have this function, the connection closes with 1013.
    */
   endSession?(reason: string): boolean;
+  /** Sends the server a fresh `auth`. Returns false, and never settles `renewal`, if this client or its server has no use for `auth`. */
+  reauthenticate?(renewal: Renewal): boolean;
   /**
    * Calls `then` once the other side has read everything that was sent before: later than this call, and never if the
    * connection is lost first. Returns false, and never calls it, if the transport cannot find out.
@@ -143,26 +170,40 @@ export interface Transport {
   keeps?(by: number): void;
   /** The frame whose messages are received at present, if `keeps` counts. */
   readonly currentFrame?: Frame | undefined;
+  /**
+   * True if the transport is not open yet when it is given to a peer. The peer queues its messages until the transport calls
+   * `resumed`. Default false.
+   */
+  readonly isConnecting?: boolean;
+  /** As `Peer.reconnect`. Returns false if the transport does not connect by itself. */
+  reconnect?(): boolean;
   /** Bounds how long a batch is processed in one tick. Without it, each message or batch is processed at once. */
   readonly budget?: TickBudget | undefined;
   /** Longest message that the other side accepts, in bytes of UTF-8, if it said so. `send` does not take a longer one. */
   readonly maxMessageBytes?: number | undefined;
+  /** Whether a message that is given to `send` now is sent at once, and not queued. Without it, every message is. */
+  readonly isReady?: boolean;
+  /** Reports to the other side that so many messages to it were dropped, if there is a way, in order with the messages. */
+  reportMissed?(count: number): void;
   /** Bytes that were given to `send` and that the system has not taken. Without it, a slow reader is not noticed. */
   readonly unsentBytes?: number;
   /** Bytes received and sent so far, if the carrier counts them. */
   readonly traffic?: Traffic | undefined;
+  /** Whether messages with bytes are sent as binary frames. A response is encoded accordingly. Default false. */
+  readonly takesBytes?: boolean;
   /** Whether the other side is a reciproc peer: cancels and requests for progress may be sent to it unasked. Default false. */
   readonly isReciproc?: boolean;
 }
 
 /** A frame for many sockets. The first socket that needs its bytes encodes them. */
 export class EncodedFrame {
-  readonly text: string;
-  /** The bytes of the frame on the wire, header included. */
+  /** The text of a text frame, or the bytes of a binary frame. */
+  readonly content: string | Uint8Array;
+  /** The bytes of a text frame on the wire, header included. */
   bytes: Uint8Array | undefined;
 
-  constructor(text: string) {
-    this.text = text;
+  constructor(content: string | Uint8Array) {
+    this.content = content;
   }
 }
 
@@ -171,18 +212,34 @@ const OVERHEAD_BYTES = 64;
 
 /** A message for many peers, encoded once, with its frame for each kind of link. */
 export class EncodedMessage {
-  readonly text: string;
+  readonly source: MessageText;
+  #text: string | undefined;
   #unsentBytes: number | undefined;
   #plain: EncodedFrame | undefined;
   #pack: EncodedFrame | undefined;
+  #binary: EncodedFrame | undefined;
 
-  constructor(text: string) {
-    this.text = text;
+  constructor(source: MessageText) {
+    this.source = source;
   }
 
-  /** At most so much of `Transport.unsentBytes` is this message. */
+  /** The text, in which bytes are base64. */
+  get text(): string {
+    return (this.#text ??= plainText(this.source));
+  }
+
+  /** At most so much of `Transport.unsentBytes` is this message. Base64 is a third longer than bytes. */
   get unsentBytes(): number {
-    return (this.#unsentBytes ??= utf8Bytes(this.text) + OVERHEAD_BYTES);
+    const { source } = this;
+    return (this.#unsentBytes ??= utf8Bytes(source) * (typeof source === "string" ? 1 : 4 / 3) + OVERHEAD_BYTES);
+  }
+
+  /** Gives the message to a transport. Returns what the transport returns. */
+  sendBy(transport: Transport, handle: SendHandle | undefined): boolean {
+    const { source } = this;
+    if (typeof source !== "string" && transport.sendBytes !== undefined)
+      return transport.sendBytes(source, handle, this);
+    return transport.send(this.text, handle, this);
   }
 
   /** The frame of a plain link. */
@@ -193,5 +250,10 @@ export class EncodedMessage {
   /** A pack of this message alone. */
   get pack(): EncodedFrame {
     return (this.#pack ??= new EncodedFrame(`[${this.text}]`));
+  }
+
+  /** The binary frame of a message with bytes. */
+  get binary(): EncodedFrame {
+    return (this.#binary ??= new EncodedFrame((this.source as TextWithBytes).frame));
   }
 }

@@ -1,5 +1,6 @@
 /** JSON-RPC 1.0, understood where the application asks for it: messages have no `jsonrpc`, and a notification's id is null. */
 import type { Slot } from "./batch.js";
+import { plainText, type MessageText } from "./codec.js";
 import * as ErrorCode from "./codes.js";
 import { isErrorObject, isObject } from "./message.js";
 
@@ -45,7 +46,8 @@ export function inVersion1(slot: Slot, version: Version1): Slot {
  * An error has a null result only where version 1.0 was named. Programs that speak version 2.0 without `jsonrpc` take such a
  * reply for a result of null.
  */
-function toVersion1(reply: string, version: Version1): string {
+function toVersion1(text: MessageText, version: Version1): string {
+  const reply = plainText(text);
   const [, member] = /,"(result|error)":/.exec(reply)!;
   const other = member === "result" ? ',"error":null' : version === "named" ? ',"result":null' : "";
   return `{${reply.slice(VERSION_2.length, -1)}${other}}`;

@@ -5,7 +5,7 @@
  * values, `$/enumerator/abort` stops the stream. Source: StreamJsonRpc, "Asynchronous enumerables".
  */
 import type { Slot } from "../core/batch.js";
-import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../core/codec.js";
+import { encodeError, encodeNotification, encodeRequest, encodeResult, type MessageText } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import type { CallOptions } from "../core/contract.js";
@@ -33,12 +33,12 @@ interface CancelHandle extends SendHandle {
 
 /** The extensions of one connection. */
 export class StandardExtensions implements Extensions, ServedStreams {
-  readonly connection: Connection;
-  readonly progress: Progress;
+  declare readonly connection: Connection;
+  declare readonly progress: Progress;
   /** The streams that the other side reads, by token. */
-  readonly streams: Map<unknown, ServedStream>;
-  isOffering: boolean;
-  lastToken: number;
+  declare readonly streams: Map<unknown, ServedStream>;
+  declare isOffering: boolean;
+  declare lastToken: number;
   /** The call whose message is being encoded. */
   #encoding: IncomingCall | OutgoingCall | undefined;
 
@@ -106,7 +106,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     }
   }
 
-  rewriteQueued(text: string, handle: SendHandle): string | undefined {
+  rewriteQueued(text: MessageText, handle: SendHandle): MessageText | undefined {
     if (this.connection.speaksDialect) return this.progress.rewrite(text, handle);
     return (handle as Partial<CancelHandle>).isOptional === true ? undefined : text;
   }
@@ -119,7 +119,11 @@ export class StandardExtensions implements Extensions, ServedStreams {
       method,
       signal,
       // A value that is no signal is refused as any bad option: when the call is made.
-      open: (opening) => outgoing.request(method, params, given === signal ? { ...options, signal: opening } : options),
+      open: (opening) => {
+        // The stream of a call that is made again would belong to another connection than its reader.
+        const once = given === signal ? ({ ...options, signal: opening, retry: false } as const) : options;
+        return outgoing.request(method, params, once);
+      },
     });
   }
 
@@ -135,7 +139,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
   }
 
   offer(source: unknown): object {
-    if (!isIterable(source)) throw expected("source", "an iterable or an async iterable", source);
+    if (!isIterable(source)) throw expected("source", "an iterable or web stream", source);
     this.isOffering = true;
     let isSent = false;
     const toJSON = (): object => {
@@ -151,7 +155,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     return { toJSON };
   }
 
-  encode(call: IncomingCall | OutgoingCall, content: unknown): string {
+  encode(call: IncomingCall | OutgoingCall, content: unknown): MessageText {
     const outer = this.#encoding;
     this.#encoding = call;
     try {
@@ -166,7 +170,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     }
   }
 
-  async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => string> {
+  async serve(source: AsyncIterable<unknown>, call: IncomingCall): Promise<() => MessageText> {
     const stream = serveStream(this, source, call, true);
     await stream.ready(FIRST_VALUE_WAIT_MS);
     return stream.toJson;
@@ -206,7 +210,12 @@ function abortError(message: string): Error {
 }
 
 function isIterable(value: unknown): value is AnyIterable {
-  return typeof value === "object" && value !== null && (Symbol.asyncIterator in value || Symbol.iterator in value);
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    // Not every browser has the async iterator of a web stream.
+    (Symbol.asyncIterator in value || Symbol.iterator in value || "getReader" in value)
+  );
 }
 
 /** Makes the extensions of a connection. */

@@ -1,5 +1,5 @@
 /** Progress reports of one connection, as its dialect spells them. */
-import { encodeNotification, encodeRequest } from "../core/codec.js";
+import { encodeNotification, encodeRequest, joinTexts, type MessageText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import type { ProgressDialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
@@ -48,10 +48,10 @@ export class Progress implements ProgressReports {
   }
 
   /** As `Extensions.rewriteQueued`: calls that were queued before it was known what the other side understands ask now. */
-  rewrite(text: string, handle: SendHandle): string | undefined {
+  rewrite(text: MessageText, handle: SendHandle): MessageText | undefined {
     const { outgoing } = this.#connection;
     if (callsOf(handle).every(({ wait }) => wait.onProgress === undefined)) return text;
-    const parsed = JSON.parse(text) as RequestMessage | RequestMessage[];
+    const parsed = JSON.parse(typeof text === "string" ? text : text.json) as RequestMessage | RequestMessage[];
     const texts = [parsed].flat().flatMap((message) => {
       const call = outgoing.get(message.id);
       if (call?.wait.onProgress === undefined) return JSON.stringify(message);
@@ -63,7 +63,9 @@ export class Progress implements ProgressReports {
       }
     });
     if (texts.length === 0) return undefined;
-    return Array.isArray(parsed) ? `[${texts.join(",")}]` : texts[0];
+    // No message contains bytes of its own here: their placeholders are strings.
+    const rewritten = (Array.isArray(parsed) ? joinTexts("[", texts, "]") : texts[0]) as string;
+    return typeof text === "string" ? rewritten : text.rewritten(rewritten);
   }
 
   reporterOf(call: IncomingCall): (value: unknown) => void {
@@ -75,6 +77,7 @@ export class Progress implements ProgressReports {
     const connection = this.#connection;
     return (value) => {
       if (!call.isAwaited) return;
+      connection.config.checks?.sent("progress", call.method, value);
       const text = encodeNotification(dialect.method, dialect.params(token, value));
       if (!connection.send(text)) connection.outgoing.failUnsent(text);
     };
@@ -86,7 +89,11 @@ export class Progress implements ProgressReports {
     if (call === undefined) return false;
     this.#connection.outgoing.restart(call);
     attempt(
-      () => call.wait.onProgress!(report!.value),
+      () => {
+        const { value } = report!;
+        this.#connection.config.checks?.received("progress", call.method, value);
+        return call.wait.onProgress!(value);
+      },
       (error) => this.#connection.report(error),
     );
     return true;

@@ -124,7 +124,11 @@ export function readStream(connection: Connection, source: Source): AsyncIterabl
         if (end !== undefined) break;
         values = received;
         ahead = token === undefined ? undefined : observed(readReply());
-        for (let i = 0; i < values.length;) yield values[i++];
+        for (let i = 0; i < values.length;) {
+          const value = values[i++];
+          connection.config.checks?.received("stream", method, value);
+          yield value;
+        }
       }
       stop({});
     } catch (error) {

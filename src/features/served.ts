@@ -1,6 +1,6 @@
 /** The serving end of a stream: reads an iterable a little ahead, and sends the values that are ready when they are requested. */
 import type { Slot } from "../core/batch.js";
-import { encodeRawResult, exceeds, stringify } from "../core/codec.js";
+import { encodeRawResult, exceeds, joinTexts, stringify, type MessageText } from "../core/codec.js";
 import * as ErrorCode from "../core/codes.js";
 import type { Connection } from "../core/connection.js";
 import { clearDeadline, setDeadline } from "../core/deadlines.js";
@@ -12,6 +12,8 @@ import { NEXT } from "./reader.js";
 
 /** The most characters of JSON, and the most values, that are read ahead, which bounds the memory for a slow reader. */
 const MOST_AHEAD = 64 * 1024;
+/** As much of a stream of bytes, in parts of `MOST_AHEAD`. With one part for each reply, an upload took a quarter longer. */
+const MOST_BYTES_AHEAD = 4 * MOST_AHEAD;
 const MOST_VALUES = 1000;
 /** What a reply adds to its values, in bytes, with an id and a token of ordinary length. */
 const ENVELOPE_BYTES = 128;
@@ -23,16 +25,16 @@ const STREAM_COST = 2048;
 const ROOM_CHECK_MS = 10;
 const LONGEST_ROOM_CHECK_MS = 160;
 
-/** The content of a reply: the values as JSON, without brackets, and whether they are the last. */
+/** The content of a reply: the values as JSON, and whether they are the last. */
 export interface Portion {
-  readonly values: string;
+  readonly values: readonly MessageText[];
   readonly isLast: boolean;
 }
 
 /** Why a stream stops whose values did not fit into a response. */
 export const NOT_SENT = "the response was not sent";
 
-const NOTHING: Portion = { values: "", isLast: false };
+const NOTHING: Portion = { values: [], isLast: false };
 
 export type AnyIterable = AsyncIterable<unknown> | Iterable<unknown>;
 
@@ -68,7 +70,7 @@ export interface ServedStream {
   /** Takes the queued values, if any. After the last value, throws the error of a source that failed. */
   readonly take: () => Portion;
   /** Returns the JSON of the stream as a whole result, with the queued values if the connection has room for them. */
-  readonly toJson: () => string;
+  readonly toJson: () => MessageText;
   /** Answers a request for more values. */
   readonly answer: (id: Id, slot: Slot) => Promise<void>;
   /** Drops the queued values, and closes the source. Unless `isAborted` by the reader, a pending request fails. */
@@ -99,7 +101,7 @@ export function serveStream(
   frame?.keep();
   let iterator: Cursor | undefined;
   /** Queued values, as JSON. */
-  let queued: string[] = [];
+  let queued: MessageText[] = [];
   /** The length of all queued values. */
   let length = 0;
   /** Whether no value follows the queued values. */
@@ -109,6 +111,8 @@ export function serveStream(
   /** Why the stream was stopped. */
   let stopReason: unknown;
   let isReading = false;
+  /** The parts of a view that the source has yielded: that of a `Blob` may yield one of any length. */
+  let parts: Iterator<unknown> | undefined;
   /** Whether reading waits for the connection to have a socket. */
   let isPaused = false;
   /** Whether a request for more values waits for its response. Only one may wait at a time. */
@@ -118,7 +122,8 @@ export function serveStream(
 
   // Reading the source.
 
-  const canRead = (): boolean => !isOver && length < MOST_AHEAD && queued.length < MOST_VALUES;
+  const canRead = (): boolean =>
+    !isOver && length < (parts === undefined ? MOST_AHEAD : MOST_BYTES_AHEAD) && queued.length < MOST_VALUES;
 
   async function readAhead(): Promise<void> {
     if (isReading) return;
@@ -127,12 +132,19 @@ export function serveStream(
       while (canRead()) {
         isPaused = connection.isDown;
         if (isPaused) break;
+        const part = parts?.next();
+        if (part?.done === false) {
+          add(part.value);
+          continue;
+        }
         iterator ??= iteratorOf(source);
         const { done, value } = await iterator.next();
         // `stop` may have come meanwhile.
         if (isOver) break;
         if (done === true) finish();
-        else add(value);
+        else if (connection.config.bytes !== undefined && ArrayBuffer.isView(value)) {
+          parts = connection.config.bytes.parts(value, MOST_AHEAD);
+        } else add(value);
       }
     } catch (error) {
       iteratorFailed(error);
@@ -142,7 +154,10 @@ export function serveStream(
 
   function add(value: unknown): void {
     try {
+      connection.config.checks?.sent("stream", method, value);
       const text = stringify(value) ?? "null";
+      // The source may fill the same buffer again.
+      if (typeof text !== "string") text.keep();
       if (exceeds(text, connection.maxReplyBytes - ENVELOPE_BYTES))
         throw new RpcError(ErrorCode.ResponseTooLarge, "Value of a stream is too large");
       queued.push(text);
@@ -226,7 +241,7 @@ export function serveStream(
     while (taken < queued.length && (taken === 0 || characters + taken + queued[taken]!.length < most))
       characters += queued[taken++]!.length;
     count(-characters, -taken);
-    const values = queued.splice(0, taken).join(",");
+    const values = queued.splice(0, taken);
     const isLast = isOver && failure === undefined && queued.length === 0;
     if (isLast) remove();
     void readAhead();
@@ -253,8 +268,8 @@ export function serveStream(
       if (call?.abortCause !== undefined) throw call.abortCause.reason;
       stream.isAnnounced = true;
       const { values, isLast } = queued.length > 0 && !connection.hasRoom ? NOTHING : take();
-      const rest = values && `"values":[${values}]`;
-      return isLast ? `{${rest}}` : `{"token":${token}${rest && `,${rest}`}}`;
+      if (values.length === 0) return isLast ? "{}" : `{"token":${token}}`;
+      return joinTexts(isLast ? '{"values":[' : `{"token":${token},"values":[`, values, "]}");
     },
 
     async answer(id, slot) {
@@ -271,7 +286,7 @@ export function serveStream(
           await arrival(connection.isDown ? Infinity : ms);
         const { values, isLast } = take();
         isAsked = false;
-        const text = encodeRawResult(id, `{"values":[${values}],"finished":${isLast}}`);
+        const text = encodeRawResult(id, joinTexts('{"values":[', values, `],"finished":${isLast}}`));
         incoming.reply(id, text, slot, (isSent) => {
           if (!isSent) stream.stop(new Error(NOT_SENT));
         });
@@ -287,6 +302,7 @@ export function serveStream(
       stopReason = reason;
       count(-length, -queued.length);
       queued = [];
+      parts = undefined;
       const wasOver = isOver;
       const before = failure;
       finish(isAborted ? undefined : { error: new RpcError(ErrorCode.NoSuchStream, "The stream was given up") });

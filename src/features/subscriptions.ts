@@ -6,7 +6,7 @@
  * has read the response. If the transport cannot find that out, the push is sent a macrotask after the response.
  */
 import { customAlphabet } from "nanoid";
-import { encodeNotification } from "../core/codec.js";
+import { encodeNotification } from "../core/text.js";
 import { callOf } from "../core/incoming-call.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { ErrorCode, expected, RpcError } from "../core/errors.js";

@@ -18,18 +18,23 @@ export interface SocketBudget extends TickBudget {
 export interface SocketHandler {
   /** Takes one text frame, or the UTF-8 text of a binary one. */
   frame(text: string): void;
+  /** Takes one binary frame. Returns false, as if this function were missing, if the frame is text: then `frame` takes it. */
+  bytes?(frame: Uint8Array): boolean;
   /** The socket is about to close because of the other side. The handler sends its coalesced frames first. */
   flush?(): void;
   /** The socket has ended. Called once, and nothing is called after it. */
   closed(info: CloseInfo): void;
 }
 
-/** Carries text frames: a WebSocket, or a queue in memory. The promises of `Transport` apply, for frames. */
+/** Carries text and binary frames: a WebSocket, or a queue in memory. The promises of `Transport` apply, for frames. */
 export interface Socket {
   /** As `Transport.start`. A later call replaces the handler. */
   start(handler: SocketHandler): void;
-  /** Sends one frame, which may be encoded for many sockets. Returns false if the socket takes none any more. */
-  send(frame: string | EncodedFrame): boolean;
+  /**
+   * Sends one frame, which may be encoded for many sockets. Returns false if the socket takes none any more. Does not copy the
+   * content of a binary frame, which must not change.
+   */
+  send(frame: string | Uint8Array | EncodedFrame): boolean;
   /** Sends several frames in one write. A socket without this function has no use for it. */
   sendAll?(frames: readonly string[]): void;
   close(code?: number, reason?: string): void;
@@ -55,7 +60,7 @@ export interface Socket {
   readonly traffic?: Traffic | undefined;
 }
 
-/** Returns the text of a frame. */
-export function frameText(frame: string | EncodedFrame): string {
-  return typeof frame === "string" ? frame : frame.text;
+/** Returns the content of a frame. */
+export function frameContent(frame: string | Uint8Array | EncodedFrame): string | Uint8Array {
+  return typeof frame === "string" || !("content" in frame) ? frame : frame.content;
 }

@@ -1,6 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The peer: one end of a connection, as its users see it. */
+import type { BytesCodec } from "../core/bytes.js";
 import { Connection, type Replace } from "../core/connection.js";
+import type { ContractOptions } from "../core/checks.js";
 import type {
   AnyMethods,
   CallArgs,
@@ -14,17 +16,21 @@ import type {
   Remote,
   Result,
   Stream,
+  Streamed,
   StreamName,
+  WebStream,
 } from "../core/contract.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import type { PeerLimits } from "../core/limits.js";
+import type { LiveOptions } from "../core/live.js";
 import type { Id } from "../core/message.js";
 import { EventEmitter, nanoid } from "../core/packages.js";
 import type { StandardSchema } from "../core/schema.js";
 import { outgoingBatch } from "../core/outgoing-batch.js";
 import type { Config } from "../core/config.js";
 import { anyFunction } from "../core/options.js";
+import { observed } from "../core/promises.js";
 import { defaultHooks, type Hooks } from "../core/hooks.js";
 import type { PeerStats } from "../core/stats.js";
 import { refuseUnknownEvents } from "../core/tell.js";
@@ -46,7 +52,7 @@ export interface Context<L extends Contract<L> = any, R extends Contract<R> = an
    */
   readonly signal: AbortSignal;
   /** Reports progress to a caller that asked for it. Does nothing for another caller, and after the response. */
-  readonly progress: (value: unknown) => void;
+  progress(this: void, value: unknown): void;
 }
 
 /** The events of a peer. What a listener throws is emitted as `error`. If an event has no listener, nothing is thrown. */
@@ -59,7 +65,13 @@ export type PeerEvents = {
   close(info: CloseInfo): void;
   /** The connection lost its socket, and the client reconnects. Messages wait meanwhile. If the loss is the end, `close` is emitted instead. */
   suspend(): void;
-  /** Messages flow again. Unless `lost` came in between, nothing was lost and nothing came twice. */
+  /**
+   * The client waits for `delayMs`, and then tries to connect. Emitted before each attempt, except the first of a peer. `number`
+   * counts the attempts, from 1, since messages last flowed. `error`: why the previous attempt failed, or why the connection was lost.
+   * Call `peer.reconnect()` to try without the delay.
+   */
+  attempt(attempt: { number: number; delayMs: number; error: Error }): void;
+  /** Messages flow again. Unless `lost` came in between, nothing came twice, and nothing was lost that `missed` does not report. */
   resume(): void;
   /**
    * The session is lost, and the peer continues with a new one. Pending calls are rejected, with their `outcome`. Running
@@ -67,6 +79,12 @@ export type PeerEvents = {
    * were delivered. Emitted only between `suspend` and `resume`.
    */
   lost(error: Error): void;
+  /**
+   * The other side has dropped `count` notifications to this side, since the last event, because this side was suspended or read too
+   * slowly: broadcasts, and messages with `latest` beyond 1,024 keys. Load again what they keep current. Emitted in order with
+   * messages, once for each dropped message, also if the session is resumed. If the session is lost, `lost` is emitted instead.
+   */
+  missed(info: { readonly count: number }): void;
   /** A notification came that no handler serves. */
   notification(method: string, params: unknown): void;
   /**
@@ -77,7 +95,16 @@ export type PeerEvents = {
   error(error: unknown): void;
 };
 
-const EVENTS: Record<keyof PeerEvents, 0> = { close: 0, suspend: 0, resume: 0, lost: 0, notification: 0, error: 0 };
+const EVENTS: Record<keyof PeerEvents, 0> = {
+  close: 0,
+  suspend: 0,
+  attempt: 0,
+  resume: 0,
+  lost: 0,
+  missed: 0,
+  notification: 0,
+  error: 0,
+};
 
 /** One call as `around` sees it. */
 export interface Call {
@@ -96,7 +123,7 @@ export interface Call {
 
 /**
  * Wraps calls in both directions: logging, permission, tracing. `next` continues and promises the result. What `around`
- * returns or throws is the outcome. Not called for messages of a topic or `server.peers`, which are encoded once for many peers.
+ * returns or throws is the outcome. The `around` of a server also wraps messages to groups: see `ServerAround`.
  */
 export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 
@@ -104,6 +131,8 @@ export type Around = (call: Call, next: () => Promise<unknown>) => unknown;
 export interface PeerOptions<Ctx = any> {
   /** How long a call waits for its response, in milliseconds, unless its options say otherwise. Default 60,000; `Infinity` waits for ever. */
   timeoutMs?: number | undefined;
+  /** Whether calls that were not sent are made again, unless their options say otherwise: see `CallOptions`. Default false. */
+  retry?: "not-sent" | false | undefined;
   /** Called for methods without a handler, except the reserved `rpc.*`. `context.method` names the method. Its return value is the result. */
   fallback?: ((params: any, context: Ctx) => unknown) | undefined;
   /** Wraps every call, incoming and outgoing. */
@@ -128,20 +157,27 @@ export interface PeerOptions<Ctx = any> {
    * refused as without it. What it throws or rejects with is emitted as `error`. Default: such messages are refused (-32600).
    */
   onForeignMessage?: ((message: Record<string, unknown>, peer: PeerOf<Ctx>) => unknown) | undefined;
+  /**
+   * The export `bytes`. With it, the peer takes and sends bytes in binary frames if the other side does too, and a view that a
+   * stream yields need not be marked. Without it, bytes come and go as base64, and a page does not contain the code for binary
+   * frames. Default: set in `serve` and `connect` of `reciproc/node`, and not set elsewhere.
+   */
+  bytes?: BytesCodec | undefined;
 }
 
 /** The peer in a handler's context. */
 type PeerOf<Ctx> = Ctx extends Context ? Ctx["peer"] : AnyPeer;
 
 /** The options of a peer that serves contract `L`. `methods` may be left out only when no method is required. */
-export type Options<L, Ctx> = PeerOptions<Ctx> & {
-  /**
-   * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
-   * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
-   * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
-   */
-  schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
-} & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> | undefined } : { methods: Handlers<L, Ctx> });
+export type Options<L, Ctx> = PeerOptions<Ctx> &
+  Pick<ContractOptions<L, any>, "contract" | "check"> & {
+    /**
+     * A Standard Schema for the params of some methods. What does not fit is answered with -32602: the first issue in its message,
+     * the first 100 in its data. Without one, params are unchecked. Throws a `TypeError` for a name that no method has, also where
+     * `handle` adds the method later; where there is a `fallback`, a schema of such a name checks what that is called with.
+     */
+    schemas?: { readonly [K in keyof L]?: StandardSchema<Params<L[K]>> | undefined } | undefined;
+  } & ({} extends Handlers<L, Ctx> ? { methods?: Handlers<L, Ctx> | undefined } : { methods: Handlers<L, Ctx> });
 
 /** Collects requests and notifications and sends them as one JSON-RPC batch (section 6). */
 export interface Batch<R extends Contract<R>> extends Caller<R> {
@@ -157,7 +193,7 @@ export type AnyPeer = Peer<any, any, any>;
 let readConnection: (peer: AnyPeer) => Connection;
 let replaceConnection: Replace;
 
-/** Returns the present connection of a peer. For the server. */
+/** Returns the present connection of a peer. For the server, and for the driver of a client. */
 export function connectionOf(peer: AnyPeer): Connection {
   return readConnection(peer);
 }
@@ -204,9 +240,12 @@ export function openingOf(peer: AnyPeer): ConnectionOpening {
   return { caller, release: () => connection.release(), isOver: () => connection.ended !== undefined };
 }
 
-/** Closes with any code, 1001 and 1008 included, and reports that code even if the client never answers. For the server. */
-export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number): void {
-  connectionOf(peer).end(code, reason, retryMs);
+/**
+ * Closes with any code, 1001 and 1008 included, and reports that code even if the other side never answers. `error`: the cause that
+ * pending calls reject with.
+ */
+export function endPeer(peer: AnyPeer, code: number, reason: string, retryMs?: number, error?: Error): void {
+  connectionOf(peer).end(code, reason, retryMs, error);
 }
 
 /** Calls `then` when the peer's messages that wait for a later tick are processed. Returns false, and never calls it, if none waits. For the server. */
@@ -251,18 +290,23 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   extends EventEmitter<PeerEvents>
   implements Caller<R>
 {
-  /** The application's own data about this peer; on a server, the value that `authenticate` returned. Never sent. */
+  /**
+   * The application's own data about this peer. Never sent. On a server with `authenticate` it is that function's last result: when
+   * the client resumes its session or calls `reauthenticate()`, the server assigns the new result, and emits `refresh`. Keep other
+   * data about the peer elsewhere, such as in a `WeakMap` by peer, because an assignment of yours would be overwritten.
+   */
   data!: D;
   #connection: Connection;
   #id: string | undefined;
   #remote: Remote<R> | undefined;
+  #opened: Promise<void> | undefined;
   #closed: Promise<CloseInfo> | undefined;
 
   /**
    * Takes over an open `transport`, and starts it. Throws a `TypeError` for bad options, naming the option, the rule and the
    * value.
    */
-  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>>);
+  constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> & ContractOptions<L, R>);
   /** Does not start the transport: see `createPeer`. @internal */
   constructor(transport: Transport, options: undefined, checked: Checked);
   constructor(transport: Transport, options: NoInfer<Options<L, Context<L, R, D>>> | undefined, checked?: Checked) {
@@ -278,10 +322,30 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return (this.#id ??= nanoid());
   }
 
-  /** `"open"`: messages flow. `"suspended"`: between the events `suspend` and `resume`. `"closed"`: for good. */
-  get state(): "open" | "suspended" | "closed" {
-    if (this.#connection.ended !== undefined) return "closed";
-    return this.#connection.isSuspended ? "suspended" : "open";
+  /**
+   * `"connecting"`: `open` has returned the peer, and `opened` is pending. `"open"`: messages flow. `"suspended"`: between the events
+   * `suspend` and `resume`. `"closed"`: for good.
+   */
+  get state(): "connecting" | "open" | "suspended" | "closed" {
+    const { ended, isSuspended, isConnecting } = this.#connection;
+    if (ended !== undefined) return "closed";
+    return isConnecting ? "connecting" : isSuspended ? "suspended" : "open";
+  }
+
+  /**
+   * Resolves when the peer is open for the first time, and its `onOpen` is done. Rejects if the peer closes before: with a
+   * `ConnectError`, with what `onOpen` failed with, with the reason of `signal`, or with an error that names the close. Calls that
+   * were pending reject with a `ConnectionLostError` whose `cause` is the same. If it is not awaited, its rejection is ignored.
+   */
+  get opened(): Promise<void> {
+    return (this.#opened ??= observed(
+      new Promise((resolve, reject) => {
+        const connection = this.#connection;
+        if (!connection.isConnecting) resolve();
+        else if (connection.ended !== undefined) reject(connection.ended);
+        else connection.onOpened = (failure) => (failure === undefined ? resolve() : reject(failure.cause));
+      }),
+    ));
   }
 
   /** Resolves when the connection has ended, with what `close` is emitted with. Never rejects. */
@@ -304,9 +368,13 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     return this.#connection.outgoing.request(method, params, options);
   }
 
-  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], []>): boolean;
-  notify(method: string, params?: unknown): boolean {
-    return this.#connection.outgoing.notify(method, params);
+  /**
+   * As `Caller.notify`, with the options `volatile` and `latest` for a message that a newer one makes obsolete. Returns false for a
+   * volatile message that is dropped. Throws a `TypeError` for bad options.
+   */
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: LiveOptions]>): boolean;
+  notify(method: string, params?: unknown, options?: LiveOptions): boolean {
+    return this.#connection.outgoing.notify(method, params, undefined, options);
   }
 
   /**
@@ -333,10 +401,12 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   /**
    * Makes a stream of an iterable, for any place in the params of a request or in a result, once. It is read a little
    * ahead (64 KiB) and no further than the other side reads, and not at all while the peer has no socket; one in params ends with its call, one in a result with the connection.
-   * Then, and when the other side stops reading, the iterator's `return()` is called. Throws a `TypeError` for what is not iterable.
+   * Then, and when the other side stops reading, the iterator's `return()` is called. A web stream, such as `blob.stream()`, is
+   * read by its reader, which is then cancelled. Views are sent as bytes, if the peer has the option `bytes`. Throws a `TypeError`
+   * for what is neither an iterable nor a web stream.
    */
-  offer<T>(source: AsyncIterable<T> | Iterable<T>): Stream<T> {
-    return this.#connection.extensions.offer(source) as Stream<T>;
+  offer<T>(source: AsyncIterable<T> | Iterable<T> | WebStream<T>): Stream<Streamed<T>> {
+    return this.#connection.extensions.offer(source) as Stream<Streamed<T>>;
   }
 
   /** Starts a batch: its calls wait for `send()`, and time out from now on. */
@@ -354,6 +424,20 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
   }
 
   /**
+   * Client: sends a fresh `auth` on the open connection, such as a new token before the old one expires. Calls the function `auth`
+   * with attempt number 0. Resolves when the server has accepted it: then `peer.data` there is the new result of `authenticate`. If
+   * the server refuses it, or the `principal` would change, the server closes the connection with 4401. While the peer is
+   * suspended or not open yet it waits, and its timeout runs. A call that is made while another is pending shares its `auth` and its reply.
+   *
+   * Rejects as `request` does: with `ConnectionLostError` when the connection is lost or closes, with `TimeoutError` or the
+   * signal's reason. Rejects with what the function `auth` threw, and with a `TypeError` if `connect` had no option `auth`, or the
+   * server has not asked for it: it does not speak `reciproc.v1`, or has no `authenticate`. Only the server closes anything then.
+   */
+  async reauthenticate(options?: Pick<CallOptions, "timeoutMs" | "signal">): Promise<void> {
+    await this.#connection.outgoing.reauthenticate(options);
+  }
+
+  /**
    * Closes the connection, and resolves when it has ended. If the other side does not complete the close within 5 s, the
    * connection ends with 1006. Pending calls reject at once with `ConnectionLostError`, and the
    * `signal` of every running handler aborts. `reason` is cut at 123 bytes. Rejects with a `TypeError`, and closes nothing,
@@ -366,6 +450,16 @@ export class Peer<L extends Contract<L> = AnyMethods, R extends Contract<R> = An
     if (typeof reason !== "string") throw expected("reason", "a string", reason);
     this.#connection.close(code, reason);
     await this.closed;
+  }
+
+  /**
+   * Tries to connect now, if the client waits for its next attempt, also if the server asked it to wait. An open connection is only
+   * checked, and only if it has a heartbeat: if the server does not answer a ping within 5 s, the client drops the socket and
+   * reconnects. Returns false, and does nothing, if the peer is closed, or was not made by `open` or `connect`.
+   */
+  reconnect(): boolean {
+    const { ended, transport } = this.#connection;
+    return ended === undefined && transport.reconnect?.() === true;
   }
 
   /** Returns what happened on this connection so far, and how full everything is. Cheap: the numbers are counted anyway. */

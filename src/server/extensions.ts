@@ -1,4 +1,5 @@
 /** The extensions of a server's peers, and those of the peers of HTTP requests. */
+import { plainText } from "../core/codec.js";
 import type { ExtensionsFactory } from "../core/extensions.js";
 import type { IncomingCall } from "../core/incoming-call.js";
 import { isObject, member } from "../core/message.js";
@@ -73,8 +74,11 @@ class PostExtensions extends StandardExtensions {
       // If the call was cancelled meanwhile, the end of the source is not its result.
       if (call.abortCause !== undefined) throw call.abortCause.reason;
       const portion = stream.take();
-      if (portion.values !== "") all.push(portion.values);
-      length += portion.values.length;
+      for (const value of portion.values) {
+        const text = plainText(value);
+        all.push(text);
+        length += text.length;
+      }
       isLast = portion.isLast;
     }
     // If the reply is too long, the stream is stopped as one whose token was sent: the signal of its call aborts.

@@ -1,10 +1,22 @@
-/** Groups of peers: all peers of a server, and those of a topic. A notification to a group is encoded once. */
-import { encodeNotification } from "../core/codec.js";
+/** Groups of peers: all peers of a server, and those of a topic. A message to a group is encoded once. */
+import { encodeNotification, exceeds, sentForm, type MessageText } from "../core/codec.js";
+import type { AnyAround } from "../core/config.js";
 import type { Connection } from "../core/connection.js";
-import { any, checkOptions, must, optional } from "../core/options.js";
+import { checkLive, LIVE_OPTIONS, type LiveOptions } from "../core/live.js";
+import { any, checkOptions, oneOf, optional, type Checked } from "../core/options.js";
+import { LatestHandle } from "../core/send-queue.js";
 import { EncodedMessage } from "../core/transport.js";
-import type { CallArgs, Contract, NotifyName } from "../core/contract.js";
+import type { CallArgs, Contract, NotifyName, Result } from "../core/contract.js";
+import { BroadcastHandle } from "./held-queue.js";
 import { connectionOf, type AnyPeer, type Peer } from "../peer/peer.js";
+import { runAround, type GroupCall } from "./around.js";
+import {
+  REQUEST_OPTIONS,
+  requestAll,
+  SharedRequest,
+  type GroupRequestOptions,
+  type PeerOutcome,
+} from "./group-request.js";
 
 /** An iterable set of peers. It never contains closed peers. */
 export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends Iterable<Peer<L, R, D>> {
@@ -13,17 +25,37 @@ export interface Group<L extends Contract<L>, R extends Contract<R>, D> extends 
   /** Returns true if a peer is in the group. */
   has(peer: Peer<L, R, D>): boolean;
   /**
-   * Notifies every peer of the group, `except` one. Encodes the message once, and does not call `around`. Skips a peer whose
-   * connection is closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or
-   * the broadcasts to all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the
-   * peer's `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. Ends a session only if `whenSlow` is `"close"`. Throws a `TypeError` for params without a JSON form,
-   * before anything is sent.
+   * Notifies every peer that is in the group at the call, `except` one. Encodes the message once. Skips a peer whose connection is
+   * closing. Queues the message for a suspended peer. If that queue holds a quarter of `limits.maxUnsentBytes`, or the broadcasts to
+   * all suspended peers hold a quarter of `limits.maxSuspendedBytes`, drops the message and counts it in the peer's
+   * `stats().dropped`. A peer that loses its socket drops its queued broadcasts for the same reason. For each dropped message, the
+   * server emits `missed`, and a reciproc client gets the number of its missed messages as soon as messages flow. Ends a session
+   * only if `whenSlow` is `"close"`. Throws a `TypeError` for bad options and for params without a JSON form, before anything is
+   * sent.
+   *
+   * The server's `around` is called once for the message, unless no peer gets it. The message goes to the peers that were in the
+   * group when `notify` was called, when `around` calls `next`; if it is volatile, only to those that can be sent to both times.
+   * What `around` throws is emitted as `error` of the server.
    */
   notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
+  /**
+   * Calls a method of every peer of the group, `except` one, at once. Resolves when all calls are settled, with one outcome for
+   * each peer that was in the group at the call, in the order of the group. An outcome is the result of the peer, or what
+   * `peer.request` would reject with: also for a peer that closes or leaves the group meanwhile, is late, or is suspended. If
+   * `signal` aborts, all calls that are pending reject with its reason, and the promise resolves.
+   *
+   * Encodes the params once. They cannot contain streams. Rejects only with a `TypeError` for a bad option or for params without
+   * a JSON form, before anything is sent, and with what `around` throws. The server's `around` is called once for all the calls,
+   * unless no peer is called. The promise resolves with what `around` returns.
+   */
+  request<K extends keyof R & string>(
+    method: K,
+    ...args: CallArgs<R[K], [options?: GroupRequestOptions<Peer<L, R, D>>]>
+  ): Promise<PeerOutcome<Peer<L, R, D>, Result<R[K]>>[]>;
 }
 
 /** The options of `notify` on a group. */
-export interface NotifyOptions<P> {
+export interface NotifyOptions<P> extends LiveOptions {
   /** The peer that is not notified. Default: none. */
   except?: P | undefined;
   /**
@@ -34,38 +66,50 @@ export interface NotifyOptions<P> {
   whenSlow?: "drop" | "close" | undefined;
 }
 
-/** A named set of peers. A peer that closes is removed. A topic without peers takes no memory. */
-export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends Group<L, R, D> {
-  /**
-   * Adds a peer of this server. Does nothing if the peer is a member or closed. Throws a `TypeError` for a peer of another server,
-   * and for one that came by HTTP POST.
-   */
-  add(peer: Peer<L, R, D>): this;
-  /** Removes a peer. Returns true if the peer was a member. */
-  delete(peer: Peer<L, R, D>): boolean;
+/**
+ * Sends a message of a group to one of its peers, and counts it. If it is a broadcast, drops it for a slow reader instead of ending
+ * the connection.
+ */
+export function sendTo(peer: AnyPeer, message: EncodedMessage, handle: LatestHandle): void {
+  const connection = connectionOf(peer);
+  const { source } = message;
+  const { isHeld } = connection.outgoing;
+  const mayDrop = isHeld || handle instanceof BroadcastHandle;
+  let isTaken: boolean;
+  // The transport is not open yet, so the message is queued with those of the peer.
+  if (isHeld) isTaken = connection.outgoing.deliver(source, handle, undefined);
+  else if (handle instanceof BroadcastHandle) isTaken = broadcast(connection, message, handle);
+  else if (handle.latest === undefined) isTaken = connection.send(source);
+  else isTaken = connection.keepLatest(source, handle) || connection.send(source, handle);
+  if (isTaken) connection.counts.notificationsSent++;
+  // A connection that does not take any other message has ended or is about to, unless the message is too long for the other side.
+  else if (mayDrop || isTooLong(message, connection)) connection.countDropped(handle.method);
 }
 
-/**
- * Sends a message of a group to one of its peers, and counts it. With `"drop"`, drops the message to a slow reader instead of
- * ending the connection.
- */
-export function sendTo(peer: AnyPeer, message: EncodedMessage, whenSlow: "drop" | "close"): void {
-  const connection = connectionOf(peer);
-  const { counts } = connection;
-  if (whenSlow === "close") {
-    counts.notificationsSent++;
-    connection.send(message.text);
-  } else counts[broadcast(connection, message) ? "notificationsSent" : "dropped"]++;
+/** Returns true if the form in which the message is sent is longer than the other side accepts. */
+function isTooLong(message: EncodedMessage, { transport }: Connection): boolean {
+  const { maxMessageBytes = Infinity, takesBytes } = transport;
+  return exceeds(sentForm(message.source, takesBytes, message), maxMessageBytes);
 }
 
 /** Sends a broadcast, unless more than half of `maxUnsentBytes` is already unsent. Returns true if the transport took it. */
-function broadcast(connection: Connection, message: EncodedMessage): boolean {
+function broadcast(connection: Connection, message: EncodedMessage, handle: BroadcastHandle): boolean {
   const { transport, unsentBytes } = connection;
   connection.forgetSentBroadcasts(unsentBytes);
-  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 || connection.ended !== undefined) return false;
+  const isLatest = handle.latest !== undefined;
+  if (isLatest && connection.keepLatest(message.source, handle)) return true;
+  // A transport with a queue bounds the newest messages itself.
+  const isBounded = isLatest && transport.isReady === false;
+  if (unsentBytes > connection.config.limits.maxUnsentBytes / 2 && !isBounded) return false;
+  if (connection.ended !== undefined) return false;
+  connection.kept?.flush();
   try {
-    const isTaken = transport.send(message.text, undefined, message);
-    if (isTaken) connection.broadcastBytes += message.unsentBytes;
+    handle.replacedBytes = 0;
+    const isTaken = message.sendBy(transport, handle);
+    if (isTaken) {
+      handle.unsentBytes = message.unsentBytes;
+      connection.broadcastBytes = Math.max(0, connection.broadcastBytes + handle.unsentBytes - handle.replacedBytes);
+    }
     return isTaken;
   } catch (error) {
     // `send` must not throw. If it does, the other peers must still be notified.
@@ -74,82 +118,107 @@ function broadcast(connection: Connection, message: EncodedMessage): boolean {
   }
 }
 
-const EMPTY: ReadonlySet<never> = new Set();
-
-const isWhenSlow = (value: unknown): boolean => value === "drop" || value === "close";
 const NOTIFY_OPTIONS = {
+  ...LIVE_OPTIONS,
   except: any,
-  whenSlow: optional(must<"drop" | "close">('"drop" or "close"', isWhenSlow), "drop" as const),
+  whenSlow: optional(oneOf("drop", "close"), "drop"),
 };
 
-/** Returns a group of the peers that `members` returns at the moment. */
-export function groupOf<L extends Contract<L>, R extends Contract<R>, D>(
-  members: () => ReadonlySet<Peer<L, R, D>>,
-): Group<L, R, D> {
-  const notify = (method: string, params?: object, options?: NotifyOptions<unknown>): void => {
-    const { except, whenSlow } = checkOptions("options", options, NOTIFY_OPTIONS);
-    const message = new EncodedMessage(encodeNotification(method, params));
-    for (const peer of members()) if (peer !== except) sendTo(peer, message, whenSlow);
-  };
-  return {
-    get size() {
-      return members().size;
-    },
-    has: (peer) => members().has(peer),
-    [Symbol.iterator]: () => members().values(),
-    notify: notify as Group<L, R, D>["notify"],
-  };
+/** Sends a notification of `method` to these peers, `except` one. */
+function sendAll(
+  peers: readonly AnyPeer[],
+  method: string,
+  text: MessageText,
+  { except, whenSlow, volatile, latest }: Checked<typeof NOTIFY_OPTIONS>,
+): void {
+  const message = new EncodedMessage(text);
+  // All peers share it, so that a slow peer has one reference for each key.
+  const handle = new (whenSlow === "drop" ? BroadcastHandle : LatestHandle)(method, latest);
+  for (const peer of peers) {
+    const connection = connectionOf(peer);
+    if (peer === except || connection.ended !== undefined || (volatile === true && !connection.isReady)) continue;
+    sendTo(peer, message, handle);
+  }
 }
 
-/** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
-export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
-  readonly #members = new Map<string, Set<Peer<L, R, D>>>();
-  /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
-  readonly #joined = new Map<Peer<L, R, D>, string | Set<string>>();
+/** What the groups of one server have in common. */
+export interface GroupOwner {
+  /** The server's `around`. */
+  readonly around: AnyAround | undefined;
+  /** Takes an error that has no caller. */
+  report(error: unknown, peer?: AnyPeer): void;
+}
 
-  /** Returns the topic of that name. `refusalOf` returns why a peer cannot be a member, or `undefined`. */
-  topic(name: string, refusalOf: (peer: Peer<L, R, D>) => string | undefined): Topic<L, R, D> {
-    const group = groupOf<L, R, D>(() => this.#members.get(name) ?? EMPTY);
-    const topic: Topic<L, R, D> = Object.assign(group, {
-      add: (peer: Peer<L, R, D>) => {
-        if (peer.state === "closed") return topic;
-        const reason = refusalOf(peer);
-        if (reason !== undefined) throw new TypeError(reason);
-        this.#add(name, peer);
-        return topic;
-      },
-      delete: (peer: Peer<L, R, D>) => this.#delete(name, peer),
-    });
-    return topic;
+/** A group of the peers that `members` returns at the moment. */
+export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implements Group<L, R, D> {
+  readonly #members: () => ReadonlySet<Peer<L, R, D>>;
+  readonly #owner: GroupOwner;
+  /** The name of the topic, if the group is one. */
+  readonly #topic: string | undefined;
+
+  constructor(members: () => ReadonlySet<Peer<L, R, D>>, owner: GroupOwner, topic?: string) {
+    this.#members = members;
+    this.#owner = owner;
+    this.#topic = topic;
   }
 
-  /** Number of topics that have members. */
   get size(): number {
-    return this.#members.size;
+    return this.#members().size;
   }
 
-  /** Removes a peer from every topic. */
-  leaveAll(peer: Peer<L, R, D>): void {
-    const joined = this.#joined.get(peer);
-    for (const name of typeof joined === "string" ? [joined] : (joined ?? [])) this.#delete(name, peer);
+  has(peer: Peer<L, R, D>): boolean {
+    return this.#members().has(peer);
   }
 
-  #add(name: string, peer: Peer<L, R, D>): void {
-    let members = this.#members.get(name);
-    if (members === undefined) this.#members.set(name, (members = new Set()));
-    members.add(peer);
-    const joined = this.#joined.get(peer) ?? name;
-    if (typeof joined !== "string") joined.add(name);
-    else this.#joined.set(peer, joined === name ? name : new Set([joined, name]));
+  [Symbol.iterator](): Iterator<Peer<L, R, D>> {
+    return this.#members().values();
   }
 
-  #delete(name: string, peer: Peer<L, R, D>): boolean {
-    const members = this.#members.get(name);
-    if (members === undefined || !members.delete(peer)) return false;
-    if (members.size === 0) this.#members.delete(name);
-    const joined = this.#joined.get(peer)!;
-    if (typeof joined !== "string") joined.delete(name);
-    if (typeof joined === "string" || joined.size === 0) this.#joined.delete(peer);
-    return true;
+  notify<K extends NotifyName<R>>(method: K, ...args: CallArgs<R[K], [options?: NotifyOptions<Peer<L, R, D>>]>): void;
+  notify(method: string, params?: unknown, options?: NotifyOptions<AnyPeer>): void {
+    const checked = checkLive(options, NOTIFY_OPTIONS);
+    // Encoded also if `around` may change it: what cannot be encoded is the mistake of the caller, and thrown at the caller.
+    const text = encodeNotification(method, params as object);
+    const { around } = this.#owner;
+    // A copy: a listener of `missed` or `close` may change the group meanwhile.
+    if (around === undefined) return sendAll([...this.#members()], method, text, checked);
+    const call = this.#record(method, params, checked.except, false, checked.volatile);
+    if (call.peers.length === 0) return;
+    const send = async (): Promise<void> => {
+      // Encoded again: `around` may have changed the params in place.
+      sendAll(call.peers, method, encodeNotification(method, call.params as object), checked);
+    };
+    runAround(around, call, send).catch((error: unknown) => this.#owner.report(error));
+  }
+
+  request<K extends keyof R & string>(
+    method: K,
+    ...args: CallArgs<R[K], [options?: GroupRequestOptions<Peer<L, R, D>>]>
+  ): Promise<PeerOutcome<Peer<L, R, D>, Result<R[K]>>[]>;
+  async request(method: string, params?: unknown, options?: GroupRequestOptions<AnyPeer>): Promise<any> {
+    const { except, ...wait } = checkOptions("options", options, REQUEST_OPTIONS);
+    const message = new SharedRequest(method, params);
+    const call = this.#record(method, params, except, true);
+    if (call.peers.length === 0) return [];
+    const { around } = this.#owner;
+    if (around === undefined) return requestAll(call.peers, message, wait);
+    return runAround(around, call, async () => requestAll(call.peers, new SharedRequest(method, call.params), wait));
+  }
+
+  #record(method: string, params: unknown, except: unknown, isRequest: boolean, isVolatile = false): GroupCall {
+    const isTarget = (peer: AnyPeer): boolean => peer !== except && (!isVolatile || connectionOf(peer).isReady);
+    const peers = [...this.#members()].filter(isTarget);
+    const topic = this.#topic;
+    return {
+      direction: "outgoing",
+      peer: undefined,
+      peers,
+      topic,
+      method,
+      id: undefined,
+      isRequest,
+      params,
+      context: undefined,
+    };
   }
 }

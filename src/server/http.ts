@@ -4,35 +4,16 @@
  */
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Slot } from "../core/batch.js";
-import { encodeError, exceeds } from "../core/codec.js";
+import { encodeError, exceeds, plainText } from "../core/codec.js";
 import type { Connection } from "../core/connection.js";
 import { ErrorCode } from "../core/errors.js";
 import type { Receiver, Transport } from "../core/transport.js";
 import { connectionOf, endPeer, type AnyPeer } from "../peer/peer.js";
 import { CLOSE_TIMEOUT_MS } from "../sockets/ws.js";
 import { beginExchange, type Exchange, type Body, type Failure } from "./exchange.js";
-import type { Gate } from "./gate.js";
+import type { HttpGate } from "./http-gate.js";
+import type { PostDelegate, ServerPosts } from "./platform.js";
 import { answerUpgradeRequired, checkHost, type Admission, type Refusal, type Verdict } from "./upgrade.js";
-
-/** Makes the peers of requests by POST. None of its functions throws. */
-export interface PostDelegate {
-  /** Maximum length of a body, in bytes. */
-  readonly maxMessageBytes: number;
-  /** Maximum number of unsent bytes of replies on one connection. The next reply cuts the connection. */
-  readonly maxUnsentBytes: number;
-  /** How long a request may take to arrive and to be authenticated, in milliseconds. */
-  readonly handshakeTimeoutMs: number;
-  /** Claims a connection slot for a request that is about to run. Returns a refusal if there is none. */
-  claimSlot(): Refusal | undefined;
-  /** The status of a request that needs no reply. */
-  readonly notificationStatus: 200 | 204;
-  /** Makes the peer of one request. `admission` is what `authenticate` returned, and `undefined` without that option. */
-  accept(transport: Transport, admission: Admission | undefined): AnyPeer;
-  /** Called before a refusal is answered. */
-  refused(refusal: Refusal, request: IncomingMessage): void;
-  /** Takes an error that no caller receives. */
-  failed(error: unknown): void;
-}
 
 const TEXT = { "Content-Type": "text/plain; charset=utf-8" };
 const JSON_TEXT = { "Content-Type": "application/json; charset=utf-8" };
@@ -52,15 +33,15 @@ const EXTRA_HEADERS: Readonly<Record<number, OutgoingHttpHeaders>> = {
 const PREFLIGHT_AGE = "600";
 
 /** Answers requests that are no upgrades. */
-export class Posts {
-  readonly #gate: Gate;
+export class Posts implements ServerPosts {
+  readonly #gate: HttpGate;
   readonly #delegate: PostDelegate;
   /** The peer of each request that passed the first checks. It is `undefined` until the request runs. */
   readonly #open = new Map<Exchange, AnyPeer | undefined>();
   #onEmpty: (() => void) | undefined;
   #running = 0;
 
-  constructor(gate: Gate, delegate: PostDelegate) {
+  constructor(gate: HttpGate, delegate: PostDelegate) {
     this.#gate = gate;
     this.#delegate = delegate;
   }
@@ -215,7 +196,7 @@ function answer(exchange: Exchange, body: Body, connection: Connection, delegate
   const slot: Slot = {
     reserveBytes: (text) => !exceeds(text, connection.maxReplyBytes),
     put(text, onSent) {
-      reply(text);
+      reply(plainText(text));
       onSent?.(connection.ended === undefined);
       return true;
     },
@@ -281,5 +262,5 @@ function tooLarge(maxMessageBytes: number): Refusal {
 
 function tooLargeReply(maxMessageBytes: number): string {
   const { RequestTooLarge: code } = ErrorCode;
-  return encodeError(null, { code, message: "Request is too large", data: { maxMessageBytes } });
+  return plainText(encodeError(null, { code, message: "Request is too large", data: { maxMessageBytes } }));
 }

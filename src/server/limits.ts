@@ -14,7 +14,8 @@ export interface ServerLimits extends PeerLimits {
   maxConnections: number;
   /**
    * How long `authenticate` may take, in milliseconds. After that, the client gets HTTP 503. If the body of a POST does not arrive
-   * within the same time, the client gets HTTP 408. Default 10,000; `Infinity` turns the limit off.
+   * within the same time, the client gets HTTP 408. If the `auth` of a client that offered it does not arrive within that time
+   * after the WebSocket opened, the WebSocket closes with 4000. Default 10,000; `Infinity` turns the limit off.
    */
   handshakeTimeoutMs: number;
   /** Maximum number of suspended sessions of one `principal`. One more ends the oldest. Default 16; `Infinity` for no limit. */

@@ -1,11 +1,18 @@
 /** The link of a server: broadcasts, the memory of a suspended session, and the resumption by its client. */
-import { BroadcastHandle, QUEUED_COST } from "../core/send-queue.js";
+import * as CloseCode from "../close-codes.js";
+import { exceeds, type MessageText } from "../core/codec.js";
+import { QUEUED_COST, type SendQueue } from "../core/send-queue.js";
 import { Frame, type EncodedMessage, type SendHandle } from "../core/transport.js";
 import type { Socket } from "../link/socket.js";
+import { ServerEndpoint } from "./endpoint.js";
+import { BroadcastHandle, HeldQueue, type SharedTexts } from "./held-queue.js";
 import type { EndpointHooks, EndpointLimits } from "../session/state.js";
 import type { ResumeFrame } from "../session/frames.js";
 import { PackedLink, type LinkDelegate } from "../session/link.js";
 import type { Session } from "../session/session.js";
+
+/** Longest frame with `auth`, in bytes of UTF-8. */
+export const MAX_AUTH_BYTES = 16 * 1024;
 
 /** The session of a server's link. */
 export interface ServerLinkDelegate extends LinkDelegate {
@@ -19,24 +26,32 @@ export interface ServerLinkDelegate extends LinkDelegate {
 
 /** A server's end of a connection that speaks `reciproc.v1`. Without a delegate, it has no session. */
 export class ServerLink extends PackedLink implements EndpointHooks {
+  declare readonly endpoint: ServerEndpoint;
   declare readonly delegate: ServerLinkDelegate | undefined;
+  /** Takes each later `auth` of the client. Set if the client has sent one on the present socket. */
+  declare onAuth: ((auth: unknown) => void) | undefined;
   /** The length of the data that the receiver keeps for the other side. */
   #kept = 0;
+  /** The queue, once it was made. It stays here after the end of the session, to count its texts no longer. */
+  #queue: HeldQueue | undefined;
+  /** The shared texts of all suspended sessions, while this one is suspended. */
+  #texts: SharedTexts | undefined;
   #frameLength = 0;
   /** The present frame, if a part of it stays in use. */
   #frame: Frame | undefined;
 
   constructor(limits: EndpointLimits, delegate: ServerLinkDelegate | undefined) {
-    super(limits, delegate !== undefined, delegate);
+    super(limits, delegate !== undefined, delegate, undefined, ServerEndpoint);
+    this.onAuth = undefined;
   }
 
-  /** Takes the first socket. As `Endpoint.accept`. */
+  /** Takes the first socket. As `ServerEndpoint.accept`. */
   accept(socket: Socket, session: Session | undefined): void {
     this.take(socket);
     this.endpoint.accept(socket, session);
   }
 
-  /** Continues the session on another socket. As `Endpoint.resume`. */
+  /** Continues the session on another socket. As `ServerEndpoint.resume`. */
   resume(socket: Socket, resume: ResumeFrame, makeToken: () => string): void {
     // Rule 2: the old socket is detached before the count of received frames is read.
     this.leave("a newer socket took over");
@@ -46,32 +61,51 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     socket.start(this);
   }
 
-  override send(text: string, handle?: SendHandle, message?: EncodedMessage): boolean {
-    const isTaken = message === undefined ? this.endpoint.send(text, handle) : this.#broadcast(message);
+  override send(text: MessageText, handle?: SendHandle, message?: EncodedMessage): boolean {
+    const isTaken = message === undefined ? this.endpoint.send(text, handle) : this.#broadcast(message, handle);
     this.collected();
     this.#heldChanged();
     return isTaken;
   }
 
   /** Sends a message that goes to many peers. Returns false if it is dropped. A broadcast ends no session. */
-  #broadcast(message: EncodedMessage): boolean {
-    const { endpoint, delegate } = this;
+  #broadcast(message: EncodedMessage, handle: SendHandle | undefined): boolean {
+    const { endpoint } = this;
     if (endpoint.sendEncoded(message)) return true;
-    const { text } = message;
-    if (endpoint.canSend) return endpoint.send(text);
-    // Queued only while little is queued, so that broadcasts take no room from ordinary messages.
-    if (endpoint.queuedLength + text.length > endpoint.limits.queueLength / 2) return false;
-    if (!endpoint.isFlowing && delegate?.acceptsBroadcast(text.length + QUEUED_COST) !== true) return false;
-    return endpoint.send(text, new BroadcastHandle());
+    const source = endpoint.formOf(message.source, message);
+    if (endpoint.canSend) return endpoint.send(source);
+    // Before the room is checked: the older message is obsolete, also if the newer one is dropped.
+    endpoint.queue?.replace(handle);
+    return this.#hasRoomFor(source, handle) && endpoint.send(source, handle ?? new BroadcastHandle("", undefined));
   }
 
-  /** Drops the queued broadcasts, and reports their number to the receiver. */
+  /** Whether a broadcast may be queued: only while little is queued, so that broadcasts take no room from ordinary messages. */
+  #hasRoomFor({ length }: MessageText, handle: SendHandle | undefined): boolean {
+    const { endpoint, delegate } = this;
+    if (endpoint.queuedLength + length > endpoint.limits.queueLength / 2) return false;
+    const isInMemory = handle !== undefined && this.#texts?.has(handle) === true;
+    return endpoint.isFlowing || delegate?.acceptsBroadcast(QUEUED_COST + (isInMemory ? 0 : length)) === true;
+  }
+
+  makeQueue(): SendQueue {
+    this.#queue = new HeldQueue();
+    this.#queue.countIn(this.#texts);
+    return this.#queue;
+  }
+
+  /** Counts the texts that this session shares with others in `texts`, from its suspension on. `undefined`: no longer. */
+  countTexts(texts: SharedTexts | undefined): void {
+    this.#texts = texts;
+    this.#queue?.countIn(texts);
+  }
+
+  /** Drops the queued broadcasts, and reports each to the receiver. */
   dropBroadcasts(): void {
-    let count = 0;
-    for (const [handle] of this.endpoint.queue ?? []) {
-      if (handle instanceof BroadcastHandle && this.endpoint.cancel(handle)) count++;
-    }
-    this.receiver!.broadcastsDropped?.(count);
+    const dropped: string[] = [];
+    for (const [handle] of this.endpoint.queue ?? [])
+      if (handle instanceof BroadcastHandle && this.endpoint.cancel(handle)) dropped.push(handle.method);
+    // Listeners may close the peer.
+    for (const method of dropped) this.receiver!.dropped?.(method);
   }
 
   override cancel(handle: SendHandle): boolean {
@@ -84,6 +118,12 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     this.#frame = undefined;
     this.#frameLength = text.length;
     super.frame(text);
+  }
+
+  override bytes(frame: Uint8Array): boolean {
+    this.#frame = undefined;
+    this.#frameLength = frame.length;
+    return super.bytes(frame);
   }
 
   keeps(by: number): void {
@@ -106,9 +146,9 @@ export class ServerLink extends PackedLink implements EndpointHooks {
     return (state.session?.logLength ?? 0) + ordinaryLength + this.#kept;
   }
 
-  /** The length of the queued broadcasts. */
+  /** The length of the queued broadcasts, without texts that other sessions may share. */
   get heldBroadcastLength(): number {
-    return this.endpoint.queuedLength - this.endpoint.ordinaryLength;
+    return this.endpoint.queuedLength - this.endpoint.ordinaryLength - (this.#queue?.sharedLength ?? 0);
   }
 
   #heldChanged(): void {
@@ -117,5 +157,13 @@ export class ServerLink extends PackedLink implements EndpointHooks {
 
   confirmed(): void {
     this.delegate?.confirmed();
+  }
+
+  override control(frame: object): void {
+    if (!("auth" in frame) || this.onAuth === undefined) return;
+    // The frame is longer in UTF-8 than in UTF-16. Its text is not kept, so a short one is encoded again.
+    if (this.#frameLength > MAX_AUTH_BYTES || exceeds(JSON.stringify(frame), MAX_AUTH_BYTES))
+      return this.endpoint.end(CloseCode.MessageTooBig, "message is too large");
+    this.onAuth(frame.auth);
   }
 }

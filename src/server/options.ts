@@ -1,11 +1,12 @@
 /** The options of `serve` and their check, except the options that depend on the type of the server. */
 import type { IncomingMessage, Server as HttpServer } from "node:http";
 import type { Server as HttpsServer } from "node:https";
+import { bytes } from "../core/bytes.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
 import { checkDialect, PEER_OPTIONS } from "../core/config.js";
-import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
+import { any, anyFunction, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
@@ -15,13 +16,21 @@ export interface Authentication<D> {
   /**
    * Identifies the client of an upgrade, before the connection opens, and of each POST. Its result becomes `peer.data`. If it
    * returns null, undefined or false, throws or rejects, the client is refused with HTTP 401, and an error is emitted as `error`.
-   * Called again when a client resumes its session, without changing `peer.data`. Default: accepts every client, with `data`
-   * undefined.
+   *
+   * `auth` is what a reciproc client sent as its option `auth`, a parsed JSON value that is not checked. For such a client it is
+   * called after the WebSocket opened, and a refused client gets 4401. For every other client `auth` is undefined.
+   *
+   * Called again when a client resumes its session or calls `reauthenticate()`. Then `peer.data` becomes the new result, and the
+   * server emits `refresh`. Keep other data about a peer in a map of your own. If it refuses a client that called
+   * `reauthenticate()`, the connection closes with 4401.
+   *
+   * Default: accepts every client, with `data` undefined.
    */
-  authenticate(request: IncomingMessage): D | null | undefined | Promise<D | null | undefined>;
+  authenticate(request: IncomingMessage, auth: unknown): D | null | undefined | Promise<D | null | undefined>;
   /**
-   * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. If `principal` throws
-   * or returns no string, the client is refused with 401. Default: the secret token of the session suffices.
+   * Names the client that `authenticate` accepted. A client resumes a session only if its name is the same. A connection whose
+   * name would change by `reauthenticate()` closes with 4401. If `principal` throws or returns no string, the client is refused
+   * with 401. Default: the secret token of the session suffices.
    */
   principal?: ((data: D) => string) | undefined;
 }
@@ -84,10 +93,7 @@ const SESSION_TTL_MS = 60_000;
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
 const SESSION_OPTIONS = { ttlMs: optional(must<number>("a whole number from 1", isCount), SESSION_TTL_MS) };
 const POST_OPTIONS = {
-  notificationStatus: optional(
-    must<200 | 204>("200 or 204", (value) => value === 200 || value === 204),
-    204 as const,
-  ),
+  notificationStatus: optional(oneOf(200, 204), 204),
 };
 
 /** The options of a server. Its `dialect` and `limits` replace those of a peer. */
@@ -97,7 +103,7 @@ const SERVER_OPTIONS = {
   server: optional(must<HttpServer | HttpsServer>("an http.Server", (value) => typeof value?.on === "function")),
   noServer: any,
   path: optional(must<string>('a string that begins with "/" and has no "?"', isPath)),
-  link: optional(must<"packed" | "plain">('"packed" or "plain"', isLink), "packed" as const),
+  link: optional(oneOf("packed", "plain"), "packed"),
   authenticate: optional(anyFunction),
   origins: optional(checkOrigins),
   hosts: optional(checkHosts),
@@ -150,22 +156,22 @@ export function checkServerOptions(options: object): CheckedOptions {
     sessionTtlMs: checked.session,
     notificationStatus: checked.post.notificationStatus,
     link: checked.link,
-    peer: { ...checked, limits: limits.peers, dialect: dialect[0] },
+    peer: { ...checked, limits: limits.peers, dialect: dialect[0], bytes: checked.bytes ?? bytes },
     dialects: dialect,
   };
 }
 
 /** Returns an `Authenticate` of the application's functions. Null, undefined and false refuse. */
 function authenticator(
-  authenticate: ((request: IncomingMessage) => unknown) | undefined,
+  authenticate: ((request: IncomingMessage, auth: unknown) => unknown) | undefined,
   principal: ((data: unknown) => unknown) | undefined,
 ): Authenticate | undefined {
   if (authenticate === undefined) {
     if (principal === undefined) return undefined;
     throw new TypeError("`principal` requires `authenticate`");
   }
-  return async (request) => {
-    const data = await authenticate(request);
+  return async (request, auth) => {
+    const data = await authenticate(request, auth);
     if (data === null || data === undefined || data === false) return null;
     const named = principal?.(data);
     if (principal !== undefined && typeof named !== "string")
@@ -200,8 +206,4 @@ function checkOrigins(origins: unknown, name: string): readonly string[] | "*" {
 
 function isPath(value: unknown): boolean {
   return typeof value === "string" && value.startsWith("/") && !value.includes("?");
-}
-
-function isLink(value: unknown): boolean {
-  return value === "packed" || value === "plain";
 }

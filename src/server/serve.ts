@@ -1,5 +1,11 @@
-/** `serve`: the one call that starts a server. */
+/** `serve`: the one call that starts a server, over HTTP and WebSockets of Node. */
+import { createHash } from "node:crypto";
+import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
+import { WsSocket } from "../sockets/ws.js";
+import { HttpGate } from "./http-gate.js";
+import { Posts } from "./http.js";
+import type { Platform } from "./platform.js";
 import { Server, type ServeOptions } from "./server.js";
 
 /**
@@ -8,9 +14,27 @@ import { Server, type ServeOptions } from "./server.js";
  * cannot listen.
  */
 export async function serve<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods, D = unknown>(
-  options: NoInfer<ServeOptions<S, C, D>>,
+  options: NoInfer<ServeOptions<S, C, D>> & ContractOptions<S, C>,
 ): Promise<Server<S, C, D>> {
-  const server = new Server<S, C, D>(options);
+  const server = new Server<S, C, D>(options, NODE);
   await server.listen();
   return server;
 }
+
+const NODE: Platform = {
+  hash: (token) => createHash("sha256").update(token).digest("base64"),
+  connect({ gate: settings, peer: { limits }, heartbeat }, delegate, postDelegate) {
+    const gate: HttpGate = new HttpGate(settings, {
+      ...delegate,
+      answersPings: true,
+      admit(webSocket, admission, request, raw) {
+        const socket = new WsSocket(webSocket, limits.maxMessageBytes, raw);
+        if (heartbeat !== undefined) socket.watch(heartbeat);
+        delegate.admit(socket, webSocket.protocol, admission, request, raw);
+      },
+      request: (request, response) => posts.handle(request, response, true),
+    });
+    const posts = new Posts(gate, postDelegate);
+    return { gate, posts };
+  },
+};

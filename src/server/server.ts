@@ -1,35 +1,37 @@
 /** A server: many peers that share handlers, and the groups that notify many peers at once. The gate accepts or refuses clients. */
 import { nanoid } from "nanoid";
-import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { CallContext, callOf } from "../core/incoming-call.js";
+import type { ContractOptions } from "../core/checks.js";
 import type { AnyMethods, Contract } from "../core/contract.js";
 import { makeConfig, type Config } from "../core/config.js";
+import type { Connection } from "../core/connection.js";
 import type { Hooks } from "../core/hooks.js";
 import type { Dialect } from "../core/dialect.js";
-import type { HeartbeatTimes } from "../link/heartbeat.js";
+import type { Socket } from "../link/socket.js";
 import { refuseUnknownEvents, tell } from "../core/tell.js";
 import { EventEmitter } from "../core/packages.js";
 import type { Transport } from "../core/transport.js";
 import { fromHttpStatus, GoingAway } from "../close-codes.js";
-import type { PeerLimits } from "../core/limits.js";
-import { HELLO, RESUME_OFFER, type Bye } from "../session/frames.js";
+import { AUTH_OFFER, RESUME_OFFER, serverHello, type Bye } from "../session/frames.js";
 import { PROTOCOL } from "../session/link.js";
 import { endpointLimits, longestFrame } from "../session/sizes.js";
 import { ServerLink } from "./link.js";
 import { Sessions } from "./sessions.js";
 import { plain } from "../link/plain.js";
 import { createPeer, endPeer, startPeer, type AnyPeer, type Context, type Options, type Peer } from "../peer/peer.js";
-import { WsSocket, type GatheringWebSocket } from "../sockets/ws.js";
-import { fullRefusal, Gate, offeredBy } from "./gate.js";
-import { Posts } from "./http.js";
+import { AuthArrivals, takeAuth } from "./arrival.js";
+import { fullRefusal, offeredBy, type GateSocket } from "./gate.js";
 import { postExtensions, serverExtensions } from "./extensions.js";
-import { groupOf, Topics, type Group, type Topic } from "./groups.js";
+import { PeerGroup, type Group } from "./groups.js";
+import type { ServerAround } from "./around.js";
+import { Topics, type Topic } from "./topics.js";
 import { checkDrain, drainPeers, type DrainOptions } from "./drain.js";
 import { checkServerOptions, type Authentication, type GateOptions } from "./options.js";
+import type { Platform, PostDelegate, ServerGate, ServerGateDelegate, ServerPosts } from "./platform.js";
 import { Tally, type ServerStats } from "./stats.js";
-import type { Admission, Refusal } from "./upgrade.js";
+import type { Admission, Refusal, Verdict } from "./upgrade.js";
 
 /** The context of a call to a server. */
 export interface ServerContext<L extends Contract<L> = any, R extends Contract<R> = any, D = unknown> extends Context<
@@ -44,7 +46,10 @@ export interface ServerContext<L extends Contract<L> = any, R extends Contract<R
 /** The options of `serve`. Exactly one of `port`, `server` and `noServer` is required. */
 export type ServeOptions<L extends Contract<L>, R extends Contract<R>, D> = GateOptions &
   (undefined extends D ? Partial<Authentication<D>> : Authentication<D>) &
-  Omit<Options<L, ServerContext<L, R, D>>, "dialect" | "limits"> & {
+  ContractOptions<L, R> &
+  Omit<Options<L, ServerContext<L, R, D>>, "around" | "dialect" | "limits"> & {
+    /** Wraps every call, incoming and outgoing, and every message to a group, whose `call.peer` is `undefined`. */
+    around?: ServerAround | undefined;
     /**
      * How cancels and progress are spelled, as for a peer. If several are given, the subprotocol that a client offers selects
      * one (`mcp` selects `mcp`). A client that offers none gets the first.
@@ -59,16 +64,26 @@ export type ServerEvents<L extends Contract<L>, R extends Contract<R>, D> = {
    * nor when a session is resumed: then the peer emits `resume`.
    */
   peer(peer: Peer<L, R, D>, request: IncomingMessage): void;
-  /** An upgrade or a POST was refused. `reason` names the rule, and the option that would allow it. */
+  /**
+   * `authenticate` ran again for a client that resumed its session or called `reauthenticate()`, and `peer.data` is its new result.
+   * `oldData` is the result before. Emitted before further messages of the client are dispatched.
+   */
+  refresh(peer: Peer<L, R, D>, oldData: D): void;
+  /** An upgrade or a POST was refused, or a client that sent `auth`. `reason` names the rule, and the option that would allow it. */
   refuse(refusal: Refusal, request: IncomingMessage): void;
   /**
    * An error that no caller receives: `authenticate` threw, the HTTP server failed, or a peer emitted `error`, which also passes
    * the peer. If neither server nor peer has a listener, `process.emitWarning` reports the first failure of each method.
    */
   error(error: unknown, peer?: Peer<L, R, D>): void;
+  /**
+   * A notification of `method` was dropped for a peer: by a topic or `server.peers`, or because of `latest` beyond 1,024 keys. The
+   * peer's `stats().dropped` counts the same. Not emitted for volatile messages, nor for messages that a newer one replaced.
+   */
+  missed(peer: Peer<L, R, D>, method: string): void;
 };
 
-const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refuse: 0, error: 0 };
+const EVENTS: Record<keyof ServerEvents<any, any, any>, 0> = { peer: 0, refresh: 0, refuse: 0, error: 0, missed: 0 };
 
 /**
  * Serves contract `L` to many peers and calls them back by contract `R`. `D` is the type of `peer.data`. Made by `serve`.
@@ -89,14 +104,16 @@ export class Server<
   readonly #configBy = new Map<string, Config>();
   readonly #hooks: Hooks;
   readonly #peers = new Set<Peer<L, R, D>>();
-  readonly #topics = new Topics<L, R, D>();
+  readonly #topics: Topics<L, R, D>;
   /** Open peers that `accept` made. They take no connection slot. */
   readonly #accepted = new Set<Peer<L, R, D>>();
   /** Peers of one HTTP request each. */
   readonly #postPeers = new WeakSet<AnyPeer>();
-  readonly #gate: Gate;
-  readonly #posts: Posts;
-  readonly #heartbeat: HeartbeatTimes | undefined;
+  readonly #gate: ServerGate;
+  readonly #arrivals: AuthArrivals;
+  /** Whether there is an `authenticate`. */
+  readonly #authenticates: boolean;
+  readonly #posts: ServerPosts;
   readonly #sessions: Sessions | undefined;
   /** How long a client that offered to resume a session may take to send `resume`. */
   readonly #resumeTimeoutMs: number;
@@ -107,14 +124,16 @@ export class Server<
   #drained: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
-  /** Use `serve`. Throws a `TypeError` for bad options. */
-  constructor(options: ServeOptions<L, R, D>) {
+  /** Use `serve`, or `testServer` of `reciproc/testing`. Throws a `TypeError` for bad options. */
+  constructor(options: ServeOptions<L, R, D>, platform: Platform) {
     super();
     const checked = checkServerOptions(options);
     this.#hooks = {
       server: this,
       Context: ServerCallContext,
       error: (error, peer) => this.#report(error, peer as Peer<L, R, D>),
+      missed: (peer, method) =>
+        void tell(this, "missed", [peer, method], (error) => this.#report(error, peer as AnyPeer)),
       hasErrorListener: () => this.listenerCount("error") > 0,
       ended: (peer) => this.#removePeer(peer as Peer<L, R, D>),
       closed: (peer, info) => this.#tally.closed(peer as AnyPeer, info),
@@ -127,19 +146,23 @@ export class Server<
       const config = isFirst ? this.#config : makeConfig({ ...checked.peer, dialect }, serverExtensions);
       this.#configBy.set(dialect.subprotocol, config);
     }
-    this.#heartbeat = checked.heartbeat;
-    this.peers = groupOf(() => this.#peers);
+    const { around } = this.#config;
+    const report = (error: unknown, peer?: AnyPeer): void => void this.#report(error, peer);
+    this.peers = new PeerGroup(() => this.#peers, { around, report });
+    this.#topics = new Topics({ around, report, refusalOf: (peer) => this.#topicRefusal(peer) });
     this.#protocols = new Set([...(checked.link === "packed" ? [PROTOCOL] : []), ...this.#configBy.keys()]);
     const { maxMessageBytes } = this.#config.limits;
     const { limits } = checked.gate;
     this.#resumeTimeoutMs = limits.handshakeTimeoutMs;
     this.#maxConnections = limits.maxConnections;
+    this.#authenticates = checked.gate.authenticate !== undefined;
+    this.#arrivals = new AuthArrivals(limits.handshakeTimeoutMs);
     if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
-        limits: endpointLimits(this.#config.limits),
+        limits: endpointLimits(this.#config.limits, this.#config.bytes),
         ttlMs: checked.sessionTtlMs,
         makeToken: () => nanoid(TOKEN_LENGTH),
-        hash: (token) => createHash("sha256").update(token).digest("base64"),
+        hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
@@ -149,18 +172,17 @@ export class Server<
       refused: (refusal: Refusal, request: IncomingMessage) => this.#refused(refusal, request),
       failed: (error: unknown) => void this.#report(error),
     };
-    this.#gate = new Gate(checked.gate, {
+    const forGate: ServerGateDelegate = {
       ...both,
       maxFrameBytes: longestFrame(maxMessageBytes),
-      answersPings: true,
       // The session of a reconnecting client may still have its old socket, which is closed when the client resumes.
       reserved: (request) => (this.#offersResume(request) ? this.#sessions!.live : 0),
-      claimSlot: (request) => (this.#offersResume(request) ? undefined : this.#claimSlot()),
+      authenticatesLater: (request) => this.#offersAuth(request),
+      claimSlot: (request) => (this.#offersAuth(request) ? undefined : this.#claimSlotFor(request)),
       chooseProtocol: (offered) => this.#chooseProtocol(offered),
-      admit: (webSocket, admission, request, socket) => this.#acceptSocket(webSocket, admission, request, socket),
-      request: (request, response) => this.#posts.handle(request, response, true),
-    });
-    this.#posts = new Posts(this.#gate, {
+      admit: (...accepted) => this.#acceptSocket(...accepted),
+    };
+    const forPosts: PostDelegate = {
       ...both,
       maxMessageBytes,
       maxUnsentBytes: this.#config.limits.maxUnsentBytes,
@@ -168,7 +190,8 @@ export class Server<
       claimSlot: () => this.#claimSlot(),
       notificationStatus: checked.notificationStatus,
       accept: (transport, admission) => this.#acceptPost(transport, admission?.data as D),
-    });
+    };
+    ({ gate: this.#gate, posts: this.#posts } = platform.connect(checked, forGate, forPosts));
   }
 
   /** The URL of the server, such as `ws://127.0.0.1:3000/rpc`. Empty with `noServer`, and while the server does not listen. */
@@ -178,11 +201,11 @@ export class Server<
 
   /** Returns the topic of that name. A topic need not be created: it exists while it has peers. */
   topic(name: string): Topic<L, R, D> {
-    return this.#topics.topic(name, (peer) => this.#topicRefusal(peer));
+    return this.#topics.topic(name);
   }
 
   /**
-   * Makes a peer of an open transport, with this server's handlers. No rule of the handshake applies, and `data` is not checked.
+   * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and `data` is not checked.
    * If the server is closed, closes the peer with 1001.
    */
   accept(transport: Transport, data: D): Peer<L, R, D> {
@@ -193,7 +216,8 @@ export class Server<
 
   #accept(transport: Transport, data: D, config: Config): Peer<L, R, D> {
     const peer = this.#makePeer(transport, data, config);
-    if (peer.state === "open") this.#peers.add(peer);
+    // A transport may end as it starts. One that is still connecting belongs to the server too.
+    if (peer.state !== "closed") this.#peers.add(peer);
     if (this.#closed !== undefined) endPeer(peer, GoingAway, CLOSING);
     return peer;
   }
@@ -237,8 +261,7 @@ export class Server<
   }
 
   async #drain(options: ReturnType<typeof checkDrain>): Promise<void> {
-    this.#gate.shut();
-    this.#sessions?.shut(GoingAway, CLOSING);
+    this.#shut();
     await Promise.all([drainPeers(this.#peers, CLOSING, options), this.#posts.drain(options.timeoutMs)]);
     await this.close();
   }
@@ -284,28 +307,75 @@ export class Server<
   }
 
   #acceptSocket(
-    webSocket: GatheringWebSocket,
+    socket: Socket,
+    protocol: string,
     admission: Admission | undefined,
     request: IncomingMessage,
-    raw: Duplex,
+    connection: GateSocket,
   ): void {
-    const { protocol } = webSocket;
-    const socket = new WsSocket(webSocket, this.#config.limits.maxMessageBytes, raw);
-    if (this.#heartbeat !== undefined) socket.watch(this.#heartbeat);
+    if (!this.#offersAuth(request)) return this.#openConnection(socket, protocol, admission, request);
+    const authenticate = (auth: unknown): Promise<Verdict> => this.#gate.authenticate(request, auth, connection);
+    this.#arrivals.take(socket, connection, {
+      authenticate,
+      accept: (accepted) => {
+        const refusal = this.#claimSlotFor(request);
+        if (refusal === undefined) this.#openConnection(socket, PROTOCOL, accepted, request, authenticate);
+        return refusal;
+      },
+      refused: (refusal) => this.#refused(refusal, request),
+    });
+  }
+
+  /** Opens or resumes the connection of an accepted client. `authenticate` is given if the client sends `auth`. */
+  #openConnection(
+    socket: Socket,
+    protocol: string,
+    admission: Admission | undefined,
+    request: IncomingMessage,
+    authenticate?: (auth: unknown) => Promise<Verdict>,
+  ): void {
     const config = this.#configFor(request);
+    const takeAuthOf = (link: Transport, peer: AnyPeer): void => {
+      if (authenticate === undefined) return;
+      takeAuth(link as ServerLink, admission?.principal, {
+        authenticate,
+        accept: (renewed) => this.#refresh(peer, renewed)(),
+        refuse: (refusal) => {
+          this.#refused(refusal, request);
+          endPeer(peer, fromHttpStatus(refusal.status), refusal.reason);
+        },
+      });
+    };
     const accept = (link: Transport): void => {
       const peer = this.#accept(link, admission?.data as D, config);
+      takeAuthOf(link, peer);
       tell(this, "peer", [peer, request], (error) => this.#report(error, peer));
     };
     const sessions = this.#sessions;
     if (protocol !== PROTOCOL) accept(plain(socket));
-    else if (sessions === undefined) accept(linkWithoutSession(socket, config.limits));
+    else if (sessions === undefined) accept(linkWithoutSession(socket, config));
     else if (this.#offersResume(request))
       sessions.admit(socket, admission?.principal, this.#resumeTimeoutMs, accept, {
         claimSlot: () => this.#byeFor(this.#claimSlot(), request),
         checkSlot: () => this.#byeFor(this.#checkSlot(), request),
+        resuming: (link) => {
+          const peer = (link.receiver as Connection).peer as AnyPeer;
+          const refreshed = admission && this.#refresh(peer, admission);
+          link.onAuth = undefined;
+          return () => {
+            takeAuthOf(link, peer);
+            refreshed?.();
+          };
+        },
       });
     else accept(sessions.link(socket, admission?.principal));
+  }
+
+  /** Gives a peer the new result of `authenticate`. Returns a function that emits `refresh`. */
+  #refresh(peer: AnyPeer, { data }: Admission): () => void {
+    const old = peer.data as D;
+    peer.data = data;
+    return () => void tell(this, "refresh", [peer, old], (error) => this.#report(error, peer));
   }
 
   /** Peers take slots, suspended ones included, and sockets do not, so a client that resumes takes none. */
@@ -327,6 +397,11 @@ export class Server<
     return refusal;
   }
 
+  /** Claims a slot for the client of an upgrade, unless the client offers to resume a session and may need none. */
+  #claimSlotFor(request: IncomingMessage): Refusal | undefined {
+    return this.#offersResume(request) ? undefined : this.#claimSlot();
+  }
+
   /** Reports the refusal of a client that offered to resume a session, if there is one. Returns the bye for the client. */
   #byeFor(refusal: Refusal | undefined, request: IncomingMessage): Bye | undefined {
     if (refusal === undefined) return undefined;
@@ -345,11 +420,20 @@ export class Server<
 
   /** Returns true if a client offers to resume a session and gets `reciproc.v1`. */
   #offersResume(request: IncomingMessage): boolean {
-    if (this.#sessions === undefined) return false;
-    // Most clients do not offer it. Then nothing is split.
-    if (request.headers["sec-websocket-protocol"]?.includes(RESUME_OFFER) !== true) return false;
+    return this.#sessions !== undefined && this.#offers(request, RESUME_OFFER);
+  }
+
+  /** Returns true if a client gets `reciproc.v1`, and is authenticated by the `auth` in its hello. */
+  #offersAuth(request: IncomingMessage): boolean {
+    return this.#authenticates && this.#offers(request, AUTH_OFFER);
+  }
+
+  /** Returns true if a client makes an offer beside `reciproc.v1`, and gets `reciproc.v1`. */
+  #offers(request: IncomingMessage, offer: string): boolean {
+    // Most clients make none. Then nothing is split.
+    if (request.headers["sec-websocket-protocol"]?.includes(offer) !== true) return false;
     const offered = offeredBy(request);
-    return offered.has(RESUME_OFFER) && this.#chooseProtocol(offered) === PROTOCOL;
+    return offered.has(offer) && this.#chooseProtocol(offered) === PROTOCOL;
   }
 
   /** Returns the config of the first dialect that a client offers, even if `reciproc.v1` is chosen over that subprotocol. */
@@ -373,9 +457,15 @@ export class Server<
     return tell(this, "error", [error, peer]);
   }
 
-  async #shutDown(): Promise<void> {
+  /** Refuses new clients, and closes those that have no peer yet. */
+  #shut(): void {
     this.#gate.shut();
+    this.#arrivals.shut(GoingAway, CLOSING);
     this.#sessions?.shut(GoingAway, CLOSING);
+  }
+
+  async #shutDown(): Promise<void> {
+    this.#shut();
     this.#posts.shut(GoingAway, CLOSING);
     const peers = [...this.#peers];
     for (const peer of peers) endPeer(peer, GoingAway, CLOSING);
@@ -385,9 +475,10 @@ export class Server<
 }
 
 /** Returns the link of a client on a server without sessions. */
-function linkWithoutSession(socket: WsSocket, limits: PeerLimits): ServerLink {
-  socket.send(HELLO);
-  const link = new ServerLink(endpointLimits(limits), undefined);
+function linkWithoutSession(socket: Socket, config: Config): ServerLink {
+  const limits = endpointLimits(config.limits, config.bytes);
+  socket.send(serverHello(undefined, limits.bytes));
+  const link = new ServerLink(limits, undefined);
   link.accept(socket, undefined);
   return link;
 }

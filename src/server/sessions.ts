@@ -10,6 +10,7 @@ import {
   helloOf,
   parse,
   pickLimits,
+  readBye,
   REFUSED,
   resumeOf,
   serverHello,
@@ -18,6 +19,8 @@ import {
 } from "../session/frames.js";
 import { Session } from "../session/session.js";
 import { longestFrame } from "../session/sizes.js";
+import { closeIgnored } from "./closing.js";
+import { SharedTexts } from "./held-queue.js";
 import { ServerLink, type ServerLinkDelegate } from "./link.js";
 import { TokenRegistry, type TokenEntry, type TokenOptions } from "./tokens.js";
 
@@ -34,24 +37,23 @@ export interface SessionsOptions extends TokenOptions {
   resumed?(): void;
 }
 
-/** The connection slots of new sessions. Both functions return the bye for the client if there is no slot. */
-export interface Slots {
-  /** Claims a slot for a session that is about to start. */
+/** The part of the server in the arrival of a client that offered to resume a session. */
+export interface ArrivalHooks {
+  /** Claims a connection slot for a session that is about to start. Returns the bye for the client if there is none. */
   claimSlot(): Bye | undefined;
-  /** Checks that a slot is available. */
+  /** Checks that a slot is available. Returns the bye for the client if there is none. */
   checkSlot(): Bye | undefined;
+  /** Called when the client is about to resume the session of `link`. The function that it returns is called afterwards. */
+  resuming?(link: ServerLink): (() => void) | undefined;
 }
 
 /** Slots without a limit. */
-const UNLIMITED: Slots = { claimSlot: () => undefined, checkSlot: () => undefined };
+const UNLIMITED: ArrivalHooks = { claimSlot: () => undefined, checkSlot: () => undefined };
 
 /** The place of a suspended session in the order of suspension. */
 interface Place extends Linked {
   readonly session: ServerSession;
 }
-
-/** The handler of a socket that is being closed. */
-const IGNORE: SocketHandler = { frame() {}, closed() {} };
 
 /** All sessions of one server. */
 export class Sessions {
@@ -70,6 +72,8 @@ export class Sessions {
   #held = 0;
   /** The length of the broadcasts that are queued in suspended sessions. It has its own bound, which ends no session. */
   #heldBroadcasts = 0;
+  /** The texts of broadcasts that suspended sessions share. They count towards the same bound, once. */
+  readonly texts = new SharedTexts();
 
   constructor(options: SessionsOptions) {
     this.options = options;
@@ -88,7 +92,7 @@ export class Sessions {
 
   /** What the suspended sessions hold, in UTF-16 code units. */
   get held(): number {
-    return this.#held + this.#heldBroadcasts;
+    return this.#held + this.#heldBroadcasts + this.texts.length;
   }
 
   /**
@@ -104,22 +108,22 @@ export class Sessions {
   /**
    * Takes an open, unstarted socket whose client offered to resume a session. If the client resumes, its session continues on the
    * link that it has. If the client sends a hello, calls `accept` with a new link, which `accept` must start before it returns.
-   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. A new session takes
-   * one of `slots`.
+   * Closes the socket if neither comes within `timeoutMs`. A resumed session already has a connection slot. A new session claims
+   * one by `hooks`.
    */
   admit(
     socket: Socket,
     principal: string | undefined,
     timeoutMs: number,
     accept: (link: ServerLink) => void,
-    slots: Slots = UNLIMITED,
+    hooks: ArrivalHooks = UNLIMITED,
   ): void {
     // The token is for a new session. A client that resumes one ignores it.
     const token = this.tokens.makeToken();
     this.#greet(socket, token);
     // `resume` may be longer than any message.
     socket.maxFrameBytes = longestFrame(this.options.limits.maxMessageBytes);
-    const arrival = new Arrival(this, socket, principal, timeoutMs, slots, () => {
+    const arrival = new Arrival(this, socket, principal, timeoutMs, hooks, () => {
       const { link } = this.#begin(socket, principal, token);
       accept(link);
       return link;
@@ -130,7 +134,7 @@ export class Sessions {
 
   #greet(socket: Socket, token: string): void {
     const { ttlMs, limits } = this.options;
-    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits) }));
+    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits) }, limits.bytes));
   }
 
   #begin(socket: Socket, principal: string | undefined, token: string): ServerSession {
@@ -155,6 +159,7 @@ export class Sessions {
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
   suspend(session: ServerSession): void {
     session.place = { session };
+    session.link.countTexts(this.texts);
     (session.principal === undefined ? this.#unnamed : this.#named).add(session.place);
     this.#suspended++;
     this.#boundPrincipal(session);
@@ -166,6 +171,7 @@ export class Sessions {
     if (session.place === undefined) return;
     unlink(session.place);
     session.place = undefined;
+    session.link.countTexts(undefined);
     this.#suspended--;
     this.#held -= session.held;
     this.#heldBroadcasts -= session.heldBroadcasts;
@@ -198,7 +204,7 @@ export class Sessions {
 
   /** Returns true if suspended sessions may hold so much more of queued broadcasts. */
   acceptsBroadcast(length: number): boolean {
-    return this.#heldBroadcasts + length <= this.options.maxHeldLength / 4;
+    return this.#heldBroadcasts + this.texts.length + length <= this.options.maxHeldLength / 4;
   }
 
   #boundPrincipal(session: ServerSession): void {
@@ -240,9 +246,11 @@ class ServerSession implements ServerLinkDelegate {
   }
 
   suspended(): void {
-    // Broadcasts that were queued behind a full socket had no bound in common with those of other sessions.
-    if (!this.acceptsBroadcast(this.link.heldBroadcastLength)) this.link.dropBroadcasts();
     this.#sessions.suspend(this);
+    // Broadcasts that were queued behind a full socket had no bound in common with those of other sessions.
+    if (this.place === undefined || this.acceptsBroadcast(0)) return;
+    this.link.dropBroadcasts();
+    this.heldChanged();
   }
 
   heldChanged(): void {
@@ -268,15 +276,17 @@ class ServerSession implements ServerLinkDelegate {
   }
 
   /** Resumes the session over `socket`. If `received` cannot be true, ends the session and returns false. */
-  resume(socket: Socket, resume: ResumeFrame): boolean {
+  resume(socket: Socket, resume: ResumeFrame, hooks: ArrivalHooks): boolean {
     const { link } = this;
     if (!link.endpoint.state.session!.covers(resume.received)) {
       link.endpoint.fail("`received` is no count of the frames sent");
       return false;
     }
     this.#sessions.release(this);
+    const resumed = hooks.resuming?.(link);
     link.resume(socket, resume, () => this.#sessions.tokens.renew(this.tokens, resume.token));
     this.#sessions.options.resumed?.();
+    resumed?.();
     return true;
   }
 }
@@ -287,7 +297,7 @@ class Arrival implements SocketHandler, Expiring {
   readonly #sessions: Sessions;
   readonly #socket: Socket;
   readonly #principal: string | undefined;
-  readonly #slots: Slots;
+  readonly #hooks: ArrivalHooks;
   readonly #begin: () => ServerLink;
   #isRefused = false;
 
@@ -297,19 +307,21 @@ class Arrival implements SocketHandler, Expiring {
     socket: Socket,
     principal: string | undefined,
     timeoutMs: number,
-    slots: Slots,
+    hooks: ArrivalHooks,
     begin: () => ServerLink,
   ) {
     this.#sessions = sessions;
     this.#socket = socket;
     this.#principal = principal;
-    this.#slots = slots;
+    this.#hooks = hooks;
     this.#begin = begin;
     setDeadline(this, timeoutMs);
   }
 
   frame(text: string): void {
     if (helloOf(text) !== undefined) this.#startNewSession(text);
+    // Rule 1: the client closed before it read the refusal. Its close follows.
+    else if (this.#isRefused && readBye(text) !== undefined) return;
     else this.#resume(resumeOf(member(parse(text), "resume")));
   }
 
@@ -322,10 +334,10 @@ class Arrival implements SocketHandler, Expiring {
   }
 
   #startNewSession(hello: string): void {
-    const bye = this.#slots.claimSlot();
+    const bye = this.#hooks.claimSlot();
     if (bye !== undefined) {
       this.#socket.send(byeFrame(bye));
-      return this.close(bye.code, CloseCode.cutReason(bye.reason));
+      return this.close(bye.code, bye.reason);
     }
     this.#settle();
     this.#begin().frame(hello);
@@ -338,15 +350,17 @@ class Arrival implements SocketHandler, Expiring {
     const found = this.#sessions.tokens.find(resume, this.#principal);
     if (found === "stale") return this.close(CloseCode.Superseded, "a later attempt came before this one");
     const isResumed =
-      found !== "unknown" && !found.session.link.checkExpiry() && found.session.resume(this.#socket, resume);
+      found !== "unknown" &&
+      !found.session.link.checkExpiry() &&
+      found.session.resume(this.#socket, resume, this.#hooks);
     if (isResumed) this.#settle();
     else this.#refuse();
   }
 
   #refuse(): void {
     // Without a bye, the client keeps its session, which another server may have, and reconnects.
-    const bye = this.#slots.checkSlot();
-    if (bye !== undefined) return this.close(bye.code, CloseCode.cutReason(bye.reason));
+    const bye = this.#hooks.checkSlot();
+    if (bye !== undefined) return this.close(bye.code, bye.reason);
     this.#isRefused = true;
     this.#socket.send(REFUSED);
   }
@@ -354,8 +368,7 @@ class Arrival implements SocketHandler, Expiring {
   /** Closes the socket, and ignores further frames. */
   close(code: number, reason: string): void {
     this.#settle();
-    this.#socket.start(IGNORE);
-    this.#socket.close(code, reason);
+    closeIgnored(this.#socket, code, reason);
   }
 
   #settle(): void {

@@ -13,7 +13,8 @@ export interface Refusal {
   readonly reason: string;
 }
 
-const STATUS_TEXT: Readonly<Record<number, string>> = {
+/** The reason phrases of the statuses. */
+export const STATUS_TEXT: Readonly<Record<number, string>> = {
   400: "Bad Request",
   401: "Unauthorized",
   403: "Forbidden",
@@ -162,8 +163,8 @@ export interface Admission {
   readonly principal: string | undefined;
 }
 
-/** Identifies the client of a request. Returns null for a client that is refused. */
-export type Authenticate = (request: IncomingMessage) => Promise<Admission | null>;
+/** Identifies the client of a request, by the `auth` that it sent if it did. Returns null for a client that is refused. */
+export type Authenticate = (request: IncomingMessage, auth: unknown) => Promise<Admission | null>;
 
 /** The result of `authenticate`, or a refusal. `error` is what `authenticate` threw. */
 export type Verdict = { admission: Admission } | { refusal: Refusal; error?: unknown };
@@ -175,25 +176,26 @@ export type Verdict = { admission: Admission } | { refusal: Refusal; error?: unk
 export function runAuthenticate(
   authenticate: Authenticate,
   request: IncomingMessage,
+  auth: unknown,
   timeoutMs: number,
 ): { verdict: Promise<Verdict>; settled: Promise<Verdict> } {
-  const settled = callAuthenticate(authenticate, request);
+  const settled = callAuthenticate(authenticate, request, auth);
   if (timeoutMs === Infinity) return { verdict: settled, settled };
   const reason = `authentication took longer than ${timeoutMs} ms`;
   const verdict = new Promise<Verdict>((resolve) => {
     const refuse = (): void => resolve({ refusal: { status: 503, reason } });
     const timer = setTimeout(refuse, Math.min(timeoutMs, LONGEST_DELAY_MS));
     // The client's socket keeps the process alive while it is open.
-    timer.unref();
+    timer.unref?.();
     void settled.finally(() => clearTimeout(timer)).then(resolve);
   });
   return { verdict, settled };
 }
 
-async function callAuthenticate(authenticate: Authenticate, request: IncomingMessage): Promise<Verdict> {
+async function callAuthenticate(authenticate: Authenticate, request: IncomingMessage, auth: unknown): Promise<Verdict> {
   const refusal: Refusal = { status: 401, reason: "authentication failed" };
   try {
-    const admission = await authenticate(request);
+    const admission = await authenticate(request, auth);
     return admission === null ? { refusal } : { admission };
   } catch (error) {
     return { refusal, error };

@@ -4,57 +4,44 @@
  * comment that begins with "Rule" names the rule that its line keeps.
  */
 import * as CloseCode from "../close-codes.js";
-import { exceeds } from "../core/codec.js";
+import { exceeds, sentForm, type MessageText } from "../core/codec.js";
 import { isObject, member } from "../core/message.js";
 import type { CloseInfo, EncodedMessage, SendHandle } from "../core/transport.js";
 import { SendQueue } from "../core/send-queue.js";
-import {
-  byeFrame,
-  byeOf,
-  clientHello,
-  HELLO,
-  helloOf,
-  isCount,
-  limitsOf,
-  parse,
-  pickLimits,
-  resumedOf,
-  sessionOf,
-  takesSession,
-  type Bye,
-  type ResumeFrame,
-} from "./frames.js";
+import * as Frames from "./frames.js";
 import { ROOM_FOR_PONGS } from "../link/socket.js";
 import { Session } from "./session.js";
-import { isTooLong, PACK_LENGTH } from "./sizes.js";
+import { COLLECTED_PONGS, frameOf, isTooLong, PACK_LENGTH } from "./sizes.js";
 import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
 const UNKNOWN_SESSION = "the server has no such session any more";
-
-/** The collected pongs are sent once they have about this length, in UTF-16 code units. All are taken to be as long as the newest. */
-const COLLECTED_PONGS = 1024;
+const TOO_LARGE = "message is too large";
 
 const NONE: string[] = [];
 
-/** One end of one connection, from its first frame to its end, over one socket or several in turn. */
+/**
+ * One end of one connection, from its first frame to its end, over one socket or several in turn. This class is the end of a client.
+ * `server/endpoint.ts` adds the parts of a server.
+ */
 export class Endpoint {
   declare state: State;
   /** The length of the messages of this tick, in a pack. */
   declare length: number;
-  readonly limits: EndpointLimits;
-  readonly #hooks: EndpointHooks;
+  /** Whether both sides take binary frames, as far as is known. */
+  declare takesBytes: boolean;
+  declare readonly limits: EndpointLimits;
+  declare protected readonly hooks: EndpointHooks;
   /** The present socket. */
-  #wire: Wire | undefined;
+  declare protected wire: Wire | undefined;
   /** Messages that cannot be sent yet. */
-  queue: SendQueue | undefined;
+  declare queue: SendQueue | undefined;
   /** Whether this end uses sessions. */
   readonly #wantsSession: boolean;
   /** The frames for the end of the tick: the control frames, and then the messages, in one pack if this end packs. */
   #controls = NONE;
   #messages = NONE;
-  #isServer = false;
   /** Whether an ack is due at the end of the tick. */
   #isAckDue = false;
   /** Client: whether its hello is not sent yet. It is sent before the first other frame. */
@@ -63,19 +50,23 @@ export class Endpoint {
   #isFull = false;
   /** The length of the ordinary messages that were queued when the session was last suspended. */
   #carriedLength = 0;
+  /** The number of dropped messages that is not reported to the other side yet. */
+  #missed = 0;
 
   constructor(limits: EndpointLimits, wantsSession: boolean, hooks: EndpointHooks) {
     this.state = { kind: "connecting", session: undefined };
     this.length = 0;
+    this.takesBytes = false;
+    this.wire = this.queue = undefined;
     this.limits = limits;
-    this.#hooks = hooks;
+    this.hooks = hooks;
     this.#wantsSession = wantsSession;
   }
 
   /** Whether messages may be sent: in all states with a socket, except `resuming` and `suspended`. */
   get isFlowing(): boolean {
     const { kind } = this.state;
-    return this.#wire !== undefined && kind !== "suspended" && kind !== "resuming";
+    return this.wire !== undefined && kind !== "suspended" && kind !== "resuming";
   }
 
   /** Whether the other side is a reciproc peer. Then this end sends packs: a server after its hello, a client after its own. */
@@ -89,14 +80,14 @@ export class Endpoint {
     return this.length > 0 || this.#isAckDue || this.#controls !== NONE;
   }
 
-  /** Whether the wire is full. When it has drained, the caller calls `drained`. */
+  /** Whether something waits because the wire is full. When that has drained, the caller calls `drained`. */
   get isWireFull(): boolean {
-    return this.#isFull && this.#wire !== undefined && this.#wire.unsentBytes >= this.limits.highWaterBytes;
+    return (this.#isFull || this.#missed > 0) && (this.wire?.unsentBytes ?? 0) >= this.limits.highWaterBytes;
   }
 
   /** Whether a message can be sent at once. Otherwise it is queued. */
   get canSend(): boolean {
-    return !this.#isFull && this.queuedLength === 0 && this.isFlowing && this.#wire!.open;
+    return !this.#isFull && this.queuedLength === 0 && this.isFlowing && this.wire!.open;
   }
 
   /** The length of all queued messages, and of those that are no broadcasts. */
@@ -104,17 +95,10 @@ export class Endpoint {
     return this.queue?.length ?? 0;
   }
   get ordinaryLength(): number {
-    return this.queuedLength - (this.queue?.broadcastLength ?? 0);
+    return this.queue?.ordinaryLength ?? 0;
   }
 
   // Sockets.
-
-  /** Server: takes the socket of a new client. Its hello is sent, with the offer of a session if `session` is given. */
-  accept(wire: Wire, session: Session | undefined): void {
-    this.#isServer = true;
-    this.#wire = wire;
-    this.state = { kind: "greeting", session };
-  }
 
   /**
    * Client: takes a socket. `isAgreed`: whether the server agreed to `reciproc.v1`. `hello`: the content of its first frame,
@@ -122,33 +106,19 @@ export class Endpoint {
    */
   attach(wire: Wire, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
     // Rule 2: the link has detached the old socket, so no frame of it is counted after the count in `resume` is read.
-    this.#wire = wire;
+    this.wire = wire;
     if (hello !== undefined) return this.#receiveServerHello(hello, isAwaited);
     if (this.state.session === undefined) {
       this.state = { kind: isAgreed ? "opening" : "plain", session: undefined };
-      this.#flow();
+      this.flow();
     } else if (!isAgreed) this.#discard(NO_SESSIONS);
-  }
-
-  /**
-   * Server: continues the session on another socket. The caller has checked `resume.received` by `session.covers`. `token`: the next
-   * token of the session.
-   */
-  resume(wire: Wire, { received, limits }: ResumeFrame, token: string): void {
-    // Rule 2: the caller has detached the old socket before the count of received frames is read here.
-    const session = this.state.session!;
-    this.#wire = wire;
-    // Rule 9: the hello that confirmed the session may never have come.
-    session.theirs ??= limits;
-    this.#write([JSON.stringify({ resumed: { token, received: session.ack() } })]);
-    this.#goLive(session, received);
   }
 
   /** Detaches the socket, which is lost or superseded. `end` has its close code. */
   detach(end: CloseInfo): void {
     const { session, kind } = this.state;
     if (kind === "ended") return;
-    this.#wire = undefined;
+    this.wire = undefined;
     // Rule 6: some closes end the session. Rule 9: any other close also suspends a session that the client has not confirmed yet.
     if (session === undefined || CloseCode.endsSession(end.code)) return this.#forget(end);
     if (kind === "suspended") return;
@@ -166,64 +136,97 @@ export class Endpoint {
   receive(text: string): void {
     const { kind } = this.state;
     if (kind === "live" || kind === "packed") return this.#receivePacked(text);
-    if (kind === "resuming") return this.#receiveResumed(parse(text));
+    if (kind === "resuming") return this.#receiveResumed(Frames.parse(text));
     if (kind === "ended") return;
-    const hello = kind === "plain" ? undefined : helloOf(text);
+    const hello = kind === "plain" ? undefined : Frames.helloOf(text);
     if (hello !== undefined) {
-      if (kind === "greeting") this.#receiveClientHello(hello);
+      if (kind === "greeting") this.receiveClientHello!(hello);
       else this.#receiveServerHello(hello, true);
     } else if (kind === "suspended") this.#discard(NO_SESSIONS);
     else {
       // A server's first frame decides for good. A client may send plain frames until its hello.
       if (kind === "opening") this.state = { kind: "plain", session: undefined };
       // The socket accepts longer frames, for packs of several messages.
-      if (exceeds(text, this.limits.maxMessageBytes)) this.#refuseLong();
-      else this.#hooks.receiveText(text);
+      if (exceeds(text, this.limits.maxMessageBytes)) this.end(CloseCode.MessageTooBig, TOO_LARGE);
+      else this.hooks.receiveText(text);
     }
+  }
+
+  /** Takes a binary frame of the present socket. Returns false if it is text, because not both sides take binary frames. */
+  receiveBytes(frame: Uint8Array): boolean {
+    const { kind } = this.state;
+    if (!this.takesBytes || (kind !== "live" && kind !== "packed")) return false;
+    // Checked first: reading a frame parses and copies it.
+    if (frame.length > this.limits.maxMessageBytes) this.end(CloseCode.MessageTooBig, TOO_LARGE);
+    else {
+      const message = this.limits.readBytes!(frame);
+      if (message === undefined) this.fail("a binary frame that breaks its rules");
+      else {
+        this.#countFrame(frame.length);
+        this.hooks.receivePack([message]);
+      }
+    }
+    return true;
   }
 
   /** Takes a pack or a control frame. The first byte decides. */
   #receivePacked(text: string): void {
-    const frame = parse(text);
+    const frame = Frames.parse(text);
     if (Array.isArray(frame)) {
-      if (isTooLong(text, this.limits.maxMessageBytes)) return this.#refuseLong();
-      // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
-      if (this.state.session?.receive(text.length) || this.#owesHello) this.#isAckDue = true;
-      this.#hooks.receivePack(frame);
+      if (isTooLong(text, this.limits.maxMessageBytes)) return this.end(CloseCode.MessageTooBig, TOO_LARGE);
+      this.#countFrame(text.length);
+      this.hooks.receivePack(frame);
     } else if (isObject(frame)) {
-      this.#receiveControl(frame);
+      if ("missed" in frame) this.#receiveMissed(text, frame.missed);
+      else this.#receiveControl(frame);
       // Without other output, an ack sends the hello.
       if (this.#owesHello && !this.hasOutput) this.#isAckDue = true;
     } else this.fail("neither a pack nor a control frame");
   }
 
-  /** Ignores an unknown control frame. */
+  /** Counts a received data frame. */
+  #countFrame(length: number): void {
+    // Rule 7: acks are sent on receipt. The hello is sent before the first ack.
+    if (this.state.session?.receive(length) || this.#owesHello) this.#isAckDue = true;
+  }
+
+  #receiveMissed(text: string, count: unknown): void {
+    if (!Frames.isCount(count) || count === 0) return this.fail("`missed` is no count");
+    this.#countFrame(text.length);
+    this.hooks.missed?.(count);
+  }
+
   #receiveControl(frame: object): void {
     if ("ping" in frame) this.#pong(frame.ping);
     else if ("ack" in frame) this.#receiveAck(frame.ack);
     else if ("bye" in frame) this.#receiveBye(frame.bye);
-    // Rule 1: only a client that offered it resumes. Rule 3: a socket takes one `resume`.
-    else if (this.#isServer && "resume" in frame) this.fail("`resume` on a socket that did not say it would");
+    else this.receiveOther(frame);
   }
+
+  /** Takes any other control frame. */
+  protected receiveOther(frame: object): void {
+    this.hooks.control?.(frame);
+  }
+
+  /** Server: takes the client's hello, which accepts or declines the offered session. */
+  protected receiveClientHello?(hello: unknown): void;
 
   /** Client: takes the server's hello. */
   #receiveServerHello(hello: unknown, isAwaited: boolean): void {
     const { session } = this.state;
+    this.takesBytes = this.limits.bytes === true && Frames.says(hello, "bytes");
     const offer = this.#wantsSession ? member(hello, "session") : undefined;
     if (!isObject(offer)) {
       if (session !== undefined) return this.#discard(NO_SESSIONS);
       this.#flushMessages();
-      this.#write([HELLO]);
+      this.write([Frames.serverHello(undefined, this.limits.bytes)]);
       this.state = { kind: "packed", session };
-      this.#flow();
+      this.flow();
     } else if (session === undefined) this.#open(offer, isAwaited);
     else {
       // Rule 1: a returning client sends `resume`, and nothing else until `resumed`.
       this.state = { kind: "resuming", session };
-      // Rule 3: attempts grow.
-      const attempt = ++session.attempt;
-      const resume = { token: session.token, received: session.ack(), attempt, limits: pickLimits(this.limits) };
-      this.#write([JSON.stringify({ resume })]);
+      this.write([JSON.stringify({ resume: session.resume(this.limits) })]);
     }
   }
 
@@ -233,29 +236,12 @@ export class Endpoint {
    * for it.
    */
   #open(offer: unknown, isAwaited: boolean): void {
-    const offered = sessionOf(offer);
+    const offered = Frames.sessionOf(offer);
     if (offered === undefined) return this.fail("`session` of a hello breaks its rules");
     this.#flushMessages();
     this.#owesHello = true;
-    if (isAwaited) this.#write([]);
-    this.#goLive(new Session(this.limits, offered.ttlMs, offered.token, offered.limits));
-  }
-
-  /** Server: takes the client's hello, which accepts or declines the offered session. */
-  #receiveClientHello(hello: unknown): void {
-    const { session } = this.state;
-    if (session !== undefined && takesSession(hello)) {
-      session.theirs = limitsOf(member(hello, "limits"));
-      if (session.theirs === undefined) return this.fail("`limits` of a hello break their rules");
-      this.#hooks.confirmed?.();
-      return this.#goLive(session);
-    }
-    if (session !== undefined) {
-      this.#writeLog(session, Infinity);
-      this.#hooks.discarded("the client takes no session");
-    }
-    this.state = { kind: "packed", session: undefined };
-    this.#flow();
+    if (isAwaited) this.write([]);
+    this.goLive(new Session(this.limits, offered.ttlMs, offered.token, offered.limits));
   }
 
   /** Client: takes the response to `resume`. Any other data frame would belong to no session (rule 1). */
@@ -265,73 +251,76 @@ export class Endpoint {
     if (!("resumed" in frame)) return;
     if (member(frame.resumed, "refused") !== undefined) return this.#discard(UNKNOWN_SESSION);
     const session = this.state.session!;
-    const resumed = resumedOf(frame.resumed);
+    const resumed = Frames.resumedOf(frame.resumed);
     if (resumed === undefined || !session.covers(resumed.received)) return this.fail("`resumed` breaks its rules");
     // Rule 4: the client acks before all other frames, which confirms the new token to the server.
     session.token = resumed.token;
     this.#sendAck(session);
-    this.#goLive(session, resumed.received);
+    this.goLive(session, resumed.received);
   }
 
   #receiveAck(count: unknown): void {
     const { session } = this.state;
     if (session === undefined) return;
-    if (!isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
+    if (!Frames.isCount(count) || count >= session.next) return this.fail("`ack` is no count of the frames sent");
     session.ackTo(count);
     // Rule 4: an ack on the present socket confirms the newest token.
-    this.#hooks.confirmed?.();
-    this.drained();
+    this.hooks.confirmed?.();
+    if (this.#isFull) this.drained();
   }
 
   /** Rule 6: the other side ends the session on purpose. */
   #receiveBye(bye: unknown): void {
     if (!this.#wantsSession) return;
-    const end = byeOf(bye) ?? { code: CloseCode.Normal, reason: "" };
+    const end = Frames.byeOf(bye) ?? { code: CloseCode.Normal, reason: "" };
     // No longer than the reason of a close, which an application may pass on.
     this.#end({ ...end, reason: CloseCode.cutReason(end.reason) }, true);
   }
 
   #pong(value: unknown): void {
-    const { unsentBytes } = this.#wire!;
+    const { unsentBytes } = this.wire!;
     if (unsentBytes >= ROOM_FOR_PONGS) return;
     if (this.state.session?.owes) this.#isAckDue = true;
-    try {
-      const pong = JSON.stringify({ pong: value });
-      if (this.#controls === NONE) this.#controls = [pong];
-      else this.#controls.push(pong);
-      // Collected frames do not count as unsent, so few are collected.
-      if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
-    } catch {
-      // `JSON.parse` accepts any depth, and `JSON.stringify` does not.
-      this.fail("a ping that cannot be answered");
-    }
+    const pong = Frames.pongFrame(value);
+    if (pong === undefined) return this.fail("a ping that cannot be answered");
+    if (this.#controls === NONE) this.#controls = [pong];
+    else this.#controls.push(pong);
+    // Collected frames do not count as unsent, so few are collected.
+    if (unsentBytes > 0 || this.#controls.length * pong.length >= COLLECTED_PONGS) this.#flushControls();
   }
 
   // Outgoing messages.
 
-  /** As `Transport.send`. */
-  send(text: string, handle?: SendHandle): boolean {
-    if (this.#isTooLong(text)) return false;
-    this.#makeRoom(text);
+  /** As `Transport.send`, and `Transport.sendBytes` for a message with bytes. */
+  send(message: MessageText, handle?: SendHandle): boolean {
+    const text = this.formOf(message);
+    if (this.state.session?.accepts(text) === false) return false;
+    this.makeRoom(text);
     if (!this.canSend) return this.#enqueue(text, handle);
     this.#add(text, handle);
     return true;
   }
 
-  /** Sends a message that is encoded for many peers, if it can be sent at once and in a frame of its own. Otherwise returns false. */
-  sendEncoded({ text, pack }: EncodedMessage): boolean {
-    if (this.#isTooLong(text)) return false;
-    this.#makeRoom(text);
-    if (!this.canSend || this.length > 0) return false;
-    const wire = this.#wire!;
-    wire.send(pack);
-    const { session } = this.state;
-    if (session !== undefined) {
-      session.push(pack.text);
-      session.next++;
-      this.#checkRoom(session, wire);
-    }
-    return true;
+  /** Returns a message in the form in which it is sent: unchanged if that is not known yet. `encoded`: it goes to many peers. */
+  formOf(message: MessageText, encoded?: EncodedMessage): MessageText {
+    const isKnown = this.wire !== undefined || this.state.session !== undefined;
+    return isKnown ? sentForm(message, this.takesBytes, encoded) : message;
+  }
+
+  /** Reports to the other side, if that is reciproc, that so many messages to it were dropped: now, or when messages flow. */
+  reportMissed(count: number): void {
+    this.#missed += count;
+    if (this.canSend) this.#sendMissed();
+  }
+
+  /** Sends the report of dropped messages in order with the messages, as a data frame, so that it arrives once (rule 5). */
+  #sendMissed(): void {
+    if (this.#missed === 0 || !this.isToReciproc) return;
+    this.#flushMessages();
+    // The messages may have filled the log. Reports without end would fill the wire of a reader that reads nothing.
+    if (this.#isFull || this.isWireFull) return;
+    this.#sendData(`{"missed":${this.#missed}}`);
+    this.#missed = 0;
   }
 
   /** Cancels a queued message, which is never sent then (rule 7). Returns false if it is not queued. */
@@ -346,44 +335,44 @@ export class Endpoint {
     this.#flushMessages();
   }
 
-  /** Sends a ping, after an ack that is owed. */
-  ping(): void {
-    const { session } = this.state;
-    if (!this.isFlowing) return;
-    if (session?.owes) this.#sendAck(session);
-    this.#write(['{"ping":1}']);
+  /** Sends a control frame, after an ack that is owed. Returns false if it was not sent, because no messages flow. */
+  sendControl(frame: string): boolean {
+    if (!this.isFlowing) return false;
+    if (this.state.session?.owes) this.#sendAck(this.state.session);
+    return this.write([frame]);
   }
 
-  /** Sends logged and queued messages, if the log or the wire was full and has room again. */
+  /** Sends logged and queued messages: the log or the wire was full, and may have room again. */
   drained(): void {
-    if (this.#isFull && this.isFlowing) this.#drain();
+    if (this.isFlowing) this.#sendWaiting();
   }
 
   /**
-   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. Returns true if they
-   * were sent: then the caller closes the wire.
+   * Ends the connection for the application of this side: sends all logged and queued messages, and then `bye`. A client that waits
+   * for `resumed` sends only `bye`. Returns true if it was sent, or needs none: then the caller closes the wire.
    */
-  close(bye: Bye): boolean {
-    const { session } = this.state;
-    const wasFlowing = this.isFlowing;
-    if (wasFlowing) {
+  close(bye: Frames.Bye): boolean {
+    const { session, kind } = this.state;
+    const canSay = this.isFlowing || kind === "resuming";
+    if (this.isFlowing) {
       this.flush();
       if (session !== undefined) {
-        this.#writeLog(session, Infinity);
-        for (const [handle, text] of this.queue ?? []) handle.sent = this.#write([`[${text}]`]);
+        this.writeLog(session, Infinity);
+        for (const [handle, text] of this.queue ?? []) handle.sent = this.#writeFrame(frameOf(this.formOf(text)));
       }
-      // `retryMs` also asks a client without a session to reconnect.
-      if (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)) this.#write([byeFrame(bye)]);
     }
+    // `retryMs` also asks a client without a session to reconnect.
+    if (canSay && (session !== undefined || (bye.retryMs !== undefined && this.isToReciproc)))
+      this.write([Frames.byeFrame(bye)]);
     this.#forget({ code: bye.code, reason: bye.reason });
-    return wasFlowing;
+    return canSay;
   }
 
   /** Client: ends the session with a bye. A new connection follows. */
   restart(reason: string): void {
     const end = { code: CloseCode.Superseded, reason };
     // Without the bye, this close code would only suspend the session.
-    if (this.state.session !== undefined) this.#write([byeFrame(end)]);
+    if (this.state.session !== undefined) this.write([Frames.byeFrame(end)]);
     this.#end(end, false);
   }
 
@@ -397,26 +386,22 @@ export class Endpoint {
     this.#end({ code, reason, error }, false);
   }
 
-  #refuseLong(): void {
-    this.end(CloseCode.MessageTooBig, "message is too large");
-  }
-
   /** Client: discards the session. The socket stays open. */
   #discard(reason: string): void {
     this.#forget({ code: CloseCode.Normal, reason });
-    this.#hooks.discarded(reason);
+    this.hooks.discarded(reason);
   }
 
   #end(end: CloseInfo, isRemote: boolean): void {
     if (this.state.kind === "ended") return;
     this.#forget(end);
-    this.#hooks.ended(end, isRemote);
+    this.hooks.ended(end, isRemote);
   }
 
   /** Rule 8: drops all state, so that no message of an ended session is sent, and the session is not resumed. */
   #forget(end: CloseInfo): void {
     this.state = { kind: "ended", session: undefined, end };
-    this.#wire = this.queue = undefined;
+    this.wire = this.queue = undefined;
     this.#dropOutput();
   }
 
@@ -427,37 +412,38 @@ export class Endpoint {
   }
 
   /** Makes the session live. `received`: the number of frames that the other side has received, if the session is resumed. */
-  #goLive(session: Session, received?: number): void {
+  protected goLive(session: Session, received?: number): void {
     // Rule 5: the replay begins after the last frame that the other side has received.
     if (received !== undefined) session.rewind(received);
     this.state = { kind: "live", session };
-    this.#flow();
+    this.flow();
   }
 
   /** Sends logged and queued messages, and reports that messages flow. */
-  #flow(): void {
-    this.#drain();
-    this.#hooks.flows();
+  protected flow(): void {
+    this.#sendWaiting();
+    this.hooks.flows();
   }
 
   /**
    * Sends the logged frames, and then the queued messages (rule 5), until the log or the wire is full. A message that was queued before
    * the other side's limit was known may be too long: the other side closes with 1009, as for one that was sent before.
    */
-  #drain(): void {
+  #sendWaiting(): void {
     const { session } = this.state;
     this.#isFull = false;
-    if (session !== undefined) this.#writeLog(session);
+    if (session !== undefined) this.writeLog(session);
+    if (!this.#isFull && this.wire?.open) this.#sendMissed();
     for (const [handle, text] of this.queue ?? []) {
-      this.#makeRoom(text);
-      if (this.#isFull || !this.#wire?.open) return;
+      this.makeRoom(text);
+      if (this.#isFull || !this.wire?.open) return;
       this.queue!.remove(handle);
-      this.#add(text, handle);
+      this.#add(this.formOf(text), handle);
     }
   }
 
   /** Rule 7: queues a message that cannot be sent yet, in order and within limits. Returns false if the queue is full. */
-  #enqueue(text: string, handle: SendHandle | undefined): boolean {
+  #enqueue(text: MessageText, handle: SendHandle | undefined): boolean {
     const { state, limits, isFlowing } = this;
     const isInSession = state.session !== undefined;
     // A closed socket takes no message, and without a session no other socket follows.
@@ -466,9 +452,12 @@ export class Endpoint {
       return false;
     }
     const most = isFlowing ? limits.burstLength : this.#carriedLength + limits.queueLength;
+    this.queue?.replace(handle);
     const isTaken = this.ordinaryLength + text.length <= most;
-    if (isTaken) (this.queue ??= new SendQueue()).add(text, handle);
-    else if (isInSession) {
+    if (isTaken) {
+      const oldest = (this.queue ??= this.hooks.makeQueue?.() ?? new SendQueue()).add(text, handle);
+      if (oldest !== undefined) this.hooks.dropped?.(oldest.method);
+    } else if (isInSession) {
       const reason = isFlowing
         ? `more than ${most} bytes wait to be read`
         : "more than half of `maxUnsentBytes` was queued since the socket was lost";
@@ -477,23 +466,18 @@ export class Endpoint {
     return isTaken;
   }
 
-  /** Returns true if the other side does not accept a message of that length (rule 6), as far as is known. */
-  #isTooLong(text: string): boolean {
-    const { session } = this.state;
-    return session !== undefined && exceeds(text, session.maxMessageBytes);
-  }
-
   /**
-   * Makes room for a message: a long one gets a frame of its own, after the messages that were added before it, which may fill the log
-   * or the wire.
+   * Makes room for a message: a long one, and one with bytes, gets a frame of its own, after the messages that were added before it,
+   * which may fill the log or the wire.
    */
-  #makeRoom(text: string): void {
-    if (this.length > 0 && this.length + text.length > PACK_LENGTH) this.#flushMessages();
+  protected makeRoom(text: MessageText): void {
+    if (this.length > 0 && (this.length + text.length > PACK_LENGTH || typeof text !== "string")) this.#flushMessages();
   }
 
-  /** Adds a message to the messages of this tick. */
-  #add(text: string, handle: SendHandle | undefined): void {
+  /** Adds a message to the messages of this tick. Sends one with bytes. */
+  #add(text: MessageText, handle: SendHandle | undefined): void {
     if (handle !== undefined) handle.sent = true;
+    if (typeof text !== "string") return this.#sendData(text.frame);
     if (this.#messages === NONE) this.#messages = [text];
     else this.#messages.push(text);
     this.length += text.length + 1;
@@ -503,7 +487,7 @@ export class Endpoint {
     const controls = this.#controls;
     if (controls === NONE) return;
     this.#controls = NONE;
-    this.#write(controls);
+    this.write(controls);
   }
 
   #flushMessages(): void {
@@ -511,21 +495,31 @@ export class Endpoint {
     if (messages === NONE) return;
     this.#messages = NONE;
     this.length = 0;
-    if (!this.isToReciproc) return void this.#write(messages);
+    if (this.isToReciproc) this.#sendData(`[${messages.join(",")}]`);
+    else this.write(messages);
+  }
+
+  /** Sends a data frame. In a session, gives it the next number. */
+  #sendData(frame: string | Uint8Array): void {
     const { session } = this.state;
-    const frame = `[${messages.join(",")}]`;
-    if (session === undefined) return void this.#write([frame]);
+    if (session === undefined) return void this.#writeFrame(frame);
     session.push(frame);
-    this.#writeLog(session);
+    this.writeLog(session);
+  }
+
+  /** As `write`, of one data frame. */
+  #writeFrame(frame: string | Uint8Array): boolean {
+    if (typeof frame === "string") return this.write([frame]);
+    return (!this.#owesHello || this.write([])) && this.wire?.send(frame) === true;
   }
 
   /** Sends frames, after the hello if that is owed. Returns false if there is no socket, or it takes no more frames. */
-  #write(frames: string[]): boolean {
-    const wire = this.#wire;
+  protected write(frames: string[]): boolean {
+    const wire = this.wire;
     if (wire?.open !== true) return false;
     if (this.#owesHello) {
       this.#owesHello = false;
-      frames.unshift(clientHello(this.limits));
+      frames.unshift(Frames.clientHello(this.limits, this.limits.bytes));
     }
     if (wire.sendAll !== undefined) wire.sendAll(frames);
     else for (const frame of frames) wire.send(frame);
@@ -533,16 +527,16 @@ export class Endpoint {
   }
 
   /** Sends the logged frames that were not written to this wire, new or replayed, while the wire has room (rule 7). */
-  #writeLog(session: Session, highWaterBytes = this.limits.highWaterBytes): void {
-    if (session.owesEarly && this.#wire !== undefined) this.#sendAck(session);
-    const wire = this.#wire;
+  protected writeLog(session: Session, highWaterBytes = this.limits.highWaterBytes): void {
+    if (session.owesEarly && this.wire !== undefined) this.#sendAck(session);
+    const wire = this.wire;
     if (wire === undefined) return;
-    while (session.next <= session.last && wire.unsentBytes < highWaterBytes) this.#write([session.take()]);
-    this.#checkRoom(session, wire);
+    while (session.next <= session.last && wire.unsentBytes < highWaterBytes) this.#writeFrame(session.take());
+    this.checkRoom(session, wire);
   }
 
   /** Rule 7: no message gets a number while the log or the wire is full. */
-  #checkRoom(session: Session, wire: Wire): void {
+  protected checkRoom(session: Session, wire: Wire): void {
     this.#isFull = session.isFull || wire.unsentBytes >= this.limits.highWaterBytes;
   }
 
@@ -550,7 +544,7 @@ export class Endpoint {
   #sendAck(session: Session): void {
     const { logLength, highWaterBytes } = this.limits;
     this.#isAckDue = false;
-    if (this.#wire!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.#write([`{"ack":${session.ack()}}`]);
+    if (this.wire!.unsentBytes <= Math.max(logLength, highWaterBytes)) this.write([`{"ack":${session.ack()}}`]);
     else if (session.logLength === 0) this.end(CloseCode.TryAgainLater, "too many acks wait to be read");
     // Unacknowledged data of this side fills the wire. The ack is sent after that data.
     else session.isAckLate = this.#isFull = true;

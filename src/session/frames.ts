@@ -7,6 +7,9 @@ export const MAX_RETRY_MS = 600_000;
 /** A client that resumes a session offers this beside `reciproc.v1`, so that the server makes no peer before it has read `resume`. */
 export const RESUME_OFFER = "reciproc.resume";
 
+/** A client that can send `auth` offers this beside `reciproc.v1`, so that the server authenticates it after the 101. */
+export const AUTH_OFFER = "reciproc.auth";
+
 /** The limits that one end of a session sends to the other. */
 export interface SessionLimits {
   /** Longest message that the end accepts, in bytes of UTF-8. */
@@ -30,6 +33,8 @@ export interface ResumeFrame {
   readonly received: number;
   readonly attempt: number;
   readonly limits: SessionLimits;
+  /** Whether the client takes binary frames. */
+  readonly bytes?: true | undefined;
 }
 
 /** The frame `resumed`: the session continues. */
@@ -53,7 +58,13 @@ type Checks<T> = { [K in keyof T]-?: Check | Checks<T[K]> };
 const LONGEST_TOKEN = 256;
 const LIMITS: Checks<SessionLimits> = { maxMessageBytes: isPositive, logFrames: isPositive, logLength: isPositive };
 const SESSION: Checks<SessionFrame> = { token: isToken, ttlMs: isPositive, limits: LIMITS };
-const RESUME: Checks<ResumeFrame> = { token: isToken, received: isCount, attempt: isPositive, limits: LIMITS };
+const RESUME: Checks<ResumeFrame> = {
+  token: isToken,
+  received: isCount,
+  attempt: isPositive,
+  limits: LIMITS,
+  bytes: (value) => value === undefined || value === true,
+};
 const RESUMED: Checks<ResumedFrame> = { token: isToken, received: isCount };
 const BYE: Checks<Bye> = {
   code: (value) => isCount(value) && value >= 1000 && value <= 4999,
@@ -70,20 +81,21 @@ export const byeOf = (value: unknown): Bye | undefined => read(value, BYE);
 
 /** A hello without a session. */
 export const HELLO = '{"hello":{}}';
+/** The first hello of a server that authenticates a client by its hello. */
+export const AUTH_HELLO = '{"hello":{"auth":true}}';
+/** The answer to an `auth` that the server has accepted. */
+export const AUTHENTICATED = '{"authenticated":true}';
 /** The answer to a `resume` of a session that the server does not have, or not for this client. */
 export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
-/** The start of every hello, also of a later version. No JSON-RPC message of reciproc begins with it. */
-const HELLO_START = '{"hello":';
-const BYE_START = '{"bye":';
 
-/** Returns a server's hello, which offers a session. */
-export function serverHello(session: SessionFrame): string {
-  return JSON.stringify({ hello: { session } });
+/** Returns a server's hello, which offers a session, or the hello of an end without one. */
+export function serverHello(session: SessionFrame | undefined, bytes?: true): string {
+  return JSON.stringify({ hello: { session, bytes } });
 }
 
 /** Returns a client's hello, which accepts the session that the server offers. */
-export function clientHello(limits: SessionLimits): string {
-  return JSON.stringify({ hello: { session: true, limits: pickLimits(limits) } });
+export function clientHello(limits: SessionLimits, bytes?: true): string {
+  return JSON.stringify({ hello: { session: true, limits: pickLimits(limits), bytes } });
 }
 
 /** Returns the limits without other members. */
@@ -93,7 +105,16 @@ export function pickLimits({ maxMessageBytes, logFrames, logLength }: SessionLim
 
 /** Returns the content of a hello; `undefined` for any other frame, and for one that begins like a hello but is not JSON. */
 export function helloOf(frame: string): unknown {
-  return frame.startsWith(HELLO_START) ? member(parse(frame), "hello") : undefined;
+  return contentOf(frame, "hello");
+}
+
+/** Returns the answer to a ping; `undefined` if it cannot be encoded: `JSON.parse` accepts any depth, and `JSON.stringify` does not. */
+export function pongFrame(value: unknown): string | undefined {
+  try {
+    return JSON.stringify({ pong: value });
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns the frame that ends a connection on purpose. */
@@ -103,12 +124,20 @@ export function byeFrame(bye: Bye): string {
 
 /** Returns the content of a server's first frame if that is a bye. */
 export function readBye(frame: string): Bye | undefined {
-  return frame.startsWith(BYE_START) ? byeOf(member(parse(frame), "bye")) : undefined;
+  return byeOf(contentOf(frame, "bye"));
 }
 
-/** Returns true if a client's hello accepts the offered session. */
-export function takesSession(hello: unknown): boolean {
-  return member(hello, "session") === true;
+/** Every such frame begins with its name, also one of a later version. No JSON-RPC message of reciproc begins so. */
+function contentOf(frame: string, name: "hello" | "bye"): unknown {
+  return frame.startsWith(`{"${name}":`) ? member(parse(frame), name) : undefined;
+}
+
+/**
+ * Returns true if a hello has this member with the value true. `auth`: a server asks for it. `session`: a client accepts the offered
+ * one. `bytes`: the sender takes binary frames.
+ */
+export function says(hello: unknown, name: "auth" | "session" | "bytes"): boolean {
+  return member(hello, name) === true;
 }
 
 /** Returns true if a value from outside can be a count of frames. */

@@ -4,11 +4,16 @@
  */
 import * as CloseCode from "../close-codes.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
+import type { TextWithBytes } from "../core/bytes.js";
+import type { MessageText } from "../core/codec.js";
 import {
   addTraffic,
   endOf,
+  errorOfEnd,
   type CloseInfo,
+  type EncodedMessage,
   type Receiver,
+  type Renewal,
   type SendHandle,
   type Traffic,
   type Transport,
@@ -18,6 +23,7 @@ import { Coalescer } from "../link/coalescer.js";
 import { Endpoint } from "./endpoint.js";
 import type { EndpointHooks, EndpointLimits } from "./state.js";
 import { longestFrame } from "./sizes.js";
+import { queueMicrotask } from "../link/tick.js";
 
 /** The name of the subprotocol. */
 export const PROTOCOL = "reciproc.v1";
@@ -35,14 +41,20 @@ const PACK_MESSAGES = 16;
 export interface LinkDelegate {
   /** Reports that messages flow on the present socket. */
   flows?(): void;
-  /** Reports that the session has lost its socket, after the receiver was notified. */
-  suspended?(): void;
+  /** Reports that the session has lost its socket, which ended with `end`. Called after the receiver was notified. */
+  suspended?(end: CloseInfo): void;
   /** Reports that the session cannot be resumed any more. May be called twice. */
   dropped?(): void;
   /** Reports that the connection has ended. Returns the link of the next connection, if there is one. */
   succeed?(end: CloseInfo): Transport | undefined;
   /** Reports that the connection has ended, and no other follows. Called before the receiver is notified. */
-  over?(): void;
+  ended?(): void;
+  /** Takes a control frame that the endpoint does not know. */
+  control?(frame: object): void;
+  /** As `Transport.reauthenticate`. */
+  reauthenticate?(renewal: Renewal): boolean;
+  /** As `Transport.reconnect`. */
+  reconnect?(): boolean;
   /** Reports that the other side does not have the session. On a client, the delegate calls `handOver`. */
   discarded(reason: string): void;
 }
@@ -57,10 +69,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   declare socket: Socket | undefined;
   /** The budget of the newest socket. It outlives the socket, because received packs are still processed after its loss. */
   declare budget: SocketBudget | undefined;
-  readonly delegate: LinkDelegate | undefined;
+  declare readonly delegate: LinkDelegate | undefined;
   readonly #coalescer = new Coalescer(this, PACK_MESSAGES);
   /** Undefined until `start`. Sockets are started after that. */
-  receiver: Receiver | undefined;
+  declare receiver: Receiver | undefined;
   /** Whether the receiver was notified of the suspension. */
   #isSuspended: boolean;
   /** Rule 8: when the session expires, unless messages flow before. */
@@ -71,26 +83,46 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   #past: Traffic | undefined;
 
   /** `lost`: the link that this one replaces. Its receiver is suspended, and counts the traffic of both. */
-  constructor(limits: EndpointLimits, wantsSession: boolean, delegate: LinkDelegate | undefined, lost?: PackedLink) {
+  constructor(
+    limits: EndpointLimits,
+    wantsSession: boolean,
+    delegate: LinkDelegate | undefined,
+    lost?: PackedLink,
+    EndpointClass = Endpoint,
+  ) {
     this.deadline = this.heard = 0;
-    this.socket = this.budget = undefined;
+    this.socket = this.budget = this.receiver = undefined;
     this.delegate = delegate;
     this.#isSuspended = lost !== undefined;
     if (lost !== undefined) this.#past = lost.#past;
-    this.endpoint = new Endpoint(limits, wantsSession, this);
+    this.endpoint = new EndpointClass(limits, wantsSession, this);
   }
 
   // Transport.
 
+  get isConnecting(): boolean {
+    return this.endpoint.state.kind === "connecting";
+  }
+
   start(receiver: Receiver): void {
     this.receiver = receiver;
+    // A receiver without a socket is suspended, so that `resumed` is called when there is one.
+    this.#isSuspended ||= this.isConnecting;
     this.socket?.start(this);
   }
 
-  send(text: string, handle?: SendHandle): boolean {
+  send(text: MessageText, handle?: SendHandle, _message?: EncodedMessage): boolean {
     const isTaken = this.endpoint.send(text, handle);
     this.collected();
     return isTaken;
+  }
+
+  sendBytes(text: TextWithBytes, handle?: SendHandle, message?: EncodedMessage): boolean {
+    return this.send(text, handle, message);
+  }
+
+  get takesBytes(): boolean {
+    return this.endpoint.takesBytes;
   }
 
   /** Schedules the end of the tick if the endpoint has collected a message, and checks of the socket if that is full. */
@@ -102,6 +134,15 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   cancel(handle: SendHandle): boolean {
     return this.endpoint.cancel(handle);
+  }
+
+  get isReady(): boolean {
+    return this.endpoint.canSend;
+  }
+
+  reportMissed(count: number): void {
+    this.endpoint.reportMissed(count);
+    this.settleOutput();
   }
 
   close(code = CloseCode.Normal as number, reason = "", retryMs?: number): void {
@@ -123,6 +164,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (state.session !== undefined) this.endpoint.end(CloseCode.TryAgainLater, reason);
     // The socket of a session that has ended may still be closing.
     return state.session !== undefined || state.kind === "ended";
+  }
+
+  reauthenticate(renewal: Renewal): boolean {
+    return this.delegate?.reauthenticate?.(renewal) ?? false;
   }
 
   afterRead(then: () => void): boolean {
@@ -162,17 +207,21 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
   }
 
   ping(): void {
-    if (this.endpoint.isToReciproc) this.endpoint.ping();
+    if (this.endpoint.isToReciproc) this.endpoint.sendControl('{"ping":1}');
     else this.socket?.ping?.();
   }
 
-  /** Client: takes the first or the next socket. As `Endpoint.attach`. */
-  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean): void {
+  reconnect(): boolean {
+    return this.delegate?.reconnect?.() ?? false;
+  }
+
+  /** Client: takes the first or the next socket. As `Endpoint.attach`. With `readsLater`, the caller starts the socket. */
+  attach(socket: Socket, isAgreed: boolean, hello: unknown, isAwaited: boolean, readsLater = false): void {
     if (this.endpoint.state.kind === "ended") return socket.discard(CloseCode.Superseded, "the connection is over");
     this.take(socket);
     this.endpoint.attach(socket, isAgreed, hello, isAwaited);
     this.settleOutput();
-    if (this.receiver !== undefined && this.socket === socket) socket.start(this);
+    if (this.receiver !== undefined && this.socket === socket && !readsLater) socket.start(this);
   }
 
   /** Client: ends this connection, whose session is lost, and gives its socket and its receiver to `next`. */
@@ -219,6 +268,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     this.settleOutput();
   }
 
+  /** Takes a binary frame of the present socket. */
+  bytes(frame: Uint8Array): boolean {
+    if (!this.endpoint.receiveBytes(frame)) return false;
+    this.heard++;
+    this.settleOutput();
+    return true;
+  }
+
   /** Reacts to the end of the present socket. */
   closed(end: CloseInfo): void {
     this.#detach();
@@ -240,7 +297,7 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     }
     this.#suspend();
     // A listener of `suspend` may have ended the session, or closed the peer.
-    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.();
+    if (endpoint.state.kind === "suspended") this.delegate!.suspended?.(info);
   }
 
   /** Ends a session without a socket that has expired, because its timer may be late. Returns true if the session has ended. */
@@ -304,6 +361,14 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     }
   }
 
+  missed(count: number): void {
+    this.receiver!.missed?.(count);
+  }
+
+  dropped(method: string): void {
+    this.receiver!.dropped?.(method);
+  }
+
   flows(): void {
     this.#stopTimer();
     this.delegate?.flows?.();
@@ -322,6 +387,10 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
 
   discarded(reason: string): void {
     this.delegate!.discarded(reason);
+  }
+
+  control(frame: object): void {
+    this.delegate?.control?.(frame);
   }
 
   /** Reports that the session cannot be resumed any more. */
@@ -347,16 +416,11 @@ export class PackedLink implements Transport, SocketHandler, EndpointHooks, Expi
     if (this.#isOver) return;
     this.#isOver = true;
     if (next === undefined) this.#report(end);
-    else receiver.lost!(lossOf(end), next);
+    else receiver.lost!(errorOfEnd("the session ended", end), next);
   }
 
   #report(end: CloseInfo): void {
-    this.delegate?.over?.();
+    this.delegate?.ended?.();
     this.receiver!.closed(end);
   }
-}
-
-/** Returns an error that describes the end of a session. */
-function lossOf({ code, reason, error }: CloseInfo): Error {
-  return error ?? new Error(`the session ended with ${code}${reason && ` (${reason})`}`);
 }

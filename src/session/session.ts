@@ -1,11 +1,13 @@
 /** The counts of one end of a session, and its replay log: the data frames that it has numbered and the other end has not acknowledged. */
-import type { SessionLimits } from "./frames.js";
+import { exceeds, type MessageText } from "../core/codec.js";
+import { pickLimits, type ResumeFrame, type SessionLimits } from "./frames.js";
+import type { EndpointLimits } from "./state.js";
 
 /** An end that owes an ack for this much sends it beside its own data, which keeps the log of the other side short. */
 const EARLY_FRAMES = 64;
 const EARLY_LENGTH = 2 ** 18;
 
-const NO_FRAMES: string[] = [];
+const NO_FRAMES: (string | Uint8Array)[] = [];
 
 /** The counts and the log of one end. The constructor sets the declared fields, which saves 75 bytes in the bundle of a page. */
 export class Session {
@@ -49,6 +51,11 @@ export class Session {
     return this.theirs?.maxMessageBytes ?? Infinity;
   }
 
+  /** Returns false if the other side does not accept a message of that length (rule 6), as far as is known. */
+  accepts(text: MessageText): boolean {
+    return !exceeds(text, this.maxMessageBytes);
+  }
+
   /** The number of the newest frame in the log. */
   get last(): number {
     return this.acked + this.#log.length;
@@ -60,7 +67,7 @@ export class Session {
   }
 
   /** Gives `frame` the next number. */
-  push(frame: string): void {
+  push(frame: string | Uint8Array): void {
     // A push to an empty array reserves memory for 17 elements, and most connections are idle.
     if (this.#log.length === 0) this.#log = [frame];
     else this.#log.push(frame);
@@ -68,7 +75,7 @@ export class Session {
   }
 
   /** Returns the next frame for the present wire, and counts it. */
-  take(): string {
+  take(): string | Uint8Array {
     return this.#log[this.next++ - this.acked - 1]!;
   }
 
@@ -108,6 +115,13 @@ export class Session {
     this.#owedFrames = this.#owedLength = 0;
     this.isAckLate = false;
     return this.received;
+  }
+
+  /** Client: returns the next `resume`, which acknowledges what was received. */
+  resume(limits: EndpointLimits): ResumeFrame {
+    const received = this.ack();
+    // Rule 3: attempts grow.
+    return { token: this.token, received, attempt: ++this.attempt, limits: pickLimits(limits), bytes: limits.bytes };
   }
 
   /** Returns true if the other side can have received that many frames: not fewer than it acknowledged, and not more than were sent (rule 5). */

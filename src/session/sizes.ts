@@ -1,8 +1,12 @@
 /** The lengths of the frames of `reciproc.v1`, and the limits of an end. */
-import { exceeds } from "../core/codec.js";
+import type { BytesCodec } from "../core/bytes.js";
+import { exceeds, type MessageText } from "../core/codec.js";
 import { burstBytes, type PeerLimits } from "../core/limits.js";
 import { MOST_COALESCED } from "../link/coalescer.js";
 import type { EndpointLimits } from "./state.js";
+
+/** The collected pongs are sent once they have about this length, in UTF-16 code units. All are taken to be as long as the newest. */
+export const COLLECTED_PONGS = 1024;
 
 /** Longest pack of several messages, in UTF-16 code units. */
 export const PACK_LENGTH = MOST_COALESCED;
@@ -11,7 +15,7 @@ const LOG_FRAMES = 4096;
 const MOST_HIGH_WATER_BYTES = 2 ** 20;
 
 /** Returns the limits of an end, from the limits of its peer. */
-export function endpointLimits(limits: PeerLimits): EndpointLimits {
+export function endpointLimits(limits: PeerLimits, bytes?: BytesCodec): EndpointLimits {
   const { maxMessageBytes, maxUnsentBytes } = limits;
   return {
     maxMessageBytes,
@@ -20,7 +24,14 @@ export function endpointLimits(limits: PeerLimits): EndpointLimits {
     queueLength: Math.ceil(maxUnsentBytes / 2),
     burstLength: burstBytes(limits),
     highWaterBytes: Math.min(Math.ceil(maxUnsentBytes / 4), MOST_HIGH_WATER_BYTES),
+    bytes: bytes && true,
+    readBytes: bytes?.read,
   };
+}
+
+/** Returns the data frame of one message: a pack, or a binary frame. */
+export function frameOf(message: MessageText): string | Uint8Array {
+  return typeof message === "string" ? `[${message}]` : message.frame;
 }
 
 /** The brackets of a pack. */

@@ -1,4 +1,5 @@
 /** The parts of an endpoint: its limits, the wire that it writes to, the hooks that it calls, and its states. */
+import type { SendQueue } from "../core/send-queue.js";
 import type { CloseInfo, EncodedFrame } from "../core/transport.js";
 import type { SessionLimits } from "./frames.js";
 import type { Session } from "./session.js";
@@ -14,6 +15,9 @@ export interface EndpointLimits extends SessionLimits {
   readonly burstLength: number;
   /** The high-water mark. Above this number of unsent bytes, messages are queued, so that they can be cancelled as not sent. */
   readonly highWaterBytes: number;
+  /** Whether this end takes binary frames, as its hello says it. Then `readBytes` reads them, as `BytesCodec.read`. */
+  readonly bytes?: true | undefined;
+  readonly readBytes?: ((frame: Uint8Array) => unknown) | undefined;
 }
 
 /** The destination of an endpoint's frames. A socket is one. */
@@ -22,8 +26,8 @@ export interface Wire {
   readonly open: boolean;
   /** Bytes that were written and not sent yet. */
   readonly unsentBytes: number;
-  /** Writes one frame, which may be encoded for many wires. Returns false if the wire takes none. */
-  send(frame: string | EncodedFrame): boolean;
+  /** Writes one frame, which may be encoded for many wires, and may be binary. Returns false if the wire takes none. */
+  send(frame: string | Uint8Array | EncodedFrame): boolean;
   /** Writes several frames at once. */
   sendAll?(frames: readonly string[]): void;
 }
@@ -34,6 +38,12 @@ export interface EndpointHooks {
   receiveText(text: string): void;
   /** Takes the messages of a pack. */
   receivePack(messages: unknown[]): void;
+  /** Takes the number of messages that the other side has dropped since its last report. */
+  missed?(count: number): void;
+  /** Reports that a message of that method was dropped from the queue. */
+  dropped?(method: string): void;
+  /** Server: makes the queue. Called at most once. */
+  makeQueue?(): SendQueue;
   /** Reports that messages flow, for the first time or again. */
   flows(): void;
   /** Reports that the connection has ended. `isRemote`: the other side ended it, and closes the socket. */
@@ -42,6 +52,8 @@ export interface EndpointHooks {
   discarded(reason: string): void;
   /** Server: reports that the client has the newest token (rule 4). */
   confirmed?(): void;
+  /** Takes a control frame that the endpoint does not know. */
+  control?(frame: object): void;
 }
 
 /** The states of `docs/PROTOCOL.md`. */

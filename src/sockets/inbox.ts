@@ -4,18 +4,19 @@ import { exceeds } from "../core/codec.js";
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import { endOf, type CloseInfo } from "../core/transport.js";
 import { CLOSE_TIMEOUT_MS, type SocketBudget, type SocketHandler } from "../link/socket.js";
+import { queueMicrotask } from "../link/tick.js";
 
 /** The incoming half of every socket. */
 export abstract class Inbox implements Expiring {
   /** When the close that this side has started must be complete. */
   declare deadline: number;
   /** Maximum length of an incoming frame, in bytes of UTF-8. */
-  maxFrameBytes: number;
+  declare maxFrameBytes: number;
   /** As `Socket.budget`. */
   readonly budget: SocketBudget | undefined;
   #handler: SocketHandler | undefined;
   /** Frames and the end that came before `start`. Undefined once they are delivered. */
-  #held: (string | CloseInfo)[] | undefined = [];
+  #held: (string | Uint8Array | CloseInfo)[] | undefined = [];
   /** Called with the first of `#held`. */
   #onFirst: ((first: string | CloseInfo) => void) | undefined;
   #hasEnded = false;
@@ -42,7 +43,7 @@ export abstract class Inbox implements Expiring {
   first(listener: (first: string | CloseInfo) => void): void {
     const first = this.#held?.[0];
     if (first === undefined) this.#onFirst = listener;
-    else listener(first);
+    else listener(isFrame(first) ? textOf(first) : first);
   }
 
   /** Discards the frame that `first` has reported. */
@@ -50,11 +51,11 @@ export abstract class Inbox implements Expiring {
     this.#held!.shift();
   }
 
-  /** Takes a frame. `bytes` is its length in UTF-8, if known. */
-  frame(text: string, bytes?: number): void {
+  /** Takes a text or binary frame. `bytes` is the length of a text in UTF-8, if known. */
+  frame(frame: string | Uint8Array, bytes?: number): void {
     if (this.#hasEnded || this.#refusal !== undefined) return;
-    if (this.#held === undefined) this.#deliver(text, bytes);
-    else this.#hold(text);
+    if (this.#held === undefined) this.#deliver(frame, bytes);
+    else this.#hold(frame);
   }
 
   /** Reports the end of the socket. Later calls do nothing. */
@@ -66,9 +67,9 @@ export abstract class Inbox implements Expiring {
     else this.#hold(end);
   }
 
-  #hold(item: string | CloseInfo): void {
+  #hold(item: string | Uint8Array | CloseInfo): void {
     this.#held!.push(item);
-    this.#onFirst?.(item);
+    this.#onFirst?.(isFrame(item) ? textOf(item) : item);
     this.#onFirst = undefined;
   }
 
@@ -105,9 +106,13 @@ export abstract class Inbox implements Expiring {
    * Delivers a frame, or closes the socket with 1009 if the frame is too long. Checked only here, because `maxFrameBytes` may have
    * been raised since the frame came.
    */
-  #deliver(text: string, bytes?: number): void {
-    const isTooLong = bytes === undefined ? exceeds(text, this.maxFrameBytes) : bytes > this.maxFrameBytes;
-    if (!isTooLong) return this.#handler!.frame(text);
+  #deliver(frame: string | Uint8Array, bytes?: number): void {
+    const isTooLong = bytes === undefined ? isLong(frame, this.maxFrameBytes) : bytes > this.maxFrameBytes;
+    if (!isTooLong) {
+      if (typeof frame === "string") return this.#handler!.frame(frame);
+      if (this.#handler!.bytes?.(frame) !== true) this.#handler!.frame(decodeFrame(frame));
+      return;
+    }
     // From now on, only the end is delivered.
     this.#refusal = { code: MessageTooBig, reason: "message is too large" };
     this.close(MessageTooBig, this.#refusal.reason);
@@ -119,22 +124,30 @@ export abstract class Inbox implements Expiring {
     for (let i = from; i < held.length; i++) {
       if (i > 0 && this.budget?.isSpent()) return this.budget.defer(() => this.#release(i));
       const item = held[i]!;
-      if (typeof item !== "string") this.#handler!.closed(item);
+      if (!isFrame(item)) this.#handler!.closed(item);
       else if (this.#refusal === undefined) this.#deliver(item);
     }
     this.#held = undefined;
   }
 }
 
+function isFrame(item: string | Uint8Array | CloseInfo): item is string | Uint8Array {
+  return typeof item === "string" || item instanceof Uint8Array;
+}
+
+function isLong(frame: string | Uint8Array, maxBytes: number): boolean {
+  return typeof frame === "string" ? exceeds(frame, maxBytes) : frame.length > maxBytes;
+}
+
 /** Returns the text of a text or binary frame. */
-export function textOf(data: string | ArrayBuffer | Uint8Array): string {
+function textOf(data: string | Uint8Array): string {
   return typeof data === "string" ? data : decodeFrame(data);
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Decodes a binary frame. Returns a blank text for bytes that are not UTF-8, which is answered with -32700. */
-export function decodeFrame(bytes: ArrayBuffer | Uint8Array): string {
+export function decodeFrame(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);
   } catch {

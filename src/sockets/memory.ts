@@ -1,6 +1,6 @@
 /** Two sockets joined in memory. Frames arrive in a microtask and never inside `send`, as on a network. */
 import type { CloseInfo, EncodedFrame } from "../core/transport.js";
-import { frameText, type Socket } from "../link/socket.js";
+import { frameContent, type Socket } from "../link/socket.js";
 import { Inbox } from "./inbox.js";
 
 /** Returns two sockets, each of which receives the frames of the other. Closing one closes both, after earlier frames arrived. */
@@ -16,12 +16,14 @@ class MemorySocket extends Inbox implements Socket {
   other!: MemorySocket;
   /** A memory socket is never full. */
   readonly unsentBytes = 0;
-  readonly #underWay: (string | CloseInfo)[] = [];
+  readonly #underWay: (string | Uint8Array | CloseInfo)[] = [];
   #open = true;
 
-  send(frame: string | EncodedFrame): boolean {
+  send(frame: string | Uint8Array | EncodedFrame): boolean {
     if (!this.#open) return false;
-    this.other.#arrive(frameText(frame));
+    const content = frameContent(frame);
+    // Copied, because the other side may change what it receives.
+    this.other.#arrive(typeof content === "string" ? content : new Uint8Array(content));
     return true;
   }
 
@@ -36,13 +38,13 @@ class MemorySocket extends Inbox implements Socket {
     this.other.#arrive({ code, reason });
   }
 
-  #arrive(item: string | CloseInfo): void {
+  #arrive(item: string | Uint8Array | CloseInfo): void {
     if (this.#underWay.push(item) === 1) queueMicrotask(() => this.#deliver());
   }
 
   #deliver(): void {
     for (const item of this.#underWay) {
-      if (typeof item === "string") this.frame(item);
+      if (typeof item === "string" || item instanceof Uint8Array) this.frame(item);
       else this.end(item);
     }
     this.#underWay.length = 0;

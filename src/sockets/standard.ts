@@ -1,15 +1,15 @@
 /** A socket over the standard WebSocket of browsers, workers, Deno, Bun and Node 22. */
 import { Abnormal, Normal, toStandard } from "../close-codes.js";
 import type { EncodedFrame } from "../core/transport.js";
-import { frameText, type Socket } from "../link/socket.js";
-import { Inbox, textOf } from "./inbox.js";
+import { frameContent, type Socket } from "../link/socket.js";
+import { Inbox } from "./inbox.js";
 
 /** The part of the standard WebSocket that reciproc uses. */
 export interface StandardWebSocket {
   binaryType: string;
   readonly readyState: number;
   readonly bufferedAmount: number;
-  send(data: string): void;
+  send(data: string | Uint8Array): void;
   close(code?: number, reason?: string): void;
   addEventListener(type: string, listener: (event: any) => void, options?: { once: boolean }): void;
   readonly protocol: string;
@@ -29,7 +29,7 @@ export class StandardSocket extends Inbox implements Socket {
     webSocket.binaryType = "arraybuffer";
     webSocket.addEventListener("message", ({ data }: { data: string | ArrayBuffer }) => {
       this.heardAt = performance.now();
-      this.frame(textOf(data));
+      this.frame(typeof data === "string" ? data : new Uint8Array(data));
     });
     webSocket.addEventListener("close", ({ code, reason }: { code: number; reason: string }) =>
       this.end({ code: closeCode(code), reason }),
@@ -46,9 +46,9 @@ export class StandardSocket extends Inbox implements Socket {
     return this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string | EncodedFrame): boolean {
+  send(frame: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    this.#webSocket.send(frameText(frame));
+    this.#webSocket.send(frameContent(frame));
     return true;
   }
 

@@ -4,16 +4,16 @@ import type { Duplex } from "node:stream";
 import * as ws from "ws";
 import { WebSocket, type RawData } from "ws";
 import { shareTimer } from "../core/shared-timer.js";
-import type { EncodedFrame, Traffic } from "../core/transport.js";
-import { frameText, ROOM_FOR_PONGS, type Socket } from "../link/socket.js";
+import { EncodedFrame, type Traffic } from "../core/transport.js";
+import { frameContent, ROOM_FOR_PONGS, type Socket } from "../link/socket.js";
 import { atEndOfTick } from "../link/tick.js";
 import { Heartbeat, type HeartbeatTimes, type Pulse } from "../link/heartbeat.js";
 import { rateLimit } from "../core/rate.js";
 import { borrow, giveBack, isBorrowed } from "./buffers.js";
-import { decodeFrame, Inbox } from "./inbox.js";
+import { Inbox } from "./inbox.js";
 import { ReadBudget, type Pausable } from "./read-budget.js";
 import { ReadMarks } from "./read-marks.js";
-import { maskedFrames, unmaskedFrame, unmaskedFrames } from "./text-frames.js";
+import { binaryHeader, maskedBinary, maskedFrames, unmaskedFrame, unmaskedFrames } from "./frames.js";
 
 export { CLOSE_TIMEOUT_MS } from "../link/socket.js";
 
@@ -72,7 +72,7 @@ export class GatheringWebSocket extends WebSocket {
 /**
  * A `ws` WebSocket that writes several frames in one system call. It listens at once, and keeps frames that come before `start`.
  *
- * This class writes text frames itself, to the connection's socket, which the public `upgrade` events of Node and of `ws` expose.
+ * This class writes frames itself, to the connection's socket, which the public `upgrade` events of Node and of `ws` expose.
  * No fragmented or asynchronous send of `ws` can interleave, because this class makes none.
  *
  * If the runtime replaces `ws`, the WebSocket itself sends each frame (`writesToSockets`).
@@ -143,7 +143,7 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
   }
 
   #process(bytes: Buffer, isBinary: boolean): void {
-    this.frame(isBinary ? decodeFrame(bytes) : bytes.toString(), bytes.length);
+    this.frame(isBinary ? bytes : bytes.toString(), bytes.length);
   }
 
   /** Answers a ping, unless `ROOM_FOR_PONGS` is used up. Without this bound, unsent pongs to a client would grow without limit. */
@@ -233,27 +233,38 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     return this.#webSocket.bufferedAmount;
   }
 
-  send(frame: string | EncodedFrame): boolean {
+  send(frame: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    if (typeof frame !== "string" && this.#isServer) this.#raw!.write((frame.bytes ??= unmaskedFrame(frame.text)));
-    else this.sendAll([frameText(frame)]);
+    const content = frameContent(frame);
+    if (typeof content !== "string") this.#sendBytes(content);
+    else if (this.#isServer && frame instanceof EncodedFrame)
+      this.#raw!.write((frame.bytes ??= unmaskedFrame(content)));
+    else this.sendAll([content]);
     return true;
+  }
+
+  #sendBytes(content: Uint8Array): void {
+    const raw = this.#raw;
+    if (raw === undefined) return this.#sendEach([content]);
+    const allocate = keepsNoBuffer(raw) ? borrow : undefined;
+    // Small frames of a tick leave in one system call.
+    this.#corkTick();
+    if (!this.#isServer) return writeOnce(raw, maskedBinary(content, allocate));
+    raw.write(binaryHeader(content.length));
+    raw.write(content);
   }
 
   sendAll(frames: readonly string[]): void {
     const raw = this.#raw;
     if (raw === undefined || !this.open) return this.#sendEach(frames);
-    // A stream that is no `net.Socket` may keep a written buffer for any time, and a full socket may keep it for long.
-    const isEmpty = Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
-    const allocate = isEmpty ? borrow : undefined;
+    const allocate = keepsNoBuffer(raw) ? borrow : undefined;
     const bytes = this.#isServer ? unmaskedFrames(frames, allocate) : maskedFrames(frames, allocate);
     if (typeof bytes === "string") raw.write(bytes, "latin1");
-    else if (!isBorrowed(bytes)) raw.write(bytes);
-    else raw.write(bytes, (error) => error || giveBack(bytes));
+    else writeOnce(raw, bytes);
   }
 
   /** Sends each frame through the WebSocket, if it is open. */
-  #sendEach(frames: readonly string[]): void {
+  #sendEach(frames: readonly (string | Uint8Array)[]): void {
     for (const frame of frames) if (this.open) this.#webSocket.send(frame);
   }
 
@@ -280,6 +291,17 @@ export class WsSocket extends Inbox implements Socket, Pulse, Pausable {
     this.#webSocket.close(code, reason);
     if (this.#raw === undefined) this.limitClose();
   }
+}
+
+/** A stream that is no `net.Socket` may keep a written buffer for any time, and a full socket may keep it for long. */
+function keepsNoBuffer(raw: Duplex): boolean {
+  return Object.getPrototypeOf(raw) === NetSocket.prototype && raw.writableLength === 0;
+}
+
+/** Writes a buffer that is used for nothing else, and returns it to the pool if it is from there. */
+function writeOnce(raw: Duplex, bytes: Buffer): void {
+  if (!isBorrowed(bytes)) raw.write(bytes);
+  else raw.write(bytes, (error) => error || giveBack(bytes));
 }
 
 function ownerOf(webSocket: WebSocket): WsSocket {

@@ -105,6 +105,41 @@ it("resumes after its socket is cut, without loss, duplicates or reordering", as
   expect(server.stats()).toMatchObject({ peers: 1 });
 });
 
+it("gets the newest of each key and the count of what was dropped while it was away, and sends its own newest", async () => {
+  await connectPage();
+  await page.evaluate(() => {
+    globalThis.pushed = [];
+    peer.on("notification", (method, params) => void pushed.push([method, params]));
+    peer.on("missed", ({ count }) => void pushed.push(["missed", count]));
+  });
+  const [serverPeer] = server.peers;
+  await relay.close();
+  await expect.poll(() => serverPeer!.state).toBe("suspended");
+  await untilEmitted("suspend");
+  for (let i = 1; i <= 500; i++) {
+    server.peers.notify("moved", { ann: i }, { latest: "ann" });
+    server.peers.notify("moved", { bob: i }, { volatile: true });
+  }
+  // More than a quarter of maxUnsentBytes.
+  for (let i = 0; i < 30; i++) server.peers.notify("said", ["x".repeat(100_000)]);
+  const { dropped } = serverPeer!.stats();
+  expect(dropped).toBeGreaterThan(0);
+  await page.evaluate(() => {
+    for (let i = 1; i <= 500; i++) peer.notify("note", [i], { latest: "page" });
+    peer.notify("note", ["volatile"], { volatile: true });
+  });
+  await relay.open();
+  await untilEmitted("suspend", "resume");
+  server.peers.notify("end");
+  await expect.poll(() => page.evaluate(() => JSON.stringify(pushed.at(-1)))).toBe('["end",null]');
+  const got = await page.evaluate(() => pushed as [string, unknown][]);
+  expect(got[0]).toEqual(["missed", dropped]);
+  expect(got.filter(([method]) => method === "moved")).toEqual([["moved", { ann: 500 }]]);
+  expect(got.filter(([method]) => method === "said")).toHaveLength(30 - dropped);
+  await expect.poll(() => heard.at(-1)).toEqual([500]);
+  expect(heard.filter((params) => (params as unknown[]).includes("volatile"))).toEqual([]);
+});
+
 it("resumes each time the page is thawed, without a missed message", async () => {
   await using tabs = await launchTabs();
   ({ page } = await openBarePage(tabs.context));

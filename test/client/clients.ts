@@ -42,7 +42,10 @@ export function record(peer: AnyPeer): string[] {
 }
 
 /** Resolves at the next event of a peer. */
-export function event(peer: AnyPeer, name: "suspend" | "lost" | "resume" | "close" | "error"): Promise<unknown> {
+export function event(
+  peer: AnyPeer,
+  name: "suspend" | "attempt" | "lost" | "resume" | "close" | "error",
+): Promise<unknown> {
   return new Promise((resolve) => peer.once(name, (...emitted: unknown[]) => resolve(emitted[0])));
 }
 

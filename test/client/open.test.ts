@@ -54,6 +54,7 @@ describe("a WebSocket that does not open", () => {
 
   it("is retried once without the offer, at once", async () => {
     const connecting = connect(URL_OF_SERVER, { heartbeat: false });
+    await turn();
     made[0]!.webSocket.fire("error");
     await turn();
     expect(made.map(({ offer }) => offer)).toEqual([["reciproc.v1"], []]);
@@ -68,6 +69,7 @@ describe("a WebSocket that does not open", () => {
 
 it("does not end at an `error` after `open`: `close` follows", async () => {
   const connecting = connect(URL_OF_SERVER, { link: "plain", heartbeat: false });
+  await turn();
   const { webSocket } = made[0]!;
   webSocket.fire("open");
   const peer = await connecting;

@@ -5,7 +5,7 @@
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { connect, Peer, type AnyPeer } from "../../src/index.js";
 import type { CloseInfo, EncodedFrame, Transport } from "../../src/core/transport.js";
-import { frameText, type Socket } from "../../src/link/socket.js";
+import { frameContent, type Socket } from "../../src/link/socket.js";
 import { pickLimits, RESUME_OFFER, serverHello } from "../../src/session/frames.js";
 import { PROTOCOL } from "../../src/session/link.js";
 import { plain } from "../../src/link/plain.js";
@@ -129,9 +129,9 @@ class FarSocket extends Inbox implements Socket {
     return !this.#isClosed && !this.#line.isOver;
   }
 
-  send(frame: string | EncodedFrame): boolean {
+  send(frame: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    this.#later(() => this.#line.near.message(frameText(frame)));
+    this.#later(() => this.#line.near.message(frameContent(frame) as string));
     return true;
   }
 

@@ -8,7 +8,9 @@ import { serve } from "../../src/node.js";
 import { decodeFrame } from "../../src/sockets/inbox.js";
 import { memorySockets } from "../../src/sockets/memory.js";
 
-export type WireOptions = PeerOptions & { methods: Record<string, (params: any, context: any) => unknown> };
+export type WireOptions = Omit<PeerOptions, "around"> & {
+  methods: Record<string, (params: any, context: any) => unknown>;
+};
 
 /** The raw client's end of a wire. Over HTTP each frame has a peer of its own, which cannot be inspected. */
 export interface Wire {

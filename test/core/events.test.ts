@@ -70,7 +70,7 @@ describe("a listener that throws", () => {
 });
 
 describe("an event that a peer does not have", () => {
-  const KNOWN = "known are close, suspend, resume, lost, notification, error";
+  const KNOWN = "known are close, suspend, attempt, resume, lost, missed, notification, error";
   const peer: any = new Peer({ start() {}, send: () => true, close() {} }, {});
 
   it.each(["on", "once", "addListener"])("is refused by `%s`, which names `methods`", (name) => {

@@ -72,7 +72,7 @@ describe("the options of a call", () => {
     const error = await rejection(peer.request("m", {}, { timeout: 5 } as never));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
-      "Unknown name `timeout` in `options`; known are timeoutMs, maxTotalTimeoutMs, signal, onProgress, resetTimeoutOnProgress",
+      "Unknown name `timeout` in `options`; known are timeoutMs, maxTotalTimeoutMs, signal, onProgress, resetTimeoutOnProgress, retry",
     );
     expect(sent).toEqual([]);
   });

@@ -19,6 +19,8 @@ const MAY_IMPORT: Record<string, string[]> = {
   client: ["core", "features", "link", "session", "sockets", "peer"],
   server: ["core", "features", "link", "session", "sockets", "peer"],
   "": ["core", "features", "link", "session", "sockets", "peer", "client", "server"],
+  testing: ["core", "features", "link", "session", "sockets", "peer", "client", "server", ""],
+  react: ["core", "peer", "client", ""],
   cli: ["core", "features", "link", "session", "sockets", "peer", "client", "server", "bridge", ""],
 };
 /** What a file of any folder may import: it imports nothing itself. */
@@ -103,9 +105,23 @@ describe("the sources", () => {
     expect(breaches).toEqual([]);
   });
 
-  it("reach neither Node nor ws from the entry for every runtime", () => {
-    expect([...reach("index.ts")].filter(isNodeOnly)).toEqual([]);
-    expect([...reach("node.ts")].filter(isNodeOnly)).toContain("ws");
+  it.each(["index.ts", "testing/index.ts"])(
+    "reach neither Node nor ws from an entry for every runtime: %s",
+    (entry) => {
+      expect([...reach(entry)].filter(isNodeOnly)).toEqual([]);
+      expect([...reach("node.ts")].filter(isNodeOnly)).toContain("ws");
+    },
+  );
+
+  it("of react import no package but react, and no other folder imports it", () => {
+    const inReact = files.filter((file) => folderOf(file) === "react");
+    const packages = inReact.flatMap((file) => names(file).filter((name) => !isFile(name)));
+    expect(new Set(packages)).toEqual(new Set(["react"]));
+    const others = files.filter((file) => folderOf(file) !== "react");
+    expect(others.filter((file) => names(file).some((name) => name === "react" || folderOf(name) === "react"))).toEqual(
+      [],
+    );
+    expect([...reach("react/index.ts")].filter(isNodeOnly)).toEqual([]);
   });
 
   it("stay within 600 lines each", () => {
@@ -128,7 +144,7 @@ describe("importing an entry", () => {
     console.log(JSON.stringify({ same: JSON.stringify([look(), listen()]) === before, changed, handles: process.getActiveResourcesInfo().filter((name) => name === "Timeout") }));
   `;
 
-  it.each(["reciproc", "reciproc/node"])(
+  it.each(["reciproc", "reciproc/node", "reciproc/testing"])(
     "%s changes no global, starts no timer and adds no process listener",
     (entry) => {
       const output = execFileSync(process.execPath, ["--input-type=module", "-e", PROBE, entry], {

@@ -54,7 +54,7 @@ describe("a peer's options", () => {
     [
       "option",
       { metods: {} },
-      "Unknown name `metods` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage",
+      "Unknown name `metods` in `options`; known are methods, schemas, contract, remote, check, timeoutMs, retry, fallback, around, limits, dialect, compat, onForeignMessage, bytes",
     ],
     [
       "limit",

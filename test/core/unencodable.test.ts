@@ -6,24 +6,34 @@ import { connectedPair } from "../support/pair.js";
 import { failure, rawPeer, request, result } from "../support/raw.js";
 import { rejection, turn } from "../support/turns.js";
 
-const ENTRIES = "send `[...it]`, or its bytes as base64";
+const ENTRIES = "write `[...it]`";
+const MARKED = "write `bytes(it)`";
+const STREAMED = "write `peer.offer(it.stream())`";
+
+/** A promise of a library's own, as those of query builders are. */
+class Query {
+  then(use: (rows: unknown[]) => void): void {
+    use([]);
+  }
+}
 
 /** Values that cannot be sent, and the remedy that the error names. */
 const UNENCODABLE: [string, () => object, string][] = [
-  ["Uint8Array", () => new Uint8Array([1, 2, 3]), ENTRIES],
-  ["Float64Array", () => new Float64Array(1), ENTRIES],
-  ["DataView", () => new DataView(new ArrayBuffer(1)), ENTRIES],
-  ["Uint8Array", () => Buffer.from("abc"), ENTRIES],
-  ["ArrayBuffer", () => new ArrayBuffer(4), ENTRIES],
-  ["SharedArrayBuffer", () => new SharedArrayBuffer(4), ENTRIES],
-  ["Blob", () => new Blob(["x"]), ENTRIES],
-  ["File", () => new File(["x"], "x.txt"), ENTRIES],
+  ["Uint8Array", () => new Uint8Array([1, 2, 3]), MARKED],
+  ["Float64Array", () => new Float64Array(1), MARKED],
+  ["DataView", () => new DataView(new ArrayBuffer(1)), MARKED],
+  ["Uint8Array", () => Buffer.from("abc"), MARKED],
+  ["ArrayBuffer", () => new ArrayBuffer(4), MARKED],
+  ["SharedArrayBuffer", () => new SharedArrayBuffer(4), MARKED],
+  ["Blob", () => new Blob(["x"]), STREAMED],
+  ["File", () => new File(["x"], "x.txt"), STREAMED],
   ["Map", () => new Map([[1, 2]]), ENTRIES],
   ["Set", () => new Set([1]), ENTRIES],
   ["Promise", () => Promise.resolve(1), "await it"],
+  ["promise", () => new Query(), "await it"],
   ["Map", () => new (class Directory extends Map {})(), ENTRIES],
   ["Map", () => runInNewContext("new Map()") as object, ENTRIES],
-  ["Uint8Array", () => runInNewContext("new Uint8Array(2)") as object, ENTRIES],
+  ["Uint8Array", () => runInNewContext("new Uint8Array(2)") as object, MARKED],
 ];
 
 describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
@@ -46,7 +56,7 @@ describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
 
   it("is refused as a result, or as a member of one, with -32603 and an `error` event", async () => {
     const methods = { member: () => ({ data: make() }), entry: async () => [1, make()] };
-    const isAwaited = kind === "Promise";
+    const isAwaited = remedy === "await it";
     const raw = rawPeer({ methods: { ...methods, ...(!isAwaited && { whole: make }) } });
     const names = isAwaited ? ["member", "entry"] : ["member", "entry", "whole"];
     names.forEach((method, i) => raw.feed(request(i, method)));
@@ -54,6 +64,10 @@ describe.each(UNENCODABLE)("a %s", (kind, make, remedy) => {
     expect(raw.sent).toHaveLength(names.length);
     for (const message of raw.messages()) expect(message.error).toEqual({ code: -32603, message: "Internal error" });
     expect(raw.errors).toHaveLength(names.length);
+    const places: Record<string, string> = { member: " `data`", entry: " `1`", whole: "" };
+    // The promises of async handlers settle after the others.
+    const messages = names.map((method) => `The result of "${method}": ${refused(places[method]!).message}`);
+    expect(new Set(raw.errors.map((error) => (error as Error).message))).toEqual(new Set(messages));
     for (const error of raw.errors) expect(error).toBeInstanceOf(TypeError);
   });
 });

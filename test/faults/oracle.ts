@@ -24,8 +24,15 @@ export interface End {
   /** The messages that this end sent, in order, and how many of them have arrived. */
   readonly sent: Sent[];
   got: number;
-  /** How many of its broadcasts have not arrived. */
+  /** How many of its broadcasts without a key have not arrived. */
   missing: number;
+  /** The newest message of each key, and the newest that has arrived. */
+  readonly newest: Map<string, Sent>;
+  readonly shown: Map<string, Sent>;
+  /** How many messages of each method its peer has dropped, as the server reports it. */
+  readonly dropped: Map<string, number>;
+  /** How many of its messages were dropped, as the other end reports it. */
+  missed: number;
   /** The other end of the session, once something arrived there. */
   other: End | undefined;
   /** Why this end may end before its session expires. */
@@ -34,6 +41,8 @@ export interface End {
   isProven: boolean;
   suspendedAt: number | undefined;
   isOver: boolean;
+  /** The code of its close. */
+  closedWith: number | undefined;
 }
 
 interface Sent {
@@ -42,7 +51,15 @@ interface Sent {
   readonly call: Call | undefined;
   /** Whether the message is a broadcast, which may be dropped. */
   readonly isBroadcast?: boolean;
+  /** The key of a message of which only the newest must arrive. */
+  readonly key?: string | undefined;
+  /** Whether the message may be dropped without a report. */
+  readonly isVolatile?: boolean;
 }
+
+/** The methods of broadcasts: without a key, and with one. */
+export const TOLD = "told";
+export const SHOWN = "shown";
 
 /** The allowed outcomes of a call besides its result. */
 export interface Expectation {
@@ -52,6 +69,8 @@ export interface Expectation {
   fails?: boolean;
   /** The call is over the other side's limit. */
   isTooLong?: boolean;
+  /** It is made again on the next connection if it was not sent. */
+  isRetried?: boolean;
   /** Its handler reports progress this many times, as whole numbers from 0, before it returns. */
   reports?: number;
 }
@@ -62,6 +81,8 @@ export interface Call {
   readonly from: End;
   readonly expects: Expectation;
   ran: number;
+  /** The end at which it ran. */
+  ranAt: End | undefined;
   /** Progress reports that its caller got. */
   reports: number;
   /** Whether the call was rejected because its session was lost. */
@@ -74,6 +95,15 @@ const NO_OUTCOMES = {
   calls: 0,
   notifications: 0,
   broadcasts: 0,
+  /** Messages of which only the newest must arrive, and those of them that a newer one has replaced. */
+  latest: 0,
+  replaced: 0,
+  /** Volatile messages, and those of them that have arrived. */
+  volatile: 0,
+  volatileArrived: 0,
+  /** Reports of dropped messages, and the sum of their counts. */
+  reportsOfMissed: 0,
+  missed: 0,
   results: 0,
   errors: 0,
   notSent: 0,
@@ -83,8 +113,18 @@ const NO_OUTCOMES = {
   suspends: 0,
   /** Reports of progress. */
   reports: 0,
+  /** Messages with bytes that have arrived. */
+  bytes: 0,
   /** Streams whose reader got the loss of a session. */
   interrupted: 0,
+  /** Calls that were made again on the next connection, and have run there. */
+  retried: 0,
+  /** Calls of `reauthenticate` that resolved, those of them that resolved after a lost socket, and those that rejected. */
+  renewed: 0,
+  renewedLater: 0,
+  renewalsLost: 0,
+  /** New results of `authenticate` for a peer that is open. */
+  refreshes: 0,
 };
 
 /** Counts of the outcomes. */
@@ -118,11 +158,16 @@ export class Oracle {
       sent: [],
       got: 0,
       missing: 0,
+      newest: new Map(),
+      shown: new Map(),
+      dropped: new Map(),
+      missed: 0,
       other: undefined,
       reason: undefined,
       isProven: false,
       suspendedAt: undefined,
       isOver: false,
+      closedWith: undefined,
     };
     this.ends.push(end);
     return end;
@@ -144,19 +189,69 @@ export class Oracle {
     end.sent.push({ label, call: undefined, isBroadcast: true });
   }
 
+  /** Records that an end is about to send a message of which only the newest of a key must arrive. */
+  shows(end: End, label: string, key: string, isBroadcast: boolean): void {
+    this.tally.latest++;
+    const message = { label, call: undefined, key, isBroadcast };
+    end.newest.set(key, message);
+    end.sent.push(message);
+  }
+
+  /** Records that a topic is about to send a volatile message. */
+  hints(end: End, label: string): void {
+    this.tally.volatile++;
+    end.sent.push({ label, call: undefined, isVolatile: true });
+  }
+
+  /** Records that the server reports a dropped message of an end of its own. */
+  drops(end: End, method: string): void {
+    if (method !== TOLD && method !== SHOWN) this.fail(`a message of ${method} was dropped`);
+    end.dropped.set(method, (end.dropped.get(method) ?? 0) + 1);
+  }
+
+  /** Records that the client got a report of dropped messages. No report counts a message twice, nor before it is dropped. */
+  misses(at: End, count: number): void {
+    const { other } = at;
+    if (at.isOver || other === undefined) return this.fail("a report of dropped messages belongs to no session");
+    this.tally.reportsOfMissed++;
+    this.tally.missed += count;
+    other.missed += count;
+    if (count < 1 || other.missed > dropsOf(other))
+      this.fail(`${other.missed} messages were reported as missed, of ${dropsOf(other)}`);
+  }
+
   /** Records a broadcast that was refused. */
   refused(end: End, label: string): void {
     const last = end.sent.pop();
     if (last?.label !== label) this.fail(`${label} was refused, and something was sent since`);
+    // Only a connection that has ended refuses such a message.
+    if (last?.key !== undefined) end.newest.delete(last.key);
   }
 
   /** Records that an end is about to call. `isOrdered`: the call is sent at once, after all earlier messages. */
   calls(from: End, label: string, expects: Expectation, isOrdered = true): Call {
     this.tally.calls++;
-    const call: Call = { label, from, expects, ran: 0, reports: 0, isLost: false, outcome: undefined };
+    const call: Call = {
+      label,
+      from,
+      expects,
+      ran: 0,
+      ranAt: undefined,
+      reports: 0,
+      isLost: false,
+      outcome: undefined,
+    };
     this.#calls.set(label, call);
     if (isOrdered) from.sent.push({ label, call });
     return call;
+  }
+
+  /** Records that bytes have arrived with the message of that label. They are base64 until both sides have a hello. */
+  carries(label: string, data: unknown, expected: Uint8Array): void {
+    this.tally.bytes++;
+    const got = typeof data === "string" ? Buffer.from(data, "base64") : data;
+    const isRight = got instanceof Uint8Array && Buffer.compare(got, expected) === 0;
+    if (!isRight) this.fail(`the bytes of ${label} arrived changed`);
   }
 
   /** Records that a message of `from` has arrived at `at`, in order with all others. */
@@ -165,9 +260,13 @@ export class Oracle {
     if (sender === undefined) return;
     if (at.isOver) this.fail(`${label} arrived after its session was over`);
     for (let due = sender.sent[sender.got]; due?.label !== label; due = sender.sent[++sender.got]) {
-      if (!mayBeMissing(due)) return this.fail(`${label} arrived where ${due?.label ?? "nothing"} was due`);
+      if (!mayBeMissing(due, sender)) return this.fail(`${label} arrived where ${due?.label ?? "nothing"} was due`);
+      if (due?.key !== undefined) this.tally.replaced++;
     }
-    if (sender.sent[sender.got]!.isBroadcast === true) sender.missing--;
+    const message = sender.sent[sender.got]!;
+    if (message.key !== undefined) sender.shown.set(message.key, message);
+    else if (message.isBroadcast === true) sender.missing--;
+    if (message.isVolatile === true) this.tally.volatileArrived++;
     sender.got++;
   }
 
@@ -177,10 +276,11 @@ export class Oracle {
     this.arrives(at.other.index, at, label);
   }
 
-  /** Records that a handler runs. */
-  runs(label: string): void {
+  /** Records that a handler runs at an end. */
+  runs(label: string, at: End): void {
     const call = this.#calls.get(label);
     if (call === undefined) return this.fail(`${label} ran, and was never called`);
+    call.ranAt = at;
     if (++call.ran > 1) this.fail(`${label} ran ${call.ran} times`);
     if (call.outcome === "not-sent") this.fail(`${label} was not sent, its caller was told, and ran`);
   }
@@ -192,6 +292,7 @@ export class Oracle {
     if (!isRight) this.fail(`${call.label} was answered with the answer to something else`);
     if (call.ran !== 1) this.fail(`${call.label} has a result, and ran ${call.ran} times`);
     if (call.expects.fails === true) this.fail(`${call.label} has a result, and its handler failed`);
+    if (call.expects.isRetried === true && call.from.isOver && call.ranAt !== call.from.other) this.tally.retried++;
     const { reports = 0 } = call.expects;
     if (call.reports !== reports) this.fail(`${call.label} was answered after ${call.reports} of ${reports} reports`);
   }
@@ -256,8 +357,7 @@ export class Oracle {
     end.isOver = true;
     this.tally.lost++;
     const { suspendedAt, other } = end;
-    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS)
-      excuse(end, "its time was up");
+    if (suspendedAt !== undefined && performance.now() - suspendedAt >= this.#ttlMs - GRAIN_MS) excuse(end, EXPIRED);
     if (!end.isProven && other?.isProven !== true) excuse(end, "the client's hello has perhaps never come");
     if (end.reason === undefined && other?.reason === undefined)
       this.fail(`the ${end.side} gave a session up for no reason: ${why}`);
@@ -276,11 +376,19 @@ export class Oracle {
   }
 
   /**
-   * Returns whether all messages of an end have arrived. Exceptions are calls that their caller gave up, and as many
-   * broadcasts as its peer counts as `dropped`.
+   * Returns whether all messages of an end have arrived, and every dropped one was reported once to both sides. Exceptions are
+   * calls that their caller gave up, volatile messages, those that a newer one has replaced, and as many broadcasts as its
+   * peer counts as `dropped`. The last arrived message of a key is the newest, unless that is among the dropped ones.
    */
-  isComplete({ sent, got, missing }: End, dropped: number): boolean {
-    return missing === dropped && sent.slice(got).every(mayBeMissing);
+  isComplete(end: End, dropped: number): boolean {
+    const stale = [...end.newest].filter(([key, message]) => end.shown.get(key) !== message);
+    return (
+      end.missing === (end.dropped.get(TOLD) ?? 0) &&
+      stale.length <= (end.dropped.get(SHOWN) ?? 0) &&
+      dropsOf(end) === dropped &&
+      end.missed === dropped &&
+      end.sent.slice(end.got).every((due) => mayBeMissing(due, end))
+    );
   }
 
   /** Describes the missing messages for a failure report. */
@@ -290,7 +398,8 @@ export class Oracle {
       .slice(0, 3)
       .map(({ label, ran, from }) => `${label} (ran ${ran}, of end ${from.index}${from.isOver ? ", over" : ""})`);
     const due = [end, end.other].map(
-      (one) => `${one?.sent[one.got]?.label} due from the ${one?.side}, ${one?.missing} broadcasts missing`,
+      (one) =>
+        `${one?.sent[one.got]?.label} due from the ${one?.side}, ${one?.missing} broadcasts missing, dropped: ${JSON.stringify([...(one?.dropped ?? [])])}, ${one?.missed} reported as missed`,
     );
     return `${waiting.length} calls wait: ${calls.join(", ")}; ${due.join(", ")}`;
   }
@@ -320,7 +429,15 @@ export class Oracle {
     this.tally[outcome === "unknown" ? "unknown" : "notSent"]++;
     if (outcome === "not-sent" && call.ran > 0) this.fail(`${call.label} was not sent, its caller is told, and ran`);
     call.isLost = code === "CONNECTION_LOST";
+    if (call.isLost && outcome === "not-sent" && call.expects.isRetried === true && this.#hasNext(call.from))
+      this.fail(`${call.label} was not sent, and is not made again on the next connection`);
     if (code === "TIMEOUT" && call.expects.mayGiveUp !== true) this.fail(`${call.label} timed out`);
+  }
+
+  /** Returns whether a connection follows that of an end of the client, and is not about to end. */
+  #hasNext({ side, index }: End): boolean {
+    const last = this.ends.filter((end) => end.side === side).at(-1)!;
+    return side === "client" && last.index > index && last.reason === undefined;
   }
 
   #tooLong(call: Call): void {
@@ -345,11 +462,21 @@ export class Oracle {
   }
 }
 
-/** Returns whether a sent message need not arrive: its caller gave it up, or it is a broadcast. */
-function mayBeMissing(due: Sent | undefined): boolean {
-  const { call, isBroadcast } = due ?? {};
-  return isBroadcast === true || call?.outcome === "not-sent" || call?.outcome === "given-up";
+/** Returns whether a sent message need not arrive: its caller gave it up, it may be dropped, or a newer one has replaced it. */
+function mayBeMissing(due: Sent | undefined, { newest }: End): boolean {
+  const { call, isBroadcast, isVolatile, key } = due ?? {};
+  if (isBroadcast === true || isVolatile === true) return true;
+  if (key !== undefined) return newest.get(key) !== due;
+  return call?.outcome === "not-sent" || call?.outcome === "given-up";
 }
+
+/** Returns how many messages of an end were dropped, as the server reports it. */
+function dropsOf({ dropped }: End): number {
+  return [...dropped.values()].reduce((sum, count) => sum + count, 0);
+}
+
+/** The reason of an end whose session had no socket for too long. */
+export const EXPIRED = "its time was up";
 
 /** The `code` of an error that a handler throws, and of an aborted call's reason. */
 export const FAILURE = 4711;

@@ -56,6 +56,19 @@ it(
     const kinds = Object.keys(FAULT_WEIGHTS) as FaultKind[];
     expect(sum).toMatchObject({ reports: expect.toSatisfy(isPositive), interrupted: expect.toSatisfy(isPositive) });
     if (seed === undefined) expect(kinds.filter((kind) => faults[kind] === undefined)).toEqual([]);
+    const { missed, replaced, volatileArrived, volatile } = sum;
+    expect({ missed, replaced, volatileArrived }).toEqual({
+      missed: expect.toSatisfy(isPositive),
+      replaced: expect.toSatisfy(isPositive),
+      volatileArrived: expect.toSatisfy(isPositive),
+    });
+    expect(volatileArrived).toBeLessThan(volatile);
+    if (seed === undefined) {
+      const { retried, renewed, renewedLater, renewalsLost } = sum;
+      const counts = { retried, renewed, renewedLater, renewalsLost };
+      expect(Object.entries(counts).filter(([, count]) => count === 0)).toEqual([]);
+      expect(sum.refreshes).toBeGreaterThan(renewed);
+    }
     if (seed === undefined) expect(sum.dropped).toBeGreaterThan(0);
   },
 );

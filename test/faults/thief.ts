@@ -26,7 +26,9 @@ export async function intrude(
   webSocket.on("error", () => {});
   let isAsked = false;
   const token = await new Promise<string | undefined>((resolve) => {
-    webSocket.on("message", (data: Buffer) => {
+    webSocket.on("message", (data: Buffer, isBinary: boolean) => {
+      // A replayed message with bytes.
+      if (isBinary) return;
       const { resumed } = JSON.parse(data.toString()) as { resumed?: { token?: string } };
       if (isAsked) return resolve(resumed?.token);
       isAsked = true;

@@ -4,9 +4,11 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { CallOptions, Stream } from "../../src/core/contract.js";
+import { bytes, type Bytes } from "../../src/core/bytes.js";
 import { RpcError } from "../../src/core/errors.js";
 import type { AnyPeer } from "../../src/peer/peer.js";
-import { ABORTED, FAILURE, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
+import type { Credentials } from "./credentials.js";
+import { ABORTED, FAILURE, SHOWN, TOLD, type Call, type End, type Expectation, type Oracle } from "./oracle.js";
 import type { Random } from "./random.js";
 
 /** The fields of every message: the session in which it was sent, and its name. */
@@ -18,6 +20,9 @@ interface Said {
   padding?: string;
   /** A stream to read. */
   of?: Stream<number>;
+  /** Bytes, whose content follows from the label and from their number. */
+  data?: Bytes | undefined;
+  size?: number | undefined;
 }
 
 type Context = { peer: AnyPeer; signal: AbortSignal; progress: (value: unknown) => void };
@@ -31,12 +36,23 @@ const WEIGHTS = {
   late: 4,
   aborted: 3,
   note: 34,
+  show: 12,
+  hint: 5,
   batch: 4,
   steps: 4,
   stream: 2,
   take: 1,
   long: 0.3,
+  fetch: 4,
+  again: 10,
+  renew: 2,
+  reconnect: 1,
 };
+
+/** The number of keys of `latest`. */
+const KEYS = 5;
+/** How many of the other messages carry bytes. */
+const SHARE_WITH_BYTES = 0.1;
 
 /** The principal of the client. */
 export const CLIENT_NAME = "ann";
@@ -60,22 +76,36 @@ export class Traffic {
   readonly #hanging = new Map<End, number>();
   readonly #oracle: Oracle;
   readonly #random: Random;
+  /** Given if the client has `auth`. */
+  readonly #credentials: Credentials | undefined;
   #labels = 0;
+  /** The views in the message that is being sent. */
+  readonly #views: Uint8Array[] = [];
 
-  constructor(oracle: Oracle, random: Random) {
+  constructor(oracle: Oracle, random: Random, credentials: Credentials | undefined) {
     this.#oracle = oracle;
     this.#random = random;
+    this.#credentials = credentials;
   }
 
   /** Returns the handlers of one side. `at` returns the end that a message has reached. */
   methods(at: (context: Context) => End): Record<string, (said: Said, context: Context) => unknown> {
-    const arrives = ({ from, label }: Said, context: Context): void => this.#oracle.arrives(from, at(context), label);
+    const arrives = ({ from, label, data, size }: Said, context: Context): void => {
+      this.#oracle.arrives(from, at(context), label);
+      if (size !== undefined) this.#oracle.carries(label, data, contentOf(label, size));
+    };
     const runs = (said: Said, context: Context): void => {
       arrives(said, context);
-      this.#oracle.runs(said.label);
+      this.#oracle.runs(said.label, at(context));
     };
     return {
+      // Made again, it arrives in a later session than that in which it was called.
+      again: (said, context) => (this.#oracle.runs(said.label, at(context)), said.label),
       echo: (said, context) => (runs(said, context), said.label),
+      fetch: (said, context) => (
+        runs(said, context),
+        { label: said.label, data: bytes(contentOf(said.label, said.n!)) }
+      ),
       slow: async (said, context) => {
         runs(said, context);
         await sleep(said.n);
@@ -104,9 +134,14 @@ export class Traffic {
         return said.label;
       },
       note: arrives,
-      told: ({ label }, context) => this.#oracle.arrivesFromTopic(at(context), label),
-      count: (said) => {
-        this.#oracle.runs(said.label);
+      [TOLD]: ({ label }, context) => this.#oracle.arrivesFromTopic(at(context), label),
+      [SHOWN]: (said, context) => {
+        // A topic's message does not name its sender.
+        if (said.from === undefined) this.#oracle.arrivesFromTopic(at(context), said.label);
+        else arrives(said, context);
+      },
+      count: (said, context) => {
+        this.#oracle.runs(said.label, at(context));
         return this.#counting(said.n ?? 0);
       },
     };
@@ -120,10 +155,19 @@ export class Traffic {
 
   /** Sends one message of a random kind. */
   say(speaker: Speaker): void {
+    this.#say(speaker);
+    // The message has copied its bytes, whether it was sent, queued or refused.
+    for (const view of this.#views.splice(0)) view.fill(0);
+  }
+
+  #say(speaker: Speaker): void {
     const kind = this.#random.weighted(WEIGHTS);
     if (kind === "note") this.note(speaker);
+    else if (kind === "show") this.show(speaker);
+    else if (kind === "hint") this.#hint(speaker);
     else if (kind === "batch") this.#batch(speaker);
     else if (kind === "stream") void this.#stream(speaker);
+    else if (kind === "fetch") void this.#fetch(speaker);
     else if (kind === "take") void this.#give(speaker);
     else if (kind === "steps") void this.steps(speaker);
     else if (kind === "hang") void this.#call(speaker, "hang", 0, this.#givenUp());
@@ -131,6 +175,9 @@ export class Traffic {
     else if (kind === "late") void this.#call(speaker, "slow", this.#random.below(20), this.#late());
     else if (kind === "fail") void this.#call(speaker, "fail", 0, undefined, { fails: true });
     else if (kind === "long") void this.#tooLong(speaker);
+    else if (kind === "again") void this.#again(speaker);
+    else if (kind === "renew") this.#renew(speaker);
+    else if (kind === "reconnect") this.#reconnect(speaker);
     else void this.#call(speaker, kind, this.#random.below(8));
   }
 
@@ -139,6 +186,26 @@ export class Traffic {
     const said = this.#said(end, 0, length);
     this.#oracle.notifies(end, said.label);
     if (!peer.notify("note", said)) this.#oracle.refused(end, said.label);
+  }
+
+  /** Sends a notification of which only the newest of its key must arrive. */
+  show({ end, peer }: Speaker): void {
+    const said = this.#said(end);
+    const latest = this.key();
+    this.#oracle.shows(end, said.label, latest, false);
+    if (!peer.notify(SHOWN, said, { latest })) this.#oracle.refused(end, said.label);
+  }
+
+  /** Returns one of a few keys. */
+  key(): string {
+    return `key ${this.#random.below(KEYS)}`;
+  }
+
+  /** Sends a volatile notification. If it is taken, it must arrive like any other. */
+  #hint({ end, peer }: Speaker): void {
+    const said = this.#said(end);
+    this.#oracle.notifies(end, said.label);
+    if (!peer.notify("note", said, { volatile: true })) this.#oracle.refused(end, said.label);
   }
 
   /** Makes a call that is answered at once. Resolves when it is settled. */
@@ -167,7 +234,25 @@ export class Traffic {
 
   #said(end: End, n = 0, length = this.#length()): Said {
     this.sent++;
-    return { from: end.index, label: `${end.side} ${++this.#labels}`, n, padding: "x".repeat(length) };
+    const label = `${end.side} ${++this.#labels}`;
+    const said: Said = { from: end.index, label, n, padding: "x".repeat(length) };
+    if (!this.#random.chance(SHARE_WITH_BYTES)) return said;
+    const view = contentOf(label, this.#length());
+    this.#views.push(view);
+    return { ...said, data: bytes(view), size: view.length };
+  }
+
+  /** Makes a call whose result has bytes. */
+  async #fetch({ end, peer }: Speaker): Promise<void> {
+    const size = this.#length();
+    const said = this.#said(end, size);
+    const call = this.#oracle.calls(end, said.label, {});
+    const answer = peer.request("fetch", said).then((result) => {
+      const { label, data } = result as { label: string; data: unknown };
+      this.#oracle.carries(said.label, data, contentOf(label, size));
+      return label;
+    });
+    await this.#judge(call, answer);
   }
 
   #call(
@@ -212,6 +297,30 @@ export class Traffic {
     return this.#judge(call, peer.request("echo", said));
   }
 
+  /** Makes a call that is made again on the next connection if it was not sent. Some of them have a short timeout. */
+  #again({ end, peer }: Speaker): Promise<void> {
+    const { data: _data, size: _size, ...said } = this.#said(end);
+    const isLate = this.#random.chance(0.2);
+    // Without bytes, which would be encoded again, and out of order, because it may be sent behind later messages.
+    const call = this.#oracle.calls(end, said.label, { isRetried: true, mayGiveUp: isLate }, false);
+    const options: CallOptions = { retry: "not-sent", ...(isLate && this.#late()) };
+    return this.#judge(call, peer.request("again", said, options));
+  }
+
+  /** Lets the client send a fresh `auth`, if it has one. */
+  #renew(speaker: Speaker): void {
+    if (this.#credentials === undefined || speaker.end.side === "server") return this.note(speaker);
+    this.sent++;
+    void this.#credentials.renew(speaker);
+  }
+
+  /** Lets the client check its socket, or try at once. A server's peer has nothing to connect. */
+  #reconnect({ end, peer }: Speaker): void {
+    this.sent++;
+    const isExpected = end.side === "client" && peer.state !== "closed";
+    if (peer.reconnect() !== isExpected) this.#oracle.fail(`\`reconnect\` of the ${end.side} returned ${!isExpected}`);
+  }
+
   #batch({ end, peer }: Speaker): void {
     const batch = peer.batch();
     for (let left = 1 + this.#random.below(4); left > 0; left--) {
@@ -232,8 +341,8 @@ export class Traffic {
     const length = this.#random.below(200);
     const most = this.#random.chance(0.7) ? Infinity : this.#random.below(length);
     const pauseMs = this.#random.chance(0.5) ? this.#random.below(12) : undefined;
-    const said = this.#said(end, length);
-    // Called when reading begins, slightly later.
+    const { data: _data, size: _size, ...said } = this.#said(end, length);
+    // Called when reading begins, slightly later: without bytes, which are not copied before.
     const call = this.#oracle.calls(end, said.label, { mayGiveUp: most < length }, false);
     let read = 0;
     this.readers++;
@@ -299,4 +408,10 @@ export class Traffic {
       else signal.addEventListener("abort", done);
     });
   }
+}
+
+/** Returns the bytes that a message with this label carries. */
+function contentOf(label: string, size: number): Uint8Array {
+  const seed = [...label].reduce((sum, character) => sum * 31 + character.charCodeAt(0), 7);
+  return Uint8Array.from({ length: size }, (_, i) => seed + i * 7 + 1);
 }

@@ -45,8 +45,9 @@ export interface WireLine {
 
 /** The subprotocol of a client that offers to resume. */
 const RETURNS = "reciproc.resume";
-/** How a text frame and a close begin. */
+/** How a text frame, a binary frame and a close begin. */
 const TEXT = 0x81;
+const BINARY = 0x82;
 const CLOSE = 0x88;
 
 /** Watches a proxy. */
@@ -126,9 +127,12 @@ export class Wiretap implements Watcher {
   #fromClient(known: WireLine, { bytes, control }: Unit): void {
     known.isReturning ??= bytes.includes(RETURNS);
     // Pings, pongs and closes belong to the WebSocket.
-    const isText = bytes[0] === TEXT;
-    if (known.state === "asking" && isText) this.#breach("a returning client sent something before `resumed`");
-    if (known.state === "answered" && isText) {
+    const isOfSession = bytes[0] === TEXT || bytes[0] === BINARY;
+    const isBye = control !== undefined && "bye" in control;
+    if (known.state === "asking" && isOfSession && !isBye)
+      this.#breach("a returning client sent something before `resumed`");
+    // The client may have closed before it could read `resumed`.
+    if (known.state === "answered" && isOfSession && !isBye) {
       if (control === undefined || !("ack" in control)) this.#breach("the first frame after `resumed` was no ack");
       known.state = "open";
     }
@@ -157,7 +161,9 @@ export class Wiretap implements Watcher {
     known.isClosedByServer ||= bytes[0] === CLOSE;
     if (control === undefined) return;
     if ("hello" in control) {
-      const { session } = control["hello"] as { session: { token: string } };
+      const { session } = control["hello"] as { session?: { token: string } };
+      // A hello that asks for `auth`.
+      if (session === undefined) return;
       const offered = { tokens: [], held: undefined, shown: undefined, attempt: 0, received: 0, isConfirmed: false };
       known.offered = offered;
       this.given(offered, session.token);

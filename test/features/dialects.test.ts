@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { acp, connect, lsp, mcp, Peer, serve, type Context, type Dialect } from "../../src/node.js";
 import { failure, notification, rawPeer, request, result } from "../support/raw.js";
 import { plainPeer, upgrade } from "../support/network.js";
+import { testServer } from "../../src/testing/index.js";
 import { rejection, turn } from "../support/turns.js";
 import { expectNoDeadlines, until } from "./joined.js";
 import { untilAborted } from "./waiting.js";
@@ -214,11 +215,12 @@ describe("a server of several dialects", () => {
 describe("connecting with a dialect", () => {
   it("offers its subprotocol beside those of reciproc, and uses the agreed one", async () => {
     const offers: unknown[] = [];
-    await using server = await serve({ port: 0, methods: {}, dialect: mcp });
+    await using kit = testServer({ methods: {}, dialect: mcp });
+    const { server } = kit;
     server.on("peer", (_peer, { headers }) => offers.push(headers["sec-websocket-protocol"]));
-    const plain = await connect(server.url, { dialect: mcp, link: "plain" });
-    const packed = await connect(server.url, { dialect: mcp });
-    const without = await connect(server.url, { dialect: acp, link: "plain" });
+    const plain = await kit.connect(server.url, { dialect: mcp, link: "plain" });
+    const packed = await kit.connect(server.url, { dialect: mcp });
+    const without = await kit.connect(server.url, { dialect: acp, link: "plain" });
     for (const peer of [plain, packed, without]) {
       expect(peer).toBeInstanceOf(Peer);
       await rejection(peer.request("unknown"));
@@ -229,8 +231,9 @@ describe("connecting with a dialect", () => {
 
   it.each(["plain", "packed"] as const)("cancels in that dialect, over a %s link", async (link) => {
     const { contexts, methods } = waitingMethods();
-    await using server = await serve({ port: 0, methods, dialect: [lsp, mcp] });
-    const peer = await connect(server.url, { dialect: mcp, link });
+    await using kit = testServer({ methods, dialect: [lsp, mcp] });
+    const { server } = kit;
+    const peer = await kit.connect(server.url, { dialect: mcp, link });
     const controller = new AbortController();
     const call = peer.request("wait", undefined, { signal: controller.signal });
     await until(() => contexts.length === 1);

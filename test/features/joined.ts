@@ -5,6 +5,7 @@ import { connect, ErrorCode, Peer, serve, type AnyPeer, type Transport } from ".
 import { plain } from "../../src/link/plain.js";
 import { inspect } from "../../src/peer/peer.js";
 import { memorySockets } from "../../src/sockets/memory.js";
+import { testServer } from "../../src/testing/index.js";
 import { clientLink, serverLink } from "../support/links.js";
 import type { AnyOptions } from "../support/pair.js";
 import { turn } from "../support/turns.js";
@@ -30,7 +31,7 @@ export interface Joined extends AsyncDisposable {
 }
 
 /** A way to join two peers. If one is a server, it is `a`. */
-export type Join = (ofA?: AnyOptions, ofB?: AnyOptions) => Promise<Joined>;
+export type Join = (ofA?: Omit<AnyOptions, "around">, ofB?: AnyOptions) => Promise<Joined>;
 
 const MAX = 2 ** 20;
 const SYNC = "a test waits for this";
@@ -64,14 +65,23 @@ export const overWs: Join = async (ofA = {}, ofB = {}) => {
   return watched(a, b, [], () => server.close());
 };
 
+/** A server in memory, and a client of it that has a session, over a network that a test controls. */
+export const overTestServer: Join = async (ofA = {}, ofB = {}) => {
+  const { server, connect: connectInMemory } = testServer(ofA);
+  const welcome = new Promise<AnyPeer>((resolve) => server.once("peer", (peer) => resolve(peer)));
+  const b: AnyPeer = await connectInMemory(server.url, ofB);
+  return watched(await welcome, b, [], () => server.close());
+};
+
 /** All ways, by name. Messages are recorded in memory only. */
 export const everyWay: [string, Join][] = [
   ["in memory", overMemory],
   ["over packs", overPacks],
   ["over ws", overWs],
+  ["of a test server", overTestServer],
 ];
 
-function joined(left: Transport, right: Transport, ofA: AnyOptions, ofB: AnyOptions): Joined {
+function joined(left: Transport, right: Transport, ofA: Omit<AnyOptions, "around">, ofB: AnyOptions): Joined {
   const sent: Sent[] = [];
   return watched(new Peer(spied(left, "a", sent), ofA), new Peer(spied(right, "b", sent), ofB), sent, async () => {});
 }

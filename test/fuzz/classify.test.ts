@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/core/codec.js";
+import { encodeError, encodeNotification, encodeRequest, encodeResult } from "../../src/core/text.js";
 import type { ProtocolError } from "../../src/core/errors.js";
 import { classify, parseMessage, type Id, type StructuredParams } from "../../src/core/message.js";
 import { isUsableId, referenceKind } from "./reference.js";

@@ -147,6 +147,18 @@ describe("the tracing guide's two peers", () => {
     }
   });
 
+  it("make one span of a message to all peers of a server, whose receivers are its children", async () => {
+    const heard = gate();
+    peer.once("notification", () => heard.resolve());
+    server.peers.notify("news", { n: 1 });
+    await heard.promise;
+    const [outcome] = await server.peers.request("calendar", { city: "Rome" });
+    expect(outcome).toMatchObject({ status: "fulfilled", value: { days: ["Monday"] } });
+    const all = await ended();
+    expect(tree(all)).toEqual(["news CLIENT", "  jsonrpc SERVER", "calendar CLIENT", "  calendar SERVER"]);
+    expect(spanOf(all, "calendar", SpanKind.CLIENT).attributes).toEqual({ ...COMMON, "rpc.method": "calendar" });
+  });
+
   it("join the active trace of the caller", async () => {
     const outer = trace.getTracer("test").startSpan("outer");
     await context.with(trace.setSpan(context.active(), outer), () => peer.request("plan", { city: "Rome" }));

@@ -21,7 +21,7 @@ export interface Example {
   readonly output: readonly string[] | undefined;
 }
 
-const EXAMPLE = /^```(?:js|ts)\n\/\/ (\S+)\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
+const EXAMPLE = /^```(?:js|tsx?)\n\/\/ (\S+)\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
 
 /** Reads the examples of a document. */
 export async function examplesOf(document: string): Promise<Example[]> {

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { describe, expect, it, vi } from "vitest";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { sendUpgrade, upgrade } from "../support/network.js";
-import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { maskedFrames } from "../../src/sockets/frames.js";
 import { gate, turn } from "../support/turns.js";
 import { recorded } from "./by-hand.js";
 

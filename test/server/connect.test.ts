@@ -126,11 +126,12 @@ describe("a connect that fails", () => {
   });
 
   it.each([
-    ["/relative", "`/relative` (string)"],
-    ["", "`` (string)"],
+    ["/relative", "`not a URL` (string)"],
+    ["", "`not a URL` (string)"],
+    ["ws://user:s3cret@host:port/?token=s3cret", "`not a URL` (string)"],
     ["ftp://x", "`ftp:` (string)"],
     ["file:///x", "`file:` (string)"],
-    [undefined, "`undefined` (undefined)"],
+    [undefined, "`not a URL` (string)"],
   ])("rejects with a TypeError for the address %s", async (url, shown) => {
     const error = await rejection(connect(url as string));
     expect(error).toBeInstanceOf(TypeError);
@@ -144,7 +145,7 @@ describe("a connect that fails", () => {
     [{ methods: { m: 5 } }, "Expected `methods.m` to be a function, got `5` (number)"],
     [
       { reconect: true },
-      "Unknown name `reconect` in `options`; known are methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage, openTimeoutMs, signal, link, reconnect, onOpen, heartbeat, headers, tls",
+      "Unknown name `reconect` in `options`; known are methods, schemas, contract, remote, check, timeoutMs, retry, fallback, around, limits, dialect, compat, onForeignMessage, bytes, openTimeoutMs, signal, link, reconnect, onOpen, auth, heartbeat, headers, tls",
     ],
   ])("rejects with a TypeError for bad options, without a connection attempt (case %#)", async (options, message) => {
     let upgrades = 0;

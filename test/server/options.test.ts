@@ -99,7 +99,7 @@ describe("serve with options", () => {
     [
       { port: 0, origin: "*" },
       "Unknown name `origin` in `options`; known are port, host, server, noServer, path, link, authenticate, origins, hosts, heartbeat, session, principal, post, " +
-        "methods, schemas, timeoutMs, fallback, around, limits, dialect, compat, onForeignMessage",
+        "methods, schemas, contract, remote, check, timeoutMs, retry, fallback, around, limits, dialect, compat, onForeignMessage, bytes",
     ],
     [
       { port: 0, limits: { maxConections: 5 } },

@@ -1,15 +1,40 @@
 import { describe, expect, it, vi } from "vitest";
-import { connect, lsp, mcp, Peer, RpcError, serve, type AnyPeer } from "../../src/node.js";
+import {
+  connect,
+  lsp,
+  mcp,
+  Peer,
+  RpcError,
+  serve,
+  type AnyPeer,
+  type Receiver,
+  type Transport,
+} from "../../src/node.js";
 import { plain } from "../../src/link/plain.js";
 import { memorySockets } from "../../src/sockets/memory.js";
+import { testServer } from "../../src/testing/index.js";
 import { plainPeer, upgrade } from "../support/network.js";
 import { gate, rejection } from "../support/turns.js";
 
+/** Makes a transport that is not open yet, and records what is sent. */
+function connectingTransport(): { transport: Transport; sent: string[]; open(): void } {
+  const sent: string[] = [];
+  let receiver: Receiver | undefined;
+  const transport: Transport = {
+    isConnecting: true,
+    start: (given) => void (receiver = given),
+    send: (text) => sent.push(text) > 0,
+    close: (code = 1000, reason = "") => receiver!.closed({ code, reason }),
+  };
+  return { transport, sent, open: () => receiver!.resumed!() };
+}
+
 describe("server.peers", () => {
   it("contains all connected peers, and no others", async () => {
-    await using server = await serve({ port: 0, methods: { here: () => true } });
-    const one = await connect(server.url);
-    await using two = await connect(server.url);
+    await using kit = testServer({ methods: { here: () => true } });
+    const { server } = kit;
+    const one = await kit.connect(server.url);
+    await using two = await kit.connect(server.url);
     await Promise.all([one.request("here"), two.request("here")]);
     expect(server.peers.size).toBe(2);
     expect([...server.peers].every((peer) => peer instanceof Peer)).toBe(true);
@@ -23,8 +48,9 @@ describe("server.peers", () => {
   });
 
   it("drops a peer as soon as it is closed on this side", async () => {
-    await using server = await serve({ port: 0, methods: { here: () => true } });
-    await using client = await connect(server.url);
+    await using kit = testServer({ methods: { here: () => true } });
+    const { server } = kit;
+    await using client = await kit.connect(server.url);
     await client.request("here");
     const [peer] = server.peers;
     void peer!.close();
@@ -33,15 +59,16 @@ describe("server.peers", () => {
   });
 
   it("notifies all peers except one", async () => {
-    await using server = await serve({ port: 0, methods: { me: (_params, { peer }) => peer.id } });
+    await using kit = testServer({ methods: { me: (_params, { peer }) => peer.id } });
+    const { server } = kit;
     const got: unknown[] = [];
     const done = gate();
     const heard = (name: string) => (params: unknown) => {
       got.push([name, params]);
       if (got.length === 3) done.resolve();
     };
-    await using one = await connect(server.url, { methods: { news: heard("one") } });
-    await using two = await connect(server.url, { methods: { news: heard("two") } });
+    await using one = await kit.connect(server.url, { methods: { news: heard("one") } });
+    await using two = await kit.connect(server.url, { methods: { news: heard("two") } });
     const id = await one.request("me");
     await two.request("me");
     const except = [...server.peers].find((peer) => peer.id === id)!;
@@ -79,14 +106,15 @@ describe("the `peer` event", () => {
   });
 
   it("is reported to `error` with the peer if its listener throws, and the peer stays", async () => {
-    await using server = await serve({ port: 0, methods: { here: () => true } });
+    await using kit = testServer({ methods: { here: () => true } });
+    const { server } = kit;
     const bug = new Error("bug in a listener");
     const errors: unknown[][] = [];
     server.on("peer", () => {
       throw bug;
     });
     server.on("error", (...args) => errors.push(args));
-    await using client = await connect(server.url);
+    await using client = await kit.connect(server.url);
     expect(await client.request("here")).toBe(true);
     expect(errors).toEqual([[bug, [...server.peers][0]]]);
   });
@@ -95,14 +123,14 @@ describe("the `peer` event", () => {
 describe("the server's `error` event", () => {
   it("gets every peer's errors, with the peer", async () => {
     const bug = new Error("bug in a handler");
-    await using server = await serve({
-      port: 0,
+    await using kit = testServer({
       methods: { bad: () => Promise.reject(bug), me: (_params, { peer }) => peer.id },
     });
+    const { server } = kit;
     const errors: unknown[][] = [];
     server.on("error", (error, peer) => errors.push([error, peer?.id]));
-    await using one = await connect(server.url);
-    await using two = await connect(server.url);
+    await using one = await kit.connect(server.url);
+    await using two = await kit.connect(server.url);
     const ids = [await one.request("me"), await two.request("me")];
     expect(await rejection(two.request("bad"))).toMatchObject({ code: -32603, message: "Internal error" });
     expect(await rejection(one.request("bad"))).toBeInstanceOf(RpcError);
@@ -119,13 +147,13 @@ describe("a server without a listener for `error`", () => {
     const spy = vi.spyOn(process, "emitWarning").mockImplementation((warning) => {
       warnings.push((warning as Error).message);
     });
-    await using server = await serve({
-      port: 0,
+    await using kit = testServer({
       methods: { bad: failing, worse: failing, worst: failing },
       dialect: [lsp, mcp],
     });
-    await using one = await connect(server.url);
-    await using two = await connect(server.url, { dialect: mcp });
+    const { server } = kit;
+    await using one = await kit.connect(server.url);
+    await using two = await kit.connect(server.url, { dialect: mcp });
     for (const peer of [one, two, one]) await rejection(peer.request("bad"));
     expect(warnings).toEqual([expect.stringContaining('"bad"')]);
     for (const peer of server.peers) peer.on("error", () => {});
@@ -146,9 +174,10 @@ function failing(): Promise<never> {
 
 describe("an unknown event of a server", () => {
   it("is refused, and the error names the known events", async () => {
-    await using server = await serve({ port: 0, methods: {} });
+    await using kit = testServer({ methods: {} });
+    const { server } = kit;
     expect(() => server.on("connection" as never, () => {})).toThrow(
-      /^Unknown event `connection`; known are peer, refuse, error\. .*`methods`.*`notify`/,
+      /^Unknown event `connection`; known are peer, refresh, refuse, error, missed\. .*`methods`.*`notify`/,
     );
     expect(() => (server as any).emit("said")).toThrow(TypeError);
     expect(() => server.once("said" as never, () => {})).toThrow(TypeError);
@@ -174,6 +203,39 @@ describe("server.accept", () => {
     await client.close();
     await peer.closed;
     expect(server.peers.size).toBe(0);
+  });
+
+  it("makes a peer of a transport that still connects: its messages wait, and it is closed with the server", async () => {
+    const server = await serve({ noServer: true });
+    const { transport, sent, open } = connectingTransport();
+    const peer = server.accept(transport, undefined);
+    expect([peer.state, [...server.peers]]).toEqual(["connecting", [peer]]);
+    const topic = server.topic("room").add(peer);
+    topic.notify("first", [1], { latest: "a" });
+    topic.notify("first", [2], { latest: "a" });
+    server.peers.notify("second", [], { whenSlow: "close" });
+    peer.notify("third");
+    topic.notify("fourth", [], { volatile: true });
+    expect(sent).toEqual([]);
+    open();
+    expect(peer.state).toBe("open");
+    expect(sent.map((text) => JSON.parse(text) as object)).toMatchObject([
+      { method: "first", params: [2] },
+      { method: "second" },
+      { method: "third" },
+    ]);
+    await server.close();
+    expect(await peer.closed).toMatchObject({ code: 1001 });
+  });
+
+  it("reports a group's message that a transport which connects has no room for", async () => {
+    await using server = await serve({ noServer: true, limits: { maxUnsentBytes: 100_000 } });
+    const missed: string[] = [];
+    server.on("missed", (_peer, method) => missed.push(method));
+    const peer = server.accept(connectingTransport().transport, undefined);
+    for (const whenSlow of ["drop", "close"] as const)
+      for (const method of ["a", "b"]) server.peers.notify(method, ["x".repeat(30_000)], { whenSlow });
+    expect([missed, peer.stats().dropped]).toEqual([["b", "a", "b"], 3]);
   });
 
   it("makes a peer that is closed with the server, with 1001", async () => {

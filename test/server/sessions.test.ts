@@ -1,19 +1,22 @@
-/** Sessions of a server, over real WebSockets. `test/link/session` tests their frames. */
+/** Sessions of a server, mostly over a network in memory. `test/link/session` tests their frames. */
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { connect, serve, type AnyPeer, type Server } from "../../src/node.js";
+import { serve, type AnyPeer, type Server } from "../../src/node.js";
 import { upgrade } from "../support/network.js";
 import { post } from "../support/post.js";
 import { gate, rejection } from "../support/turns.js";
 import {
   begun,
   ByHand,
+  connect,
   drop,
   nextPeer,
   recorded,
   REFUSED,
   RESUMED,
   serving,
+  servingOnPort,
+  statusOf,
   suspended,
   emitted,
   type Serving,
@@ -48,7 +51,6 @@ describe("a client that resumes its session", () => {
     await using client = await connect(url, { headers: { cookie: "ada" } });
     await settled(client);
     const peer = await coming;
-    const data = peer.data;
     server.topic("room").add(peer);
     const [back, resumed] = [emitted(client, "resume"), emitted(peer, "resume")];
     let lost = 0;
@@ -57,7 +59,7 @@ describe("a client that resumes its session", () => {
     await Promise.all([back, resumed]);
     expect([...server.peers]).toEqual([peer]);
     expect([...server.topic("room")]).toEqual([peer]);
-    expect(peer.data).toBe(data);
+    expect(peer.data).toEqual({ user: "ada" });
     expect(await client.request("who")).toBe("ada");
     expect({ newcomers, lost, state: peer.state }).toEqual({ newcomers: 1, lost: 0, state: "open" });
     expect(server.stats()).toMatchObject({ opened: 1, resumed: 1, peers: 1, suspended: 0 });
@@ -104,8 +106,7 @@ describe("the principal", () => {
     const world = await named();
     const { peer, token } = await suspended(world, { cookie: "ada.1" });
     expect((await ByHand.resume(world.url, token, 1, { cookie: "ada.2" })).answer).toEqual(RESUMED);
-    // The data of its first authentication stays.
-    expect(peer.data).toBe("ada.1");
+    expect(peer.data).toBe("ada.2");
   });
 
   it("cannot resume another principal's session, even with its token, and does not change that session", async () => {
@@ -139,7 +140,7 @@ describe("the principal", () => {
   ])(
     "refuses WebSockets and POSTs with 401, and reports the reason as an error, if it %s",
     async (_what, principal, error) => {
-      const { server, url } = await serving<string>({ authenticate: () => "ada", principal });
+      const { server, url } = await servingOnPort<string>({ authenticate: () => "ada", principal });
       const { errors } = recorded(server);
       expect([(await upgrade(url)).status, (await post(url, {})).status]).toEqual([401, 401]);
       expect(errors).toEqual([error, error]);
@@ -175,7 +176,7 @@ describe("authenticate", () => {
 
 describe("a token", () => {
   it("is stored only as a hash", async () => {
-    const world = await serving();
+    const world = await servingOnPort();
     const { token } = await suspended(world);
     const { answer } = await ByHand.resume(world.url, token, 1);
     const { token: next } = (answer as { resumed: { token: string } }).resumed;
@@ -217,7 +218,7 @@ describe("session", () => {
     const { server, url } = await serving({ session: false });
     const coming = nextPeer(server);
     const byHand = await ByHand.open(url, { returns });
-    expect(await byHand.next()).toEqual({ hello: {} });
+    expect(await byHand.next()).toEqual({ hello: { bytes: true } });
     byHand.say({ hello: { session: true, limits: { maxMessageBytes: 1, logFrames: 1, logLength: 1 } } });
     byHand.say({ ping: 1 });
     expect(await byHand.next()).toEqual({ pong: 1 });
@@ -293,7 +294,7 @@ describe("the limits of suspended sessions", () => {
     expect((await ByHand.resume(world.url, two.token, 1)).answer).toEqual(RESUMED);
     expect(world.server.stats()).toMatchObject({ peers: 2, suspended: 0, resumed: 2, closed: {}, refused: {} });
     // Sockets have both slots now.
-    expect((await upgrade(world.url)).status).toBe(503);
+    expect(await statusOf(world.url)).toBe(503);
     await one.peer.close();
     expect(one.peer.state).toBe("closed");
   });
@@ -303,7 +304,7 @@ describe("server.close()", () => {
   it("ends suspended peers and sockets that have not sent `resume`, at once", async () => {
     const aborted = gate<unknown>();
     const started = gate();
-    const world = await serving({
+    const world = await servingOnPort({
       methods: {
         slow: (_params, { signal }) =>
           new Promise<void>((resolve) => {

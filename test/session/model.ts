@@ -4,12 +4,16 @@ import { Breach, LIMITS, World, type Parts, type Side } from "./oracle.js";
 
 const FINAL = [1002, 1003, 1007, 1008, 1009, 1010, 1013, 4400, 4413, 4499];
 const PASSING = [1000, 1001, 1005, 1006, 1011, 1012, 3000, 4000, 4399, 4500];
+const KEYS = ["ann", "bob"];
 const SIZES = [1, 20, 200, 600, 1100];
 
 /** What may happen. `a` and `b` choose among what is there. */
 const STEPS = {
   clientSends: (world, a, b) => times(1 + (a % 4), () => world.send("client", SIZES[b % SIZES.length])),
   serverSends: (world, a, b) => times(1 + (a % 4), () => world.send("server", SIZES[b % SIZES.length])),
+  clientShows: (world, a, b) => times(1 + (a % 3), () => world.send("client", SIZES[b % SIZES.length], KEYS[a % 2])),
+  serverShows: (world, a, b) => times(1 + (a % 3), () => world.send("server", SIZES[b % SIZES.length], KEYS[a % 2])),
+  drop: (world, a, b) => world.drop(sideOf(a), 1 + (b % 3)),
   toClient: (world, a) => times(1 + (a % 3), () => world.deliver("client")),
   toServer: (world, a, b) => times(1 + (a % 3), () => world.deliver("server", b % 8 === 0 ? a % 3 : 0)),
   toServerOld: (world, a) => times(2, () => world.deliver("server", 1 + (a % 2))),
@@ -25,6 +29,8 @@ const STEPS = {
   crossResumes: (world, a) => crossResumes(world, a % 2 === 0),
   expire: (world) => world.expire(),
   closeServer: (world) => world.close("server"),
+  closeClient: (world) => world.close("client"),
+  closeReturning: (world) => (world.reconnectToHello(), world.close("client")),
   stall: (world, a, b) => world.stall(sideOf(a), b % 2 === 0),
   drain: (world, a) => world.drain(sideOf(a)),
   cancel: (world, a, b) => world.cancel(sideOf(a), b),
@@ -58,6 +64,9 @@ const WEIGHTS: Partial<Record<StepKind, number>> = {
   reconnect: 6,
   reconnectToHello: 4,
   reconnectAndSettle: 6,
+  clientShows: 4,
+  serverShows: 4,
+  drop: 4,
   toServerOld: 4,
   stall: 2,
   cancel: 2,

@@ -6,9 +6,10 @@
 import { toHttpStatus } from "../../src/close-codes.js";
 import { member } from "../../src/core/message.js";
 import type { CloseInfo, EncodedFrame } from "../../src/core/transport.js";
-import { frameText } from "../../src/link/socket.js";
+import { LatestHandle } from "../../src/core/send-queue.js";
+import { frameContent } from "../../src/link/socket.js";
 import { TokenRegistry, type TokenEntry } from "../../src/server/tokens.js";
-import { Endpoint } from "../../src/session/endpoint.js";
+import { ServerEndpoint } from "../../src/server/endpoint.js";
 import type { EndpointHooks, EndpointLimits, Wire } from "../../src/session/state.js";
 import {
   helloOf,
@@ -49,12 +50,17 @@ interface Message {
   readonly label: string;
   readonly length: number;
   readonly ticket: { sent: boolean };
+  /** The key of a message of which only the newest must arrive. */
+  readonly key?: string | undefined;
 }
 
 /** What one end has sent, and how much of it the other end has received. */
 class Flow {
   readonly sent: Message[] = [];
   got = 0;
+  /** How many messages its end has dropped, and how many of them were reported to the other end. */
+  dropped = 0;
+  reported = 0;
 }
 
 /** One connection: the client's endpoint, the server's, and why it may be lost. */
@@ -85,9 +91,9 @@ export class LineEnd implements Wire {
     this.line = line;
   }
 
-  send(encoded: string | EncodedFrame): boolean {
+  send(encoded: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    const frame = frameText(encoded);
+    const frame = frameContent(encoded) as string;
     this.sent.push(frame);
     this.line.world.sentFrame(this, frame);
     this.other.underWay.push(frame);
@@ -123,6 +129,8 @@ export class Line {
   isAnswered: boolean;
   hasSpoken = false;
   owesAck = false;
+  /** Client: the connection that its application has closed on this line. The server learns of it with the close. */
+  closed: Pair | undefined;
 
   constructor(world: World, returns: boolean, principal: string, isReciproc: boolean, token: string) {
     this.world = world;
@@ -138,7 +146,7 @@ export class Line {
 
 /** What both ends have in common: an endpoint, its line, and what it reports. */
 export abstract class End implements EndpointHooks {
-  readonly endpoint: Endpoint;
+  readonly endpoint: ServerEndpoint;
   readonly world: World;
   readonly side: Side;
   line: Line | undefined;
@@ -212,6 +220,10 @@ export abstract class End implements EndpointHooks {
       if (this.endpoint.state.kind === "ended") return;
       this.world.got(this, (message as { label: string }).label);
     }
+  }
+
+  missed(count: number): void {
+    this.world.missed(this, count);
   }
 
   ended(end: CloseInfo, isRemote: boolean): void {
@@ -326,7 +338,7 @@ export interface Parts {
   readonly ClientEnd: typeof ClientEnd;
   readonly ServerEnd: typeof ServerEnd;
   /** The endpoint of a side. */
-  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): Endpoint;
+  makeEndpoint(side: Side, limits: EndpointLimits, hooks: EndpointHooks): ServerEndpoint;
   makeRegistry(options: ConstructorParameters<typeof TokenRegistry>[0]): TokenRegistry<ServerEnd>;
   /** Whether a server's end reads what arrives on a line that it has left. */
   readonly readsOldLines: boolean;
@@ -337,7 +349,7 @@ export interface Parts {
 export const PARTS: Parts = {
   ClientEnd,
   ServerEnd,
-  makeEndpoint: (_side, of, hooks) => new Endpoint(of, true, hooks),
+  makeEndpoint: (_side, of, hooks) => new ServerEndpoint(of, true, hooks),
   makeRegistry: (options) => new TokenRegistry(options),
   readsOldLines: false,
   acceptsFirst: (frame, line) =>
@@ -371,7 +383,7 @@ export class World {
     this.reconnect();
   }
 
-  makeEndpoint(side: Side, hooks: EndpointHooks): Endpoint {
+  makeEndpoint(side: Side, hooks: EndpointHooks): ServerEndpoint {
     return this.#parts.makeEndpoint(side, this.limits, hooks);
   }
 
@@ -402,14 +414,21 @@ export class World {
 
   // What can happen.
 
-  send(side: Side, size = 1): void {
+  /** `key`: only the newest message of that key must arrive. */
+  send(side: Side, size = 1, key?: string): void {
     const end = this.end(side);
     if (end === undefined || end.hasEnded) return;
     const { pair } = end;
     const { sent } = pair.flows[side];
     const label = `${side}-${this.#labels[side]++}`;
     const text = JSON.stringify({ label, x: "x".repeat(size) });
-    const message = { label, length: text.length, ticket: { sent: true } };
+    const handle = key === undefined ? { sent: true } : new LatestHandle("shown", key);
+    const message = { label, length: text.length, ticket: handle, key };
+    const older = sent.find((one) => key !== undefined && one.key === key && !one.ticket.sent);
+    if (older !== undefined) {
+      sent.splice(sent.indexOf(older), 1);
+      this.#never.add(older.label);
+    }
     const queued = sent.reduce((sum, { ticket, length }) => sum + (ticket.sent ? 0 : length + QUEUED_COST), 0);
     // Before it is sent: its connection may end inside.
     sent.push(message);
@@ -422,6 +441,15 @@ export class World {
       if (isTooMuch) pair.reason ??= "too much is queued";
       this.check(end.hasEnded || end.session === undefined, "a session goes on without a message that was too much");
     }
+    end.act();
+  }
+
+  /** An end drops so many messages, which it must report to the other end. */
+  drop(side: Side, count: number): void {
+    const end = this.end(side);
+    if (end === undefined || end.hasEnded) return;
+    end.pair.flows[side].dropped += count;
+    end.endpoint.reportMissed(count);
     end.act();
   }
 
@@ -512,8 +540,9 @@ export class World {
     end.pair.reason ??= `closed by the ${side}`;
     this.#isClosing = true;
     const { wire } = end;
-    if (end.endpoint.close({ code: 4001, reason: "enough" })) wire!.close(4001);
-    else wire?.close(4000);
+    const { kind } = end.endpoint.state;
+    if (side === "client" && (kind === "live" || kind === "resuming")) wire!.line.closed = end.pair;
+    wire?.close(end.endpoint.close({ code: 4001, reason: "enough" }) ? 4001 : 4000);
     this.#isClosing = false;
     end.line = undefined;
     end.over({ code: 4001, reason: "" });
@@ -625,7 +654,10 @@ export class World {
   repeatResume(which: number): void {
     const resumes = this.lines
       .filter(({ isReciproc }) => isReciproc)
-      .flatMap(({ client }) => client.sent.filter((frame) => frame.startsWith('{"resume"')));
+      .flatMap(({ client, server }) =>
+        // Whoever sends a `resume` before its own line delivers it has the session, as one who has stolen its token.
+        client.sent.filter((frame) => frame.startsWith('{"resume"') && !server.underWay.includes(frame)),
+      );
     const frame = resumes[which % (resumes.length || 1)];
     if (frame !== undefined) this.intrude("alice", [frame]);
   }
@@ -717,8 +749,11 @@ export class World {
   #toServer(line: Line, item: Item): void {
     const { end, server } = line;
     if (typeof item !== "string") {
+      // A session whose hello came behind its refused `resume` is of no client.
+      const isKept = server.open && !line.isRefused && line.closed?.server?.isOver === false;
       if (end?.line === line) end.lose(item.code);
       server.open = false;
+      this.check(!isKept, "the server keeps a session that its client has closed");
     } else if (end !== undefined) {
       if (end.line === line || (this.#parts.readsOldLines && end.line !== undefined)) end.receive(item);
     } else if (server.open) this.#first(line, item);
@@ -726,6 +761,8 @@ export class World {
 
   /** The first frame on the line of a client that returns. */
   #first(line: Line, frame: string): void {
+    // The client closed before it read the refusal.
+    if (line.isRefused && frame.startsWith('{"bye"')) return;
     if (!this.#parts.acceptsFirst(frame, line)) return line.server.close(1002);
     const resume = resumeOf(member(parse(frame), "resume"));
     if (resume === undefined) return this.#accept(line).receive(frame);
@@ -761,7 +798,7 @@ export class World {
 
   /** An end has written a frame. */
   sentFrame({ side, line, unsentBytes }: LineEnd, frame: string): void {
-    if (frame.startsWith("[") && !this.#isClosing && hadSession(this.client.pair))
+    if (/^(\[|\{"missed")/.test(frame) && !this.#isClosing && hadSession(this.client.pair))
       this.check(unsentBytes < this.limits.highWaterBytes, "a frame leaves above the high-water mark");
     if (side === "server") return this.#sentByServer(line, frame);
     this.check(
@@ -770,8 +807,9 @@ export class World {
     );
     line.owesAck = false;
     const isFirst = !line.hasSpoken && /^\{"(resume|hello)"/.test(frame);
+    const isBye = this.#isClosing && line.hasSpoken && frame.startsWith('{"bye"');
     line.hasSpoken = true;
-    this.check(line.isAnswered || isFirst, `the client says ${frame} before \`resumed\``);
+    this.check(line.isAnswered || isFirst || isBye, `the client says ${frame} before \`resumed\``);
     if (!frame.startsWith('{"hello"')) return;
     line.isAnswered = true;
     if (line.isReciproc) line.pair = this.client.pair;
@@ -790,6 +828,13 @@ export class World {
     this.check(!this.#never.has(label), `${label} was not sent, and arrives`);
     this.check(due?.label === label, `${label} arrives where ${due?.label ?? "nothing"} is due`);
     flow.got++;
+  }
+
+  /** An end has received a report of dropped messages. */
+  missed(end: End, count: number): void {
+    const flow = end.pair.flows[end.side === "client" ? "server" : "client"];
+    flow.reported += count;
+    this.check(flow.reported <= flow.dropped, `${flow.reported} messages are reported as missed, of ${flow.dropped}`);
   }
 
   /** The client's connection is over, and another one begins. */
@@ -886,8 +931,10 @@ export class World {
     if (here === undefined || there === undefined)
       return this.check(false, "the client did not find back to a session");
     this.check(!this.client.isDown, "messages flow, and the client was not emitted so");
-    for (const { sent, got } of Object.values(pair.flows))
+    for (const { sent, got, dropped, reported } of Object.values(pair.flows)) {
       this.check(got === sent.length, `${sent[got]?.label} never arrives`);
+      this.check(reported === dropped, `${reported} messages are reported as missed, of ${dropped}`);
+    }
     for (const [from, to] of [
       [here, there],
       [there, here],

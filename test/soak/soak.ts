@@ -16,6 +16,7 @@ import { Proxy, type Line } from "../faults/proxy.js";
 import { Random } from "../faults/random.js";
 import { putMeasured, tableOf } from "../support/measured.js";
 import { Latencies } from "./latencies.js";
+import { playLive } from "./live.js";
 
 /** The number of peers that see each other's cursors. */
 const ROOM_SIZE = 5;
@@ -25,6 +26,8 @@ const CALLS_A_SECOND = 1;
 const BROADCASTS_A_SECOND = 5;
 /** The mean duration of a connection before a fault. */
 const CUT_AFTER_MS = 20_000;
+/** The load of the live sessions: how long one peer is away, and how often the others move. */
+const LIVE = { movers: 20, hz: 30, awayMs: 50_000 };
 const MINUTE_MS = 60_000;
 const OUT = "docs/soak.json";
 const MACHINE = `${os.cpus().length} x ${os.cpus()[0]?.model.trim()}, Node ${process.versions.node}`;
@@ -53,6 +56,8 @@ const figures = {
   suspends: 0,
   resumes: 0,
   lost: 0,
+  /** Live sessions, in which one peer is away while the others move. */
+  live: { sessions: 0, moves: 0, positions: 0, importantSent: 0, importantArrived: 0 },
   broken: [] as string[],
 };
 /** The durations of all calls, and of the calls whose socket had no fault meanwhile. */
@@ -199,7 +204,7 @@ async function heapInUse(): Promise<number> {
 
 /** Returns the figures for docs/RELIABILITY.md. */
 function summary(): string {
-  const { settled, notifications, broadcasts, cuts, suspends, resumes, lost, broken: rules } = figures;
+  const { settled, notifications, broadcasts, cuts, suspends, resumes, lost, live, broken: rules } = figures;
   return tableOf(
     ["what", `in ${minutes} minutes`],
     [
@@ -210,6 +215,10 @@ function summary(): string {
       ["calls, both ways", byKind(settled)],
       ["notifications sent, arrived", `${notifications.sent}, ${notifications.arrived}`],
       ["broadcasts sent, arrived", `${broadcasts.sent}, ${broadcasts.arrived}`],
+      [
+        `live sessions: a peer away for ${LIVE.awayMs / 1000} s, beside ${LIVE.movers} that move ${LIVE.hz} times a second`,
+        `${live.sessions}: ${live.moves} positions sent meanwhile, ${live.positions} arrived, and ${live.importantArrived} of ${live.importantSent} important messages`,
+      ],
       ["lost, twice, out of order, or settled twice", `${rules.length}`],
       ["a call took", spread(latencies.all)],
       ["where its socket was not lost meanwhile", spread(latencies.undisturbed)],
@@ -298,6 +307,29 @@ const timers = [
 ];
 
 const stop = new AbortController();
+
+/** Plays live sessions, one after the other, until the soak ends. */
+async function playLiveSessions(): Promise<void> {
+  const { live } = figures;
+  do {
+    try {
+      const { moves, positions, important, broken: rules } = await playLive(LIVE);
+      live.sessions++;
+      live.moves += moves;
+      live.positions += positions;
+      live.importantSent += important.sent;
+      live.importantArrived += important.arrived;
+      for (const rule of rules) broken(`in a live session, ${rule}`);
+      if (positions !== LIVE.movers) broken(`${positions} positions of ${LIVE.movers} peers arrived`);
+      if (important.arrived !== important.sent)
+        broken(`${important.arrived} of ${important.sent} important messages arrived`);
+    } catch (error) {
+      broken(`a live session failed: ${String(error)}`);
+    }
+  } while (performance.now() - startedAt + LIVE.awayMs < minutes * MINUTE_MS && !stop.signal.aborted);
+}
+const liveSessions = playLiveSessions();
+
 for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => stop.abort());
 for (let minute = 0; minute < minutes && !stop.signal.aborted; minute++) {
   await sleep(MINUTE_MS, undefined, { signal: stop.signal }).catch(() => {});
@@ -307,6 +339,7 @@ for (let minute = 0; minute < minutes && !stop.signal.aborted; minute++) {
   write(false);
 }
 for (const timer of timers) clearInterval(timer);
+await liveSessions;
 
 /** All messages arrive once the faults stop. */
 const patience = performance.now() + 90_000;

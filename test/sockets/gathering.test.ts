@@ -4,7 +4,7 @@ import { Duplex, PassThrough } from "node:stream";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { connect, serve, type AnyPeer } from "../../src/node.js";
 import { EncodedMessage } from "../../src/core/transport.js";
-import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { maskedFrames } from "../../src/sockets/frames.js";
 import { bareHttp, plainPeer } from "../support/network.js";
 
 /** Counts the system calls with which a TCP socket writes. */

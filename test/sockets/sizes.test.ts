@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import { GatheringWebSocket, WsSocket } from "../../src/sockets/ws.js";
-import { maskedFrames } from "../../src/sockets/text-frames.js";
+import { maskedFrames } from "../../src/sockets/frames.js";
 import { plainPeer } from "../support/network.js";
 import { overWs } from "./websocket.js";
 

@@ -2,13 +2,18 @@
 declare module "esbuild-wasm" {
   interface BuildOptions {
     entryPoints?: string[];
-    stdin?: { contents: string; resolveDir: string };
+    stdin?: { contents: string; resolveDir: string; loader?: "ts" | "tsx" };
     outfile?: string;
     bundle: true;
     minify?: boolean;
     format: "esm";
-    platform: "browser";
+    platform: "browser" | "node";
     target: string;
+    banner?: { js: string };
+    alias?: Record<string, string>;
+    define?: Record<string, string>;
+    external?: string[];
+    jsx?: "automatic";
     legalComments?: "none";
     logLevel?: "error";
     write?: boolean;
@@ -19,7 +24,8 @@ declare module "esbuild-wasm" {
 
 declare module "@rollup/wasm-node" {
   interface InputOptions {
-    input: string;
+    input: string | Record<string, string>;
+    external?: string[];
     onLog: (level: string, log: { message: string }) => void;
   }
   interface Chunk {

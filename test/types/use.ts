@@ -1,4 +1,5 @@
-import { serve, connect, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
+import { serve, connect, open, pair, RpcError, type ServerContext, type Stream } from "reciproc/node";
+import type { GroupCall, LeaveReason, ServerAround } from "reciproc/node";
 import type { Handlers, ApiOf } from "reciproc";
 import type { Peer, AnyPeer } from "reciproc";
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -77,6 +78,43 @@ await serve<ServerApi, ClientApi, { user: string }>({
 });
 for (const p of server.peers) p.notify("toast", { text: "hi" });
 server.peers.notify("toast", { text: "hi" });
+for (const outcome of await server.topic("den").request("confirm", { question: "?" }, { timeoutMs: 5 })) {
+  is<Equal<typeof outcome.peer.data.user, string>>();
+  if (outcome.status === "fulfilled") is<Equal<typeof outcome.value, boolean>>();
+  else show(outcome.reason.message);
+  const { status, value, reason } = outcome;
+  if (status === "fulfilled") is<Equal<typeof value, boolean>>();
+  else show(reason.message);
+}
+const settled: PromiseSettledResult<boolean>[] = await server.peers.request("confirm", { question: "?" });
+settled.at(0);
+const sees: ServerAround = (call, next) => {
+  if (call.peer === undefined) {
+    is<Equal<typeof call, GroupCall>>();
+    show(`${call.topic ?? "all"} ${call.peers.length}`);
+  } else show(call.peer.id);
+  if (call.direction === "incoming") show(call.peer.id);
+  return next();
+};
+await serve({ port: 1, around: sees });
+await connect("ws://x", { around: sees });
+await serve({
+  port: 1,
+  around: ({ direction, peer }, next) => {
+    if (direction === "incoming") show(peer.id);
+    return next();
+  },
+});
+await connect("ws://x", { around: ({ peer }, next) => (show(peer.id), next()) });
+server
+  .topic("den")
+  .on("join", (peer) => show(peer.data.user))
+  .once("leave", (peer, reason) => {
+    is<Equal<typeof peer.data.user, string>>();
+    is<Equal<typeof reason, LeaveReason>>();
+    is<Equal<typeof reason, "deleted" | "closed">>();
+  })
+  .off("join", show as never);
 server.on("peer", (peer, request) => {
   is<Equal<typeof peer.data.user, string>>();
   peer.request("confirm", { question: request.url ?? "" });
@@ -92,6 +130,15 @@ const four = await peer.remote.add([1, 2], { signal });
 is<Equal<typeof four, number>>();
 await peer.request("add", [1, 2] as const);
 peer.notify("moved", { x: 4, y: 2 });
+peer.notify("moved", { x: 4, y: 2 }, { latest: "ann" });
+peer.notify("bye", undefined, { volatile: true });
+peer.on("missed", ({ count }) => is<Equal<typeof count, number>>());
+server.on("missed", (one, method) => {
+  is<Equal<typeof method, string>>();
+  one.notify("toast", { text: method });
+});
+server.peers.notify("toast", { text: "hi" }, { latest: "ann", except: undefined });
+server.topic("den").notify("toast", { text: "hi" }, { volatile: true, whenSlow: "drop" });
 peer.notify("bye");
 for await (const line of peer.stream("tail", { file: "log" })) {
   is<Equal<typeof line, string>>();
@@ -132,6 +179,19 @@ b.send();
 is<Equal<Awaited<typeof r1>, number>>();
 
 // call-only, one type argument
+const opening = open<ServerApi, ClientApi>("ws://x", {
+  methods: { toast: ({ text }) => show(text), confirm: () => true },
+  reconnect: { initial: true },
+  retry: "not-sent",
+  signal: AbortSignal.timeout(1000),
+});
+is<Equal<typeof opening, Peer<ClientApi, ServerApi>>>();
+is<Equal<typeof opening.opened, Promise<void>>>();
+is<Equal<typeof opening.state, "connecting" | "open" | "suspended" | "closed">>();
+opening.on("attempt", ({ number, delayMs, error }) => show(`${number + delayMs}: ${error.message}`));
+const opened: number = await opening.request("add", [1, 2], { retry: false });
+show(`${opened} ${opening.reconnect()}`);
+open<ServerApi>("ws://x");
 const caller = await connect<ServerApi>("ws://x");
 is<Equal<Awaited<ReturnType<typeof caller.remote.ping>>, string>>();
 const both = await connect<ServerApi>("ws://x", { methods: { toast: ({ text }) => show(text) } });
@@ -230,3 +290,57 @@ await serve<Pick<ServerApi, "add" | "join" | "moved">>({
   },
   port: 0,
 });
+
+// Credentials that change.
+const renewed = await connect<ServerApi>(
+  async ({ number, reason }) => (number > 1 && reason ? "ws://b" : new URL("ws://a")),
+  {
+    auth: ({ number }) => ({ token: `${number}` }),
+    headers: async ({ reason }) => ({ cookie: reason === undefined ? "a" : ["b"] }),
+  },
+);
+await connect("ws://a", { auth: "token" });
+await connect("ws://a", { auth: { token: 1 } });
+await connect("ws://a", { auth: async () => null });
+is<Equal<ReturnType<typeof renewed.reauthenticate>, Promise<void>>>();
+await renewed.reauthenticate({ timeoutMs: 1_000 });
+await serve<ServerApi, ClientApi, { user: string }>({
+  port: 0,
+  authenticate: (_request, auth) => {
+    is<Equal<typeof auth, unknown>>();
+    return typeof auth === "string" ? { user: auth } : null;
+  },
+  methods: {} as Handlers<ServerApi, ServerContext<ServerApi, ClientApi, { user: string }>>,
+});
+server.on("refresh", (peer, old) => {
+  is<Equal<typeof old, { user: string }>>();
+  is<Equal<typeof peer.data, { user: string }>>();
+});
+// a server in memory: its methods and the mocks of a client may be incomplete
+import { testServer, type Line, type Network, type TestServer } from "reciproc/testing";
+const kit = testServer<ServerApi, ClientApi, { user: string }>({
+  authenticate: ({ headers, socket }) => (headers.cookie ? { user: `${socket.remoteAddress}` } : null),
+  methods: { add: ([a, b], { peer, server }) => (server.topic("a").add(peer), a + b + peer.data.user.length) },
+  limits: { maxUnsentBytes: 1000 },
+});
+is<Equal<typeof kit, TestServer<ServerApi, ClientApi, { user: string }>>>();
+const tested = await kit.connect(kit.server.url, {
+  headers: { cookie: "x", "x-many": ["a", "b"] },
+  methods: { confirm: ({ question }, { peer }) => question === "" || peer.state === "open" },
+});
+is<Equal<typeof tested, Peer<ClientApi, ServerApi>>>();
+is<Equal<Awaited<ReturnType<typeof tested.remote.add>>, number>>();
+const line: Line = kit.network.of(tested);
+const inMemory = kit.open(() => kit.server.url, {
+  auth: async () => "token",
+  methods: { toast: ({ text }) => void text },
+});
+is<Equal<typeof inMemory, Peer<ClientApi, ServerApi>>>();
+const raw = new kit.WebSocket("ws://localhost", { protocols: ["mcp"], headers: { cookie: "x" } });
+kit.network.of(raw).stop();
+const { network, connect: connectInMemory }: { network: Network; connect: typeof kit.connect } = kit;
+line.slow(100);
+network.lose();
+await connectInMemory("ws://localhost");
+const untested = await testServer({ methods: { add: ([a, b]) => a + b } }).connect("ws://localhost");
+is<Equal<Awaited<ReturnType<typeof untested.remote.add>>, any>>();

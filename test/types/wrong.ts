@@ -1,6 +1,7 @@
 // What must not compile. Each line below a directive is a mistake that a user is likely to make; a compiler that accepts
 // one reports the directive as unused.
-import { connect, pair, Peer, RpcError, serve, type Stream, type Transport } from "reciproc/node";
+import { connect, pair, Peer, RpcError, serve, type Around, type Stream, type Transport } from "reciproc/node";
+import { testServer } from "reciproc/testing";
 
 interface ServerApi {
   add(params: [a: number, b: number]): number;
@@ -76,6 +77,29 @@ const three: number = peer.request("add", [1, 2]);
 (await peer.request("join", { room: "a" })).people;
 // @ts-expect-error nothing to read in the result of a void method
 (await peer.request("moved", { x: 1, y: 1 })).ok;
+
+// What JSON changes.
+interface Dated {
+  at(params: { from: Date }): { day: Date; tags: Set<string> };
+  photo(): Uint8Array;
+  log(): Stream<Date>;
+}
+const dated = await connect<Dated>("ws://x");
+// @ts-expect-error a Date arrives as a string
+(await dated.request("at", { from: new Date() })).day.getTime();
+// @ts-expect-error a Set arrives as an object without members
+(await dated.request("at", { from: new Date() })).tags.has("a");
+// @ts-expect-error bytes do not arrive
+(await dated.request("photo")).length;
+// @ts-expect-error the values of a stream are JSON too
+for await (const day of dated.stream("log")) day.getTime();
+await serve<Pick<Dated, "at">>({
+  port: 1,
+  methods: {
+    // @ts-expect-error the handler gets a string
+    at: ({ from }) => ({ day: new Date(from.getTime()), tags: new Set<string>() }),
+  },
+});
 
 // Notifications.
 // @ts-expect-error its result would be dropped unseen
@@ -177,8 +201,33 @@ const authenticate = () => ({ user: "x" });
 const server = await serve<ServerApi, ClientApi, { user: string }>({ port: 1, authenticate, methods: {} as any });
 // @ts-expect-error a topic notifies what the client serves
 server.topic("a").notify("moved", { x: 1, y: 1 });
+// @ts-expect-error a key that is no string
+peer.notify("moved", { x: 1, y: 1 }, { latest: 7 });
+// @ts-expect-error an option of a group
+peer.notify("moved", { x: 1, y: 1 }, { whenSlow: "drop" });
+// @ts-expect-error a batch is sent whole
+peer.batch().notify("moved", { x: 1, y: 1 }, { volatile: true });
 // @ts-expect-error and nothing that has a result
 server.peers.notify("confirm", { question: "?" });
+// @ts-expect-error a request to a topic calls what the client serves
+await server.topic("a").request("ping");
+// @ts-expect-error wrong params
+await server.topic("a").request("confirm", { query: "?" });
+// @ts-expect-error progress is reported by one peer, not by a group
+await server.peers.request("confirm", { question: "?" }, { onProgress: () => {} });
+// @ts-expect-error an outcome has a value only if it is fulfilled
+const isSure: boolean = (await server.peers.request("confirm", { question: "?" }))[0]!.value;
+// @ts-expect-error a message to a group has no peer
+await serve({ port: 1, around: ({ peer }, next) => (peer.id, next()) });
+const ofPeer: Around = (call, next) => (call.peer.id, next());
+// @ts-expect-error the same, for a function that is made for calls through one peer
+await serve({ port: 1, around: ofPeer });
+// @ts-expect-error no such event of a topic
+server.topic("a").on("joined", () => {});
+// @ts-expect-error no such reason
+server.topic("a").on("leave", (_peer, reason) => reason === "left");
+// @ts-expect-error all peers of a server have no such events
+server.peers.on("join", () => {});
 // @ts-expect-error no such event
 server.on("connection", () => {});
 // @ts-expect-error no such member in the data
@@ -199,6 +248,25 @@ await serve<{ shout(params: [text: string]): string }>({
   schemas: { shuot: numbers },
 });
 
+// A server in memory.
+// @ts-expect-error it needs no address
+testServer({ port: 0 });
+// @ts-expect-error no such method in the contract
+testServer<ServerApi>({ methods: { adds: () => 1 } });
+// @ts-expect-error the handler returns another type
+testServer<ServerApi>({ methods: { add: () => "three" } });
+// @ts-expect-error `authenticate` is required if the type of `data` is declared
+testServer<ServerApi, ClientApi, { user: string }>({});
+const kit = testServer<ServerApi, ClientApi>({});
+// @ts-expect-error the mock returns another type
+await kit.connect("ws://localhost", { methods: { confirm: () => "yes" } });
+// @ts-expect-error a method of the server, not of the client
+await kit.connect("ws://localhost", { methods: { add: () => 3 } });
+// @ts-expect-error the same for `open`
+kit.open("ws://localhost", { methods: { confirm: () => "yes" } });
+// @ts-expect-error no such header option of a WebSocket
+new kit.WebSocket("ws://localhost", { header: {} });
+
 // The rest.
 // @ts-expect-error an error's code is a number
 new RpcError("403", "declined");
@@ -209,4 +277,4 @@ new Peer<ServerApi, ClientApi>(half);
 // @ts-expect-error the state is read only
 peer.state = "closed";
 
-export { half, text, three };
+export { half, isSure, text, three };

@@ -16,6 +16,11 @@ export const REFUSED = '{"resumed":{"refused":"unknown-session"}}';
 export class Told implements Receiver {
   readonly messages: unknown[] = [];
   readonly notices: (string | { closed: CloseInfo } | { lost: string })[] = [];
+  /** The numbers of the messages, and the reports of missed ones, in order. */
+  readonly log: unknown[] = [];
+  readonly missedCounts: number[] = [];
+  /** The methods of the messages that this side dropped. */
+  readonly drops: string[] = [];
 
   receive(text: string): void {
     this.dispatch(JSON.parse(text));
@@ -23,6 +28,16 @@ export class Told implements Receiver {
 
   dispatch(value: unknown): void {
     this.messages.push(value);
+    this.log.push((value as { n?: unknown }).n);
+  }
+
+  missed(count: number): void {
+    this.missedCounts.push(count);
+    this.log.push({ missed: count });
+  }
+
+  dropped(method: string): void {
+    this.drops.push(method);
   }
 
   closed(info: CloseInfo): void {

@@ -1,12 +1,12 @@
 /** Connections that deliver each frame when the test says so, and whose ends can be cut one by one. */
 import type { CloseInfo, EncodedFrame, Traffic } from "../../../src/core/transport.js";
-import { frameText, type Socket, type SocketHandler } from "../../../src/link/socket.js";
+import { frameContent, type Socket, type SocketHandler } from "../../../src/link/socket.js";
 
 /** After this many frames in a row, each frame must be causing another. */
 const MOST = 10_000;
 
 /** A frame or a close in flight to an end. */
-type Item = string | CloseInfo;
+type Item = string | Uint8Array | CloseInfo;
 
 /** One end of a `Wire`. */
 export class WireSocket implements Socket {
@@ -21,6 +21,8 @@ export class WireSocket implements Socket {
   readonly inFlight: Item[] = [];
   /** All frames that this end sent, delivered or not. */
   readonly sent: string[] = [];
+  /** All binary frames that this end sent. */
+  readonly sentBytes: Uint8Array[] = [];
   /** The code and reason with which the link closed this end. */
   closedWith: CloseInfo | undefined;
   /** Called with each frame that this end sends. */
@@ -35,11 +37,13 @@ export class WireSocket implements Socket {
     this.handler = handler;
   }
 
-  send(encoded: string | EncodedFrame): boolean {
+  send(encoded: string | Uint8Array | EncodedFrame): boolean {
     if (!this.open) return false;
-    const frame = frameText(encoded);
-    this.sent.push(frame);
-    this.onSend(frame);
+    const frame = frameContent(encoded);
+    if (typeof frame === "string") {
+      this.sent.push(frame);
+      this.onSend(frame);
+    } else this.sentBytes.push(frame);
     this.other.inFlight.push(frame);
     return true;
   }
@@ -63,13 +67,16 @@ export class WireSocket implements Socket {
     const item = this.inFlight.shift();
     if (item === undefined) return false;
     if (typeof item === "string") this.handler.frame(item);
+    else if (item instanceof Uint8Array) this.inject(item);
     else this.#end(item);
     return true;
   }
 
   /** Delivers a frame that the other end never sent. */
-  inject(frame: string): void {
-    if (!this.isOver) this.handler!.frame(frame);
+  inject(frame: string | Uint8Array): void {
+    if (this.isOver) return;
+    if (typeof frame === "string") this.handler!.frame(frame);
+    else if (!this.handler!.bytes!(frame)) this.handler!.frame(new TextDecoder().decode(frame));
   }
 
   /** Reports the loss of the connection at this end only. Items in flight to this end are lost. */

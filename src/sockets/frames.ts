@@ -1,8 +1,9 @@
-/** Encodes the text frames of one write (RFC 6455, section 5.2). */
+/** Encodes the frames of one write (RFC 6455, section 5.2). */
 import { randomFillSync } from "node:crypto";
 
-/** FIN, and the opcode of a text. */
+/** FIN, and the opcode of a text, or of a binary frame. */
 const TEXT = 0x81;
+const BINARY = 0x82;
 const MASKED = 0x80;
 const KEY_BYTES = 4;
 /** Up to this length, Node writes a string from a buffer on the stack. */
@@ -42,9 +43,26 @@ export function maskedFrames(texts: readonly string[], allocate?: Allocate): Buf
   return bytesOf(texts, true, allocate);
 }
 
-/** Returns a server's frame, to be sent to many clients. */
+/** Returns a server's text frame, to be sent to many clients. */
 export function unmaskedFrame(text: string): Buffer {
   return bytesOf([text], false);
+}
+
+/** Returns the header of a server's binary frame. */
+export function binaryHeader(length: number): Buffer {
+  const header = Buffer.allocUnsafe(headerBytes(length));
+  writeHeader(header, 0, BINARY, length, 0);
+  return header;
+}
+
+/** Returns a client's binary frame, masked with a key of its own. */
+export function maskedBinary(content: Uint8Array, allocate: Allocate = fresh): Buffer {
+  const { length } = content;
+  const bytes = allocate(headerBytes(length) + KEY_BYTES + length);
+  const at = writeHeader(bytes, 0, BINARY, length, MASKED) + KEY_BYTES;
+  bytes.set(content, at);
+  mask(bytes, at, bytes.length);
+  return bytes;
 }
 
 function bytesOf(texts: readonly string[], isMasked: boolean, allocate: Allocate = fresh): Buffer {
@@ -61,7 +79,7 @@ function bytesOf(texts: readonly string[], isMasked: boolean, allocate: Allocate
   for (let i = 0; i < texts.length; i++) {
     const text = texts[i]!;
     const length = lengths[i]!;
-    at = writeHeader(bytes, at, length, isMasked ? MASKED : 0) + keyBytes;
+    at = writeHeader(bytes, at, TEXT, length, isMasked ? MASKED : 0) + keyBytes;
     // If each character is one byte, "latin1" copies without encoding.
     bytes.write(text, at, length === text.length ? "latin1" : "utf8");
     if (isMasked) mask(bytes, at, at + length);
@@ -76,8 +94,8 @@ function headerBytes(length: number): number {
 }
 
 /** Writes a header without its key. Returns the position after it. */
-function writeHeader(bytes: Buffer, at: number, length: number, flag: number): number {
-  bytes[at] = TEXT;
+function writeHeader(bytes: Buffer, at: number, type: number, length: number, flag: number): number {
+  bytes[at] = type;
   if (length < 126) {
     bytes[at + 1] = flag | length;
     return at + 2;

@@ -1,0 +1,81 @@
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { StrictMode, useEffect, useState } from "react";
+import { createRoot } from "react-dom/client";
+import { bytes } from "reciproc";
+import { Board } from "./Board.js";
+import { Confirm, Import, Log, People, Upload } from "./panels.js";
+import { Provider, useStatus } from "./rpc.js";
+import "./style.css";
+
+const queries = new QueryClient({
+  // The peer queues calls while it is offline, and the server reports every change.
+  defaultOptions: {
+    queries: { networkMode: "always", staleTime: Infinity, retry: false },
+    mutations: { networkMode: "always" },
+  },
+});
+
+function App() {
+  /** `undefined` until the server has said who this is, and `null` if nobody has logged in. */
+  const [name, setName] = useState<string | null>();
+  useEffect(() => {
+    if (name === undefined) void fetch("/me").then(async (response) => setName((await response.json()).name));
+  }, [name]);
+  if (name === undefined) return null;
+  if (name === null) return <Login onLogin={() => setName(undefined)} />;
+  const logOut = async () => {
+    await fetch("/logout", { method: "POST" });
+    queries.clear();
+    setName(undefined);
+  };
+  return (
+    <Provider url="/rpc" options={{ bytes, retry: "not-sent" }}>
+      <QueryClientProvider client={queries}>
+        <header>
+          <h1>Board</h1>
+          <People />
+          <Status />
+          <button onClick={() => void logOut()}>Log out {name}</button>
+        </header>
+        <Board name={name} />
+        <aside>
+          <Import />
+          <Upload />
+          <Log />
+        </aside>
+        <Confirm />
+      </QueryClientProvider>
+    </Provider>
+  );
+}
+
+function Login({ onLogin }: { onLogin: () => void }) {
+  const logIn = async (data: FormData) => {
+    const { ok } = await fetch("/login", { method: "POST", body: String(data.get("name")) });
+    if (ok) onLogin();
+  };
+  return (
+    <form className="login" action={logIn}>
+      <h1>Board</h1>
+      <input name="name" aria-label="Name" placeholder="Your name" maxLength={40} required autoFocus />
+      <button>Log in</button>
+    </form>
+  );
+}
+
+const TEXTS = { connecting: "Connecting", open: "Live", suspended: "Reconnecting", closed: "Logged out" };
+
+function Status() {
+  const status = useStatus();
+  return (
+    <p role="status" className={status}>
+      {TEXTS[status]}
+    </p>
+  );
+}
+
+createRoot(document.getElementById("root")!).render(
+  <StrictMode>
+    <App />
+  </StrictMode>,
+);

@@ -1,0 +1,7 @@
+import { createReciproc } from "reciproc/react";
+import type { PageApi, ServerApi } from "../api.js";
+
+export const { Provider, usePeer, useStatus, useNotification, useHandler, useStream, useTopicMembers } = createReciproc<
+  ServerApi,
+  PageApi
+>();

@@ -1,0 +1,74 @@
+/** What a client shows to a server: its URL, its headers and its `auth`. Each is a value, or a function that is called anew. */
+import { ConnectError } from "../core/errors.js";
+import type { CloseInfo } from "../core/transport.js";
+import { publicUrl, webSocketUrl } from "./open.js";
+
+/** A connection attempt, for which a client needs credentials. */
+export interface Attempt {
+  /** Counts the attempts of the peer since it was last connected, from 1. It is 0 for `reauthenticate`, on an open connection. */
+  readonly number: number;
+  /** Why the previous attempt or connection ended: an error, or how the connection was closed. `undefined` for the first attempt. */
+  readonly reason?: Error | CloseInfo | undefined;
+}
+
+/** A value, or a function that returns or promises it for each attempt. */
+export type Supplied<T> = T | ((attempt: Attempt) => T | PromiseLike<T>);
+
+/** The credentials of one attempt. */
+export interface Given {
+  readonly url: URL;
+  /** Headers of the upgrade request, in Node. */
+  readonly headers: unknown;
+  /** `auth` as JSON. */
+  readonly auth: string;
+}
+
+/** The credentials of one client. */
+export class Credentials {
+  /** The URL of the last attempt without its secrets. Empty if it is not known yet. */
+  publicUrl = "";
+  /** The error of the last attempt whose functions failed. */
+  declare failure: ConnectError | undefined;
+  readonly #sources: readonly unknown[];
+  /** Whether the client has an `auth`. */
+  declare readonly offersAuth: boolean;
+
+  /** Throws a `TypeError` for a URL that is not one of a WebSocket. A function's is checked at each attempt. */
+  constructor(url: Supplied<string | URL>, headers: unknown, auth: unknown) {
+    this.#sources = [url, headers, auth];
+    this.offersAuth = auth !== undefined;
+    if (typeof url !== "function") this.publicUrl = publicUrl(webSocketUrl(url));
+  }
+
+  /** Whether a function supplies a part of them, which may differ at the next attempt. */
+  get mayChange(): boolean {
+    return this.#sources.some((source) => typeof source === "function");
+  }
+
+  /** Returns the credentials of an attempt. Rejects with a `ConnectError` whose cause is what a function threw. */
+  async of({ number, reason }: Attempt): Promise<Given> {
+    try {
+      const values = this.#sources.map((source) => valueOf(source, { number, reason }));
+      const [given, headers, auth] = await Promise.all(values);
+      const url = webSocketUrl(given as string);
+      this.publicUrl = publicUrl(url);
+      return { url, headers, auth: encode(auth) };
+    } catch (cause) {
+      throw (this.failure = new ConnectError(this.publicUrl, "`url`, `headers` or `auth` failed", { cause }));
+    }
+  }
+
+  /** Returns a fresh `auth` for an open connection, as JSON. */
+  async auth(): Promise<string> {
+    return encode(await valueOf(this.#sources[2], { number: 0 }));
+  }
+}
+
+async function valueOf(source: unknown, attempt: Attempt): Promise<unknown> {
+  return typeof source === "function" ? source(attempt) : source;
+}
+
+/** Encodes once, so that the value cannot change between its check and its frame. */
+function encode(auth: unknown): string {
+  return JSON.stringify(auth) ?? "null";
+}

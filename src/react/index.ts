@@ -1,0 +1,93 @@
+/** The entry for React 18 and 19: a provider that owns a peer, and hooks over it. The application brings the package `react`. */
+import * as React from "react";
+import type { AnyMethods, Contract } from "../core/contract.js";
+import type { AnyPeer } from "../peer/peer.js";
+import { providedPeerOf, streamOf, topicOf, type ProvidedPeer, type Store } from "./stores.js";
+import type { ProviderProps, Reciproc, StreamOptions } from "./types.js";
+
+export type * from "./types.js";
+
+/**
+ * Makes the provider and the hooks of one contract: the page calls a server that serves `S`, and serves `C` itself. Call it once,
+ * in a module of its own, and import the hooks from there. So the contract is named once, and all hooks infer their types from it.
+ */
+export function createReciproc<S extends Contract<S> = AnyMethods, C extends Contract<C> = AnyMethods>() {
+  const ConnectionContext = React.createContext<ProvidedPeer | undefined>(undefined);
+
+  function Provider(props: ProviderProps<S, C>): React.ReactElement {
+    const connection = React.useMemo(() => providedPeerOf(props as ProviderProps<any, any>), [String(props.url)]);
+    React.useEffect(() => connection.subscribe(() => {}), [connection]);
+    return React.createElement(ConnectionContext.Provider, { value: connection }, props.children);
+  }
+
+  function useConnection(): ProvidedPeer {
+    const connection = React.useContext(ConnectionContext);
+    if (connection === undefined) throw new Error("This hook needs the `Provider` of its `createReciproc`");
+    return connection;
+  }
+
+  const usePeer = (): AnyPeer => useStore(useConnection());
+
+  function useStatus(): AnyPeer["state"] {
+    const { subscribe, get } = useConnection();
+    return React.useSyncExternalStore(
+      subscribe,
+      () => get().state,
+      () => "connecting",
+    );
+  }
+
+  function useNotification(method: string, listener: (params: any) => unknown): void {
+    const peer = usePeer();
+    const latest = useLatest(listener);
+    React.useEffect(() => {
+      const notified: (name: string, params: unknown) => unknown = async (name, params) => {
+        if (name !== method) return;
+        // The promise of a response calls back after the notifications that arrived with the response, so they wait for a tick.
+        await new Promise((resolve) => setTimeout(resolve));
+        if (isListening) await latest(params);
+      };
+      let isListening = true;
+      peer.on("notification", notified);
+      return () => {
+        isListening = false;
+        peer.off("notification", notified);
+      };
+    }, [peer, method]);
+  }
+
+  function useHandler(method: string, handler: (params: any, context: any) => unknown): void {
+    const peer = usePeer();
+    const latest = useLatest(handler);
+    React.useEffect(() => peer.handle(method, latest), [peer, method]);
+  }
+
+  function useStream(method: string, params?: object, { keep = 1000, ...options }: StreamOptions = {}) {
+    const peer = usePeer();
+    const [round, restart] = React.useReducer((count: number) => count + 1, 0);
+    const read = (signal: AbortSignal) => peer.stream(method, params, { ...options, signal });
+    const store = React.useMemo(() => streamOf(read, keep), [peer, method, JSON.stringify(params), keep, round]);
+    return { ...useStore(store), restart };
+  }
+
+  function useTopicMembers(topic: string) {
+    const { get, topics } = useConnection();
+    if (!topics.has(topic)) topics.set(topic, topicOf(get, topic));
+    return useStore(topics.get(topic)!);
+  }
+
+  const made = { Provider, usePeer, useStatus, useNotification, useHandler, useStream, useTopicMembers };
+  // The hooks are written without the contract. `Reciproc` gives them its types.
+  return made as unknown as Reciproc<S, C>;
+}
+
+function useStore<T>({ subscribe, get }: Store<T>): T {
+  return React.useSyncExternalStore(subscribe, get, get);
+}
+
+/** Returns a function that calls the function of the latest render that was committed. It stays the same. */
+function useLatest<A extends unknown[]>(called: (...args: A) => unknown): (...args: A) => unknown {
+  const latest = React.useRef(called);
+  React.useInsertionEffect(() => void (latest.current = called));
+  return React.useRef((...args: A) => latest.current(...args)).current;
+}

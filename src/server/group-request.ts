@@ -1,0 +1,91 @@
+/** A request to all peers of a group: one call for each peer, whose params are encoded once. */
+import { encodeNotification, plainText, type MessageText } from "../core/codec.js";
+import { anySignal, any, optional, positive } from "../core/options.js";
+import { OutgoingCall, type Sink } from "../core/outgoing-calls.js";
+import type { SendHandle } from "../core/transport.js";
+import { connectionOf, type AnyPeer } from "../peer/peer.js";
+
+/** The options of `request` on a group. */
+export interface GroupRequestOptions<P> {
+  /** How long to wait for each response, in milliseconds; `Infinity` waits for ever. Default: the server's `timeoutMs`, 60,000. */
+  timeoutMs?: number | undefined;
+  /** Aborting it rejects, with `signal.reason`, all calls that are pending. If it is already aborted, nothing is sent. */
+  signal?: AbortSignal | undefined;
+  /** The peer that is not called. Default: none. */
+  except?: P | undefined;
+}
+
+/** How the call to one peer of a group was settled: a `PromiseSettledResult` with the peer. */
+export type PeerOutcome<P, T> =
+  | { readonly peer: P; readonly status: "fulfilled"; readonly value: T; readonly reason?: undefined }
+  | {
+      readonly peer: P;
+      readonly status: "rejected";
+      /** What `peer.request` rejects with. */
+      readonly reason: any;
+      readonly value?: undefined;
+    };
+
+export const REQUEST_OPTIONS = { timeoutMs: optional(positive), signal: optional(anySignal), except: any };
+
+/** A request for many peers, whose params are encoded once. Sends the calls that are given to it with these params. */
+export class SharedRequest implements Sink {
+  readonly method: string;
+  /** A notification with the same params. Its text ends as that of a request does. */
+  readonly #notification: MessageText;
+  /** Where the end begins: before the params. */
+  readonly #start: number;
+  readonly #calls: OutgoingCall[] = [];
+
+  /** Throws a `TypeError` for params without a JSON form. */
+  constructor(method: string, params: unknown) {
+    this.method = method;
+    this.#notification = encodeNotification(method, params as object | undefined);
+    this.#start = encodeNotification(method).length - 1;
+  }
+
+  /** Adds the params to the text of a call that has none, and sends it. */
+  add(text: MessageText, call: SendHandle | undefined): boolean {
+    if (!(call instanceof OutgoingCall)) return false;
+    this.#calls.push(call);
+    const whole = this.#withParams(plainText(text).slice(0, -1));
+    // Reported here: the reason why the message was not taken may be its length.
+    if (!call.calls.deliver(whole, call, undefined)) call.calls.failUnsent(whole, call);
+    return true;
+  }
+
+  #withParams(before: string): MessageText {
+    const notification = this.#notification;
+    if (typeof notification === "string") return before + notification.slice(this.#start);
+    return notification.withJson(before + notification.json.slice(this.#start));
+  }
+
+  /** Rejects all calls that are pending. */
+  abort(reason: unknown): void {
+    for (const call of this.#calls) call.calls.giveUp(call, reason);
+  }
+}
+
+/** Calls all these peers at once. Resolves with the outcome of each when all are settled. Never rejects. */
+export async function requestAll(
+  peers: readonly AnyPeer[],
+  request: SharedRequest,
+  { timeoutMs, signal }: GroupRequestOptions<never>,
+): Promise<PeerOutcome<AnyPeer, unknown>[]> {
+  const options = timeoutMs === undefined ? undefined : { timeoutMs };
+  const call = async (peer: AnyPeer): Promise<PeerOutcome<AnyPeer, unknown>> => {
+    try {
+      if (signal?.aborted) throw signal.reason;
+      const value = await connectionOf(peer).outgoing.control(request.method, undefined, options, request);
+      return { peer, status: "fulfilled", value };
+    } catch (reason) {
+      return { peer, status: "rejected", reason };
+    }
+  };
+  // One listener for all calls.
+  const abort = (): void => request.abort(signal!.reason);
+  signal?.addEventListener("abort", abort);
+  const outcomes = await Promise.all(peers.map(call));
+  signal?.removeEventListener("abort", abort);
+  return outcomes;
+}

@@ -1,0 +1,197 @@
+/** Topics: named sets of peers, which exist while they have members, and emit an event when a peer joins or leaves. */
+import type { Contract } from "../core/contract.js";
+import { anyFunction } from "../core/options.js";
+import { EventEmitter } from "../core/packages.js";
+import { refuseUnknownEvents, tell } from "../core/tell.js";
+import type { Peer } from "../peer/peer.js";
+import { PeerGroup, type Group, type GroupOwner } from "./groups.js";
+
+/** Why a peer left a topic: `delete` removed it, or it closed. `await peer.closed` has the code of the close. */
+export type LeaveReason = "deleted" | "closed";
+
+/** The events of a topic. What a listener throws or rejects with is emitted as `error` of the server, with the peer. */
+export type TopicEvents<P> = {
+  /** A peer was added. Emitted inside `add`, when the peer is a member. */
+  join(peer: P): void;
+  /**
+   * A peer left: it was deleted, or it closed. A suspended peer is still a member. Emitted when the peer is a member no more: of
+   * a peer that closed, of no topic.
+   */
+  leave(peer: P, reason: LeaveReason): void;
+};
+
+/**
+ * A named set of peers. A peer that closes is removed. A topic without peers takes no memory, except for its listeners.
+ *
+ * `server.topic(name)` returns a new object each time, and all objects of one name have the same members and listeners.
+ */
+export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends Group<L, R, D> {
+  /**
+   * Adds a peer of this server. Does nothing if the peer is a member or closed. Throws a `TypeError` for a peer of another server,
+   * and for one that came by HTTP POST.
+   */
+  add(peer: Peer<L, R, D>): this;
+  /** Removes a peer. Returns true if the peer was a member. Calls that were made to the peer go on. */
+  delete(peer: Peer<L, R, D>): boolean;
+  /** Calls `listener` at each event. The server keeps the listener until `off`. Throws a `TypeError` for an unknown event. */
+  on<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
+  /** Calls `listener` at the next event only. Throws a `TypeError` for an unknown event. */
+  once<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
+  /** Removes a listener that `on` or `once` of any object of this topic added. Does nothing if there is none. */
+  off<E extends keyof TopicEvents<Peer<L, R, D>>>(event: E, listener: TopicEvents<Peer<L, R, D>>[E]): this;
+}
+
+const EVENTS: Record<keyof TopicEvents<unknown>, 0> = { join: 0, leave: 0 };
+
+class TopicEmitter<P> extends EventEmitter<TopicEvents<P>> {
+  static {
+    refuseUnknownEvents(TopicEmitter.prototype, EVENTS);
+  }
+}
+
+const EMPTY: ReadonlySet<never> = new Set();
+
+/** The topics of one server, and what they need of it. */
+export interface TopicsOwner<P> extends GroupOwner {
+  /** Returns why a peer cannot be a member; `undefined` if it can. */
+  refusalOf(peer: P): string | undefined;
+}
+
+/** All topics of one server. A `Topic` is a view of the sets here, so a `Topic` that the application keeps is never stale. */
+export class Topics<L extends Contract<L>, R extends Contract<R>, D> {
+  readonly owner: TopicsOwner<Peer<L, R, D>>;
+  readonly #members = new Map<string, Set<Peer<L, R, D>>>();
+  /** The names of each peer's topics. Many peers have only one, and a Set for each would take memory. */
+  readonly #joined = new Map<Peer<L, R, D>, string | Set<string>>();
+  /** The listeners of each topic that has any. */
+  readonly #emitters = new Map<string, TopicEmitter<Peer<L, R, D>>>();
+
+  constructor(owner: TopicsOwner<Peer<L, R, D>>) {
+    this.owner = owner;
+  }
+
+  /** Returns the topic of that name. */
+  topic(name: string): Topic<L, R, D> {
+    return new TopicView(this, name);
+  }
+
+  /** Number of topics that have members. */
+  get size(): number {
+    return this.#members.size;
+  }
+
+  /** Returns the members of a topic. */
+  membersOf(name: string): ReadonlySet<Peer<L, R, D>> {
+    return this.#members.get(name) ?? EMPTY;
+  }
+
+  /** Adds a peer to a topic, unless it is a member. */
+  add(name: string, peer: Peer<L, R, D>): void {
+    let members = this.#members.get(name);
+    if (members?.has(peer)) return;
+    if (members === undefined) this.#members.set(name, (members = new Set()));
+    members.add(peer);
+    const joined = this.#joined.get(peer) ?? name;
+    if (typeof joined !== "string") joined.add(name);
+    else this.#joined.set(peer, joined === name ? name : new Set([joined, name]));
+    this.#emit(name, "join", peer);
+  }
+
+  /** Removes a peer from a topic. Returns true if it was a member. */
+  delete(name: string, peer: Peer<L, R, D>): boolean {
+    if (!this.#removeMember(name, peer)) return false;
+    const joined = this.#joined.get(peer)!;
+    if (typeof joined !== "string") joined.delete(name);
+    if (typeof joined === "string" || joined.size === 0) this.#joined.delete(peer);
+    this.#emit(name, "leave", peer, "deleted");
+    return true;
+  }
+
+  /** Removes a peer that closes from every topic. */
+  leaveAll(peer: Peer<L, R, D>): void {
+    const joined = this.#joined.get(peer);
+    if (joined === undefined) return;
+    this.#joined.delete(peer);
+    const names = typeof joined === "string" ? [joined] : [...joined];
+    // Removed from all before any listener is called: no group contains a closed peer.
+    for (const name of names) this.#removeMember(name, peer);
+    for (const name of names) this.#emit(name, "leave", peer, "closed");
+  }
+
+  /** Adds a listener. Throws a `TypeError` for an unknown event, and for a listener that is no function. */
+  listen(
+    name: string,
+    how: "on" | "once",
+    event: keyof TopicEvents<unknown>,
+    listener: (...args: any[]) => void,
+  ): void {
+    const emitter = this.#emitters.get(name) ?? new TopicEmitter();
+    emitter[how](event, listener);
+    this.#emitters.set(name, emitter);
+  }
+
+  /** Removes a listener. */
+  unlisten(name: string, event: keyof TopicEvents<unknown>, listener: (...args: any[]) => void): void {
+    const emitter = this.#emitters.get(name);
+    if (emitter === undefined) return;
+    emitter.off(event, anyFunction(listener, "listener"));
+    this.#deleteUnheard(name, emitter);
+  }
+
+  #removeMember(name: string, peer: Peer<L, R, D>): boolean {
+    const members = this.#members.get(name);
+    if (members === undefined || !members.delete(peer)) return false;
+    if (members.size === 0) this.#members.delete(name);
+    return true;
+  }
+
+  #emit(name: string, event: keyof TopicEvents<unknown>, peer: Peer<L, R, D>, reason?: LeaveReason): void {
+    const emitter = this.#emitters.get(name);
+    if (emitter === undefined) return;
+    tell(emitter, event, reason === undefined ? [peer] : [peer, reason], (error) => this.owner.report(error, peer));
+    this.#deleteUnheard(name, emitter);
+  }
+
+  /** Deletes an emitter whose last listener was removed. A listener may have replaced the emitter meanwhile. */
+  #deleteUnheard(name: string, emitter: TopicEmitter<Peer<L, R, D>>): void {
+    if (emitter.eventNames().length === 0 && this.#emitters.get(name) === emitter) this.#emitters.delete(name);
+  }
+}
+
+class TopicView<L extends Contract<L>, R extends Contract<R>, D> extends PeerGroup<L, R, D> implements Topic<L, R, D> {
+  readonly #topics: Topics<L, R, D>;
+  readonly #name: string;
+
+  constructor(topics: Topics<L, R, D>, name: string) {
+    super(() => topics.membersOf(name), topics.owner, name);
+    this.#topics = topics;
+    this.#name = name;
+  }
+
+  add(peer: Peer<L, R, D>): this {
+    if (peer.state === "closed") return this;
+    const reason = this.#topics.owner.refusalOf(peer);
+    if (reason !== undefined) throw new TypeError(reason);
+    this.#topics.add(this.#name, peer);
+    return this;
+  }
+
+  delete(peer: Peer<L, R, D>): boolean {
+    return this.#topics.delete(this.#name, peer);
+  }
+
+  on(event: keyof TopicEvents<unknown>, listener: (...args: any[]) => void): this {
+    this.#topics.listen(this.#name, "on", event, listener);
+    return this;
+  }
+
+  once(event: keyof TopicEvents<unknown>, listener: (...args: any[]) => void): this {
+    this.#topics.listen(this.#name, "once", event, listener);
+    return this;
+  }
+
+  off(event: keyof TopicEvents<unknown>, listener: (...args: any[]) => void): this {
+    this.#topics.unlisten(this.#name, event, listener);
+    return this;
+  }
+}

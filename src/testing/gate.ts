@@ -1,0 +1,79 @@
+/** The gate of a test server: the real checks of the handshake, over connections in memory. */
+import type { IncomingMessage } from "node:http";
+import { closeWithBye } from "../server/closing.js";
+import { Gate, offeredBy, type GateDelegate } from "../server/gate.js";
+import type { GateSettings } from "../server/options.js";
+import type { Refusal } from "../server/upgrade.js";
+import type { WireSocket } from "./socket.js";
+import type { Wire } from "./wire.js";
+
+/** The headers of a client, as `connect` of `reciproc/node` takes them. */
+export type Headers = Readonly<Record<string, string | readonly string[]>>;
+
+/** Accepts or refuses the clients of a test server. */
+export class MemoryGate extends Gate<Wire, undefined, WireSocket> {
+  readonly url: string;
+  /** Not loopback, so that `Host` is checked only with the option `hosts`, as on a public server. */
+  protected readonly boundTo = "0.0.0.0";
+  readonly #delegate: GateDelegate<Wire, WireSocket>;
+  readonly #maxFrameBytes: number;
+
+  constructor(settings: GateSettings, delegate: GateDelegate<Wire, WireSocket>) {
+    super(settings, delegate);
+    this.url = `ws://localhost${settings.path ?? "/"}`;
+    this.#delegate = delegate;
+    this.#maxFrameBytes = delegate.maxFrameBytes;
+  }
+
+  listen(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  protected open(request: IncomingMessage, wire: Wire, _head: undefined, use: (socket: WireSocket) => void): void {
+    const protocol = this.#delegate.chooseProtocol(offeredBy(request)) ?? "";
+    use(wire.accept(protocol, this.#maxFrameBytes));
+  }
+
+  protected answer(wire: Wire, refusal: Refusal): void {
+    wire.refuse(refusal);
+  }
+
+  protected dismiss(socket: WireSocket, refusal: Refusal): void {
+    closeWithBye(socket, refusal);
+  }
+}
+
+/** The headers of every handshake. The key is any 16 bytes. */
+const HANDSHAKE = {
+  Connection: "Upgrade",
+  Upgrade: "websocket",
+  "Sec-WebSocket-Version": "13",
+  "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+};
+
+/**
+ * Returns the upgrade request of a client. It has the members of an `IncomingMessage` that describe a request (`method`, `url`,
+ * `httpVersion`, `headers`, `headersDistinct`, `rawHeaders`), and of its socket the addresses and `encrypted`. It is no stream.
+ */
+export function upgradeRequest(
+  { protocol, host, pathname, search }: URL,
+  protocols: readonly string[],
+  headers: Headers,
+  remoteAddress: string,
+): IncomingMessage {
+  const offer = protocols.length === 0 ? {} : { "Sec-WebSocket-Protocol": protocols.join(",") };
+  const all = new Map<string, [name: string, values: readonly string[]]>();
+  for (const [name, value] of Object.entries({ Host: host, ...headers, ...HANDSHAKE, ...offer }))
+    all.set(name.toLowerCase(), [name, typeof value === "string" ? [value] : value]);
+  const lists = [...all].map(([name, [, values]]) => [name, [...values]] as const);
+  const request = {
+    method: "GET",
+    url: pathname + search,
+    httpVersion: "1.1",
+    headers: Object.fromEntries(lists.map(([name, values]) => [name, values.join(name === "cookie" ? "; " : ", ")])),
+    headersDistinct: Object.fromEntries(lists),
+    rawHeaders: [...all.values()].flatMap(([name, values]) => values.flatMap((value) => [name, value])),
+    socket: { remoteAddress, localAddress: "127.0.0.1", encrypted: protocol === "wss:" },
+  };
+  return request as unknown as IncomingMessage;
+}

@@ -1,0 +1,183 @@
+/** The network between a test server and its clients, which the test controls. */
+import { Abnormal } from "../close-codes.js";
+import { expected } from "../core/errors.js";
+import { positive } from "../core/options.js";
+import { endPeer, type AnyPeer } from "../peer/peer.js";
+import type { StandardWebSocket } from "../sockets/standard.js";
+import type { Flow } from "./pipe.js";
+import type { Wire, WireOwner } from "./wire.js";
+
+/** What a test can do to the connection of one client, or to those of all. */
+export interface Line {
+  /**
+   * Cuts the socket at both ends, with everything that is under way in it. A session survives: its peers are suspended, and the
+   * client connects again after a delay, the first one 0 ms. Both peers are suspended, or closed, when the function returns. But a
+   * client that has just connected notices it in the tick after `connect` has resolved, when it begins to receive.
+   */
+  cut(): void;
+  /**
+   * Cuts the socket, and makes the server forget the session, as a server that restarts does. The server's peer closes with 1006.
+   * The client's peer emits `lost` when it has connected again. Without a session, the same as `cut`.
+   */
+  lose(): void;
+  /**
+   * Lets so many bytes per second pass in each direction, counted in frames of UTF-8. A frame arrives when its last byte has passed.
+   * Until then, it counts in full towards `unsentBytes` of its sender. The handshake, pings and closes have no bytes. `Infinity` is
+   * the default: everything arrives in a microtask, and a socket is never full. Throws a `TypeError` for no positive number.
+   */
+  slow(bytesPerSecond: number): void;
+  /** Lets nothing pass until `start`, not even a handshake or a close. What is sent counts towards `unsentBytes`. No end is notified. */
+  stop(): void;
+  /** Lets data pass again after `stop`, at the speed of `slow`. Does nothing if the network is not stopped. */
+  start(): void;
+}
+
+/** The network of one test server. Its functions as a `Line` act on all clients, and on those that connect later. */
+export interface Network extends Line {
+  /**
+   * Returns the line of one client: by the client's peer, the server's peer of that client, or a `WebSocket` of the test server. The
+   * line of a peer stays the same when the client connects again. Throws a `TypeError` for a client that has none.
+   */
+  of(client: AnyPeer | StandardWebSocket): Line;
+  /**
+   * Resolves when everything that can arrive has arrived, and the promises that depend on it have settled. Waits for real ticks of the
+   * event loop, also under fake timers. Does not wait for timers, so not for the bytes of a slow line.
+   */
+  settle(): Promise<void>;
+}
+
+/** Taken when this file is loaded, so that `settle` works under fake timers. */
+const { setTimeout, setImmediate = setTimeout } = globalThis as {
+  setTimeout: (task: () => void) => unknown;
+  setImmediate?: (task: () => void) => unknown;
+};
+
+/** The line of one client: its present socket, and those that follow it. */
+export class ClientLine implements Line, WireOwner {
+  readonly flow: Flow;
+  readonly arrived: () => void;
+  readonly #wires = new Set<Wire>();
+  /** Called when the last wire is over, if the client does not connect again. */
+  #onOver: (() => void) | undefined;
+  /** The server's open peers of this client. A page may have several. */
+  readonly #serverPeers = new Set<AnyPeer>();
+
+  constructor(flow: Flow, arrived: () => void) {
+    this.flow = { ...flow };
+    this.arrived = arrived;
+  }
+
+  add(wire: Wire): void {
+    this.#wires.add(wire);
+  }
+
+  over(wire: Wire): void {
+    this.#wires.delete(wire);
+    if (this.#wires.size === 0) this.#onOver?.();
+  }
+
+  /** Calls `onOver` when the last wire is over. The client adds no other. */
+  retire(onOver: () => void): void {
+    this.#onOver = onOver;
+    if (this.#wires.size === 0) onOver();
+  }
+
+  /** Adds a peer that the server has made for this client. */
+  accepted(peer: AnyPeer): void {
+    this.#serverPeers.add(peer);
+    void peer.closed.then(() => this.#serverPeers.delete(peer));
+  }
+
+  cut(): void {
+    for (const wire of this.#wires) wire.destroy();
+  }
+
+  lose(): void {
+    this.cut();
+    for (const peer of this.#serverPeers) endPeer(peer, Abnormal, "the session is lost");
+  }
+
+  slow(bytesPerSecond: number): void {
+    this.flow.bytesPerSecond = positive(bytesPerSecond, "bytesPerSecond");
+    this.#flowChanged();
+  }
+
+  stop(): void {
+    this.flow.isStopped = true;
+    this.#flowChanged();
+  }
+
+  start(): void {
+    this.flow.isStopped = false;
+    this.#flowChanged();
+  }
+
+  #flowChanged(): void {
+    for (const wire of this.#wires) wire.flowChanged();
+  }
+}
+
+/** The network of one test server. */
+export class MemoryNetwork implements Network {
+  readonly #lines = new Set<ClientLine>();
+  readonly #lineOf = new WeakMap<AnyPeer | StandardWebSocket, ClientLine>();
+  /** The settings of lines that are added. */
+  readonly #flow: Flow = { isStopped: false, bytesPerSecond: Infinity };
+  /** The number of arrivals at any end. */
+  #arrivals = 0;
+
+  /** Adds the line of a client that is about to connect. */
+  add(): ClientLine {
+    const line = new ClientLine(this.#flow, () => void this.#arrivals++);
+    this.#lines.add(line);
+    return line;
+  }
+
+  /** Removes the line of a client that does not connect again, when its last connection has ended. */
+  remove(line: ClientLine): void {
+    line.retire(() => this.#lines.delete(line));
+  }
+
+  /** Lets `of` find a line by one of its peers, or by a WebSocket. */
+  assign(client: AnyPeer | StandardWebSocket, line: ClientLine): void {
+    this.#lineOf.set(client, line);
+  }
+
+  of(client: AnyPeer | StandardWebSocket): Line {
+    const line = this.#lineOf.get(client);
+    if (line === undefined)
+      throw expected("client", "a peer or a WebSocket of this test server or its clients", client);
+    return line;
+  }
+
+  cut(): void {
+    for (const line of this.#lines) line.cut();
+  }
+
+  lose(): void {
+    for (const line of this.#lines) line.lose();
+  }
+
+  slow(bytesPerSecond: number): void {
+    this.#flow.bytesPerSecond = positive(bytesPerSecond, "bytesPerSecond");
+    for (const line of this.#lines) line.slow(bytesPerSecond);
+  }
+
+  stop(): void {
+    this.#flow.isStopped = true;
+    for (const line of this.#lines) line.stop();
+  }
+
+  start(): void {
+    this.#flow.isStopped = false;
+    for (const line of this.#lines) line.start();
+  }
+
+  async settle(): Promise<void> {
+    let before: number;
+    do {
+      before = this.#arrivals;
+      await new Promise<void>((resolve) => setImmediate(resolve));
+    } while (this.#arrivals !== before);
+  }
+}

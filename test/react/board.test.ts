@@ -1,0 +1,235 @@
+/** Runs examples/board-react: its commands, and two windows of Chromium with a cut and a restart. */
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ensurePackages } from "../../scripts/packages.js";
+import { connect } from "../../src/node.js";
+import { browser } from "../browser/browser.js";
+import { Relay } from "../client/relay.js";
+
+const EXAMPLE = join(import.meta.dirname, "../../examples/board-react");
+const PATIENCE = { timeout: 15_000 };
+
+let folder: string;
+let server: ChildProcess;
+let errors: string;
+let url: string;
+let relay: Relay;
+let ada: Page;
+let bo: Page;
+
+/** Runs an npm script of the example. */
+async function script(name: string): Promise<void> {
+  await promisify(execFile)("npm", ["run", name], { cwd: EXAMPLE, shell: process.platform === "win32" });
+}
+
+/** Starts the built server. Returns its address. */
+async function start(port: string): Promise<string> {
+  const env = { ...process.env, PORT: port, BOARD_FOLDER: folder };
+  server = spawn(process.execPath, ["build/server/main.js"], { cwd: EXAMPLE, env, stdio: ["ignore", "pipe", "pipe"] });
+  server.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
+  const [line] = (await once(createInterface(server.stdout!), "line")) as [string];
+  return /^board: (http:\S+)$/.exec(line)![1]!;
+}
+
+/** Ends the server as a deployment does. Returns its exit code. */
+async function stop(): Promise<unknown> {
+  server.kill("SIGTERM");
+  const [code] = await once(server, "exit");
+  return code;
+}
+
+/** Opens the page as a user who logs in. */
+async function logIn(name: string, address: string): Promise<Page> {
+  const page = await (await (await browser()).newContext()).newPage();
+  page.setDefaultTimeout(PATIENCE.timeout);
+  page.on("pageerror", (error) => (errors += error.stack));
+  await page.goto(address);
+  await page.getByLabel("Name").fill(name);
+  await page.getByLabel("Name").press("Enter");
+  await status(page, "Live");
+  return page;
+}
+
+function status(page: Page, text: string): Promise<void> {
+  return page
+    .getByRole("status")
+    .and(page.getByText(text, { exact: true }))
+    .waitFor();
+}
+
+async function add(page: Page, text: string): Promise<void> {
+  await page.getByLabel("New card").fill(text);
+  await page.getByLabel("New card").press("Enter");
+}
+
+const cards = (page: Page): Promise<string[]> => page.getByLabel("Cards").locator("label").allTextContents();
+const log = (page: Page): Promise<string | null> => page.getByLabel("Log").textContent();
+
+const here = (page: Page): Promise<string | null> => page.getByLabel("Here").textContent();
+
+async function bothShow(...texts: string[]): Promise<void> {
+  for (const page of [ada, bo]) await expect.poll(() => cards(page), PATIENCE).toEqual(texts);
+}
+
+async function importLines(...lines: string[]): Promise<void> {
+  const form = ada.getByLabel("Import", { exact: true });
+  await form.getByLabel("Lines").fill(lines.join("\n"));
+  await form.getByRole("button", { name: "Import" }).click();
+}
+
+beforeAll(async () => {
+  errors = "";
+  await ensurePackages(EXAMPLE);
+  await script("build");
+  folder = await mkdtemp(join(tmpdir(), "reciproc-board-"));
+  url = await start("0");
+  relay = await Relay.to(url);
+  ada = await logIn("Ada", relay.url.replace("ws:", "http:"));
+  bo = await logIn("Bo", url);
+}, 600_000);
+afterAll(async () => {
+  await Promise.all([ada.context().close(), bo.context().close()]);
+  await relay.close();
+  if (server.exitCode === null) await stop();
+  await rm(folder, { recursive: true });
+});
+
+describe("the example board-react", () => {
+  it("compiles", () => script("typecheck"), 60_000);
+
+  it("refuses a client that has not logged in", async () => {
+    const error: unknown = await connect(`${url.replace("http", "ws")}/rpc`).catch((failure: unknown) => failure);
+    expect(error).toMatchObject({ code: "CONNECT_FAILED", status: 401 });
+    expect(await (await fetch(`${url}/me`, { headers: { cookie: "user=Ada.forged" } })).json()).toEqual({ name: null });
+  });
+
+  it("shows who is here, and what the server logs", async () => {
+    for (const page of [ada, bo]) {
+      await expect.poll(() => here(page), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
+    }
+    await expect.poll(() => log(ada), PATIENCE).toContain("Bo is here");
+  });
+
+  it("shows a card of one window in both", async () => {
+    await add(ada, "Buy milk");
+    await bothShow("Buy milk");
+    await bo.getByLabel("Buy milk", { exact: true }).click();
+    await expect.poll(() => ada.getByLabel("Buy milk", { exact: true }).isChecked()).toBe(true);
+    await expect.poll(() => log(bo)).toContain('Ada wrote "Buy milk"');
+  });
+
+  it("shows a card at once while the network is cut, and sends it once afterwards", async () => {
+    await relay.close();
+    await status(ada, "Reconnecting");
+    await add(ada, "Written without a network");
+    await expect.poll(() => cards(ada)).toEqual(["Buy milk", "Written without a network"]);
+    await add(bo, "Meanwhile");
+    await expect.poll(() => cards(bo)).toEqual(["Buy milk", "Meanwhile"]);
+    await relay.open();
+    await status(ada, "Live");
+    await expect.poll(() => cards(bo), PATIENCE).toEqual(["Buy milk", "Meanwhile", "Written without a network"]);
+    expect(new Set(await cards(ada))).toEqual(new Set(await cards(bo)));
+    expect(await cards(ada)).toHaveLength(3);
+  });
+
+  it("asks the owner before another user removes a card", async () => {
+    await bo.getByLabel("Remove Buy milk").click();
+    await ada.getByText('May Bo remove "Buy milk"?').waitFor();
+    await ada.getByRole("button", { name: "No" }).click();
+    await bo.getByText("Ada said no").waitFor();
+    expect(await cards(bo)).toContain("Buy milk");
+    await bo.getByLabel("Remove Written without a network").click();
+    await ada.getByRole("button", { name: "Yes" }).click();
+    await bothShow("Buy milk", "Meanwhile");
+  });
+
+  it("imports with progress, and stops on the server when the user cancels", async () => {
+    const form = ada.getByLabel("Import", { exact: true });
+    await form.getByLabel("Lines").fill(Array.from({ length: 200 }, (_, i) => `Import ${i}`).join("\n"));
+    await form.getByRole("button", { name: "Import" }).click();
+    await form.getByText(/^\d+ of 200$/).waitFor();
+    await form.getByRole("button", { name: "Cancel" }).click();
+    await form.getByText(/^Cancelled after \d+ cards$/).waitFor();
+    // A call that follows the cancelling: the server imports no card after it.
+    await add(ada, "After the import");
+    await expect.poll(async () => (await cards(bo)).at(-1), PATIENCE).toBe("After the import");
+    const { length } = await cards(bo);
+    expect(length).toBeGreaterThan(3);
+    expect(length).toBeLessThan(150);
+    await importLines("Last");
+    await form.getByText("Imported 1 cards").waitFor();
+    await expect.poll(() => cards(bo), PATIENCE).toHaveLength(length + 1);
+  });
+
+  it("uploads 20 MB unchanged, while the network is cut", async () => {
+    const content = randomBytes(20_000_000);
+    const path = join(folder, "big.bin");
+    await writeFile(path, content);
+    const form = ada.getByLabel("Upload");
+    const output = form.locator("output");
+    await form.getByLabel("File").setInputFiles(path);
+    await expect.poll(() => output.textContent(), { ...PATIENCE, interval: 5 }).toMatch(/%|bytes/);
+    expect(await output.textContent()).toMatch(/^big\.bin: [1-9]?\d %$/);
+    relay.cut();
+    await expect.poll(() => output.textContent(), { timeout: 60_000 }).toBe("big.bin: 20,000,000 bytes stored");
+    await status(ada, "Live");
+    const uploads = await readdir(join(folder, "uploads"));
+    expect(uploads).toHaveLength(1);
+    expect((await readFile(join(folder, "uploads", uploads[0]!))).equals(content)).toBe(true);
+    await expect.poll(() => log(bo), PATIENCE).toContain("Ada uploaded big.bin");
+  });
+
+  it("ends an import before its server ends", async () => {
+    const before = await cards(bo);
+    await importLines("One", "Two", "Three", "Four", "Five");
+    await ada
+      .getByLabel("Import", { exact: true })
+      .getByText(/^[1-4] of 5$/)
+      .waitFor();
+    const { port } = new URL(url);
+    expect(await stop()).toBe(0);
+    await ada.getByLabel("Import", { exact: true }).getByText("Imported 5 cards").waitFor();
+    expect(await start(port)).toBe(url);
+    await bothShow(...before, "One", "Two", "Three", "Four", "Five");
+    for (const page of [ada, bo]) await status(page, "Live");
+  });
+
+  it("keeps its users and cards over a restart, and sends what was written meanwhile", async () => {
+    const before = await cards(ada);
+    const { port } = new URL(url);
+    expect(await stop()).toBe(0);
+    for (const page of [ada, bo]) await status(page, "Reconnecting");
+    await add(bo, "Written during the restart");
+    await expect.poll(() => cards(bo)).toContain("Written during the restart");
+    expect(await start(port)).toBe(url);
+    for (const page of [ada, bo]) await status(page, "Live");
+    for (const page of [ada, bo]) {
+      await expect.poll(() => cards(page), PATIENCE).toEqual([...before, "Written during the restart"]);
+      await expect.poll(() => here(page), PATIENCE).toMatch(/^(Ada, Bo|Bo, Ada)$/);
+    }
+    await add(ada, "After the restart");
+    for (const page of [ada, bo]) await expect.poll(() => log(page), PATIENCE).toContain("After the restart");
+  });
+
+  it("closes all windows of a user who logs out", async () => {
+    const second = await bo.context().newPage();
+    await second.goto(url);
+    await status(second, "Live");
+    await bo.getByRole("button", { name: "Log out Bo" }).click();
+    await bo.getByLabel("Name").waitFor();
+    await status(second, "Logged out");
+    await expect.poll(() => here(ada), PATIENCE).toBe("Ada");
+  });
+
+  it("reports no error, in the server and in the pages", () => {
+    expect(errors).toBe("");
+  });
+});

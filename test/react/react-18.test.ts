@@ -1,0 +1,3 @@
+import { itWorksWith } from "./behaviour.js";
+
+itWorksWith(18);

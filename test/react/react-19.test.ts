@@ -1,0 +1,3 @@
+import { itHides, itWorksWith } from "./behaviour.js";
+
+itWorksWith(19, itHides);

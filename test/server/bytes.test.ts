@@ -1,0 +1,329 @@
+import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, vi } from "vitest";
+import { WebSocket } from "ws";
+import { z } from "zod";
+import {
+  bytes,
+  bytesOf,
+  connect,
+  contract,
+  lsp,
+  serve,
+  type AnyPeer,
+  type Bytes,
+  type Server,
+} from "../../src/node.js";
+import { connect as connectPage } from "../../src/connect.js";
+import { Relay } from "../client/relay.js";
+import { rejection } from "../support/turns.js";
+
+const DATA = Uint8Array.from({ length: 100_000 }, (_, i) => i * 7);
+const MIB = 2 ** 20;
+
+/** A server whose `echo` returns bytes, and whose `count` returns the sum and the lengths of a stream of bytes. */
+async function serveBytes(options: object = {}): Promise<Server> {
+  return serve({
+    port: 0,
+    ...options,
+    methods: {
+      echo: ([value]: [unknown]) => ({ kind: typeof value, value: bytes(bytesOf(value)) }),
+      collect: async ([stream]: [never], { peer }: { peer: AnyPeer }) => {
+        const lengths: number[] = [];
+        let sum = 0;
+        for await (const chunk of peer.iterate(stream)) {
+          lengths.push(bytesOf(chunk).length);
+          for (const byte of bytesOf(chunk)) sum += byte;
+        }
+        return { lengths, sum };
+      },
+      async *download() {
+        const buffer = new Uint8Array(40_000);
+        for (let n = 1; n <= 3; n++) yield buffer.fill(n);
+      },
+    },
+  });
+}
+
+/** Replaces a view by its base64, because vitest compares long views in a second each. */
+function textOf(value: unknown): unknown {
+  return value instanceof Uint8Array ? `view ${Buffer.from(value).toString("base64")}` : value;
+}
+
+/** Does the same to the `value` of an answer of `echo`. */
+function answerText(answer: unknown): unknown {
+  const { kind, value } = answer as { kind: string; value: unknown };
+  return { kind, value: textOf(value) };
+}
+
+const sumOf = (view: Uint8Array): number => view.reduce((sum, byte) => sum + byte, 0);
+
+it("carries bytes in params and results as binary frames, and the receiver gets a Uint8Array", async () => {
+  await using server = await serveBytes();
+  await using peer = await connect(server.url);
+  const { kind, value } = (await peer.request("echo", [bytes(DATA)])) as { kind: string; value: unknown };
+  expect(kind).toBe("object");
+  expect(Object.getPrototypeOf(value)).toBe(Uint8Array.prototype);
+  expect(textOf(value)).toBe(textOf(DATA));
+  // Base64 would be a third more.
+  expect(peer.stats().bytesSent).toBeLessThan(110_000);
+  expect(peer.stats().bytesReceived).toBeLessThan(110_000);
+});
+
+it("carries bytes in a batch, and in calls that are queued before the first connection is open", async () => {
+  await using server = await serveBytes();
+  const seen: unknown[] = [];
+  await using peer = await connect(server.url, {
+    onOpen: async (caller) => seen.push(await caller.request("echo", [bytes(DATA)])),
+  });
+  const batch = peer.batch();
+  const answers = [batch.request("echo", [bytes(DATA)]), batch.request("echo", [bytes(DATA.subarray(5))])];
+  batch.send();
+  expect([...seen, ...(await Promise.all(answers))].map(answerText)).toEqual([
+    { kind: "object", value: textOf(DATA) },
+    { kind: "object", value: textOf(DATA) },
+    { kind: "object", value: textOf(DATA.subarray(5)) },
+  ]);
+});
+
+it.each([
+  ["the link is plain", { link: "plain" as const }, {}],
+  ["the server is plain", {}, { link: "plain" }],
+])("carries bytes as base64 if %s", async (_why, options, ofServer) => {
+  await using server = await serveBytes(ofServer);
+  await using peer = await connect(server.url, options);
+  const value = Buffer.from(DATA).toString("base64");
+  expect(await peer.request("echo", [bytes(DATA)])).toEqual({ kind: "string", value });
+});
+
+it.each([
+  ["without the option `bytes`, with base64", {}, "string"],
+  ["with it, with a Uint8Array", { bytes }, "object"],
+])("serves a page %s", async (_what, options, kind) => {
+  await using server = await serveBytes();
+  vi.stubGlobal("WebSocket", WebSocket);
+  await using peer = await connectPage(server.url, options);
+  const answer = (await peer.request("echo", [bytes(DATA)])) as { kind: string; value: unknown };
+  expect(answer.kind).toBe(kind);
+  expect(typeof answer.value).toBe(kind);
+  expect(textOf(bytesOf(answer.value))).toBe(textOf(DATA));
+});
+
+it("carries bytes as base64 by HTTP POST, in a result, a batch and a stream", async () => {
+  await using server = await serveBytes();
+  const post = async (body: unknown): Promise<unknown> => {
+    const headers = { "Content-Type": "application/json" };
+    const url = server.url.replace("ws:", "http:");
+    return (await fetch(url, { method: "POST", headers, body: JSON.stringify(body) })).json();
+  };
+  const value = Buffer.from(DATA).toString("base64");
+  const call = { jsonrpc: "2.0", id: 1, method: "echo", params: [value] };
+  const answer = { jsonrpc: "2.0", id: 1, result: { kind: "string", value } };
+  expect(await post(call)).toEqual(answer);
+  expect(await post([call])).toEqual([answer]);
+  const values = [1, 2, 3].map((n) => Buffer.alloc(40_000, n).toString("base64"));
+  expect(await post({ ...call, method: "download" })).toEqual({ ...answer, result: { values } });
+});
+
+it("streams a Blob, of which no part is longer than 64 KiB", async () => {
+  await using server = await serveBytes();
+  await using peer = await connect(server.url);
+  const blob = new Blob([DATA, DATA, DATA]);
+  const got = (await peer.request("collect", [peer.offer(blob.stream())])) as { lengths: number[]; sum: number };
+  expect(got.sum).toBe(3 * sumOf(DATA));
+  expect(Math.max(...got.lengths)).toBeLessThanOrEqual(64 * 1024);
+  expect(got.lengths.reduce((sum, length) => sum + length)).toBe(300_000);
+});
+
+it("streams a file of Node, and an empty chunk", async () => {
+  await using server = await serveBytes();
+  await using peer = await connect(server.url);
+  const folder = await mkdtemp(join(tmpdir(), "bytes-"));
+  try {
+    await writeFile(join(folder, "file"), DATA);
+    const file = createReadStream(join(folder, "file"));
+    expect(await peer.request("collect", [peer.offer(file)])).toMatchObject({ sum: sumOf(DATA) });
+    expect(await peer.request("collect", [peer.offer([new Uint8Array(0)])])).toEqual({ lengths: [0], sum: 0 });
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+it("streams the bytes that a source yields, though it fills the same buffer again", async () => {
+  await using server = await serveBytes();
+  await using peer = await connect(server.url);
+  const firsts: number[] = [];
+  for await (const chunk of peer.stream("download")) firsts.push(bytesOf(chunk)[0]!);
+  expect(firsts).toEqual([1, 2, 3]);
+});
+
+it("stops the source of a stream of bytes whose reader stops in the middle of a long chunk", async () => {
+  let isClosed = false;
+  await using server = await serve({
+    port: 0,
+    methods: {
+      async *long() {
+        try {
+          yield new Uint8Array(10 * MIB);
+        } finally {
+          isClosed = true;
+        }
+      },
+    },
+  });
+  await using peer = await connect(server.url);
+  for await (const chunk of peer.stream("long")) {
+    expect(bytesOf(chunk).length).toBe(64 * 1024);
+    break;
+  }
+  await vi.waitFor(() => expect(isClosed).toBe(true));
+  await vi.waitFor(() => expect(server.stats().streams).toBe(0));
+});
+
+it("notifies a topic with bytes: binary frames, and base64 on plain links", async () => {
+  await using server = await serveBytes();
+  server.on("peer", (peer) => server.topic("all").add(peer));
+  const got: unknown[] = [];
+  const methods = { news: ([value]: [unknown]) => void got.push(value) };
+  await using packed = await connect(server.url, { methods });
+  await using plain = await connect(server.url, { methods, link: "plain" });
+  // The server has the hello of a client that has called.
+  await Promise.all([packed.request("echo", [""]), plain.request("echo", [""])]);
+  server.topic("all").notify("news", [bytes(DATA)]);
+  server.peers.notify("news", [bytes(DATA)], { whenSlow: "close" });
+  await vi.waitFor(() => expect(got).toHaveLength(4));
+  const base64 = Buffer.from(DATA).toString("base64");
+  expect(got.filter((value) => typeof value === "string")).toEqual([base64, base64]);
+  expect(got.filter((value) => typeof value !== "string").map(textOf)).toEqual([textOf(DATA), textOf(DATA)]);
+});
+
+it("replays bytes that were under way when the socket was lost, in both directions", async () => {
+  await using server = await serveBytes();
+  await using relay = await Relay.to(server.url);
+  await using peer = await connect(relay.url);
+  const resumed = once(peer as unknown as NodeJS.EventEmitter, "resume");
+  await peer.request("echo", [bytes(DATA)]);
+  const answers = Array.from({ length: 20 }, (_, n) => peer.request("echo", [bytes(DATA.subarray(n))]));
+  // The server has sent one answer, and the client most of its calls.
+  await answers[0];
+  relay.cut();
+  const expected = Array.from({ length: 20 }, (_, n) => ({ kind: "object", value: textOf(DATA.subarray(n)) }));
+  expect((await Promise.all(answers)).map(answerText)).toEqual(expected);
+  await resumed;
+});
+
+it("refuses bytes over the limit of the other side with `TooLargeError`, and a reply over it with -32008", async () => {
+  await using server = await serve({
+    port: 0,
+    methods: { get: ([length]: [number]) => bytes(new Uint8Array(length)), put: () => 1 },
+  });
+  await using peer = await connect(server.url);
+  expect(await peer.request("put", [bytes(new Uint8Array(MIB - 1000))])).toBe(1);
+  await expect(peer.request("put", [bytes(new Uint8Array(MIB))])).rejects.toMatchObject({ name: "TooLargeError" });
+  expect(await peer.request("get", [MIB - 1000])).toHaveLength(MIB - 1000);
+  await expect(peer.request("get", [MIB])).rejects.toMatchObject({ code: -32008 });
+  await using plain = await connect(server.url, { link: "plain" });
+  // As base64, the reply is a third longer.
+  await expect(plain.request("get", [MIB - 1000])).rejects.toMatchObject({ code: -32008 });
+});
+
+it("measures bytes as the client gets them, as base64 without the option, and refuses or reports all that are too long", async () => {
+  vi.stubGlobal("WebSocket", WebSocket);
+  const LENGTH = 900_000;
+  const missed: string[] = [];
+  const errors: unknown[] = [];
+  await using server = await serve({
+    port: 0,
+    methods: {
+      report: (_params: unknown, { progress }: { progress(value: unknown): void }) => {
+        progress(bytes(new Uint8Array(LENGTH)));
+        return "reported";
+      },
+    },
+  });
+  server.on("missed", (_peer, method) => missed.push(method));
+  server.on("error", (error) => errors.push(error));
+  await using client = await connectPage(server.url, { methods: { put: ([view]: [unknown]) => bytesOf(view).length } });
+  // The server knows the limit of the client with the client's second frame.
+  for (let i = 0; i < 2; i++) await client.request("nothing").catch(() => {});
+  const [peer] = server.peers as Iterable<AnyPeer>;
+  const params = [bytes(new Uint8Array(LENGTH))];
+  const tooLarge = { name: "TooLargeError", maxMessageBytes: MIB };
+  await expect(peer!.request("put", params)).rejects.toMatchObject(tooLarge);
+  await expect(peer!.request("put", params, { retry: "not-sent" })).rejects.toMatchObject(tooLarge);
+  expect(peer!.notify("put", params)).toBe(false);
+  expect(await client.request("report", {}, { onProgress: () => {} })).toBe("reported");
+  expect(errors).toMatchObject([tooLarge, tooLarge]);
+  server.peers.notify("put", params, { whenSlow: "close" });
+  server.peers.notify("put", params);
+  expect([missed, peer!.stats().dropped]).toEqual([["put", "put"], 2]);
+  // The same bytes fit into a binary frame.
+  await using other = await connect(server.url, { methods: { put: ([view]: [unknown]) => bytesOf(view).length } });
+  for (let i = 0; i < 2; i++) await other.request("nothing").catch(() => {});
+  const outcomes = await server.peers.request("put", params);
+  expect(outcomes).toMatchObject([{ reason: tooLarge }, { value: LENGTH }]);
+});
+
+it("ends a peer that does not read the bytes that it is sent", { timeout: 30_000 }, async () => {
+  await using server = await serve({
+    port: 0,
+    limits: { maxUnsentBytes: MIB, maxReplyBytes: MIB },
+    session: false,
+    methods: { get: () => bytes(new Uint8Array(MIB - 1000)) },
+  });
+  const left = once(server as unknown as NodeJS.EventEmitter, "peer").then(async ([peer]) => (peer as AnyPeer).closed);
+  const socket = new WebSocket(server.url, "reciproc.v1");
+  await once(socket, "open");
+  socket.send('{"hello":{"bytes":true}}');
+  socket.pause();
+  const calls = Array.from({ length: 40 }, (_, id) => ({ jsonrpc: "2.0", id, method: "get" }));
+  socket.send(JSON.stringify(calls.slice(0, 20)));
+  for (const call of calls) socket.send(JSON.stringify([call]));
+  expect((await left).code).toBe(1013);
+  socket.terminate();
+});
+
+it.each(["packed", "plain"] as const)("fits a contract that checks both sides, over a %s link", async (link) => {
+  const ofBytes = z.custom<Bytes>((value) => bytesOf(value).length > 0);
+  const api = contract({
+    save: { params: z.object({ photo: ofBytes }), result: ofBytes, progress: ofBytes },
+    parts: { stream: ofBytes },
+    empty: { result: ofBytes },
+  });
+  await using server = await serve({
+    port: 0,
+    contract: api,
+    check: "both",
+    dialect: lsp,
+    methods: {
+      save({ photo }, { progress }) {
+        progress(bytes(DATA.subarray(0, 10)));
+        return bytes(bytesOf(photo));
+      },
+      async *parts() {
+        yield DATA;
+      },
+      empty: () => bytes(new Uint8Array()),
+    },
+  });
+  const errors: unknown[] = [];
+  server.on("error", (error) => errors.push((error as Error).message));
+  await using peer = await connect(server.url, { link, remote: api, check: "both", dialect: lsp });
+  const reports: Bytes[] = [];
+  const saved = await peer.request("save", { photo: bytes(DATA) }, { onProgress: (value) => void reports.push(value) });
+  expect(textOf(bytesOf(saved))).toBe(textOf(DATA));
+  for await (const part of peer.stream("parts")) reports.push(part);
+  expect(reports.map((value) => bytesOf(value).length)).toEqual([10, 65_536, DATA.length - 65_536]);
+  expect(await rejection(peer.request("empty"))).toMatchObject({ code: -32603 });
+  expect(errors).toEqual([expect.stringContaining('The result of "empty" does not fit its schema')]);
+  expect(await rejection(peer.request("save", { photo: bytes(new Uint8Array()) }))).toMatchObject({ code: -32602 });
+});
+
+it("checks the option `bytes`", async () => {
+  await expect(connect("ws://localhost:1", { bytes: true as never })).rejects.toThrow(
+    "Expected `bytes` to be the export `bytes`, got `true` (boolean)",
+  );
+});

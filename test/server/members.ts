@@ -1,0 +1,45 @@
+/** Servers in memory and their clients, for tests of groups. */
+import type { AnyMethods, AnyPeer, Receiver, ServeOptions, Server, Transport } from "../../src/node.js";
+import { testServer, type TestServer } from "../../src/testing/index.js";
+
+/** A member: the server's peer, the client's peer, and the messages that the client got and that no method serves. */
+export interface Member {
+  peer: AnyPeer;
+  client: AnyPeer;
+  got: unknown[];
+}
+
+type Methods = Record<string, (params: any, context: any) => unknown>;
+
+const kits = new WeakMap<Server, TestServer<AnyMethods, AnyMethods, unknown>>();
+
+/** Makes a server in memory. */
+export function makeServer(options: Partial<ServeOptions<AnyMethods, AnyMethods, unknown>> = {}): Server {
+  const kit = testServer(options);
+  kits.set(kit.server, kit);
+  return kit.server;
+}
+
+/** Connects a client that serves `methods`. Resolves when the client receives. */
+export async function join(server: Server, methods: Methods = {}): Promise<Member> {
+  const kit = kits.get(server)!;
+  const got: unknown[] = [];
+  const fallback = (params: unknown, { method }: { method: string }): void => void got.push([method, params]);
+  const client = await kit.connect(server.url, { methods, fallback });
+  await kit.network.settle();
+  const line = kit.network.of(client);
+  return { peer: [...server.peers].find((peer) => kit.network.of(peer) === line)!, client, got };
+}
+
+/** Connects a client that never answers. Returns the server's peer for it, and the texts that were sent to it. */
+export function joinSilent(server: Server, behaviour: Partial<Transport> = {}): { peer: AnyPeer; sent: string[] } {
+  const sent: string[] = [];
+  let receiver: Receiver;
+  const transport: Transport = {
+    start: (given) => (receiver = given),
+    send: (text) => sent.push(text) > 0,
+    close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+    ...behaviour,
+  };
+  return { peer: server.accept(transport, undefined), sent };
+}

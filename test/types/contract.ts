@@ -1,0 +1,179 @@
+// Contracts of schemas: both sides infer their types from them.
+import { type } from "arktype";
+import { connect, contract, pair, serve, type AnyPeer, type ContractOf, type Peer } from "reciproc/node";
+import * as v from "valibot";
+import { z } from "zod";
+
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+declare function is<T extends true>(): void;
+
+const api = contract({
+  add: { params: z.tuple([z.number(), z.number()]), result: z.number() },
+  at: { params: z.object({ day: z.string().transform((day) => new Date(day)) }), result: z.date() },
+  copy: { params: z.object({ files: z.number() }), result: z.null(), progress: z.object({ done: z.number() }) },
+  tail: { params: z.object({ file: z.string() }).optional(), stream: z.object({ line: z.string(), at: z.date() }) },
+  moved: { params: z.object({ x: z.number() }) },
+  ping: { result: z.string() },
+});
+const theirs = contract({
+  toast: { params: z.object({ text: z.string() }) },
+  confirm: { params: z.tuple([z.string()]), result: z.boolean() },
+});
+type Api = ContractOf<typeof api>;
+
+const server = await serve({
+  port: 0,
+  contract: api,
+  remote: theirs,
+  check: "both",
+  methods: {
+    add: ([a, b]) => a + b,
+    at: ({ day }) => (is<Equal<typeof day, Date>>(), day),
+    async copy({ files }, { progress, peer, signal, server }) {
+      is<Equal<typeof files, number>>();
+      progress({ done: 1 });
+      const sure = await peer.request("confirm", ["?"], { signal });
+      is<Equal<typeof sure, boolean>>();
+      server.peers.notify("toast", { text: "" });
+      return null;
+    },
+    async *tail(p) {
+      is<Equal<typeof p, { file: string } | undefined>>();
+      yield { line: "", at: new Date() };
+    },
+    moved: ({ x }, { peer }) => void peer.notify("toast", { text: String(x) }),
+    ping: () => "pong",
+  },
+});
+const peer = await connect(server.url, {
+  contract: theirs,
+  remote: api,
+  methods: { toast: ({ text }) => void text.length, confirm: ([text]) => text === "" },
+});
+const sum = await peer.request("add", [1, 2]);
+is<Equal<typeof sum, number>>();
+const at = await peer.remote.at({ day: "x" });
+is<Equal<typeof at, string>>();
+await peer.request(
+  "copy",
+  { files: 1 },
+  { onProgress: (value) => (is<Equal<typeof value, { done: number }>>(), value.done) },
+);
+for await (const v of peer.stream("tail")) is<Equal<typeof v, { line: string; at: string }>>();
+peer.notify("moved", { x: 1 });
+const pong = await peer.request("ping");
+is<Equal<typeof pong, string>>();
+const same: Peer<ContractOf<typeof theirs>, Api> = peer;
+const only = await connect("ws://x", { remote: api });
+is<Equal<Awaited<ReturnType<typeof only.remote.add>>, number>>();
+const [pa, pb] = pair(
+  { contract: api, remote: theirs, methods: {} as any },
+  { contract: theirs, remote: api, methods: { toast() {}, confirm: () => true } },
+);
+is<Equal<Awaited<ReturnType<typeof pb.remote.add>>, number>>();
+await pa.request("confirm", ["x"]);
+// Data of peers needs all type arguments.
+const known = await serve<Api, ContractOf<typeof theirs>, { user: string }>({
+  port: 0,
+  contract: api,
+  remote: theirs,
+  authenticate: () => ({ user: "ada" }),
+  methods: { ...({} as any), ping: (_params, { peer }) => peer.data.user },
+});
+known.on("peer", (one) => is<Equal<typeof one.data, { user: string }>>());
+// A peer of a contract is one of a hand-written interface with the same methods, and goes where any peer does.
+interface Adds {
+  add(params: [a: number, b: number]): number;
+}
+const adder: Peer<any, Pick<Adds, "add">> = peer;
+function use(any: AnyPeer, untyped: Peer): void {
+  any.notify("x");
+  untyped.notify("x");
+}
+use(peer, peer);
+use(known.peers[Symbol.iterator]().next().value!, only);
+// Validators whose types differ, in one contract.
+const mixed = contract({
+  valibot: { params: v.object({ at: v.pipe(v.string(), v.transform(Number)) }), result: v.array(v.string()) },
+  arktype: { params: type({ at: "string" }), stream: type("number"), progress: type({ "done?": "number" }) },
+});
+await serve({
+  port: 0,
+  contract: mixed,
+  methods: {
+    valibot: ({ at: n }) => (is<Equal<typeof n, number>>(), [String(n)]),
+    async *arktype({ at: text }, { progress }) {
+      is<Equal<typeof text, string>>();
+      progress({ done: 1 });
+      yield text.length;
+    },
+  },
+});
+
+// What must not compile.
+// @ts-expect-error wrong params
+await peer.request("add", [1, "2"]);
+// @ts-expect-error a result
+peer.notify("add", [1, 2]);
+await serve({
+  port: 0,
+  contract: theirs,
+  // @ts-expect-error confirm is missing
+  methods: { toast: () => {} },
+});
+await serve({
+  port: 0,
+  contract: theirs,
+  // @ts-expect-error no such method
+  methods: { toast: () => {}, confirm: () => true, extra: () => 1 },
+});
+// @ts-expect-error methods missing
+await serve({ port: 0, contract: theirs });
+// @ts-expect-error methods missing
+await connect("", { contract: theirs });
+contract({
+  // @ts-expect-error params are a string
+  a: { params: z.string() },
+  // @ts-expect-error misspelt
+  b: { reslt: z.string() },
+});
+await serve({
+  port: 0,
+  contract: api,
+  methods: {
+    ...({} as any),
+    copy: async (_p, { progress }) => {
+      // @ts-expect-error wrong progress
+      progress({ don: 1 });
+      return null;
+    },
+  },
+});
+// @ts-expect-error a check that does not exist
+await connect("ws://x", { remote: api, check: "results" });
+// @ts-expect-error entries in place of a contract
+await connect("ws://x", { remote: { add: {} } });
+// @ts-expect-error a Date arrives as a string
+(await peer.request("at", { day: "x" })).getTime();
+// @ts-expect-error the report has no such member
+await peer.request("copy", { files: 1 }, { onProgress: ({ of }) => of });
+// @ts-expect-error the schema of params takes a string
+await peer.request("at", { day: new Date() });
+
+// A test server infers from contracts too, and its methods and the mocks of its clients may lack entries.
+import { testServer } from "reciproc/testing";
+const kit = testServer({ contract: api, remote: theirs, check: "both", methods: { add: ([a, b]) => a + b } });
+const tested = await kit.connect(kit.server.url, {
+  contract: theirs,
+  check: "both",
+  methods: { confirm: ([q]) => q === "" },
+});
+is<Equal<typeof tested, Peer<ContractOf<typeof theirs>, Api>>>();
+is<Equal<Awaited<ReturnType<typeof tested.remote.add>>, number>>();
+// @ts-expect-error the method returns another type
+testServer({ contract: api, methods: { add: () => "three" } });
+// @ts-expect-error no such method
+testServer({ contract: api, methods: { adds: () => 3 } });
+// @ts-expect-error another contract than the test server's
+await kit.connect("ws://localhost", { contract: api });
+export { adder, same };
