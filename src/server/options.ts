@@ -5,9 +5,11 @@ import { bytes } from "../core/bytes.js";
 import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
-import { checkDialect, PEER_OPTIONS } from "../core/config.js";
+import { checkDialect, PEER_OPTIONS, tableOf } from "../core/config.js";
 import { any, anyFunction, checkOptions, must, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
+import { checkEngine } from "../fleet/engine.js";
+import type { ServerParts } from "./fleet.js";
 import { isHost, isOrigin, type OriginRules } from "./origin.js";
 import type { Authenticate } from "./upgrade.js";
 
@@ -92,6 +94,7 @@ const SESSION_TTL_MS = 60_000;
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) > 0;
 const SESSION_OPTIONS = { ttlMs: optional(must<number>("a whole number from 1", isCount), SESSION_TTL_MS) };
+const NODES_OPTIONS = { methods: (value: unknown = {}, name: string) => tableOf(value, name, anyFunction) };
 const POST_OPTIONS = {
   notificationStatus: optional(
     must<200 | 204>("200 or 204", (value) => value === 200 || value === 204),
@@ -115,6 +118,9 @@ const SERVER_OPTIONS = {
   session: (value: unknown): number | undefined =>
     value === false ? undefined : checkOptions("session", value as object | undefined, SESSION_OPTIONS).ttlMs,
   principal: optional(anyFunction),
+  engine: checkEngine,
+  topics: optional(anyFunction),
+  nodes: (value: unknown) => checkOptions("nodes", value as object | undefined, NODES_OPTIONS),
   post: (value: unknown) => checkOptions("post", value as object | undefined, POST_OPTIONS),
   ...PEER_OPTIONS,
   limits: (value: unknown) => serverLimits(value as Partial<ServerLimits> | undefined),
@@ -135,6 +141,8 @@ export interface CheckedOptions {
   /** The options of the peers, for a client that chooses no dialect. */
   readonly peer: Checked<typeof PEER_OPTIONS>;
   readonly dialects: readonly Dialect[];
+  /** The options that concern other nodes. */
+  readonly fleet: ServerParts["options"];
 }
 
 /** Checks the options. Throws a `TypeError` that names the option, the rule and the value. */
@@ -161,6 +169,7 @@ export function checkServerOptions(options: object): CheckedOptions {
     link: checked.link,
     peer: { ...checked, limits: limits.peers, dialect: dialect[0], bytes: checked.bytes ?? bytes },
     dialects: dialect,
+    fleet: { engine: checked.engine, topics: checked.topics, nodes: checked.nodes.methods, principal },
   };
 }
 

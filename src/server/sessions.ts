@@ -33,6 +33,11 @@ export interface SessionsOptions extends TokenOptions {
   readonly maxHeldLength: number;
   /** Called when a session was resumed over another socket. */
   resumed?(): void;
+  /**
+   * Called when a client has begun a new session, because this server does not know the one that the client has offered to resume.
+   * `hash`: of the token of that session.
+   */
+  abandoned?(hash: string, principal: string | undefined): void;
 }
 
 /** The part of the server in the arrival of a client that offered to resume a session. */
@@ -155,6 +160,12 @@ export class Sessions {
   /** Ends the oldest suspended session with 1013 and this reason. Prefers sessions without a principal. */
   evict(reason: string): void {
     (this.#unnamed.first ?? this.#named.first)?.session.end(reason);
+  }
+
+  /** Ends the session of a token, if it is here: its client has begun another one on another node. */
+  endAbandoned(hash: string, principal: string | undefined): void {
+    const session = this.tokens.byHash(hash, principal);
+    session?.link.endpoint.end(CloseCode.Superseded, "the client has begun a session on another node");
   }
 
   /** Adds a session that has lost its socket to the suspended ones, and enforces their bounds. */
@@ -301,6 +312,8 @@ class Arrival implements SocketHandler, Expiring {
   readonly #hooks: ArrivalHooks;
   readonly #begin: () => ServerLink;
   #isRefused = false;
+  /** The hash of the token of a session that is not here. */
+  #abandoned: string | undefined;
 
   /** `begin` starts a new session on the socket, and returns its started link. */
   constructor(
@@ -339,6 +352,8 @@ class Arrival implements SocketHandler, Expiring {
       return this.close(bye.code, CloseCode.cutReason(bye.reason));
     }
     this.#settle();
+    // Only now: a client that has not received the refusal keeps its session.
+    if (this.#abandoned !== undefined) this.#sessions.options.abandoned?.(this.#abandoned, this.#principal);
     this.#begin().frame(hello);
   }
 
@@ -352,8 +367,10 @@ class Arrival implements SocketHandler, Expiring {
       found !== "unknown" &&
       !found.session.link.checkExpiry() &&
       found.session.resume(this.#socket, resume, this.#hooks);
-    if (isResumed) this.#settle();
-    else this.#refuse();
+    if (isResumed) return this.#settle();
+    const { options, tokens } = this.#sessions;
+    if (found === "unknown" && options.abandoned !== undefined) this.#abandoned = tokens.hashOf(resume.token);
+    this.#refuse();
   }
 
   #refuse(): void {

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { access, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { access, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -141,11 +141,38 @@ describe("the published tarball", () => {
     expect(output.filter(({ code }) => /\bclass Peer\b/.test(code))).toHaveLength(1);
   });
 
-  it("does not install React", async () => {
-    for (const name of ["react", "@types/react"]) {
+  it("installs neither React nor the client of a broker", async () => {
+    for (const name of ["react", "@types/react", "redis", "@redis/client"]) {
       const found = access(join(project, "node_modules", name));
       await expect(found).rejects.toMatchObject({ code: "ENOENT" });
     }
+  });
+
+  it("has an entry for Redis that starts nothing, and names the missing package when a server connects", async () => {
+    const program = `
+      import { EngineError, redis } from "reciproc/redis";
+      const engine = redis({ url: "redis://127.0.0.1:1" });
+      const host = { received() {}, up() {}, down() {}, heard() {} };
+      const error = await engine.createConnection("node", host).open().catch((error) => error);
+      console.log(error instanceof EngineError, error.outcome, error.message);`;
+    const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
+    expect(stdout).toBe("true not-sent the package `redis` or `@redis/client`, version 6, is not installed\n");
+  });
+
+  it("uses the package `redis` for Redis if `@redis/client` is not there", async () => {
+    const folder = join(project, "node_modules/redis");
+    await mkdir(folder);
+    await writeFile(join(folder, "package.json"), '{ "name": "redis", "type": "module", "exports": "./index.js" }');
+    await writeFile(join(folder, "index.js"), 'export function createClient() { throw new Error("it is found"); }');
+    const program = `
+      import { redis } from "reciproc/redis";
+      const down = (error) => (console.log(error.message), connection.close());
+      const host = { received() {}, up() {}, down, heard() {} };
+      const connection = redis({ url: "redis://127.0.0.1:1" }).createConnection("node", host);
+      await connection.open().catch((error) => console.log(error.outcome));`;
+    const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
+    await rm(folder, { recursive: true });
+    expect(stdout).toBe("Redis at 127.0.0.1:1: it is found\nnot-sent\n");
   });
 
   it("contains the licences of the bundled packages", () => {
