@@ -115,10 +115,10 @@ it("is refused with 4401, finally if `auth` is a value", async () => {
   page.on("websocket", (webSocket) =>
     webSocket.on("framereceived", ({ payload }) => frames.push(String(payload).slice(0, 19))),
   );
-  expect(await openPage([], { auth: { token: "nobody" } })).toBe("ConnectError 401");
+  expect(await openPage([], { auth: { token: "unknown" } })).toBe("ConnectError 401");
   expect(frames).toContain('{"bye":{"code":4401');
   expect(await page.evaluate(async () => (await peer.closed).code)).toBe(4401);
-  expect([shown, refused, relay.accepted]).toEqual([[{ token: "nobody" }], [401], 1]);
+  expect([shown, refused, relay.accepted]).toEqual([[{ token: "unknown" }], [401], 1]);
   // Without an `auth`, the page is refused before its WebSocket opens.
   const status = await page.evaluate(
     (url) => reciproc.connect(url).catch((error: unknown) => (error as { status?: number }).status),

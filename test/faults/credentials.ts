@@ -46,7 +46,7 @@ interface Holder {
 }
 
 /** The name of a user that `authenticate` does not know, and of another user. */
-const UNKNOWN_NAME = "nobody";
+const UNKNOWN_NAME = "an unknown user";
 const OTHER_NAME = "bob";
 
 /** The credentials of one world. */
@@ -178,7 +178,7 @@ export class Credentials {
   #checkUnsent(renewal: Renewal): void {
     const hasArrived = [...this.#arrived].some((id) => this.#isOf(renewal, id));
     if (renewal.outcome === "not-sent" && hasArrived)
-      this.#oracle.fail("`reauthenticate` was not sent, its caller was told, and its `auth` has arrived");
+      this.#oracle.fail("`reauthenticate` is reported as not sent, and its `auth` has arrived");
   }
 
   #isOf({ since, until }: Renewal, id: number | undefined): boolean {

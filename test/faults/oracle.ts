@@ -282,7 +282,7 @@ export class Oracle {
     if (call === undefined) return this.fail(`${label} ran, and was never called`);
     call.ranAt = at;
     if (++call.ran > 1) this.fail(`${label} ran ${call.ran} times`);
-    if (call.outcome === "not-sent") this.fail(`${label} was not sent, its caller was told, and ran`);
+    if (call.outcome === "not-sent") this.fail(`${label} is reported as not sent, and ran`);
   }
 
   /** Records that a call is fulfilled. `isRight`: with the result of its handler. */
@@ -370,7 +370,7 @@ export class Oracle {
     for (const call of this.#calls.values()) {
       const { label, outcome, from } = call;
       if (outcome === undefined) this.fail(`${label} never settled`);
-      if (outcome === "not-sent" && call.ran > 0) this.fail(`${label} was not sent, its caller was told, and ran`);
+      if (outcome === "not-sent" && call.ran > 0) this.fail(`${label} is reported as not sent, and ran`);
       if (call.isLost && !from.isOver) this.fail(`${label} is said to be lost, and its session is not`);
     }
   }
@@ -427,7 +427,7 @@ export class Oracle {
   #unanswered(call: Call, { outcome, code }: TimeoutError | ConnectionLostError): void {
     this.#settles(call, outcome);
     this.tally[outcome === "unknown" ? "unknown" : "notSent"]++;
-    if (outcome === "not-sent" && call.ran > 0) this.fail(`${call.label} was not sent, its caller is told, and ran`);
+    if (outcome === "not-sent" && call.ran > 0) this.fail(`${call.label} is reported as not sent, and ran`);
     call.isLost = code === "CONNECTION_LOST";
     if (call.isLost && outcome === "not-sent" && call.expects.isRetried === true && this.#hasNext(call.from))
       this.fail(`${call.label} was not sent, and is not made again on the next connection`);
@@ -450,7 +450,7 @@ export class Oracle {
   #aborted(call: Call): void {
     this.#settles(call, "given-up");
     this.tally.givenUp++;
-    if (call.expects.mayGiveUp !== true) this.fail(`${call.label} was given up by nobody`);
+    if (call.expects.mayGiveUp !== true) this.fail(`${call.label} was given up, and no rule allows that`);
   }
 
   #failed(call: Call, error: RpcError): void {

@@ -371,7 +371,7 @@ export class World {
 
   #checkEmpty(): void {
     const hanging = this.traffic.hanging();
-    if (hanging > 0) this.oracle.fail(`${hanging} handlers were not told that nobody waits`);
+    if (hanging > 0) this.oracle.fail(`${hanging} handlers were not aborted when their callers gave up`);
     for (const peer of [this.client, ...this.#serverEnds.keys()]) {
       const { pending, openBatches, progress, streams: served, malformed } = inspect(peer);
       const left = { pending, openBatches, progress, served, malformed };

@@ -655,7 +655,7 @@ export class World {
     const resumes = this.lines
       .filter(({ isReciproc }) => isReciproc)
       .flatMap(({ client, server }) =>
-        // Whoever sends a `resume` before its own line delivers it has the session, as one who has stolen its token.
+        // A client that sends a `resume` before the line of that `resume` delivers it gets the session, like a thief of its token.
         client.sent.filter((frame) => frame.startsWith('{"resume"') && !server.underWay.includes(frame)),
       );
     const frame = resumes[which % (resumes.length || 1)];

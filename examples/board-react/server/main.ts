@@ -120,7 +120,7 @@ function logOut(name: string): void {
 console.log(`board: http://localhost:${(http.address() as AddressInfo).port}`);
 
 await Promise.race([once(process, "SIGTERM"), once(process, "SIGINT")]);
-// Running handlers may end, and every page is told when to connect to the next process.
+// Running handlers may end, and the server tells every page when to connect to the next process.
 await server.drain({ timeoutMs: 5_000, retryMs: 500 });
 http.close();
 http.closeAllConnections();

@@ -16,7 +16,7 @@ const queries = new QueryClient({
 });
 
 function App() {
-  /** `undefined` until the server has said who this is, and `null` if nobody has logged in. */
+  /** The user. `undefined` until the server has sent the name, and `null` if no user has logged in. */
   const [name, setName] = useState<string | null>();
   useEffect(() => {
     if (name === undefined) void fetch("/me").then(async (response) => setName((await response.json()).name));
