@@ -2,7 +2,6 @@
  * The connection of one node to NATS. One loop connects and subscribes, at the start and after each loss. The client library itself never
  * reconnects, so that what it was given is never sent later than the engine has reported.
  */
-import type { Msg, Subscription } from "@nats-io/transport-node";
 import { utf8Bytes } from "../core/codec.js";
 import {
   EngineError,
@@ -13,13 +12,23 @@ import {
   type EngineLeases,
   type NodeName,
 } from "../fleet/engine.js";
-import { COMMAND_MS, commandError, connect, FinalError, type Link } from "./client.js";
+import { readKept } from "./chains.js";
+import {
+  COMMAND_MS,
+  commandError,
+  connect,
+  connectError,
+  FinalError,
+  type Link,
+  type Message,
+  type Subscription,
+} from "./client.js";
 import { NatsLeases } from "./leases.js";
 import { NatsLog } from "./log.js";
 import { Names } from "./names.js";
 import type { Config } from "./options.js";
 import { NatsRoster } from "./roster.js";
-import { establishStreams, frameOfKept } from "./streams.js";
+import { Streams } from "./streams.js";
 
 /** The delay of an attempt to connect is random, up to a bound that doubles with each failure. */
 const FIRST_DELAY_MS = 100;
@@ -29,8 +38,9 @@ const MAX_BYTES = 16 * 2 ** 20;
 const MAX_UNCONFIRMED = 10_000;
 /** What NATS adds to a frame. */
 const HEAD_BYTES = 1_024;
-/** How long `close` waits for NATS. */
-const CLOSE_MS = 4_500;
+/** How long `close` waits until the members are removed, and then until NATS has taken what was written. */
+const CLOSE_MS = 4_000;
+const FLUSH_MS = 500;
 
 interface Subscribed {
   readonly channel: Channel;
@@ -39,6 +49,8 @@ interface Subscribed {
 
 export class NatsConnection implements EngineConnection {
   readonly names: Names;
+  /** `undefined` without the option `jetstream`. */
+  readonly streams: Streams | undefined;
   readonly log: NatsLog | undefined;
   readonly roster: NatsRoster | undefined;
   readonly leases: EngineLeases;
@@ -66,6 +78,7 @@ export class NatsConnection implements EngineConnection {
     this.#leases = new NatsLeases(this, node);
     this.leases = this.#leases;
     if (config.replicas !== undefined) {
+      this.streams = new Streams(this.names, config.replicas);
       this.log = new NatsLog(this);
       this.roster = new NatsRoster(this, this.#leases);
     }
@@ -74,10 +87,6 @@ export class NatsConnection implements EngineConnection {
 
   get #isClosed(): boolean {
     return this.#state === "closed";
-  }
-
-  get replicas(): number {
-    return this.#config.replicas ?? 1;
   }
 
   #want(channel: Channel): Subscribed {
@@ -108,18 +117,29 @@ export class NatsConnection implements EngineConnection {
       for (const { subscription } of this.#subscribed.values()) subscription?.unsubscribe();
       let timer: ReturnType<typeof setTimeout> | undefined;
       const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
-      const leave = async (): Promise<void> => {
-        await this.roster?.leave();
-        this.#leases.leave();
-        await link.client.flush();
-      };
-      await Promise.race([leave().catch(() => {}), late]);
+      const leave = (this.roster?.leave() ?? Promise.resolve()).then(() => true);
+      const isClean = await Promise.race([leave, late]).catch(() => false);
       clearTimeout(timer);
+      await this.#giveUp(link, isClean === true);
       this.#drop(new EngineError("the engine nats is closed", "unknown"));
       await link.client.close();
     }
     this.#leases.stop();
     this.#subscribed.clear();
+  }
+
+  /** Tells the other nodes that this one leaves. Never rejects. */
+  async #giveUp(link: Link, isClean: boolean): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, FLUSH_MS)));
+    try {
+      this.#leases.leave(isClean);
+      await Promise.race([link.client.flush(), late]);
+    } catch {
+      // The connection is lost. The leases end.
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   reconnect(reason: Error): void {
@@ -168,9 +188,9 @@ export class NatsConnection implements EngineConnection {
       await this.untilLost(link.client.request(subject, frame, { timeout: COMMAND_MS }));
       return undefined;
     } catch (error) {
-      const reason = error instanceof link.library.RequestError ? error.cause : error;
+      const reason: unknown = (error as Error).cause ?? error;
       if (reason instanceof link.library.NoRespondersError || error instanceof link.library.NoRespondersError) return 0;
-      throw commandError(error);
+      throw error;
     }
   }
 
@@ -198,10 +218,18 @@ export class NatsConnection implements EngineConnection {
     return link;
   }
 
-  /** The link of a connection that may be used by callers, not by `close`. */
-  usable(): Link {
-    if (this.#isClosed) throw this.#refusal();
-    return this.present();
+  /** Finds out whether the streams are still those that this node has used. If not, it begins anew. */
+  async checkStreams(): Promise<void> {
+    const isSame = await this.untilLost(this.streams!.establish(this.present()));
+    if (!isSame) this.#beginAnew();
+  }
+
+  /** What the streams had is lost: the logs have other epochs, and this node has to put its members again. */
+  #beginAnew(): void {
+    this.log?.forget();
+    this.roster?.forget();
+    this.#leases.lose();
+    if (this.#state === "up") this.#host.heard("all");
   }
 
   /** Rejects with `"unknown"` if the link is lost before. */
@@ -248,9 +276,12 @@ export class NatsConnection implements EngineConnection {
     });
   }
 
-  #received(channel: Channel, message: Msg): void {
+  #received(channel: Channel, message: Message): void {
     if (message.reply !== undefined && message.reply !== "") message.respond();
-    this.#host.received(channel, frameOfKept(message) ?? message.string());
+    const kept = channel.startsWith("t:") ? readKept(message) : undefined;
+    if (kept === undefined) return this.#host.received(channel, message.string());
+    (kept.placed.kind === "L" ? this.log : this.roster)?.note(channel.slice(2), kept.placed);
+    this.#host.received(channel, kept.frame);
   }
 
   #failed(link: Link, error: Error): void {
@@ -302,9 +333,14 @@ export class NatsConnection implements EngineConnection {
   }
 
   async #establish(): Promise<void> {
-    const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`);
+    const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox);
+    let isSame = true;
     try {
-      if (this.#config.replicas !== undefined) await establishStreams(link, this.names, this.#config.replicas);
+      const refused = this.#watch(link);
+      await this.#checkRights(link, refused);
+      isSame = (await this.streams?.establish(link)) ?? true;
+      if (this.streams !== undefined) refused.push(...(await this.streams.refusals(link)));
+      if (refused.length > 0) throw new FinalError(`NATS: ${[...new Set(refused)].join("; ")}`);
       if (this.#isClosed) throw this.#refusal();
       this.#link = link;
       for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);
@@ -315,17 +351,43 @@ export class NatsConnection implements EngineConnection {
     } catch (error) {
       this.#link = undefined;
       await link.client.close();
-      throw error;
+      throw connectError(this.#config, error);
     }
     const isRestored = this.#state === "down";
     this.#state = "up";
-    this.log?.forget();
-    this.roster?.forget();
+    this.roster?.searchAgain();
     void link.client.closed().then((error) => {
       if (this.#link === link) this.#fall(commandError(error ?? new Error("the connection was lost")));
     });
-    if (!isRestored) return;
-    this.#host.up();
-    this.#host.heard("all");
+    if (isRestored) this.#host.up();
+    if (!isSame) this.#beginAnew();
+    else if (isRestored) this.#host.heard("all");
+  }
+
+  /** Returns what the server refuses while this node connects. Later, a refusal ends the connection. */
+  #watch(link: Link): string[] {
+    const refused: string[] = [];
+    const watch = async (): Promise<void> => {
+      for await (const { type, error } of link.client.status()) {
+        if (type !== "error" || !(error instanceof link.library.PermissionViolationError)) continue;
+        refused.push(error.message);
+        this.#failed(link, error);
+      }
+    };
+    void watch();
+    return refused;
+  }
+
+  /** NATS ignores what a user may not do, and reports it before it confirms what follows. */
+  async #checkRights({ client }: Link, refused: string[]): Promise<void> {
+    const none = (["t", "n", "a", "h"] as const).map((kind) => this.names.none(kind));
+    const subscriptions = none.map((subject) =>
+      client.subscribe(subject, { callback: (error) => void (error && refused.push(error.message)) }),
+    );
+    for (const subject of none) client.publish(subject, "");
+    if (this.streams !== undefined) client.publish(this.names.none("k"), "");
+    await client.flush();
+    for (const subscription of subscriptions) subscription.unsubscribe();
+    await client.flush();
   }
 }

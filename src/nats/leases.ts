@@ -6,8 +6,11 @@ import type { EngineLeases, Incarnation, LeaseState, NodeName } from "../fleet/e
 import type { Link } from "./client.js";
 import type { NatsConnection } from "./connection.js";
 
-/** What a sign says: entered, beats, left, or was given up by another node. */
-type Sign = "entered" | "beats" | "left" | "dead";
+/**
+ * What a sign says: the incarnation entered, beats, or left, or left without its members, which others have to remove. `"dead"`: another
+ * node gave it up.
+ */
+type Sign = "entered" | "beats" | "left" | "gone" | "dead";
 
 interface Heard {
   at: number;
@@ -31,14 +34,14 @@ export class NatsLeases implements EngineLeases {
     this.#node = node;
   }
 
-  /** Listens on a new link. Signs may have been missed, so each lease begins again. */
+  /** Listens on a new link. Signs of other nodes may have been missed, so their leases begin again. */
   begin(link: Link): void {
     const now = performance.now();
-    for (const heard of this.#heard.values()) heard.at = now;
+    for (const [one, heard] of this.#heard) if (!this.#own.has(one)) heard.at = now;
     link.client.subscribe(this.#connection.names.lease(), {
       callback: (error, message) => {
         if (error !== null) return;
-        const [number, node] = message.subject.split(".").reverse();
+        const [node, number] = message.subject.split(".").slice(-2);
         const [sign, leaseMs] = message.string().split(" ");
         this.#received(`${node!}/${number!}` as Incarnation, sign as Sign, Number(leaseMs));
       },
@@ -51,6 +54,9 @@ export class NatsLeases implements EngineLeases {
     if (sign === "dead" || sign === "left") {
       this.#heard.delete(incarnation);
       this.#own.delete(incarnation);
+    } else if (sign === "gone" && !isOwn) {
+      // As if its lease had just ended.
+      this.#heard.set(incarnation, { at: performance.now() - leaseMs, leaseMs, isHeard: false });
     } else if ((sign === "entered" || sign === "beats") && !isOwn) {
       this.#heard.set(incarnation, { at: performance.now(), leaseMs, isHeard: true });
       // So a node that begins knows the others at once.
@@ -109,8 +115,8 @@ export class NatsLeases implements EngineLeases {
    * later one begins a beat later, in case those before it die too.
    */
   expired(live: readonly Incarnation[]): Incarnation[] {
-    const nodes = [...new Set(live.map((one) => one.split("/")[0]!))].sort();
-    const rank = Math.max(nodes.indexOf(this.#node), 0);
+    const nodes = new Set(live.map((one) => one.split("/")[0]!));
+    const rank = [...nodes].filter((node) => node < this.#node).length;
     const now = performance.now();
     return [...this.#heard].flatMap(([one, { at, leaseMs }]) =>
       now - at > leaseMs + (rank * leaseMs) / 3 ? [one] : [],
@@ -123,9 +129,20 @@ export class NatsLeases implements EngineLeases {
     this.#say(incarnation, "dead", leaseMs);
   }
 
-  /** Gives up the leases of this node. */
-  leave(): void {
-    for (const [own, { leaseMs }] of this.#own) this.#say(own, "left", leaseMs);
+  /** Whether this node has a lease for an incarnation. */
+  holds(incarnation: Incarnation): boolean {
+    return this.#own.has(incarnation);
+  }
+
+  /** Loses the leases of this node, because what it has put is lost. */
+  lose(): void {
+    for (const own of this.#own.keys()) this.#heard.delete(own);
+    this.#own.clear();
+  }
+
+  /** Gives up the leases of this node. `isClean`: it has removed its members. */
+  leave(isClean: boolean): void {
+    for (const [own, { leaseMs }] of this.#own) this.#say(own, isClean ? "left" : "gone", leaseMs);
   }
 
   stop(): void {

@@ -1,266 +1,194 @@
 /**
- * What JetStream keeps: a stream for logs, and one for members. A topic has one subject in each. Each message has a number, 1 more than
- * that of the message before on its subject, and NATS accepts it only behind that one. So all nodes see one order without gaps.
+ * The streams of JetStream: one for logs, one for members, and one for the positions of keys. Finds out when a stream has lost what it
+ * kept. A server that restarts, an administrator or a cluster may empty a stream while this node stays connected.
  */
-import type { StreamConfig } from "@nats-io/jetstream";
-import type { Msg, MsgHdrs } from "@nats-io/transport-node";
-import { utf8Bytes } from "../core/codec.js";
 import { EngineError } from "../fleet/engine.js";
-import { logFrame, rosterFrame } from "../fleet/frames.js";
-import { COMMAND_MS, commandError, type Link } from "./client.js";
-import type { NatsConnection } from "./connection.js";
-import type { Names } from "./names.js";
+import { COMMAND_MS, codeOf, FinalError, type Link, type StreamInfo, type StreamSettings } from "./client.js";
+import type { Names, StreamKind } from "./names.js";
 
 /** How long the position of a `key` is kept. NATS wants entries to be kept as long. */
 export const KEY_MS = 120_000;
-const NANOS = 1_000_000;
+export const NANOS = 1_000_000;
 
-const KIND = "Reciproc-Kind";
-const EPOCH = "Reciproc-Epoch";
-const NUMBER = "Reciproc-Number";
-const ID = "Reciproc-Id";
-/** `JetStreamApiError.code`: another message came between. */
-const WRONG_LAST = 10_071;
+/** Codes of JetStream. */
+export const WRONG_LAST = 10_071;
 const NAME_IN_USE = 10_058;
 const NOT_FOUND = 10_059;
-/** A message that others always overtake is refused at last. */
-const MOST_TRIES = 200;
-/** How many last messages are remembered. */
-const MAX_REMEMBERED = 10_000;
+const BAD_SETTINGS = 10_052;
+const NO_CLUSTER = 10_074;
 
-/** A message of a stream. */
-export interface Kept extends Head {
+/**
+ * Each life of a stream begins at a random sequence. So what this node knows of an earlier life never fits a later one: NATS refuses what it
+ * appends, and does not find what it deletes. NATS 2.9 counts up to that sequence if two nodes begin at once, so it is not greater.
+ */
+const LEAST_SEQ = 2 ** 20;
+const MOST_SEQ = 2 ** 24;
+/** How often a node looks whether another one has begun the life of a stream, and how long it waits. */
+const BEGIN_TRIES = 20;
+const BEGIN_MS = 50;
+
+/** What this node has seen last of a stream. */
+interface Seen {
+  readonly created: string;
   readonly seq: number;
-  readonly body: string;
+  readonly settings: StreamSettings;
 }
 
-/** What the headers of a message say. */
-export interface Head {
-  /** `"L"`: an entry of a log. `"j"`, `"l"`: a member joined, or left. */
-  readonly kind: "L" | "j" | "l";
-  /** The epoch of a log; empty for members. */
-  readonly epoch: string;
-  /** The offset of an entry, or the version of a roster. */
-  readonly number: number;
-  /** The id of a member; empty in a log. */
-  readonly id: string;
-}
+/** The streams of one prefix, as one node knows them. */
+export class Streams {
+  readonly #names: Names;
+  readonly #replicas: number;
+  readonly #seen = new Map<"l" | "w", Seen>();
 
-function headOf(headers: MsgHdrs | undefined): Head | undefined {
-  const kind = headers?.get(KIND);
-  const number = Number(headers?.get(NUMBER));
-  if ((kind !== "L" && kind !== "j" && kind !== "l") || !Number.isSafeInteger(number)) return undefined;
-  return { kind, epoch: headers!.get(EPOCH), number, id: headers!.get(ID) };
-}
-
-/** Returns the frame of a message that a stream has sent on; `undefined` if it comes from a node. */
-export function frameOfKept(message: Msg): string | undefined {
-  const head = headOf(message.headers);
-  if (head === undefined) return undefined;
-  const { kind, epoch, number, id } = head;
-  if (kind === "L") return logFrame(epoch, number, message.string());
-  return rosterFrame(number, id, kind === "j" ? message.string() : undefined);
-}
-
-/** Creates the streams that do not exist. Rejects if JetStream refuses one. */
-export async function establishStreams(link: Link, names: Names, replicas: number): Promise<void> {
-  const { streams } = link.jetstream!.manager;
-  for (const kind of ["l", "w"] as const) {
-    const config: Partial<StreamConfig> & { name: string } = {
-      name: names.stream(kind),
-      subjects: [names.all(kind)],
-      storage: "memory" as StreamConfig["storage"],
-      num_replicas: replicas,
-      republish: { src: names.all(kind), dest: names.all("t") },
-      ...(kind === "l" && { max_msgs_per_subject: 1, max_age: KEY_MS * NANOS, duplicate_window: KEY_MS * NANOS }),
-    };
-    try {
-      await streams.info(config.name);
-    } catch (error) {
-      if (codeOf(error) !== NOT_FOUND) throw error;
-      await streams.add(config).catch((reason: unknown) => {
-        // Another node was first.
-        if (codeOf(reason) !== NAME_IN_USE) throw reason;
-      });
-    }
-  }
-}
-
-function codeOf(error: unknown): unknown {
-  return (error as { code?: unknown } | null)?.code;
-}
-
-/** The subjects of one stream. */
-export class Chains {
-  readonly #connection: NatsConnection;
-  readonly #kind: "l" | "w";
-  readonly name: string;
-  /** The last message of a subject, as far as this node knows. */
-  readonly #last = new Map<string, Head & { readonly seq: number }>();
-  /** The last step of each topic, so that those of one node do not compete. */
-  readonly #steps = new Map<string, Promise<unknown>>();
-
-  constructor(connection: NatsConnection, kind: "l" | "w") {
-    this.#connection = connection;
-    this.#kind = kind;
-    this.name = connection.names.stream(kind);
+  constructor(names: Names, replicas: number) {
+    this.#names = names;
+    this.#replicas = replicas;
   }
 
-  /** Forgets what this node knows, because the stream may be another one. */
-  forget(): void {
-    this.#last.clear();
-  }
-
-  subject(topic: string): string {
-    return this.#connection.names.kept(this.#kind, topic);
-  }
-
-  /** Runs the steps of one topic one behind the other. */
-  inOrder<T>(topic: string, step: () => Promise<T>): Promise<T> {
-    const before = this.#steps.get(topic);
-    const done = before === undefined ? step() : before.then(step, step);
-    this.#steps.set(topic, done);
-    const settled = (): void => {
-      if (this.#steps.get(topic) === done) this.#steps.delete(topic);
-    };
-    done.then(settled, settled);
-    return done;
-  }
-
-  /** Asks the manager of streams. An error that it answers with says that nothing was done. */
-  async ask<T>(run: (manager: NonNullable<Link["jetstream"]>["manager"]) => Promise<T>): Promise<T> {
-    try {
-      return await this.#connection.untilLost(run(this.#connection.present().jetstream!.manager));
-    } catch (error) {
-      throw answered(error);
-    }
-  }
-
-  /** Returns the last message of a topic. */
-  async last(topic: string): Promise<Kept | undefined> {
-    return this.#message({ last_by_subj: this.subject(topic) });
-  }
-
-  async #message(query: { last_by_subj: string } | { seq: number }): Promise<Kept | undefined> {
-    const stored = await this.ask(({ streams }) => streams.getMessage(this.name, query));
-    const head = headOf(stored?.header);
-    return stored === null || head === undefined ? undefined : { ...head, seq: stored.seq, body: stored.string() };
+  /** What the stream of the logs keeps, as far as this node knows. */
+  get kept(): { length: number; ageMs: number } {
+    const settings = this.#seen.get("l")?.settings;
+    return { length: settings?.max_msgs_per_subject ?? 0, ageMs: (settings?.max_age ?? 0) / NANOS };
   }
 
   /**
-   * Appends a message behind the last one. `headOf` returns its head. With `key`, returns the message that was appended with it before.
-   * `before` is the message before it.
+   * Creates the streams that do not exist. Returns false if one of those that this node has seen before is lost or was emptied. Rejects
+   * if JetStream refuses one.
    */
-  async append(
-    topic: string,
-    body: string,
-    makeHead: (last: Head | undefined) => Head | Promise<Head>,
-    key?: string,
-  ): Promise<{ head: Head; seq: number; before: (Head & { seq: number }) | undefined }> {
-    return this.#connection.bounded(utf8Bytes(body), async () => {
-      for (let tries = 0; tries < MOST_TRIES; tries++) {
-        const before = this.#last.get(topic) ?? (await this.last(topic));
-        const head = await makeHead(before);
-        try {
-          const ack = await this.#publish(topic, body, head, before?.seq ?? 0, key);
-          if (ack.duplicate) return { ...(await this.#earlier(ack.seq)), before: undefined };
-          if (this.#last.size >= MAX_REMEMBERED) this.#last.clear();
-          this.#last.set(topic, { ...head, seq: ack.seq });
-          return { head, seq: ack.seq, before };
-        } catch (error) {
-          this.#last.delete(topic);
-          if (codeOf(error) !== WRONG_LAST) throw answered(error);
-        }
-      }
-      throw new EngineError("NATS: other nodes append to the topic all the time", "not-sent");
-    });
+  async establish(link: Link): Promise<boolean> {
+    const [isSameLog, isSameRoster] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
+    const isSame = isSameLog && isSameRoster;
+    if (!isSame || this.#seen.size === 0) await this.#find(link, "k");
+    return isSame;
   }
 
-  async #earlier(seq: number): Promise<{ head: Head; seq: number }> {
-    const kept = await this.#message({ seq });
-    if (kept === undefined)
-      throw new EngineError("NATS: the entry of this key was appended before and is no longer kept", "unknown");
-    return { head: kept, seq };
+  /** Forgets which streams this node has seen. So `establish` looks for all of them. */
+  async #look(link: Link, kind: "l" | "w"): Promise<boolean> {
+    const { created, config: settings, state } = await this.#begun(link, kind);
+    const before = this.#seen.get(kind);
+    this.#seen.set(kind, { created, settings, seq: state.last_seq });
+    // In a cluster, a stream that was emptied keeps the time of its creation.
+    return before === undefined || (before.created === created && before.seq <= state.last_seq);
   }
 
-  #publish(
-    topic: string,
-    body: string,
-    head: Head,
-    lastSubjectSequence: number,
-    key: string | undefined,
-  ): Promise<{ seq: number; duplicate: boolean }> {
-    const { jetstream, library } = this.#connection.present();
-    const headers = library.headers();
-    headers.set(KIND, head.kind);
-    headers.set(NUMBER, String(head.number));
-    if (head.epoch !== "") headers.set(EPOCH, head.epoch);
-    if (head.id !== "") headers.set(ID, head.id);
-    return this.#connection.untilLost(
-      jetstream!.client.publish(this.subject(topic), body, {
-        headers,
-        expect: { lastSubjectSequence },
-        timeout: COMMAND_MS,
-        ...(key === undefined ? {} : { msgID: key }),
-      }),
-    );
-  }
-
-  /** Reads the messages of a topic up to `until`, the oldest first, as long as `take` returns true. */
-  async read(topic: string, until: number, take: (kept: Kept) => boolean): Promise<void> {
-    const { client, library } = this.#connection.present();
-    const inbox = library.createInbox();
-    let isDone = false;
-    let finish: (error?: Error) => void;
-    const done = new Promise<void>((resolve, reject) => {
-      finish = (error) => {
-        isDone = true;
-        return error === undefined ? resolve() : reject(error);
-      };
-    });
-    const subscription = client.subscribe(inbox, {
-      callback: (error, message) => {
-        if (isDone) return;
-        if (error !== null) return finish(error);
-        // `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.<time>.<pending>`
-        const parts = (message.reply ?? "").split(".");
-        const [seq, pending] = [Number(parts.at(-4)), Number(parts.at(-1))];
-        const head = headOf(message.headers);
-        const wantsMore = head === undefined || (seq <= until && take({ ...head, seq, body: message.string() }));
-        if (!wantsMore || seq >= until || pending === 0) finish();
-      },
-    });
-    const timer = setTimeout(
-      () => finish(new EngineError("NATS: a topic was not read in time", "unknown")),
-      COMMAND_MS,
-    );
-    try {
-      const { name } = await this.ask(({ consumers }) =>
-        consumers.add(this.name, {
-          deliver_subject: inbox,
-          deliver_policy: "all",
-          ack_policy: "none",
-          filter_subject: this.subject(topic),
-          mem_storage: true,
-          num_replicas: 1,
-          inactive_threshold: 5_000 * NANOS,
-        } as never),
-      );
-      await this.#connection.untilLost(done);
-      void this.ask(({ consumers }) => consumers.delete(this.name, name)).catch(() => {});
-    } catch (error) {
-      throw answered(error);
-    } finally {
-      clearTimeout(timer);
-      done.catch(() => {});
-      subscription.unsubscribe();
+  /** Returns a stream whose life has begun. */
+  async #begun(link: Link, kind: "l" | "w"): Promise<StreamInfo> {
+    const { manager } = link.jetstream!;
+    const name = this.#names.stream(kind);
+    const marker = this.#names.none(kind);
+    for (let tries = 0; tries < BEGIN_TRIES; tries++) {
+      const info = await this.#find(link, kind);
+      const { last_seq: last } = info.state;
+      if (last >= LEAST_SEQ) return info;
+      const found = await manager.streams.getMessage(name, { last_by_subj: marker });
+      const said = Number(found?.string());
+      if (!(Number.isSafeInteger(said) && said > LEAST_SEQ && said <= MOST_SEQ)) {
+        const first = LEAST_SEQ + 1 + Math.floor(Math.random() * (MOST_SEQ - LEAST_SEQ));
+        if (await this.#mark(link, marker, first, last)) await manager.streams.purge(name, { seq: first });
+      } else if (tries < BEGIN_TRIES / 2) {
+        // The node that was first does it.
+        await new Promise((resolve) => setTimeout(resolve, BEGIN_MS));
+      } else await manager.streams.purge(name, { seq: said });
     }
+    throw new EngineError(`NATS: the stream ${name} does not begin`, "not-sent");
+  }
+
+  /** Says where a life begins, if no other node has said so. */
+  async #mark(link: Link, subject: string, first: number, lastSequence: number): Promise<boolean> {
+    try {
+      const options = { expect: { lastSequence }, timeout: COMMAND_MS };
+      await link.jetstream!.publisher.publish(subject, String(first), options);
+      return true;
+    } catch (error) {
+      if (codeOf(error) !== WRONG_LAST) throw error;
+      return false;
+    }
+  }
+
+  /** Returns a stream, and creates it if necessary. */
+  async #find(link: Link, kind: StreamKind): Promise<StreamInfo> {
+    const { streams } = link.jetstream!.manager;
+    const name = this.#names.stream(kind);
+    try {
+      return await streams.info(name);
+    } catch (error) {
+      if (codeOf(error) !== NOT_FOUND) throw error;
+    }
+    try {
+      return await streams.add({ name, ...this.#settingsOf(kind) });
+    } catch (error) {
+      // Another node was first.
+      if (codeOf(error) === NAME_IN_USE) return streams.info(name);
+      if (codeOf(error) !== NO_CLUSTER && codeOf(error) !== BAD_SETTINGS) throw error;
+      throw new FinalError(`NATS: ${(error as Error).message}`, { cause: error });
+    }
+  }
+
+  #settingsOf(kind: StreamKind): Partial<StreamSettings> {
+    const common = { storage: "memory" as const, num_replicas: this.#replicas };
+    const age = { max_age: KEY_MS * NANOS, max_msgs_per_subject: 1 };
+    const subjects = [this.#names.all(kind)];
+    if (kind === "k") return { ...common, ...age, subjects };
+    const republish = { src: this.#names.all(kind), dest: this.#names.all("t") };
+    if (kind === "l") return { ...common, ...age, subjects, republish, duplicate_window: KEY_MS * NANOS };
+    return { ...common, subjects: [...subjects, this.#names.all("o")], republish };
+  }
+
+  /** Lets the stream of the logs keep at least so much. It has one rule for all topics, which never becomes smaller. */
+  async grow(link: Link, length: number, ageMs: number): Promise<void> {
+    const name = this.#names.stream("l");
+    const { streams } = link.jetstream!.manager;
+    const { config } = await streams.info(name);
+    const max_msgs_per_subject = Math.max(config.max_msgs_per_subject, length);
+    const max_age = Math.max(config.max_age, Math.ceil(ageMs) * NANOS);
+    let settings = config;
+    if (max_msgs_per_subject > config.max_msgs_per_subject || max_age > config.max_age)
+      ({ config: settings } = await streams.update(name, { max_msgs_per_subject, max_age }));
+    const seen = this.#seen.get("l");
+    if (seen !== undefined) this.#seen.set("l", { ...seen, settings });
+  }
+
+  /** Returns what the user may not do in the streams, one text each. */
+  async refusals(link: Link): Promise<string[]> {
+    const { manager, publisher } = link.jetstream!;
+    const attempts: Promise<unknown>[] = (["l", "w"] as const).flatMap((kind) => {
+      const name = this.#names.stream(kind);
+      const none = this.#names.none(kind);
+      return [
+        // Refused because of the sequence, so nothing is appended.
+        publisher.publish(none, "", { expect: { lastSubjectSequence: MOST_SEQ }, timeout: COMMAND_MS }),
+        manager.streams.getMessage(name, { last_by_subj: none }),
+        manager.streams.deleteMessage(name, LEAST_SEQ - 1, false),
+        manager.streams.purge(name, { filter: none, seq: 1 }),
+        manager.consumers
+          .add(name, readerOf(none, this.#names.inbox))
+          .then((consumer) => manager.consumers.delete(name, consumer.name)),
+      ];
+    });
+    const results = await Promise.allSettled(attempts);
+    return results.flatMap((result) => {
+      const reason: unknown = result.status === "rejected" ? result.reason : undefined;
+      // What JetStream itself has answered is no refusal of the user.
+      return reason instanceof Error && typeof codeOf(reason) !== "number" ? [reasonOf(reason)] : [];
+    });
   }
 }
 
-/** An error that JetStream has answered with says that nothing was done. */
-function answered(error: unknown): EngineError {
-  const code = codeOf(error);
-  if (typeof code !== "number") return commandError(error);
-  return new EngineError(`NATS: ${(error as Error).message}`, "not-sent", { cause: error });
+function reasonOf(error: Error): string {
+  return error.cause instanceof Error ? error.cause.message : error.message;
+}
+
+/** Returns the settings of a consumer that sends what is kept under a subject from a sequence on. */
+export function readerOf(subject: string, inbox: string, startSeq?: number): object {
+  return {
+    deliver_subject: inbox,
+    ...(startSeq === undefined
+      ? { deliver_policy: "all" }
+      : { deliver_policy: "by_start_sequence", opt_start_seq: startSeq }),
+    ack_policy: "none",
+    filter_subject: subject,
+    mem_storage: true,
+    num_replicas: 1,
+    inactive_threshold: 5_000 * NANOS,
+  };
 }

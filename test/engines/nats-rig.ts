@@ -1,29 +1,36 @@
 /** Rigs of the suite over NATS. */
-import { jetstreamManager } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
 import { nanoid } from "nanoid";
 import { nats, type NatsOptions } from "../../src/nats/index.js";
-import type { NatsServer } from "../support/nats.js";
+import { managed, type NatsServer } from "../support/nats.js";
 import { eventually } from "../support/redis.js";
 import type { EngineRig } from "./rig.js";
 
-/** Returns a rig with a prefix of its own. `server`: the server, if the test has started it. */
-export function natsRig(options: NatsOptions, server: NatsServer | undefined): EngineRig & { readonly prefix: string } {
-  const prefix = `test-${nanoid(8)}`;
-  const url = typeof options.url === "string" ? options.url : options.url[0]!;
+export interface NatsRig extends EngineRig {
+  readonly prefix: string;
+}
+
+/** The rights that the documents name, for the prefix of a rig. `streams`: those that JetStream needs. */
+export function rightsOf(prefix: string): { own: string[]; streams: string[] } {
+  const kinds = ["l", "w", "k"].map((kind) => `${prefix}_1_${kind}`);
+  const streams = kinds.flatMap((name) => [
+    `$JS.API.STREAM.*.${name}`,
+    `$JS.API.STREAM.MSG.*.${name}`,
+    `$JS.API.CONSUMER.*.${name}`,
+    `$JS.API.CONSUMER.*.${name}.>`,
+  ]);
+  return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams] };
+}
+
+/** Returns a rig with a prefix of its own. `server`: the server, if the test has started it, where a user without a name may do everything. */
+export function natsRig(options: NatsOptions, server: NatsServer | undefined, prefix = `test-${nanoid(8)}`): NatsRig {
+  const url = server?.url ?? (typeof options.url === "string" ? options.url : options.url[0]!);
   const hasJetStream = options.jetstream !== undefined;
-  const manage = async <T>(run: (manager: Awaited<ReturnType<typeof jetstreamManager>>) => Promise<T>): Promise<T> => {
-    const client = await connect({ servers: url });
-    try {
-      return await run(await jetstreamManager(client));
-    } finally {
-      await client.close();
-    }
-  };
   const members = (): Promise<string[]> =>
-    manage(async ({ streams }) => {
+    managed(url, async ({ streams }) => {
       const { state } = await streams.info(`${prefix}_1_w`, { subjects_filter: ">" });
-      return Object.keys(state.subjects ?? {}).map((subject) => `members ${subject}`);
+      // NATS 2.9 names the subject that marks the beginning of the stream, although it has no message.
+      const subjects = Object.keys(state.subjects ?? {}).filter((subject) => !subject.endsWith(".="));
+      return subjects.map((subject) => `members ${subject}`);
     });
   const leftovers = async (): Promise<string[]> => [
     ...(hasJetStream ? await members() : []),
@@ -37,11 +44,7 @@ export function natsRig(options: NatsOptions, server: NatsServer | undefined): E
     // A server ends the subscriptions of a closed connection a little later.
     leftovers: () => eventually(leftovers, (left) => left.length === 0, 2_000).catch(leftovers),
     close: async () => {
-      if (hasJetStream)
-        await manage(async ({ streams }) => {
-          // A rig that no node has used has no streams.
-          for await (const name of streams.names(`${prefix}.>`)) await streams.delete(name);
-        });
+      if (hasJetStream) await managed(url, (manager) => manager.remove(prefix));
     },
   };
 }

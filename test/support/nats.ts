@@ -1,17 +1,22 @@
 /** A NATS for the tests, found or installed, and servers of it on free ports, each in a temporary folder. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { loadJetStream, loadTransport, type Manager } from "../../src/nats/client.js";
 import { aptInstall, canRun, onPath } from "./debian.js";
-import { freePort } from "./redis.js";
+import { eventually, freePort } from "./redis.js";
 
 const CURE =
   "no nats-server found and none could be installed; install NATS 2.9 or later, or set NATS_SERVER_PATH to one";
 /** How often a server starts on another port if its port was taken meanwhile. */
 const STARTS = 5;
+
+function findNats(): string | undefined {
+  return [...onPath("nats-server"), "/usr/sbin/nats-server"].find(canRun);
+}
 
 /** Resolves with the path of a NATS server. Installs one if necessary. If that fails, rejects with the remedy. */
 export async function ensureNats(): Promise<string> {
@@ -20,30 +25,42 @@ export async function ensureNats(): Promise<string> {
     if (canRun(given)) return given;
     throw new Error(`NATS_SERVER_PATH is ${given}, which cannot be run`);
   }
-  const find = (): string | undefined => [...onPath("nats-server"), "/usr/sbin/nats-server"].find(canRun);
-  const found = find() ?? ((await aptInstall("nats-server")) ? find() : undefined);
+  const found = findNats() ?? ((await aptInstall("nats-server")) ? findNats() : undefined);
   if (found === undefined) throw new Error(CURE);
   return found;
 }
 
-/** One process of NATS, with JetStream. It keeps its ports when it is killed and started again. */
+export interface NatsServerOptions {
+  /** Lines of the configuration, such as `max_payload: 64KB`. */
+  readonly lines?: readonly string[];
+  /** The files of a certificate: the server accepts TLS only. */
+  readonly certificate?: { readonly key: string; readonly cert: string };
+  /** Makes the server one of a cluster: its name, the port for the others, and the ports of all. */
+  readonly cluster?: { readonly name: string; readonly port: number; readonly ports: readonly number[] };
+  /** Default: true. */
+  readonly jetstream?: boolean;
+}
+
+/** One process of NATS. It keeps its ports and its folder when it is killed and started again. */
 export class NatsServer implements AsyncDisposable {
   readonly #path: string;
   readonly #folder: string;
+  #options: NatsServerOptions;
   #child: ChildProcess | undefined;
   #gone: Promise<unknown> = Promise.resolve();
-  #port = 0;
+  port = 0;
   #monitorPort = 0;
 
-  private constructor(path: string, folder: string) {
+  private constructor(path: string, folder: string, options: NatsServerOptions) {
     this.#path = path;
     this.#folder = folder;
+    this.#options = options;
   }
 
-  static async create(): Promise<NatsServer> {
-    const server = new NatsServer(await ensureNats(), await mkdtemp(join(tmpdir(), "reciproc-nats-")));
+  static async create(options: NatsServerOptions = {}): Promise<NatsServer> {
+    const server = new NatsServer(await ensureNats(), await mkdtemp(join(tmpdir(), "reciproc-nats-")), options);
     for (let i = 1; ; i++) {
-      server.#port = await freePort();
+      server.port = await freePort();
       server.#monitorPort = await freePort();
       try {
         await server.start();
@@ -54,24 +71,39 @@ export class NatsServer implements AsyncDisposable {
     }
   }
 
+  /** The URL without credentials. */
   get url(): string {
-    return `nats://127.0.0.1:${this.#port}`;
+    return `${this.#options.certificate === undefined ? "nats" : "tls"}://127.0.0.1:${this.port}`;
   }
 
-  /** Starts the process. Resolves when it accepts connections. */
-  async start(): Promise<void> {
-    const args = [
-      "-a",
-      "127.0.0.1",
-      "-p",
-      String(this.#port),
-      "-m",
-      String(this.#monitorPort),
-      "-js",
-      "-sd",
-      this.#folder,
+  async #writeFiles(): Promise<void> {
+    const { lines = [], certificate, cluster, jetstream = true } = this.#options;
+    const files = ["key", "cert"].map((name) => join(this.#folder, `${name}.pem`));
+    const routes = cluster?.ports.map((port) => `nats://127.0.0.1:${port}`);
+    const all = [
+      `listen: 127.0.0.1:${this.port}`,
+      `http: 127.0.0.1:${this.#monitorPort}`,
+      ...(jetstream ? [`jetstream { store_dir: "${this.#folder}" }`] : []),
+      ...(certificate === undefined ? [] : [`tls { key_file: "${files[0]}", cert_file: "${files[1]}" }`]),
+      ...(cluster === undefined
+        ? []
+        : [
+            `server_name: ${cluster.name}`,
+            `cluster { name: tests, listen: 127.0.0.1:${cluster.port}, routes: [${routes!.join(", ")}] }`,
+          ]),
+      ...lines,
     ];
-    const child = spawn(this.#path, args, { stdio: ["ignore", "ignore", "pipe"] });
+    await writeFile(join(this.#folder, "nats.conf"), all.map((line) => `${line}\n`).join(""));
+    if (certificate === undefined) return;
+    await writeFile(files[0]!, certificate.key);
+    await writeFile(files[1]!, certificate.cert);
+  }
+
+  /** Starts the process. Resolves when it accepts connections. `lines`: replaces those of the configuration. */
+  async start(lines = this.#options.lines): Promise<void> {
+    this.#options = { ...this.#options, ...(lines && { lines }) };
+    await this.#writeFiles();
+    const child = spawn(this.#path, ["-c", join(this.#folder, "nats.conf")], { stdio: ["ignore", "ignore", "pipe"] });
     this.#child = child;
     const kill = (): boolean => child.kill("SIGKILL");
     process.once("exit", kill);
@@ -88,13 +120,34 @@ export class NatsServer implements AsyncDisposable {
     throw new Error(`nats-server ended with ${child.exitCode}:\n${output.join("\n")}`);
   }
 
+  /** Replaces the lines of the configuration while the server runs. Resolves when they are in force. */
+  async reload(lines: readonly string[]): Promise<void> {
+    const loadedAt = async (): Promise<string> =>
+      (await this.#monitor<{ config_load_time: string }>("varz")).config_load_time;
+    const before = await loadedAt();
+    this.#options = { ...this.#options, lines };
+    await this.#writeFiles();
+    this.#child!.kill("SIGHUP");
+    await eventually(loadedAt, (at) => at !== before);
+  }
+
+  async #monitor<T>(path: string): Promise<T> {
+    const response = await fetch(`http://127.0.0.1:${this.#monitorPort}/${path}`);
+    return (await response.json()) as T;
+  }
+
   /** Returns the subjects of a prefix that are subscribed. */
   async subscriptions(prefix: string): Promise<string[]> {
-    const response = await fetch(`http://127.0.0.1:${this.#monitorPort}/connz?subs=1&limit=1000`);
-    const { connections } = (await response.json()) as { connections: { subscriptions_list?: string[] }[] };
+    type Connections = { connections: { subscriptions_list?: string[] }[] };
+    const { connections } = await this.#monitor<Connections>("connz?subs=1&limit=1000");
     return connections
       .flatMap(({ subscriptions_list: list }) => list ?? [])
       .filter((subject) => subject.startsWith(`${prefix}.`));
+  }
+
+  /** Returns how many connections the server has cut because they were too slow. */
+  async slowConsumers(): Promise<number> {
+    return (await this.#monitor<{ slow_consumers: number }>("varz")).slow_consumers;
   }
 
   /** Ends the process at once, and resolves when it has ended. */
@@ -103,8 +156,50 @@ export class NatsServer implements AsyncDisposable {
     await this.#gone;
   }
 
+  /** Ends the process as an administrator does, and resolves when it has ended. */
+  async stop(): Promise<void> {
+    this.#child?.kill("SIGTERM");
+    await this.#gone;
+  }
+
+  /** Stops the process, which keeps its connections, or continues it. */
+  signal(name: "SIGSTOP" | "SIGCONT"): void {
+    this.#child?.kill(name);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
     await rm(this.#folder, { recursive: true, force: true });
+  }
+}
+
+/** What tests do with JetStream beside the engine. */
+export interface Management extends Manager {
+  readonly streams: Manager["streams"] & {
+    delete(name: string): Promise<boolean>;
+    names(): AsyncIterable<string>;
+  };
+  /** Deletes the streams of a prefix. */
+  remove(prefix: string): Promise<void>;
+}
+
+/** Connects to a server, runs what manages its streams and disconnects. */
+export async function managed<T>(url: string, run: (manager: Management) => Promise<T>): Promise<T> {
+  const [transport, { jetstreamManager }] = await Promise.all([loadTransport(), loadJetStream()]);
+  const { username, password, protocol } = new URL(url);
+  const client = await transport.connect({
+    servers: url.replace(/^.*[/@]/, ""),
+    ...(username === "" ? {} : { user: username, pass: password }),
+    ...(protocol === "tls:" ? { tls: { rejectUnauthorized: false } } : {}),
+  });
+  try {
+    const { streams, consumers } = (await jetstreamManager(client, { timeout: 5_000, checkAPI: true })) as Management;
+    const remove = async (prefix: string): Promise<void> => {
+      // A rig that no node has used has no streams.
+      for await (const name of streams.names()) if (name.startsWith(`${prefix}_`)) await streams.delete(name);
+    };
+    return await run({ streams, consumers, remove });
+  } finally {
+    await client.close();
   }
 }
