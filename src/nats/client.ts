@@ -32,7 +32,7 @@ interface Status {
 
 /** A connection of `@nats-io/transport-node`. */
 export interface Client {
-  readonly info?: { readonly max_payload: number; readonly version: string } | undefined;
+  readonly info?: { readonly max_payload: number; readonly cluster?: string } | undefined;
   publish(subject: string, payload: string): void;
   request(subject: string, payload: string, options: { timeout: number }): Promise<Message>;
   subscribe(subject: string, options: { callback: (error: Error | null, message: Message) => void }): Subscription;
@@ -212,37 +212,45 @@ function describe(error: unknown): string {
 const FINAL_NAMES =
   /^(AuthorizationError|UserAuthenticationExpiredError|PermissionViolationError|JetStreamNotEnabled)$/;
 const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
+/** The names of errors of a command that was not written, or that nothing has received. */
+const REFUSED_NAMES = /^(NoRespondersError|JetStreamNotEnabled|PermissionViolationError|InvalidArgumentError)$/;
+
+/** Returns an error and its causes. */
+function chainOf(reason: unknown): Error[] {
+  return reason instanceof Error ? [reason, ...chainOf(reason.cause)] : [];
+}
 
 /** Returns the error of an attempt to connect. */
 export function connectError(config: Config, reason: unknown): EngineError {
   if (reason instanceof EngineError) return reason;
   const text = `NATS at ${config.servers.join(", ")}: ${describe(reason)}`;
-  for (let cause = reason; cause instanceof Error; cause = cause.cause) {
-    const { code = "" } = cause as { code?: unknown };
-    if (FINAL_NAMES.test(cause.name) || UNTRUSTED.test(String(code))) return new FinalError(text, { cause: reason });
-  }
-  return new EngineError(text, "not-sent", { cause: reason });
+  const isFinal = chainOf(reason).some(
+    (error) => FINAL_NAMES.test(error.name) || UNTRUSTED.test(String((error as { code?: unknown }).code)),
+  );
+  return isFinal ? new FinalError(text, { cause: reason }) : new EngineError(text, "not-sent", { cause: reason });
 }
 
-/** Returns the error of a command that was written. */
+/** Returns the error of a command. What the server has refused did nothing. */
 export function commandError(cause: unknown): EngineError {
-  return cause instanceof EngineError
-    ? cause
-    : new EngineError(`NATS: ${describe(cause)}`, isRefused(cause) ? "not-sent" : "unknown", { cause });
+  if (cause instanceof EngineError) return cause;
+  const isRefused = chainOf(cause).some((error) => typeof codeOf(error) === "number" || REFUSED_NAMES.test(error.name));
+  return new EngineError(`NATS: ${describe(cause)}`, isRefused ? "not-sent" : "unknown", { cause });
 }
 
-/** Whether the server has refused a command, or nothing receives it. So nothing was done. */
-function isRefused(reason: unknown): boolean {
-  for (let cause = reason; cause instanceof Error; cause = cause.cause)
-    if (
-      typeof codeOf(cause) === "number" ||
-      /^(NoRespondersError|JetStreamNotEnabled|PermissionViolationError)$/.test(cause.name)
-    )
-      return true;
-  return false;
+/** Returns what the user may not do, if that is the reason of an error. */
+export function refusalIn(reason: unknown): string | undefined {
+  return chainOf(reason).find(({ name }) => name === "PermissionViolationError")?.message;
 }
 
 /** Returns the code of an error with which JetStream has refused a command. */
 export function codeOf(error: unknown): unknown {
   return (error as { code?: unknown } | null)?.code;
+}
+
+/** Rejects if the connection ends before. */
+export function whileOpen<T>(client: Client, work: Promise<T>): Promise<T> {
+  const ended = client.closed().then((error): never => {
+    throw error instanceof Error ? error : new EngineError("the connection to NATS was lost again", "not-sent");
+  });
+  return Promise.race([work, ended]);
 }

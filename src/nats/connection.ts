@@ -22,6 +22,7 @@ import {
   type Link,
   type Message,
   type Subscription,
+  whileOpen,
 } from "./client.js";
 import { NatsLeases } from "./leases.js";
 import { NatsLog } from "./log.js";
@@ -68,7 +69,7 @@ export class NatsConnection implements EngineConnection {
   #flushing: Promise<void> | undefined;
   #wake: (() => void) | undefined;
   /** Rejects what waits for an answer when the link is lost. */
-  #lost: ((error: EngineError) => void)[] = [];
+  readonly #lost = new Set<(error: EngineError) => void>();
 
   constructor(config: Config, node: NodeName, host: EngineHost) {
     this.#config = config;
@@ -104,8 +105,10 @@ export class NatsConnection implements EngineConnection {
       throw error;
     }
     if (this.#link === undefined) throw this.#refusal();
-    const maxPayload = this.#link.client.info?.max_payload ?? 2 ** 20;
-    return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, order: "node", unmet: [] };
+    const { max_payload: maxPayload = 2 ** 20, cluster } = this.#link.client.info ?? {};
+    // The servers of a cluster may send subjects to each other by different connections.
+    const order = cluster === undefined ? "node" : "topic";
+    return { maxFrameBytes: maxPayload - HEAD_BYTES, counts: false, order, unmet: [] };
   }
 
   async close(): Promise<void> {
@@ -220,8 +223,8 @@ export class NatsConnection implements EngineConnection {
 
   /** Finds out whether the streams are still those that this node has used. If not, it begins anew. */
   async checkStreams(): Promise<void> {
-    const isSame = await this.untilLost(this.streams!.establish(this.present()));
-    if (!isSame) this.#beginAnew();
+    await this.untilLost(this.streams!.establish(this.present()));
+    if (this.streams!.takeLoss()) this.#beginAnew();
   }
 
   /** What the streams had is lost: the logs have other epochs, and this node has to put its members again. */
@@ -236,9 +239,8 @@ export class NatsConnection implements EngineConnection {
   untilLost<T>(answer: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const lost = (error: EngineError): void => reject(new EngineError(error.message, "unknown", { cause: error }));
-      this.#lost.push(lost);
-      const settled = (): void => void this.#lost.splice(this.#lost.indexOf(lost), 1);
-      answer.then(resolve, reject).finally(settled);
+      this.#lost.add(lost);
+      answer.then(resolve, reject).finally(() => this.#lost.delete(lost));
     });
   }
 
@@ -299,7 +301,8 @@ export class NatsConnection implements EngineConnection {
   #drop(error: EngineError): void {
     const link = this.#link;
     this.#link = undefined;
-    for (const lost of this.#lost.splice(0)) lost(error);
+    for (const lost of this.#lost) lost(error);
+    this.#lost.clear();
     void link?.client.close();
   }
 
@@ -334,19 +337,8 @@ export class NatsConnection implements EngineConnection {
 
   async #establish(): Promise<void> {
     const link = await connect(this.#config, `${this.#config.prefix}-${this.#node}`, this.names.inbox);
-    let isSame = true;
     try {
-      const refused = this.#watch(link);
-      await this.#checkRights(link, refused);
-      isSame = (await this.streams?.establish(link)) ?? true;
-      if (this.streams !== undefined) refused.push(...(await this.streams.refusals(link)));
-      if (refused.length > 0) throw new FinalError(`NATS: ${[...new Set(refused)].join("; ")}`);
-      if (this.#isClosed) throw this.#refusal();
-      this.#link = link;
-      for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);
-      this.#leases.begin(link);
-      await link.client.flush();
-      if (this.#isClosed) throw this.#refusal();
+      await whileOpen(link.client, this.#prepare(link));
       if (link.client.isClosed()) throw new EngineError("the connection to NATS was lost again", "not-sent");
     } catch (error) {
       this.#link = undefined;
@@ -360,8 +352,20 @@ export class NatsConnection implements EngineConnection {
       if (this.#link === link) this.#fall(commandError(error ?? new Error("the connection was lost")));
     });
     if (isRestored) this.#host.up();
-    if (!isSame) this.#beginAnew();
+    if (this.streams?.takeLoss() === true) this.#beginAnew();
     else if (isRestored) this.#host.heard("all");
+  }
+
+  /** Checks the rights, creates the streams and subscribes. */
+  async #prepare(link: Link): Promise<void> {
+    await this.#checkRights(link, this.#watch(link));
+    await this.streams?.establish(link);
+    if (this.#isClosed || link.client.isClosed()) throw this.#refusal();
+    this.#link = link;
+    for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);
+    this.#leases.begin(link);
+    await link.client.flush();
+    if (this.#isClosed) throw this.#refusal();
   }
 
   /** Returns what the server refuses while this node connects. Later, a refusal ends the connection. */
@@ -379,15 +383,20 @@ export class NatsConnection implements EngineConnection {
   }
 
   /** NATS ignores what a user may not do, and reports it before it confirms what follows. */
-  async #checkRights({ client }: Link, refused: string[]): Promise<void> {
-    const none = (["t", "n", "a", "h"] as const).map((kind) => this.names.none(kind));
-    const subscriptions = none.map((subject) =>
-      client.subscribe(subject, { callback: (error) => void (error && refused.push(error.message)) }),
+  async #checkRights(link: Link, refused: string[]): Promise<void> {
+    const { client } = link;
+    const subjects = (["t", "n", "a", "h"] as const).map((kind) => this.names.none(kind));
+    const subscriptions = subjects.map((subject) =>
+      client.subscribe(subject, { callback: (error) => void (error !== null && refused.push(error.message)) }),
     );
-    for (const subject of none) client.publish(subject, "");
-    if (this.streams !== undefined) client.publish(this.names.none("k"), "");
+    for (const subject of subjects) client.publish(subject, "");
+    if (this.streams !== undefined) {
+      client.publish(this.names.none("k"), "");
+      refused.push(...(await this.streams.refusals(link)));
+    }
     await client.flush();
     for (const subscription of subscriptions) subscription.unsubscribe();
     await client.flush();
+    if (refused.length > 0) throw new FinalError(`NATS: ${[...new Set(refused)].join("; ")}`);
   }
 }

@@ -7,10 +7,10 @@ import type { Link } from "./client.js";
 import type { NatsConnection } from "./connection.js";
 
 /**
- * What a sign says: the incarnation entered, beats, or left, or left without its members, which others have to remove. `"dead"`: another
- * node gave it up.
+ * What a sign says: the incarnation entered, beats, or left, or left without its members, which others have to remove (`"gone"`). Or
+ * what another node does: it removes the members of the incarnation (`"taken"`), or has removed them (`"dead"`).
  */
-type Sign = "entered" | "beats" | "left" | "gone" | "dead";
+type Sign = "entered" | "beats" | "left" | "gone" | "taken" | "dead";
 
 interface Heard {
   at: number;
@@ -57,6 +57,9 @@ export class NatsLeases implements EngineLeases {
     } else if (sign === "gone" && !isOwn) {
       // As if its lease had just ended.
       this.#heard.set(incarnation, { at: performance.now() - leaseMs, leaseMs, isHeard: false });
+    } else if (sign === "taken" && this.#heard.has(incarnation)) {
+      // Should that node die too, another one begins when this time has passed.
+      this.#heard.set(incarnation, { at: performance.now(), leaseMs, isHeard: false });
     } else if ((sign === "entered" || sign === "beats") && !isOwn) {
       this.#heard.set(incarnation, { at: performance.now(), leaseMs, isHeard: true });
       // So a node that begins knows the others at once.
@@ -123,10 +126,14 @@ export class NatsLeases implements EngineLeases {
     );
   }
 
-  /** Tells all nodes that an incarnation is given up. */
+  /** Tells all nodes that this one removes the members of an incarnation. */
+  take(incarnation: Incarnation): void {
+    this.#say(incarnation, "taken", this.#heard.get(incarnation)?.leaseMs ?? 1);
+  }
+
+  /** Tells all nodes that an incarnation has no members any more. */
   giveUp(incarnation: Incarnation): void {
-    const { leaseMs } = this.#heard.get(incarnation) ?? { leaseMs: 1 };
-    this.#say(incarnation, "dead", leaseMs);
+    this.#say(incarnation, "dead", this.#heard.get(incarnation)?.leaseMs ?? 1);
   }
 
   /** Whether this node has a lease for an incarnation. */

@@ -41,10 +41,10 @@ export class NatsRoster implements EngineRoster {
     this.#chains = new Chains(connection, "w");
   }
 
-  /** Forgets what this node has put, because the stream has another life. */
+  /** Forgets where messages are, because the stream has another life. A change that was in progress may be in it. */
   forget(): void {
     this.#chains.forget();
-    this.#own.clear();
+    for (const { members } of this.#own.values()) for (const id of members.keys()) members.set(id, undefined);
   }
 
   /** The connection is new. Looks for members of incarnations that nobody hears at the next beat. */
@@ -207,9 +207,11 @@ export class NatsRoster implements EngineRoster {
   }
 
   async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
-    await this.#connection.checkStreams();
     const state = await this.#leases.beat(incarnation, leaseMs);
     if (!state.isMine) return state;
+    // Also if JetStream does not answer, the other nodes have heard the sign.
+    await this.#connection.checkStreams();
+    if (!this.#leases.holds(incarnation)) return { isMine: false, live: [] };
     void this.#connection.log!.shorten();
     void this.#retire();
     if (!this.#isSearched) {
@@ -261,6 +263,7 @@ export class NatsRoster implements EngineRoster {
     if (this.#reaping.has(incarnation)) return;
     this.#reaping.add(incarnation);
     try {
+      this.#leases.take(incarnation);
       const owned = await this.#ownedBy(incarnation);
       for (let i = 0; i < owned.length; i += REAPED_AT_ONCE)
         await Promise.all(owned.slice(i, i + REAPED_AT_ONCE).map(([, topic]) => this.#takeFrom(topic, incarnation)));
@@ -274,10 +277,14 @@ export class NatsRoster implements EngineRoster {
 
   /** Removes what this node has put. */
   async leave(): Promise<void> {
-    const all = [...this.#own.values()].flatMap(({ topic, members }) =>
-      [...members.keys()].map((id) => [topic, id] as const),
-    );
-    await Promise.all(all.map(([topic, id]) => this.put(topic, id, undefined)));
+    const left = [...this.#own].map(async ([subject, { topic, incarnation, members }]) => {
+      const ids = [...members];
+      if (ids.every(([, seq]) => seq !== undefined))
+        return void (await Promise.all(ids.map(([id]) => this.put(topic, id, undefined))));
+      await this.#takeFrom(topic, incarnation);
+      this.#own.delete(subject);
+    });
+    await Promise.all(left);
   }
 }
 

@@ -3,7 +3,15 @@
  * kept. A server that restarts, an administrator or a cluster may empty a stream while this node stays connected.
  */
 import { EngineError } from "../fleet/engine.js";
-import { COMMAND_MS, codeOf, FinalError, type Link, type StreamInfo, type StreamSettings } from "./client.js";
+import {
+  COMMAND_MS,
+  codeOf,
+  FinalError,
+  refusalIn,
+  type Link,
+  type StreamInfo,
+  type StreamSettings,
+} from "./client.js";
 import type { Names, StreamKind } from "./names.js";
 
 /** How long the position of a `key` is kept. NATS wants entries to be kept as long. */
@@ -39,6 +47,7 @@ export class Streams {
   readonly #names: Names;
   readonly #replicas: number;
   readonly #seen = new Map<"l" | "w", Seen>();
+  #isLost = false;
 
   constructor(names: Names, replicas: number) {
     this.#names = names;
@@ -51,18 +60,22 @@ export class Streams {
     return { length: settings?.max_msgs_per_subject ?? 0, ageMs: (settings?.max_age ?? 0) / NANOS };
   }
 
-  /**
-   * Creates the streams that do not exist. Returns false if one of those that this node has seen before is lost or was emptied. Rejects
-   * if JetStream refuses one.
-   */
-  async establish(link: Link): Promise<boolean> {
+  /** Creates the streams that do not exist. Rejects if JetStream refuses one. */
+  async establish(link: Link): Promise<void> {
+    const isFirst = this.#seen.size === 0;
     const [isSameLog, isSameRoster] = await Promise.all([this.#look(link, "l"), this.#look(link, "w")]);
-    const isSame = isSameLog && isSameRoster;
-    if (!isSame || this.#seen.size === 0) await this.#find(link, "k");
-    return isSame;
+    if (!isSameLog || !isSameRoster) this.#isLost = true;
+    if (isFirst || this.#isLost) await this.#find(link, "k");
   }
 
-  /** Forgets which streams this node has seen. So `establish` looks for all of them. */
+  /** Returns true once after `establish` has found that a stream is another one than before, or was emptied. */
+  takeLoss(): boolean {
+    const isLost = this.#isLost;
+    this.#isLost = false;
+    return isLost;
+  }
+
+  /** Returns false if a stream is not the one that this node has seen before. */
   async #look(link: Link, kind: "l" | "w"): Promise<boolean> {
     const { created, config: settings, state } = await this.#begun(link, kind);
     const before = this.#seen.get(kind);
@@ -148,15 +161,19 @@ export class Streams {
     if (seen !== undefined) this.#seen.set("l", { ...seen, settings });
   }
 
-  /** Returns what the user may not do in the streams, one text each. */
+  /** Returns what the user may not do, one text each. Changes nothing. */
   async refusals(link: Link): Promise<string[]> {
     const { manager, publisher } = link.jetstream!;
-    const attempts: Promise<unknown>[] = (["l", "w"] as const).flatMap((kind) => {
+    const options = { timeout: COMMAND_MS };
+    // Its body does not fit its subject, so JetStream refuses it.
+    const unfit = (verb: string, kind: StreamKind): Promise<unknown> =>
+      link.client.request(`$JS.API.STREAM.${verb}.${this.#names.stream(kind)}`, "{}", options);
+    const attempts = (["l", "w"] as const).flatMap((kind) => {
       const name = this.#names.stream(kind);
       const none = this.#names.none(kind);
       return [
-        // Refused because of the sequence, so nothing is appended.
-        publisher.publish(none, "", { expect: { lastSubjectSequence: MOST_SEQ }, timeout: COMMAND_MS }),
+        // Its sequence does not fit either.
+        publisher.publish(none, "", { expect: { lastSubjectSequence: MOST_SEQ }, ...options }),
         manager.streams.getMessage(name, { last_by_subj: none }),
         manager.streams.deleteMessage(name, LEAST_SEQ - 1, false),
         manager.streams.purge(name, { filter: none, seq: 1 }),
@@ -165,17 +182,15 @@ export class Streams {
           .then((consumer) => manager.consumers.delete(name, consumer.name)),
       ];
     });
-    const results = await Promise.allSettled(attempts);
-    return results.flatMap((result) => {
-      const reason: unknown = result.status === "rejected" ? result.reason : undefined;
-      // What JetStream itself has answered is no refusal of the user.
-      return reason instanceof Error && typeof codeOf(reason) !== "number" ? [reasonOf(reason)] : [];
-    });
+    const kinds = ["l", "w", "k"] as const;
+    const results = await Promise.allSettled([
+      ...attempts,
+      unfit("UPDATE", "l"),
+      ...kinds.map((kind) => unfit("CREATE", kind)),
+      ...kinds.map((kind) => manager.streams.info(this.#names.stream(kind))),
+    ]);
+    return results.flatMap((result) => (result.status === "rejected" ? (refusalIn(result.reason) ?? []) : []));
   }
-}
-
-function reasonOf(error: Error): string {
-  return error.cause instanceof Error ? error.cause.message : error.message;
 }
 
 /** Returns the settings of a consumer that sends what is kept under a subject from a sequence on. */

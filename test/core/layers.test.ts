@@ -132,6 +132,11 @@ describe("the sources", () => {
     expect(files.filter((file) => names(file).some((name) => clients.includes(name)))).toEqual(["redis/client.ts"]);
   });
 
+  it("of nats are the only ones that import a client of NATS, and only one of them does", () => {
+    const isClient = (name: string): boolean => name.startsWith("@nats-io/");
+    expect(files.filter((file) => names(file).some(isClient))).toEqual(["nats/client.ts"]);
+  });
+
   it("stay within 600 lines each", () => {
     expect(files.filter((file) => lines(file) > 600)).toEqual([]);
   });
@@ -152,7 +157,7 @@ describe("importing an entry", () => {
     console.log(JSON.stringify({ same: JSON.stringify([look(), listen()]) === before, changed, handles: process.getActiveResourcesInfo().filter((name) => name === "Timeout") }));
   `;
 
-  it.each(["reciproc", "reciproc/node", "reciproc/redis", "reciproc/testing"])(
+  it.each(["reciproc", "reciproc/node", "reciproc/nats", "reciproc/redis", "reciproc/testing"])(
     "%s changes no global, starts no timer and adds no process listener",
     (entry) => {
       const output = execFileSync(process.execPath, ["--input-type=module", "-e", PROBE, entry], {

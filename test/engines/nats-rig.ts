@@ -11,14 +11,15 @@ export interface NatsRig extends EngineRig {
 
 /** The rights that the documents name, for the prefix of a rig. `streams`: those that JetStream needs. */
 export function rightsOf(prefix: string): { own: string[]; streams: string[] } {
-  const kinds = ["l", "w", "k"].map((kind) => `${prefix}_1_${kind}`);
-  const streams = kinds.flatMap((name) => [
-    `$JS.API.STREAM.*.${name}`,
-    `$JS.API.STREAM.MSG.*.${name}`,
-    `$JS.API.CONSUMER.*.${name}`,
-    `$JS.API.CONSUMER.*.${name}.>`,
+  const streams = ["l", "w", "k"].flatMap((kind) => [
+    `$JS.API.STREAM.*.${prefix}_1_${kind}`,
+    `$JS.API.STREAM.MSG.*.${prefix}_1_${kind}`,
   ]);
-  return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams] };
+  const consumers = ["l", "w"].flatMap((kind) => [
+    `$JS.API.CONSUMER.*.${prefix}_1_${kind}`,
+    `$JS.API.CONSUMER.*.${prefix}_1_${kind}.>`,
+  ]);
+  return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams, ...consumers] };
 }
 
 /** Returns a rig with a prefix of its own. `server`: the server, if the test has started it, where a user without a name may do everything. */

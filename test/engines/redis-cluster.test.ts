@@ -2,7 +2,8 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import type { Channel, Position } from "../../src/fleet/engine.js";
 import { commandAt, eventually, removeAt } from "../support/redis.js";
 import { RedisCluster } from "../support/redis-groups.js";
-import { CLUSTER_RIGHTS, isAscending, keyOf, Listening, redisRig, RIGHTS } from "./redis-rig.js";
+import { isAscending, Listening } from "./listening.js";
+import { CLUSTER_RIGHTS, keyOf, redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
 const LOG = { length: 1_000, ttlMs: 60_000 };

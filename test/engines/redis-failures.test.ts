@@ -7,7 +7,8 @@ import { rosterFrame } from "../../src/fleet/frames.js";
 import type { RedisOptions } from "../../src/redis/index.js";
 import { ensureRedis, eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
 import { RedisProxy } from "../support/redis-proxy.js";
-import { isAscending, keyOf, Listening, redisRig, type RedisRig } from "./redis-rig.js";
+import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
+import { keyOf, redisRig, type RedisRig } from "./redis-rig.js";
 
 const LOG: LogRule = { length: 1_000, ttlMs: 60_000 };
 const TOPIC = "topic";
@@ -39,25 +40,8 @@ async function openNode(rig: RedisRig, name = "node"): Promise<Listening> {
   return use(await Listening.open(rig.engine(), name));
 }
 
-/** Resolves when a node has its subscriptions again. */
-async function untilHeard(node: Listening, count = 1): Promise<void> {
-  await eventually(
-    () => node.heard.length,
-    (heard) => heard >= count,
-    30_000,
-  );
-}
-
 function append(node: Listening, body: string, key?: string): Promise<Position> {
   return node.connection.log!.append(TOPIC, body, LOG, key);
-}
-
-/** Resolves with the outcome of an operation; "done" if it did not fail. */
-async function outcomeOf(operation: Promise<unknown>): Promise<string> {
-  return operation.then(
-    () => "done",
-    (error: unknown) => (error instanceof EngineError ? error.outcome : String(error)),
-  );
 }
 
 /** Publishes 3 entries that are saved and 2 that are not, kills the server, starts it from the snapshot and publishes 3 more. */

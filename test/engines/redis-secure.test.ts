@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { selfSigned } from "../support/certificates.js";
 import { RedisServer } from "../support/redis.js";
-import { Listening, redisRig, RIGHTS } from "./redis-rig.js";
+import { Listening } from "./listening.js";
+import { redisRig, RIGHTS } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
 const certificate = selfSigned();

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { eventually } from "../support/redis.js";
 import { RedisSentinelGroup } from "../support/redis-groups.js";
-import { Listening, redisRig } from "./redis-rig.js";
+import { Listening } from "./listening.js";
+import { redisRig } from "./redis-rig.js";
 import { describeEngine } from "./suite.js";
 
 const LOG = { length: 100, ttlMs: 60_000 };

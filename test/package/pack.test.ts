@@ -142,7 +142,7 @@ describe("the published tarball", () => {
   });
 
   it("installs neither React nor the client of a broker", async () => {
-    for (const name of ["react", "@types/react", "redis", "@redis/client"]) {
+    for (const name of ["react", "@types/react", "redis", "@redis/client", "@nats-io"]) {
       const found = access(join(project, "node_modules", name));
       await expect(found).rejects.toMatchObject({ code: "ENOENT" });
     }
@@ -173,6 +173,17 @@ describe("the published tarball", () => {
     const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
     await rm(folder, { recursive: true });
     expect(stdout).toBe("Redis at 127.0.0.1:1: it is found\nnot-sent\n");
+  });
+
+  it("has an entry for NATS that starts nothing, and names the missing package when a server connects", async () => {
+    const program = `
+      import { EngineError, nats } from "reciproc/nats";
+      const host = { received() {}, up() {}, down() {}, heard() {} };
+      const engine = nats({ url: "nats://127.0.0.1:1", jetstream: {} });
+      const error = await engine.createConnection("node", host).open().catch((error) => error);
+      console.log(error instanceof EngineError, error.outcome, error.message);`;
+    const { stdout } = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: project });
+    expect(stdout).toBe("true not-sent the package `@nats-io/transport-node`, version 3, is not installed\n");
   });
 
   it("contains the licences of the bundled packages", () => {
@@ -235,7 +246,9 @@ describe("the published tarball", () => {
     await writeFile(
       join(project, "use.ts"),
       `import { connect as connectAnywhere, RpcError } from "reciproc";
+       import { nats, type NatsOptions } from "reciproc/nats";
        import { serve, type Server } from "reciproc/node";
+       import { redis } from "reciproc/redis";
        import { testServer } from "reciproc/testing";
        interface Api { add(params: [a: number, b: number]): number }
        export const server: Server<Api> = await serve<Api>({ port: 0, methods: { add: ([a, b]) => a + b } });
@@ -244,6 +257,9 @@ describe("the published tarball", () => {
        // @ts-expect-error the types exist
        await peer.request("add", ["1", 2]);
        export const kit = testServer<Api>({ methods: {} });
+       const options: NatsOptions = { url: "nats://127.0.0.1", jetstream: { replicas: 3 } };
+       // An engine of one entry fits the other entries.
+       for (const engine of [nats(options), redis({ url: "redis://127.0.0.1" })]) testServer<Api>({ engine, methods: {} });
        export const error = new RpcError(1, "");`,
     );
     const checks = { strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false };

@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { loadJetStream, loadTransport, type Manager } from "../../src/nats/client.js";
+import { loadJetStream, loadTransport, type Client, type Manager } from "../../src/nats/client.js";
 import { aptInstall, canRun, onPath } from "./debian.js";
 import { eventually, freePort } from "./redis.js";
 
@@ -37,8 +37,8 @@ export interface NatsServerOptions {
   readonly certificate?: { readonly key: string; readonly cert: string };
   /** Makes the server one of a cluster: its name, the port for the others, and the ports of all. */
   readonly cluster?: { readonly name: string; readonly port: number; readonly ports: readonly number[] };
-  /** Default: true. */
-  readonly jetstream?: boolean;
+  /** Lines of the configuration of JetStream. `false`: without JetStream. */
+  readonly jetstream?: readonly string[] | false;
 }
 
 /** One process of NATS. It keeps its ports and its folder when it is killed and started again. */
@@ -77,13 +77,13 @@ export class NatsServer implements AsyncDisposable {
   }
 
   async #writeFiles(): Promise<void> {
-    const { lines = [], certificate, cluster, jetstream = true } = this.#options;
+    const { lines = [], certificate, cluster, jetstream = [] } = this.#options;
     const files = ["key", "cert"].map((name) => join(this.#folder, `${name}.pem`));
     const routes = cluster?.ports.map((port) => `nats://127.0.0.1:${port}`);
     const all = [
       `listen: 127.0.0.1:${this.port}`,
       `http: 127.0.0.1:${this.#monitorPort}`,
-      ...(jetstream ? [`jetstream { store_dir: "${this.#folder}" }`] : []),
+      ...(jetstream === false ? [] : [`jetstream { store_dir: "${this.#folder}", ${jetstream.join(", ")} }`]),
       ...(certificate === undefined ? [] : [`tls { key_file: "${files[0]}", cert_file: "${files[1]}" }`]),
       ...(cluster === undefined
         ? []
@@ -136,11 +136,24 @@ export class NatsServer implements AsyncDisposable {
     return (await response.json()) as T;
   }
 
+  /** The name in a cluster. */
+  get name(): string {
+    return this.#options.cluster?.name ?? "";
+  }
+
+  async #connections(): Promise<readonly { name?: string; subscriptions_list?: string[] }[]> {
+    type Connections = { connections: { name?: string; subscriptions_list?: string[] }[] };
+    return (await this.#monitor<Connections>("connz?subs=1&limit=1000")).connections;
+  }
+
+  /** Returns the names of the clients that are connected. */
+  async names(): Promise<string[]> {
+    return (await this.#connections()).map(({ name = "" }) => name);
+  }
+
   /** Returns the subjects of a prefix that are subscribed. */
   async subscriptions(prefix: string): Promise<string[]> {
-    type Connections = { connections: { subscriptions_list?: string[] }[] };
-    const { connections } = await this.#monitor<Connections>("connz?subs=1&limit=1000");
-    return connections
+    return (await this.#connections())
       .flatMap(({ subscriptions_list: list }) => list ?? [])
       .filter((subject) => subject.startsWith(`${prefix}.`));
   }
@@ -173,6 +186,25 @@ export class NatsServer implements AsyncDisposable {
   }
 }
 
+/** Starts a cluster of three servers. Resolves when JetStream answers. `use`: takes what is to be disposed of. */
+export async function startCluster(use: <T extends AsyncDisposable>(one: T) => T): Promise<NatsServer[]> {
+  const ports = [await freePort(), await freePort(), await freePort()];
+  const servers = await Promise.all(
+    ports.map(async (port, i) => use(await NatsServer.create({ cluster: { name: `server${i}`, port, ports } }))),
+  );
+  for (const { url } of servers)
+    await eventually(
+      () =>
+        managed(url, (manager) => manager.remove("none")).then(
+          () => true,
+          () => false,
+        ),
+      (answers) => answers,
+      60_000,
+    );
+  return servers;
+}
+
 /** What tests do with JetStream beside the engine. */
 export interface Management extends Manager {
   readonly streams: Manager["streams"] & {
@@ -183,17 +215,31 @@ export interface Management extends Manager {
   remove(prefix: string): Promise<void>;
 }
 
-/** Connects to a server, runs what manages its streams and disconnects. */
-export async function managed<T>(url: string, run: (manager: Management) => Promise<T>): Promise<T> {
-  const [transport, { jetstreamManager }] = await Promise.all([loadTransport(), loadJetStream()]);
-  const { username, password, protocol } = new URL(url);
-  const client = await transport.connect({
-    servers: url.replace(/^.*[/@]/, ""),
+async function connectTo(url: string): Promise<Client> {
+  const { username, password, protocol, host } = new URL(url);
+  const { connect } = await loadTransport();
+  return connect({
+    servers: host,
     ...(username === "" ? {} : { user: username, pass: password }),
     ...(protocol === "tls:" ? { tls: { rejectUnauthorized: false } } : {}),
   });
+}
+
+/** Connects to a server, publishes one message and disconnects. */
+export async function publishAt(url: string, subject: string, text: string): Promise<void> {
+  const client = await connectTo(url);
+  client.publish(subject, text);
+  await client.flush();
+  await client.close();
+}
+
+/** Connects to a server, runs what manages its streams and disconnects. */
+export async function managed<T>(url: string, run: (manager: Management) => Promise<T>): Promise<T> {
+  const client = await connectTo(url);
   try {
-    const { streams, consumers } = (await jetstreamManager(client, { timeout: 5_000, checkAPI: true })) as Management;
+    const { jetstreamManager } = await loadJetStream();
+    const options = { timeout: 5_000, checkAPI: true };
+    const { streams, consumers } = (await jetstreamManager(client, options)) as Management;
     const remove = async (prefix: string): Promise<void> => {
       // A rig that no node has used has no streams.
       for await (const name of streams.names()) if (name.startsWith(`${prefix}_`)) await streams.delete(name);
