@@ -83,7 +83,7 @@ export class NatsServer implements AsyncDisposable {
     const all = [
       `listen: 127.0.0.1:${this.port}`,
       `http: 127.0.0.1:${this.#monitorPort}`,
-      ...(jetstream === false ? [] : [`jetstream { store_dir: "${this.#folder}", ${jetstream.join(", ")} }`]),
+      ...(jetstream === false ? [] : ["jetstream {", `store_dir: "${this.#folder}"`, ...jetstream, "}"]),
       ...(certificate === undefined ? [] : [`tls { key_file: "${files[0]}", cert_file: "${files[1]}" }`]),
       ...(cluster === undefined
         ? []
