@@ -1,9 +1,12 @@
 /** A TCP relay between nodes and a broker. Its connections can be cut, or carry nothing any more although they stay open. */
 import { once } from "node:events";
 import { connect as connectTcp, createServer, type AddressInfo, type Socket } from "node:net";
+import { Transform } from "node:stream";
 
 interface Line {
   readonly client: Socket;
+  /** What goes to the broker passes here. */
+  readonly outbound: Transform;
   readonly server: Socket;
 }
 
@@ -12,6 +15,9 @@ export class Relay implements AsyncDisposable {
   readonly #lines = new Set<Line>();
   readonly #to: number;
   #isParted = false;
+  #partsBefore: string | undefined;
+  /** How many bytes the broker has sent to the clients. */
+  carriedBytes = 0;
 
   private constructor(to: number) {
     this.#to = to;
@@ -29,6 +35,11 @@ export class Relay implements AsyncDisposable {
     return (this.#server.address() as AddressInfo).port;
   }
 
+  /** Whether nothing is carried. */
+  get isParted(): boolean {
+    return this.#isParted;
+  }
+
   /** The number of open connections. */
   get size(): number {
     return this.#lines.size;
@@ -43,9 +54,14 @@ export class Relay implements AsyncDisposable {
   part(): void {
     this.#isParted = true;
     for (const line of this.#lines) {
-      line.client.unpipe(line.server);
+      line.client.unpipe(line.outbound);
       line.server.unpipe(line.client);
     }
+  }
+
+  /** Parts when a client sends this text, which is not carried any more. */
+  partBefore(text: string): void {
+    this.#partsBefore = text;
   }
 
   /** Carries nothing to the clients, and reads nothing of what the broker sends them. */
@@ -59,13 +75,26 @@ export class Relay implements AsyncDisposable {
     for (const line of this.#lines) this.#carry(line);
   }
 
-  #carry({ client, server }: Line): void {
-    client.pipe(server);
+  #carry({ client, outbound, server }: Line): void {
+    client.pipe(outbound);
     server.pipe(client);
   }
 
+  #makeOutbound(): Transform {
+    return new Transform({
+      transform: (bytes: Buffer, _encoding, done) => {
+        if (this.#partsBefore === undefined || !bytes.includes(this.#partsBefore)) return done(null, bytes);
+        this.#partsBefore = undefined;
+        // It takes nothing more, because this chunk is never done.
+        this.part();
+      },
+    });
+  }
+
   #take(client: Socket): void {
-    const line: Line = { client, server: connectTcp(this.#to, "127.0.0.1") };
+    const line: Line = { client, outbound: this.#makeOutbound(), server: connectTcp(this.#to, "127.0.0.1") };
+    line.outbound.pipe(line.server);
+    line.server.on("data", ({ length }: Buffer) => (this.carriedBytes += length)).pause();
     this.#lines.add(line);
     if (!this.#isParted) this.#carry(line);
     for (const [socket, other] of [
