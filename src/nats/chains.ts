@@ -5,9 +5,9 @@
 import { utf8Bytes } from "../core/codec.js";
 import { EngineError } from "../fleet/engine.js";
 import { logFrame, rosterFrame } from "../fleet/frames.js";
-import { codeOf, COMMAND_MS, commandError, type Headers, type Manager, type Message } from "./client.js";
+import { codeOf, COMMAND_MS, commandError, type Client, type Headers, type Manager, type Message } from "./client.js";
 import type { NatsConnection } from "./connection.js";
-import { readerOf, WRONG_LAST } from "./streams.js";
+import { readerOf, STORE_FAILED, WRONG_LAST } from "./streams.js";
 
 const KIND = "Reciproc-Kind";
 const EPOCH = "Reciproc-Epoch";
@@ -64,6 +64,11 @@ export function readKept(message: Message): { frame: string; placed: Placed } | 
   return { frame, placed: { ...head, seq: Number(message.headers!.get("Nats-Sequence")) } };
 }
 
+function remember(places: Map<string, Placed>, topic: string, { kind, epoch, number, id, seq }: Placed): void {
+  if (places.size >= MAX_REMEMBERED) places.clear();
+  places.set(topic, { kind, epoch, number, id, seq });
+}
+
 /** The subjects of one stream, by topic. */
 export class Chains {
   readonly name: string;
@@ -71,6 +76,8 @@ export class Chains {
   readonly #kind: "l" | "w";
   /** The last message of a topic, as far as this node knows. */
   readonly #last = new Map<string, Placed>();
+  /** The last message of a topic that was read, where the next page begins. */
+  readonly #lastRead = new Map<string, Placed>();
   /** The last step of each topic, so that those of one node do not compete. */
   readonly #steps = new Map<string, Promise<unknown>>();
 
@@ -83,6 +90,7 @@ export class Chains {
   /** Forgets what this node knows, because the stream has another life. */
   forget(): void {
     this.#last.clear();
+    this.#lastRead.clear();
   }
 
   subject(topic: string): string {
@@ -92,8 +100,7 @@ export class Chains {
   /** Takes a message that was received. If it is the last one, this node appends behind it without asking. */
   note(topic: string, placed: Placed): void {
     if (!Number.isSafeInteger(placed.seq) || placed.seq <= (this.#last.get(topic)?.seq ?? 0)) return;
-    if (this.#last.size >= MAX_REMEMBERED) this.#last.clear();
-    this.#last.set(topic, placed);
+    remember(this.#last, topic, placed);
   }
 
   /** Runs the steps of one topic one behind the other. */
@@ -151,7 +158,11 @@ export class Chains {
           return { head, seq, before };
         } catch (error) {
           this.#last.delete(topic);
-          if (codeOf(error) !== WRONG_LAST) throw error;
+          if (codeOf(error) === WRONG_LAST) continue;
+          // The other servers may have stored it.
+          if (codeOf(error) === STORE_FAILED && this.#connection.streams!.isReplicated)
+            throw new EngineError("NATS: a server could not store the message", "unknown", { cause: error });
+          throw error;
         }
       }
       throw new EngineError("NATS: other nodes append to the topic all the time", "not-sent");
@@ -181,6 +192,14 @@ export class Chains {
     );
   }
 
+  /** Returns a sequence before which nothing is needed, if one is known. */
+  #startOf(topic: string, after: number, until: number): number | undefined {
+    const known = [this.#last.get(topic), this.#lastRead.get(topic)].flatMap((placed) =>
+      placed !== undefined && placed.number <= after && placed.seq < until ? [placed.seq + 1] : [],
+    );
+    return known.length === 0 ? undefined : Math.max(...known);
+  }
+
   /**
    * Reads the messages of a topic up to the sequence `until`, the oldest first, as long as `take` returns true. `after`: those up to this
    * number are not needed.
@@ -196,14 +215,15 @@ export class Chains {
         return error === undefined ? resolve() : reject(error);
       };
     });
+    let last: Placed | undefined;
     const subscription = client.subscribe(inbox, {
       callback: (error, message) => {
         if (isDone) return;
         if (error !== null) return finish(error);
-        // `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.<time>.<pending>`
-        const parts = (message.reply ?? "").split(".");
-        const [seq, pending] = [Number(parts.at(-4)), Number(parts.at(-1))];
+        if (isControl(client, message)) return;
+        const { seq, pending } = placeIn(message.reply!);
         const head = headOf(message.headers);
+        if (head !== undefined && seq <= until) last = { ...head, seq };
         const wantsMore = head === undefined || (seq <= until && take({ ...head, seq, body: message.string() }));
         if (!wantsMore || seq >= until || pending === 0) finish();
       },
@@ -212,16 +232,15 @@ export class Chains {
       () => finish(new EngineError("NATS: a topic was not read in time", "unknown")),
       COMMAND_MS,
     );
-    const known = this.#last.get(topic);
-    const startSeq = known !== undefined && known.number <= after && known.seq < until ? known.seq + 1 : undefined;
     try {
       const { name, num_pending, delivered } = await this.ask(({ consumers }) =>
-        consumers.add(this.name, readerOf(this.subject(topic), inbox, startSeq)),
+        consumers.add(this.name, readerOf(this.subject(topic), inbox, this.#startOf(topic, after, until))),
       );
       // The last message was removed meanwhile.
       if (num_pending === 0 && delivered.consumer_seq === 0) finish!();
       await this.#connection.untilLost(done);
       void this.ask(({ consumers }) => consumers.delete(this.name, name)).catch(() => {});
+      if (last?.kind === "L") remember(this.#lastRead, topic, last);
     } catch (error) {
       throw commandError(error);
     } finally {
@@ -230,4 +249,24 @@ export class Chains {
       subscription.unsubscribe();
     }
   }
+}
+
+/**
+ * Returns the sequence of a message, and how many follow. Its reply is `$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's
+ * sequence>.<time>.<pending>`. A longer form has a domain and an account before the stream.
+ */
+function placeIn(reply: string): { seq: number; pending: number } {
+  const parts = reply.split(".");
+  const at = parts.length > 9 ? 7 : 5;
+  return { seq: Number(parts[at]), pending: Number(parts[at + 3]) };
+}
+
+/** Returns true for a message of the consumer itself, and tells it to go on if it waits for that. */
+function isControl(client: Client, message: Message): boolean {
+  if (message.reply?.startsWith("$JS.ACK.") === true) return false;
+  message.respond();
+  // A heartbeat has this if what was to be answered has not arrived.
+  const stalled = message.headers?.get("Nats-Consumer-Stalled") ?? "";
+  if (stalled !== "") client.publish(stalled, "");
+  return true;
 }

@@ -24,7 +24,7 @@ export interface Subscription {
   unsubscribe(): void;
 }
 
-/** An error that the server has reported, or another change of the connection. */
+/** An error that the server has reported (`"error"`), pings without answers (`"staleConnection"`), or another change. */
 interface Status {
   readonly type: string;
   readonly error?: unknown;
@@ -32,7 +32,7 @@ interface Status {
 
 /** A connection of `@nats-io/transport-node`. */
 export interface Client {
-  readonly info?: { readonly max_payload: number; readonly cluster?: string } | undefined;
+  readonly info?: { readonly version: string; readonly max_payload: number; readonly cluster?: string } | undefined;
   publish(subject: string, payload: string): void;
   request(subject: string, payload: string, options: { timeout: number }): Promise<Message>;
   subscribe(subject: string, options: { callback: (error: Error | null, message: Message) => void }): Subscription;
@@ -123,6 +123,25 @@ export interface JetStream {
   jetstreamManager(client: Client, options: { timeout: number; checkAPI: boolean }): Promise<Manager>;
 }
 
+/** The first version with JetStream as the engine uses it: it sends on what a stream has stored. */
+const LEAST_VERSION = [2, 9, 0];
+/**
+ * The first version whose streams on several servers accept one of two messages that are to be behind the same one. Earlier ones may accept
+ * both, so a log would have two entries at one place.
+ */
+const LEAST_REPLICATING = [2, 10, 19];
+
+/** Returns what a server of this version lacks; `undefined` if nothing. `replicas`: on how many servers streams are kept. */
+export function lackOf(version: string, replicas: number | undefined): string | undefined {
+  const isReplicated = (replicas ?? 1) > 1;
+  const least = isReplicated ? LEAST_REPLICATING : LEAST_VERSION;
+  const parts = (/^\d+\.\d+\.\d+/.exec(version)?.[0] ?? "0.0.0").split(".").map(Number);
+  const differing = parts.findIndex((part, i) => part !== least[i]);
+  if (differing === -1 || parts[differing]! > least[differing]!) return undefined;
+  const reason = isReplicated ? ` for ${replicas} replicas` : "";
+  return `version ${version || "unknown"} is too old: ${least.join(".")} or later is needed${reason}`;
+}
+
 /** An error that trying again does not cure, such as a wrong password. */
 export class FinalError extends EngineError {
   constructor(message: string, options?: ErrorOptions) {
@@ -186,8 +205,10 @@ export async function connect(config: Config, name: string, inbox: string): Prom
       pingInterval: 5_000,
       maxPingOut: 2,
     });
-    if (streams === undefined) return { library, client };
     try {
+      const lack = lackOf(client.info?.version ?? "", config.replicas);
+      if (lack !== undefined) throw new FinalError(`NATS at ${config.servers.join(", ")}: ${lack}`);
+      if (streams === undefined) return { library, client };
       const manager = await streams.jetstreamManager(client, { timeout: COMMAND_MS, checkAPI: true });
       return { library, client, jetstream: { manager, publisher: streams.jetstream(client, { timeout: COMMAND_MS }) } };
     } catch (error) {
@@ -216,7 +237,7 @@ const UNTRUSTED = /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
 const REFUSED_NAMES = /^(NoRespondersError|JetStreamNotEnabled|PermissionViolationError|InvalidArgumentError)$/;
 
 /** Returns an error and its causes. */
-function chainOf(reason: unknown): Error[] {
+export function chainOf(reason: unknown): Error[] {
   return reason instanceof Error ? [reason, ...chainOf(reason.cause)] : [];
 }
 
@@ -233,7 +254,7 @@ export function connectError(config: Config, reason: unknown): EngineError {
 /** Returns the error of a command. What the server has refused did nothing. */
 export function commandError(cause: unknown): EngineError {
   if (cause instanceof EngineError) return cause;
-  const isRefused = chainOf(cause).some((error) => typeof codeOf(error) === "number" || REFUSED_NAMES.test(error.name));
+  const isRefused = codeOf(cause) !== undefined || chainOf(cause).some(({ name }) => REFUSED_NAMES.test(name));
   return new EngineError(`NATS: ${describe(cause)}`, isRefused ? "not-sent" : "unknown", { cause });
 }
 
@@ -242,9 +263,10 @@ export function refusalIn(reason: unknown): string | undefined {
   return chainOf(reason).find(({ name }) => name === "PermissionViolationError")?.message;
 }
 
-/** Returns the code of an error with which JetStream has refused a command. */
-export function codeOf(error: unknown): unknown {
-  return (error as { code?: unknown } | null)?.code;
+/** Returns the code of an error with which JetStream has refused a command; `undefined` for any other error. */
+export function codeOf(error: unknown): number | undefined {
+  const codes = chainOf(error).map((reason) => (reason as { code?: unknown }).code);
+  return codes.find((code) => typeof code === "number");
 }
 
 /** Rejects if the connection ends before. */

@@ -14,6 +14,7 @@ import {
 } from "../fleet/engine.js";
 import { readKept } from "./chains.js";
 import {
+  chainOf,
   COMMAND_MS,
   commandError,
   connect,
@@ -67,6 +68,8 @@ export class NatsConnection implements EngineConnection {
   #unconfirmedBytes = 0;
   /** Resolves when the server has taken what was written up to the end of this tick. */
   #flushing: Promise<void> | undefined;
+  /** The last error that the server has reported without closing the connection. */
+  #refused: Error | undefined;
   #wake: (() => void) | undefined;
   /** Rejects what waits for an answer when the link is lost. */
   readonly #lost = new Set<(error: EngineError) => void>();
@@ -78,11 +81,10 @@ export class NatsConnection implements EngineConnection {
     this.names = new Names(config.prefix);
     this.#leases = new NatsLeases(this, node);
     this.leases = this.#leases;
-    if (config.replicas !== undefined) {
-      this.streams = new Streams(this.names, config.replicas);
-      this.log = new NatsLog(this);
-      this.roster = new NatsRoster(this, this.#leases);
-    }
+    const hasStreams = config.replicas !== undefined;
+    this.streams = hasStreams ? new Streams(this.names, config.replicas) : undefined;
+    this.log = hasStreams ? new NatsLog(this) : undefined;
+    this.roster = hasStreams ? new NatsRoster(this, this.#leases) : undefined;
     for (const channel of [`n:${node}`, "a:all"] as const) this.#want(channel);
   }
 
@@ -155,9 +157,13 @@ export class NatsConnection implements EngineConnection {
   async subscribe(channel: Channel): Promise<void> {
     const link = this.present();
     const wanted = this.#want(channel);
+    const before = this.#refused;
     try {
       this.#begin(link, wanted);
       await this.#flush(link);
+      // If the server has refused it, such as one beyond the maximum of the account, that is reported in this tick.
+      await new Promise((resolve) => setImmediate(resolve));
+      if (this.#refused !== before) throw new EngineError(`NATS: ${this.#refused!.message}`, "not-sent");
     } catch (error) {
       if (this.#subscribed.get(this.names.channel(channel)) === wanted) this.unsubscribe(channel);
       throw commandError(error);
@@ -191,8 +197,7 @@ export class NatsConnection implements EngineConnection {
       await this.untilLost(link.client.request(subject, frame, { timeout: COMMAND_MS }));
       return undefined;
     } catch (error) {
-      const reason: unknown = (error as Error).cause ?? error;
-      if (reason instanceof link.library.NoRespondersError || error instanceof link.library.NoRespondersError) return 0;
+      if (chainOf(error).some((reason) => reason instanceof link.library.NoRespondersError)) return 0;
       throw error;
     }
   }
@@ -235,12 +240,13 @@ export class NatsConnection implements EngineConnection {
     if (this.#state === "up") this.#host.heard("all");
   }
 
-  /** Rejects with `"unknown"` if the link is lost before. */
+  /** Rejects with an `EngineError`: with `"unknown"` if the link is lost before. */
   untilLost<T>(answer: Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const lost = (error: EngineError): void => reject(new EngineError(error.message, "unknown", { cause: error }));
       this.#lost.add(lost);
-      answer.then(resolve, reject).finally(() => this.#lost.delete(lost));
+      const failed = (error: unknown): void => reject(commandError(error));
+      answer.then(resolve, failed).finally(() => this.#lost.delete(lost));
     });
   }
 
@@ -358,6 +364,7 @@ export class NatsConnection implements EngineConnection {
 
   /** Checks the rights, creates the streams and subscribes. */
   async #prepare(link: Link): Promise<void> {
+    const before = this.#refused;
     await this.#checkRights(link, this.#watch(link));
     await this.streams?.establish(link);
     if (this.#isClosed || link.client.isClosed()) throw this.#refusal();
@@ -365,17 +372,22 @@ export class NatsConnection implements EngineConnection {
     for (const wanted of this.#subscribed.values()) this.#begin(link, wanted);
     this.#leases.begin(link);
     await link.client.flush();
+    await new Promise((resolve) => setImmediate(resolve));
+    if (this.#refused !== before) throw this.#refused!;
     if (this.#isClosed) throw this.#refusal();
   }
 
-  /** Returns what the server refuses while this node connects. Later, a refusal ends the connection. */
-  #watch(link: Link): string[] {
-    const refused: string[] = [];
+  /** Returns what the server refuses while this node connects. Later, a right that is refused ends the connection. */
+  #watch(link: Link): Set<string> {
+    const refused = new Set<string>();
     const watch = async (): Promise<void> => {
       for await (const { type, error } of link.client.status()) {
-        if (type !== "error" || !(error instanceof link.library.PermissionViolationError)) continue;
-        refused.push(error.message);
-        this.#failed(link, error);
+        // The library ends such a connection only when everything is written, which a network that takes nothing prevents.
+        if (type === "staleConnection") this.#failed(link, new Error("the server does not answer"));
+        if (type !== "error" || !(error instanceof Error)) continue;
+        refused.add(error.message);
+        if (error instanceof link.library.PermissionViolationError) this.#failed(link, error);
+        else this.#refused = error;
       }
     };
     void watch();
@@ -383,20 +395,21 @@ export class NatsConnection implements EngineConnection {
   }
 
   /** NATS ignores what a user may not do, and reports it before it confirms what follows. */
-  async #checkRights(link: Link, refused: string[]): Promise<void> {
+  async #checkRights(link: Link, refused: Set<string>): Promise<void> {
     const { client } = link;
     const subjects = (["t", "n", "a", "h"] as const).map((kind) => this.names.none(kind));
     const subscriptions = subjects.map((subject) =>
-      client.subscribe(subject, { callback: (error) => void (error !== null && refused.push(error.message)) }),
+      client.subscribe(subject, { callback: (error) => void (error !== null && refused.add(error.message)) }),
     );
     for (const subject of subjects) client.publish(subject, "");
     if (this.streams !== undefined) {
       client.publish(this.names.none("k"), "");
-      refused.push(...(await this.streams.refusals(link)));
+      for (const kind of ["l", "w"] as const) client.publish(`${this.names.flow(kind)}=`, "");
+      for (const refusal of await this.streams.refusals(link)) refused.add(refusal);
     }
     await client.flush();
     for (const subscription of subscriptions) subscription.unsubscribe();
     await client.flush();
-    if (refused.length > 0) throw new FinalError(`NATS: ${[...new Set(refused)].join("; ")}`);
+    if (refused.size > 0) throw new FinalError(`NATS: ${[...refused].join("; ")}`);
   }
 }

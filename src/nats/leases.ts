@@ -51,7 +51,7 @@ export class NatsLeases implements EngineLeases {
   #received(incarnation: Incarnation, sign: Sign, leaseMs: number): void {
     if (!INCARNATION.test(incarnation) || !(leaseMs > 0 && leaseMs <= 600_000)) return;
     const isOwn = incarnation.startsWith(`${this.#node}/`);
-    if (sign === "dead" || sign === "left") {
+    if (sign === "dead" || sign === "left" || (sign === "taken" && isOwn)) {
       this.#heard.delete(incarnation);
       this.#own.delete(incarnation);
     } else if (sign === "gone" && !isOwn) {
@@ -72,18 +72,23 @@ export class NatsLeases implements EngineLeases {
   }
 
   async enter(incarnation: Incarnation, leaseMs: number): Promise<void> {
+    const saidAt = performance.now();
     this.#say(incarnation, "entered", leaseMs);
-    this.#renew(incarnation, leaseMs);
     await this.#connection.confirm();
+    this.#renew(incarnation, leaseMs, saidAt);
   }
 
-  #renew(incarnation: Incarnation, leaseMs: number): void {
-    const lease = { at: performance.now(), leaseMs, isHeard: true };
+  #renew(incarnation: Incarnation, leaseMs: number, saidAt: number): void {
+    const lease = { at: saidAt, leaseMs, isHeard: true };
     this.#own.set(incarnation, lease);
     this.#heard.set(incarnation, lease);
   }
 
-  async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
+  /**
+   * Renews a lease. `check` resolves if this node reaches what it has put. Only then is the lease renewed, and from the time before the sign
+   * was sent: so this node never believes in its lease for longer than the others do, who may have missed the sign.
+   */
+  async beat(incarnation: Incarnation, leaseMs: number, check?: () => Promise<void>): Promise<LeaseState> {
     // If this process was stopped, what the others have sent meanwhile is received before this is answered.
     await this.#connection.confirm();
     const own = this.#own.get(incarnation);
@@ -92,9 +97,13 @@ export class NatsLeases implements EngineLeases {
       this.#heard.delete(incarnation);
       return { isMine: false, live: [] };
     }
+    const saidAt = performance.now();
     this.#say(incarnation, "beats", leaseMs);
-    this.#renew(incarnation, leaseMs);
     await this.#connection.confirm();
+    await check?.();
+    // Another node has given it up meanwhile, or what it has put is lost.
+    if (!this.#own.has(incarnation)) return { isMine: false, live: [] };
+    this.#renew(incarnation, leaseMs, saidAt);
     const now = performance.now();
     const live = [...this.#heard].flatMap(([one, heard]) =>
       heard.isHeard && now - heard.at <= heard.leaseMs ? [one] : [],
@@ -122,7 +131,7 @@ export class NatsLeases implements EngineLeases {
     const rank = [...nodes].filter((node) => node < this.#node).length;
     const now = performance.now();
     return [...this.#heard].flatMap(([one, { at, leaseMs }]) =>
-      now - at > leaseMs + (rank * leaseMs) / 3 ? [one] : [],
+      !this.#own.has(one) && now - at > leaseMs + (rank * leaseMs) / 3 ? [one] : [],
     );
   }
 

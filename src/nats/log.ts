@@ -86,7 +86,12 @@ export class NatsLog implements EngineLog {
     if (isKept()) return undefined;
     const grow = async (): Promise<void> => {
       if (isKept()) return;
-      await this.#connection.untilLost(this.#connection.streams!.grow(this.#connection.present(), length, ageMs));
+      try {
+        await this.#connection.untilLost(this.#connection.streams!.grow(this.#connection.present(), length, ageMs));
+      } catch (cause) {
+        // The entry was not written yet.
+        throw new EngineError((cause as EngineError).message, "not-sent", { cause });
+      }
     };
     return (this.#growing = this.#growing.then(grow, grow));
   }

@@ -6,7 +6,10 @@ import type { EngineSettings } from "../fleet/engine.js";
 
 /** The options of `nats()`. */
 export interface NatsOptions extends EngineSettings {
-  /** One server or several of a cluster, as `nats://user:password@host:4222`, or `tls://` for TLS. A user in the first URL is used for all. */
+  /**
+   * One server or several of a cluster, as `nats://user:password@host:4222`, or `tls://` for TLS. The node connects to one of them, and after
+   * a loss to any of them. A user in the first URL is used for all.
+   */
   readonly url: string | readonly string[];
   /** The user. Default: that of the first URL. */
   readonly username?: string | undefined;
@@ -19,8 +22,9 @@ export interface NatsOptions extends EngineSettings {
   /** Separates applications that share a NATS: 1 to 64 of `[A-Za-z0-9_-]`. Default `"reciproc"`. */
   readonly prefix?: string | undefined;
   /**
-   * Keeps logs and members in JetStream, which the servers must have enabled, in memory, on so many servers of the cluster. Default: no
-   * JetStream, so topics have no logs and no members.
+   * Keeps logs and members in JetStream, which the servers must have enabled, in memory, on so many servers of the cluster (default 1).
+   * Several need NATS 2.10.19 or later: earlier ones may give two publications one place. Default: no JetStream, so topics have no logs and
+   * no members.
    */
   readonly jetstream?: { readonly replicas?: 1 | 3 | 5 | undefined } | undefined;
 }

@@ -207,11 +207,8 @@ export class NatsRoster implements EngineRoster {
   }
 
   async beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState> {
-    const state = await this.#leases.beat(incarnation, leaseMs);
+    const state = await this.#leases.beat(incarnation, leaseMs, () => this.#connection.checkStreams());
     if (!state.isMine) return state;
-    // Also if JetStream does not answer, the other nodes have heard the sign.
-    await this.#connection.checkStreams();
-    if (!this.#leases.holds(incarnation)) return { isMine: false, live: [] };
     void this.#connection.log!.shorten();
     void this.#retire();
     if (!this.#isSearched) {

@@ -20,6 +20,7 @@ export const NANOS = 1_000_000;
 
 /** Codes of JetStream. */
 export const WRONG_LAST = 10_071;
+export const STORE_FAILED = 10_077;
 const NAME_IN_USE = 10_058;
 const NOT_FOUND = 10_059;
 const BAD_SETTINGS = 10_052;
@@ -34,6 +35,8 @@ const MOST_SEQ = 2 ** 24;
 /** How often a node looks whether another one has begun the life of a stream, and how long it waits. */
 const BEGIN_TRIES = 20;
 const BEGIN_MS = 50;
+/** How long another node may take to write what it has read. */
+const UPDATE_MS = 50;
 
 /** What this node has seen last of a stream. */
 interface Seen {
@@ -52,6 +55,11 @@ export class Streams {
   constructor(names: Names, replicas: number) {
     this.#names = names;
     this.#replicas = replicas;
+  }
+
+  /** Whether several servers keep each stream. */
+  get isReplicated(): boolean {
+    return this.#replicas > 1;
   }
 
   /** What the stream of the logs keeps, as far as this node knows. */
@@ -151,14 +159,17 @@ export class Streams {
   async grow(link: Link, length: number, ageMs: number): Promise<void> {
     const name = this.#names.stream("l");
     const { streams } = link.jetstream!.manager;
-    const { config } = await streams.info(name);
-    const max_msgs_per_subject = Math.max(config.max_msgs_per_subject, length);
-    const max_age = Math.max(config.max_age, Math.ceil(ageMs) * NANOS);
-    let settings = config;
-    if (max_msgs_per_subject > config.max_msgs_per_subject || max_age > config.max_age)
-      ({ config: settings } = await streams.update(name, { max_msgs_per_subject, max_age }));
-    const seen = this.#seen.get("l");
-    if (seen !== undefined) this.#seen.set("l", { ...seen, settings });
+    for (;;) {
+      const { config: settings } = await streams.info(name);
+      const seen = this.#seen.get("l");
+      if (seen !== undefined) this.#seen.set("l", { ...seen, settings });
+      const max_msgs_per_subject = Math.max(settings.max_msgs_per_subject, length);
+      const max_age = Math.max(settings.max_age, Math.ceil(ageMs) * NANOS);
+      if (max_msgs_per_subject === settings.max_msgs_per_subject && max_age === settings.max_age) return;
+      await streams.update(name, { max_msgs_per_subject, max_age });
+      // Another node may have read the rule before, and write another one now.
+      await new Promise((resolve) => setTimeout(resolve, UPDATE_MS));
+    }
   }
 
   /** Returns what the user may not do, one text each. Changes nothing. */
@@ -176,7 +187,8 @@ export class Streams {
         publisher.publish(none, "", { expect: { lastSubjectSequence: MOST_SEQ }, ...options }),
         manager.streams.getMessage(name, { last_by_subj: none }),
         manager.streams.deleteMessage(name, LEAST_SEQ - 1, false),
-        manager.streams.purge(name, { filter: none, seq: 1 }),
+        // Not the subject of the marker, which another node may need now.
+        manager.streams.purge(name, { filter: `${none}=`, seq: 1 }),
         manager.consumers
           .add(name, readerOf(none, this.#names.inbox))
           .then((consumer) => manager.consumers.delete(name, consumer.name)),
@@ -193,7 +205,10 @@ export class Streams {
   }
 }
 
-/** Returns the settings of a consumer that sends what is kept under a subject from a sequence on. */
+/**
+ * Returns the settings of a consumer that sends what is kept under a subject from a sequence on. It sends some megabytes, and goes on when
+ * they are received: without that control, NATS cuts the connection of a node that reads a long log slowly.
+ */
 export function readerOf(subject: string, inbox: string, startSeq?: number): object {
   return {
     deliver_subject: inbox,
@@ -202,8 +217,10 @@ export function readerOf(subject: string, inbox: string, startSeq?: number): obj
       : { deliver_policy: "by_start_sequence", opt_start_seq: startSeq }),
     ack_policy: "none",
     filter_subject: subject,
+    flow_control: true,
+    idle_heartbeat: COMMAND_MS * NANOS,
     mem_storage: true,
     num_replicas: 1,
-    inactive_threshold: 5_000 * NANOS,
+    inactive_threshold: COMMAND_MS * NANOS,
   };
 }

@@ -9,6 +9,7 @@ import {
   type RosterId,
 } from "../../src/fleet/engine.js";
 import { rosterFrame } from "../../src/fleet/frames.js";
+import { lackOf } from "../../src/nats/client.js";
 import type { NatsOptions } from "../../src/nats/index.js";
 import { selfSigned } from "../support/certificates.js";
 import { ensureNats, managed, NatsServer, publishAt, startCluster, type NatsServerOptions } from "../support/nats.js";
@@ -127,6 +128,8 @@ describe("the engine nats, when its broker ends", () => {
     const server = await startNats();
     const rig = rigOf(server);
     const [a, b] = [await openNode(rig, "a"), await openNode(rig, "b")];
+    // Later ones need no other command before they are written.
+    await append(a, "1");
     server.signal("SIGSTOP");
     const operations = [a.connection.send("a:all", "lost"), append(a, "lost"), a.connection.subscribe("t:y")];
     const outcomes = Promise.all(operations.map(outcomeOf));
@@ -164,6 +167,44 @@ describe("the engine nats, when its broker ends", () => {
       (ms) => ms > 100,
     );
     expect(await beat(node, 1, 100)).toEqual({ isMine: false, live: [] });
+  });
+
+  it("gives the incarnation up if its last sign has not arrived, although the connection is restored", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const leaseMs = 3_000;
+    const node = await openMember(rigOver(relay, server), leaseMs);
+    const enteredAt = performance.now();
+    const untilMs = (ms: number): Promise<unknown> =>
+      eventually(
+        () => performance.now() - enteredAt,
+        (passedMs) => passedMs > ms,
+      );
+    await untilMs(leaseMs / 3);
+    relay.partBefore("beats");
+    const lost = outcomeOf(beat(node, 1, leaseMs));
+    await eventually(
+      () => relay.isParted,
+      (isParted) => isParted,
+    );
+    relay.cut();
+    expect(await lost).toBe("unknown");
+    relay.mend();
+    await untilHeard(node);
+    await untilMs(leaseMs);
+    expect(await beat(node, 1, leaseMs)).toEqual({ isMine: false, live: [] });
+  });
+
+  it("gives the incarnation up that another node has begun to remove", async () => {
+    const server = await startNats();
+    const rig = rigOf(server);
+    const node = await openMember(rig);
+    await publishAt(server.url, `${rig.prefix}.1.h.${node.name}.1`, "taken 60000");
+    await eventually(
+      () => beat(node),
+      ({ isMine }) => !isMine,
+    );
+    await untilMembers(node, [await enterAgain(node, 2)]);
   });
 
   it("keeps its subscriptions and leases without JetStream", async () => {
@@ -228,32 +269,42 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     expect(after.epoch).not.toBe(before.epoch);
   });
 
-  it("notices that a server of a cluster has lost a stream that only it had", async () => {
+  /** Resolves with a member whose server has no stream itself, and the servers of a cluster that have them. */
+  const openBeside = async (leaseMs?: number): Promise<{ node: Listening; holders: NatsServer[] }> => {
     const servers = await startCluster(use);
-    const prefix = natsRig({ url: servers[0]!.url }, servers[0]).prefix;
+    const { prefix } = natsRig({ url: servers[0]!.url }, servers[0]);
     const options = { startTimeoutMs: 60_000 };
     const first = await openNode(rigOf(servers[0]!, options, prefix));
-    const leaderOf = async (kind: string): Promise<string> =>
+    const leaderOf = (kind: string): Promise<string> =>
       managed(servers[0]!.url, async ({ streams }) => {
         const info = (await streams.info(`${prefix}_1_${kind}`)) as unknown as { cluster: { leader: string } };
         return info.cluster.leader;
       });
-    const holders = [await leaderOf("l"), await leaderOf("w")];
-    const free = servers.findIndex(({ name }) => !holders.includes(name));
-    const node = await openMember(rigOf(servers[free]!, options, prefix));
-    const before = await append(node, "1");
+    const names = [await leaderOf("l"), await leaderOf("w")];
     await first.connection.close();
-    for (const name of new Set(holders)) {
-      const holder = servers.find((server) => server.name === name)!;
-      await holder.kill();
-      await holder.start();
-    }
+    const holders = servers.filter(({ name }) => names.includes(name));
+    const free = servers.find(({ name }) => !names.includes(name))!;
+    return { node: await openMember(rigOf(free, options, prefix), leaseMs), holders };
+  };
+
+  /** Resolves when a node learns at a beat that it was given up. */
+  const untilGivenUp = async (node: Listening, leaseMs?: number): Promise<void> => {
     const state = await eventually(
-      () => beat(node).catch(() => undefined),
+      () => beat(node, 1, leaseMs).catch(() => undefined),
       (answer) => answer?.isMine === false,
       50_000,
     );
     expect(state).toEqual({ isMine: false, live: [] });
+  };
+
+  it("notices that a server of a cluster has lost a stream that only it had", async () => {
+    const { node, holders } = await openBeside();
+    const before = await append(node, "1");
+    for (const holder of holders) {
+      await holder.kill();
+      await holder.start();
+    }
+    await untilGivenUp(node);
     expect([node.heard, node.downs]).toEqual([["all"], []]);
     const after = await append(node, "2");
     expect(after.offset).toBe(1);
@@ -261,7 +312,33 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await untilMembers(node, [await enterAgain(node, 2)]);
   }, 120_000);
 
-  it("loses nothing with a server of a cluster, if three servers keep the streams", async () => {
+  it("gives the incarnation up if the streams do not answer for longer than its lease", async () => {
+    const leaseMs = 2_000;
+    const { node, holders } = await openBeside(leaseMs);
+    await append(node, "1");
+    for (const holder of holders) holder.signal("SIGSTOP");
+    expect(await outcomeOf(append(node, "2"))).toBe("unknown");
+    await untilGivenUp(node, leaseMs);
+    // What needs no stream goes on.
+    expect(await outcomeOf(node.connection.send("a:all", "x"))).toBe("done");
+    expect(await node.until("a:all", 1)).toEqual(["x"]);
+    expect(node.downs).toEqual([]);
+    for (const holder of holders) holder.signal("SIGCONT");
+    await eventually(
+      () => outcomeOf(node.connection.roster!.list(TOPIC)),
+      (outcome) => outcome === "done",
+      50_000,
+    );
+    await untilMembers(node, [await enterAgain(node, 2)]);
+  }, 120_000);
+
+  it("loses nothing with a server of a cluster if three keep the streams, or refuses servers that are too old", async () => {
+    const single = await startNats();
+    const lack = lackOf(await single.version(), 3);
+    if (lack !== undefined) {
+      const { message } = await refusalOf({ url: single.url, jetstream: { replicas: 3 } });
+      return expect(message).toBe(`NATS at 127.0.0.1:${single.port}: ${lack}`);
+    }
     const servers = await startCluster(use);
     const urls = servers.map(({ url }) => url);
     const rig = natsRig({ url: urls, jetstream: { replicas: 3 }, startTimeoutMs: 60_000 }, servers[1]);
@@ -573,6 +650,28 @@ describe("the logs of the engine nats", () => {
     expect(config.max_age).toBe((7_200_000 + 86_400_000) * 1_000_000);
   });
 
+  it("are read in pages, each of which is sent little more than it has", async () => {
+    const server = await startNats();
+    const relay = await startRelay(server);
+    const rig = rigOf(server);
+    const writer = await openNode(rig, "writer");
+    const reader = await openNode(rigOver(relay, server, rig.prefix), "reader");
+    const body = "x".repeat(500 * KIB);
+    for (let i = 0; i < 64; i++) await append(writer, body);
+    let after = 0;
+    for (const limit of [1, 2, 3]) {
+      const before = relay.carriedBytes;
+      const { entries } = await reader.connection.log!.read(TOPIC, after, limit);
+      expect(entries.map(([offset]) => offset)).toEqual(Array.from({ length: limit }, (_, i) => after + i + 1));
+      // NATS sends 2 MiB before it waits.
+      expect(relay.carriedBytes - before).toBeLessThan(8 * 2 ** 20);
+      after += limit;
+    }
+    const { top, entries } = await reader.connection.log!.read(TOPIC, after, 1_000);
+    expect([top, entries.length]).toEqual([64, 64 - after]);
+    expect(reader.downs).toEqual([]);
+  });
+
   it("reject an entry that the server has no memory for, and nothing of it is there", async () => {
     const server = await startNats({ jetstream: ["max_mem: 256KB"] });
     const node = await openNode(rigOf(server));
@@ -597,7 +696,7 @@ describe("the logs of the engine nats", () => {
 
 /** Returns the error with which a node of these options does not open. */
 async function refusalOf(options: NatsOptions): Promise<EngineError> {
-  const node = use(Listening.create(natsRig(options, undefined).engine(), "node"));
+  const node = use(Listening.create(natsRig(options, undefined, options.prefix).engine(), "node"));
   return node.connection.open().then(
     () => expect.fail("it is open"),
     (error: unknown) => error as EngineError,
@@ -609,6 +708,11 @@ function linesOf(prefix: string, publish: readonly string[], subscribe: readonly
   const user = { user: "few", password: "se:cret", permissions: { publish, subscribe } };
   const users = [{ user: "all", password: "all" }, user];
   return [`authorization: ${JSON.stringify({ users })}`, "no_auth_user: all"];
+}
+
+/** Returns how many sockets and timers keep this process running. */
+function countHandles(): number {
+  return process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP|TLS)/.test(kind)).length;
 }
 
 const FEW = { username: "few", password: "se:cret" };
@@ -675,6 +779,7 @@ describe("the engine nats, at the start", () => {
     const without = await refusalOf({ url: server.url, ...FEW, prefix, jetstream: {} });
     for (const right of ["CREATE", "UPDATE", "PURGE"])
       expect(without.message).toContain(`$JS.API.STREAM.${right}.${prefix}_1_l`);
+    expect(without.message).toContain(`$JS.FC.${prefix}_1_l.=`);
     const names: string[] = await managed(server.url, async (manager) => {
       const found: string[] = [];
       for await (const name of manager.streams.names()) found.push(name);
@@ -702,6 +807,21 @@ describe("the engine nats, at the start", () => {
     await untilMembers(node, [`${incarnationOf(node)}.a`]);
   });
 
+  it("rejects a subscription beyond the maximum of the server, and keeps the others", async () => {
+    const server = await startNats({ lines: ["max_subscriptions: 20"] });
+    const node = await openNode(rigOf(server));
+    const outcomes: string[] = [];
+    while (outcomes.at(-1) !== "not-sent" && outcomes.length < 20)
+      outcomes.push(await outcomeOf(node.connection.subscribe(`t:${outcomes.length}`)));
+    expect(outcomes.slice(0, -1)).toEqual(outcomes.slice(0, -1).map(() => "done"));
+    expect(outcomes.at(-1)).toBe("not-sent");
+    await node.connection.send("t:0", "x");
+    expect(await node.until("t:0", 1)).toEqual(["x"]);
+    expect(node.downs).toEqual([]);
+    node.connection.unsubscribe("t:0");
+    expect(await outcomeOf(node.connection.subscribe("t:another"))).toBe("done");
+  });
+
   it("rejects a certificate that is not trusted, at once", async () => {
     const server = await startNats({ certificate: selfSigned() });
     const error = await refusalOf({ url: server.url });
@@ -712,8 +832,7 @@ describe("the engine nats, at the start", () => {
   it("rejects a server without JetStream, or without enough servers, at once", async () => {
     const [without, single] = [await startNats({ jetstream: false }), await startNats()];
     expect((await refusalOf({ url: without.url, jetstream: {} })).message).toMatch(/jetstream/i);
-    const error = await refusalOf({ url: single.url, jetstream: { replicas: 3 } });
-    expect(error.message).toMatch(/replicas/);
+    expect((await refusalOf({ url: single.url, jetstream: { replicas: 3 } })).message).toMatch(/replicas/);
   });
 
   it("closes while it connects, and then no connection is left", async () => {
@@ -735,14 +854,46 @@ describe("the engine nats, at the start", () => {
     expect(node.downs).toEqual([]);
   });
 
-  it("closes within 5 s when NATS does not answer", async () => {
+  it("closes within 5 s when NATS does not answer, and then no socket and no timer is left", async () => {
     const server = await startNats();
+    const before = countHandles();
     const node = await openMember(rigOf(server));
     server.signal("SIGSTOP");
     const startedAt = performance.now();
     await node.connection.close();
     expect(performance.now() - startedAt).toBeLessThan(5_500);
+    await eventually(countHandles, (count) => count <= before, 1_000);
     server.signal("SIGCONT");
+  });
+
+  it("leaves no socket and no timer when it closes", async () => {
+    const server = await startNats();
+    const before = countHandles();
+    const node = await openMember(rigOf(server));
+    await node.connection.subscribe(`t:${TOPIC}`);
+    await append(node, "1", "key");
+    await node.connection.log!.read(TOPIC, 0, 10);
+    await node.connection.send(`n:${node.name}`, "x");
+    expect(countHandles()).toBeGreaterThan(before);
+    await node.connection.close();
+    await eventually(countHandles, (count) => count <= before, 1_000);
+  });
+
+  it("leaves no timer when it closes while NATS is away", async () => {
+    const server = await startNats();
+    const before = countHandles();
+    const node = await openMember(rigOf(server));
+    await server.kill();
+    // The delay of an attempt grows up to 20 s.
+    await eventually(
+      () => node.downs.length,
+      (count) => count > 4,
+    );
+    await node.connection.close();
+    await eventually(countHandles, (count) => count <= before, 1_000);
+    const { length } = node.downs;
+    await server.start();
+    expect(node.downs).toHaveLength(length);
   });
 
   it("begins the streams once, if many nodes start at the same time", async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { lackOf } from "../../src/nats/client.js";
 import { nats } from "../../src/nats/index.js";
 import { Names, nameOf, tokenOf } from "../../src/nats/names.js";
 import { readOptions } from "../../src/nats/options.js";
@@ -46,6 +47,29 @@ describe("the options of nats()", () => {
     const settings = { leaseMs: 3_000, startTimeoutMs: 1, startWithout: true };
     expect(nats({ url: "nats://a", ...settings }).settings).toEqual(settings);
     expect(nats({ url: "nats://a" })).toMatchObject({ name: "nats", settings: {} });
+  });
+});
+
+describe("the version of a server", () => {
+  it.each([
+    ["2.8.4", undefined, "version 2.8.4 is too old: 2.9.0 or later is needed"],
+    ["", undefined, "version unknown is too old: 2.9.0 or later is needed"],
+    ["1.99.99", 1, "version 1.99.99 is too old: 2.9.0 or later is needed"],
+    ["2.10.18", 3, "version 2.10.18 is too old: 2.10.19 or later is needed for 3 replicas"],
+    ["2.9.25", 5, "version 2.9.25 is too old: 2.10.19 or later is needed for 5 replicas"],
+  ])("%j is refused with %s replicas", (version, replicas, lack) => {
+    expect(lackOf(version, replicas)).toBe(lack);
+  });
+
+  it.each([
+    ["2.9.0", undefined],
+    ["2.9.10", 1],
+    ["2.10.19", 3],
+    ["2.10.27-RC.1", 3],
+    ["2.11.0", 5],
+    ["3.0.0", 3],
+  ])("%j is accepted with %s replicas", (version, replicas) => {
+    expect(lackOf(version, replicas)).toBeUndefined();
   });
 });
 

@@ -18,6 +18,7 @@ export function rightsOf(prefix: string): { own: string[]; streams: string[] } {
   const consumers = ["l", "w"].flatMap((kind) => [
     `$JS.API.CONSUMER.*.${prefix}_1_${kind}`,
     `$JS.API.CONSUMER.*.${prefix}_1_${kind}.>`,
+    `$JS.FC.${prefix}_1_${kind}.>`,
   ]);
   return { own: [`${prefix}.>`], streams: ["$JS.API.INFO", ...streams, ...consumers] };
 }

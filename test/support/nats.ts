@@ -158,6 +158,10 @@ export class NatsServer implements AsyncDisposable {
       .filter((subject) => subject.startsWith(`${prefix}.`));
   }
 
+  async version(): Promise<string> {
+    return (await this.#monitor<{ version: string }>("varz")).version;
+  }
+
   /** Returns how many connections the server has cut because they were too slow. */
   async slowConsumers(): Promise<number> {
     return (await this.#monitor<{ slow_consumers: number }>("varz")).slow_consumers;
