@@ -215,6 +215,8 @@ export class Chains {
         return error === undefined ? resolve() : reject(error);
       };
     });
+    // It may reject before it is awaited.
+    done.catch(() => {});
     let last: Placed | undefined;
     const subscription = client.subscribe(inbox, {
       callback: (error, message) => {
@@ -245,7 +247,6 @@ export class Chains {
       throw commandError(error);
     } finally {
       clearTimeout(timer);
-      done.catch(() => {});
       subscription.unsubscribe();
     }
   }
