@@ -276,10 +276,12 @@ export class NatsRoster implements EngineRoster {
   async leave(): Promise<void> {
     const left = [...this.#own].map(async ([subject, { topic, incarnation, members }]) => {
       const ids = [...members];
-      if (ids.every(([, seq]) => seq !== undefined))
-        return void (await Promise.all(ids.map(([id]) => this.put(topic, id, undefined))));
-      await this.#takeFrom(topic, incarnation);
-      this.#own.delete(subject);
+      if (ids.every(([, seq]) => seq !== undefined)) {
+        await Promise.all(ids.map(([id]) => this.put(topic, id, undefined)));
+      } else {
+        await this.#takeFrom(topic, incarnation);
+        this.#own.delete(subject);
+      }
     });
     await Promise.all(left);
   }

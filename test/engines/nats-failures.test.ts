@@ -226,6 +226,34 @@ describe("the engine nats, when its broker ends", () => {
   });
 });
 
+/** Resolves with a member whose server has no stream itself, and the servers of a cluster that have them. */
+async function openBeside(leaseMs?: number): Promise<{ node: Listening; holders: NatsServer[] }> {
+  const servers = await startCluster(use);
+  const { prefix } = natsRig({ url: servers[0]!.url }, servers[0]);
+  const options = { startTimeoutMs: 60_000 };
+  const first = await openNode(rigOf(servers[0]!, options, prefix));
+  const leaderOf = (kind: string): Promise<string> =>
+    managed(servers[0]!.url, async ({ streams }) => {
+      const info = (await streams.info(`${prefix}_1_${kind}`)) as unknown as { cluster: { leader: string } };
+      return info.cluster.leader;
+    });
+  const names = [await leaderOf("l"), await leaderOf("w")];
+  await first.connection.close();
+  const holders = servers.filter(({ name }) => names.includes(name));
+  const free = servers.find(({ name }) => !names.includes(name))!;
+  return { node: await openMember(rigOf(free, options, prefix), leaseMs), holders };
+}
+
+/** Resolves when a node learns at a beat that it was given up. */
+async function untilGivenUp(node: Listening, leaseMs?: number): Promise<void> {
+  const state = await eventually(
+    () => beat(node, 1, leaseMs).catch(() => undefined),
+    (answer) => answer?.isMine === false,
+    50_000,
+  );
+  expect(state).toEqual({ isMine: false, live: [] });
+}
+
 describe("the engine nats, when a stream is lost and the connection is not", () => {
   it("notices it at a beat: other epochs, members are put again, and channels are read again", async () => {
     const server = await startNats();
@@ -268,34 +296,6 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     expect(after.offset).toBe(1);
     expect(after.epoch).not.toBe(before.epoch);
   });
-
-  /** Resolves with a member whose server has no stream itself, and the servers of a cluster that have them. */
-  const openBeside = async (leaseMs?: number): Promise<{ node: Listening; holders: NatsServer[] }> => {
-    const servers = await startCluster(use);
-    const { prefix } = natsRig({ url: servers[0]!.url }, servers[0]);
-    const options = { startTimeoutMs: 60_000 };
-    const first = await openNode(rigOf(servers[0]!, options, prefix));
-    const leaderOf = (kind: string): Promise<string> =>
-      managed(servers[0]!.url, async ({ streams }) => {
-        const info = (await streams.info(`${prefix}_1_${kind}`)) as unknown as { cluster: { leader: string } };
-        return info.cluster.leader;
-      });
-    const names = [await leaderOf("l"), await leaderOf("w")];
-    await first.connection.close();
-    const holders = servers.filter(({ name }) => names.includes(name));
-    const free = servers.find(({ name }) => !names.includes(name))!;
-    return { node: await openMember(rigOf(free, options, prefix), leaseMs), holders };
-  };
-
-  /** Resolves when a node learns at a beat that it was given up. */
-  const untilGivenUp = async (node: Listening, leaseMs?: number): Promise<void> => {
-    const state = await eventually(
-      () => beat(node, 1, leaseMs).catch(() => undefined),
-      (answer) => answer?.isMine === false,
-      50_000,
-    );
-    expect(state).toEqual({ isMine: false, live: [] });
-  };
 
   it("notices that a server of a cluster has lost a stream that only it had", async () => {
     const { node, holders } = await openBeside();
@@ -481,7 +481,6 @@ describe("the engine nats, when a node dies", () => {
       const left = frames.filter((frame) => frame.startsWith("1l"));
       const versions = left.map((frame) => Number(frame.split("\t")[1]));
       expect(versions).toEqual(versions.map((_, at) => versions[0]! + at));
-      const withoutVersion = (frame: string): string => frame.replace(/^1l\t\d+\t/, "1l\t\t");
       const expected = ids.map((id) => withoutVersion(rosterFrame(0, id, undefined)));
       expect(left).toHaveLength(ids.length);
       expect(new Set(left.map(withoutVersion))).toEqual(new Set(expected));
@@ -708,6 +707,10 @@ function linesOf(prefix: string, publish: readonly string[], subscribe: readonly
   const user = { user: "few", password: "se:cret", permissions: { publish, subscribe } };
   const users = [{ user: "all", password: "all" }, user];
   return [`authorization: ${JSON.stringify({ users })}`, "no_auth_user: all"];
+}
+
+function withoutVersion(frame: string): string {
+  return frame.replace(/^1l\t\d+\t/, "1l\t\t");
 }
 
 /** Returns how many sockets and timers keep this process running. */

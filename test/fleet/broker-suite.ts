@@ -43,6 +43,16 @@ const NOT_SENT = { name: "EngineError", code: "ENGINE", outcome: "not-sent" };
 /** As many publications wait for a broker. */
 const MAX_WAITING = 1_000;
 
+/** Returns what the members of the topic "room" have joined as. */
+async function names(node: Node): Promise<unknown[]> {
+  const members = await node.server.topic("room").members();
+  return members.map(({ as }) => as);
+}
+
+function isSaid([method]: [string, unknown]): boolean {
+  return method === "said";
+}
+
 /** Runs the tests over the broker that `create` starts. */
 export function describeServers(brokerName: string, create: () => Promise<Broker>): void {
   let broker: Broker;
@@ -84,11 +94,6 @@ export function describeServers(brokerName: string, create: () => Promise<Broker
       (states) => states.every((state) => state === (isUp ? "up" : "down")),
       30_000,
     );
-  };
-
-  const names = async (node: Node): Promise<unknown[]> => {
-    const members = await node.server.topic("room").members();
-    return members.map(({ as }) => as);
   };
 
   describe(`servers over ${brokerName}`, () => {
@@ -211,7 +216,6 @@ export function describeServers(brokerName: string, create: () => Promise<Broker
       await broker.start();
       await untilHealth(true);
       const positions = await Promise.all(queued);
-      const isSaid = ([method]: [string, unknown]): boolean => method === "said";
       for (const { got } of [ann, bob]) {
         const said = await eventually(
           () => got.filter(isSaid),
