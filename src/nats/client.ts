@@ -46,6 +46,7 @@ export interface Client {
 
 /** The settings of a stream that the engine uses. */
 export interface StreamSettings {
+  readonly description?: string;
   readonly subjects: readonly string[];
   readonly storage: "memory";
   readonly num_replicas: number;

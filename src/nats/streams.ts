@@ -88,8 +88,10 @@ export class Streams {
     const { created, config: settings, state } = await this.#begun(link, kind);
     const before = this.#seen.get(kind);
     this.#seen.set(kind, { created, settings, seq: state.last_seq });
-    // In a cluster, a stream that was emptied keeps the time of its creation.
-    return before === undefined || (before.created === created && before.seq <= state.last_seq);
+    if (before === undefined) return true;
+    // In a cluster, a stream that was emptied keeps the time of its creation, and its next life may begin at a greater sequence.
+    const isSameLife = before.settings.description === settings.description;
+    return isSameLife && before.created === created && before.seq <= state.last_seq;
   }
 
   /** Returns a stream whose life has begun. */
@@ -105,13 +107,20 @@ export class Streams {
       const said = Number(found?.string());
       if (!(Number.isSafeInteger(said) && said > LEAST_SEQ && said <= MOST_SEQ)) {
         const first = LEAST_SEQ + 1 + Math.floor(Math.random() * (MOST_SEQ - LEAST_SEQ));
-        if (await this.#mark(link, marker, first, last)) await manager.streams.purge(name, { seq: first });
+        if (await this.#mark(link, marker, first, last)) await this.#beginAt(link, name, first);
       } else if (tries < BEGIN_TRIES / 2) {
         // The node that was first does it.
         await new Promise((resolve) => setTimeout(resolve, BEGIN_MS));
-      } else await manager.streams.purge(name, { seq: said });
+      } else await this.#beginAt(link, name, said);
     }
     throw new EngineError(`NATS: the stream ${name} does not begin`, "not-sent");
+  }
+
+  /** Begins a life. Its description tells it from others, and is there before the first message. */
+  async #beginAt(link: Link, name: string, first: number): Promise<void> {
+    const { streams } = link.jetstream!.manager;
+    await streams.update(name, { description: `from ${first}` });
+    await streams.purge(name, { seq: first });
   }
 
   /** Says where a life begins, if no other node has said so. */

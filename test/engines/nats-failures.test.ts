@@ -317,7 +317,12 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     const { node, holders } = await openBeside(leaseMs);
     await append(node, "1");
     for (const holder of holders) holder.signal("SIGSTOP");
-    expect(await outcomeOf(append(node, "2"))).toBe("unknown");
+    // A signal takes effect a little later.
+    const outcome = await eventually(
+      () => outcomeOf(append(node, "2")),
+      (one) => one !== "done",
+    );
+    expect(outcome).toBe("unknown");
     await untilGivenUp(node, leaseMs);
     // What needs no stream goes on.
     expect(await outcomeOf(node.connection.send("a:all", "x"))).toBe("done");
