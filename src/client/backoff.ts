@@ -32,7 +32,8 @@ export class Backoff {
   nextDelayMs(): number {
     if (performance.now() - this.#openSince >= STABLE_MS) this.#tries = 0;
     this.#openSince = Infinity;
-    const tries = this.#tries++;
+    const tries = this.#tries;
+    this.#tries += 1;
     if (tries === 0) return 0;
     const cap = Math.min(FIRST_CAP_MS * 2 ** (tries - 1), LAST_CAP_MS);
     // The random number is drawn after the cap. A cap on the drawn number would give many clients the same delay.

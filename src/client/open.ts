@@ -166,7 +166,7 @@ export function webSocketUrl(url: string | URL): URL {
   if (target?.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
   if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
     // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
-    throw expected("url", "a ws: or wss: address", target?.protocol ?? "not a URL");
+    throw expected("url", "a ws, wss, http or https URL", target?.protocol ?? "not a URL");
   }
   if (target.hash !== "") target.hash = "";
   return target;
@@ -209,7 +209,7 @@ export const openStandard: Open = (url, protocols, maxMessageBytes) => {
     });
     // Node 20 and 22 emit no "close" after the "error" of a WebSocket that does not open. After "open", both have no effect.
     const failed = ({ error, message, code }: FailureEvent): void => {
-      const reason = "the WebSocket failed, and browsers do not tell a page why";
+      const reason = "the WebSocket failed, and browsers do not say why";
       const cause = error ?? new Error(message || `closed with ${closeCode(code)}`);
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     };

@@ -144,7 +144,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
     let isSent = false;
     const toJSON = (): object => {
       const call = this.#encoding;
-      if (call === undefined) throw new TypeError("a stream can be sent only in a request or in a result");
+      if (call === undefined) throw new TypeError("a stream can be sent only in a request or a result");
       if (isSent) throw new TypeError("a stream can be sent once");
       isSent = true;
       const isParam = call instanceof OutgoingCall;

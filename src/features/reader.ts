@@ -183,7 +183,7 @@ function valuesOf(stream: unknown): unknown[] {
 function readMore(reply: unknown): { values: unknown[]; finished: boolean } {
   const { values, finished } = (reply ?? {}) as { values?: unknown; finished?: unknown };
   if (!Array.isArray(values) || typeof finished !== "boolean" || (values.length === 0 && !finished)) {
-    throw new ProtocolError("more of a stream must have `values`, or `finished: true`", reply);
+    throw new ProtocolError("more of a stream must have `values` or `finished: true`", reply);
   }
   return { values, finished };
 }
