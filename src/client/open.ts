@@ -161,24 +161,19 @@ function readHello(socket: Inbox, url: URL, waitMs: number): Promise<unknown> {
 /** Returns the URL of a WebSocket. Accepts ws, wss, http and https, and in a page relative URLs. Throws a `TypeError` for any other. */
 export function webSocketUrl(url: string | URL): URL {
   const base = (globalThis as { location?: { href: string } }).location?.href;
-  const target = parseUrl(url, base);
-  // Assigning to a URL property parses the URL again, so assign only when needed.
+  let target: URL | undefined;
+  try {
+    target = new URL(url, base);
+  } catch {
+    // The check below refuses it.
+  }
   if (target?.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
   if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
     // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
     throw expected("url", "a ws, wss, http or https URL", target?.protocol ?? "not a URL");
   }
-  if (target.hash !== "") target.hash = "";
+  target.hash = "";
   return target;
-}
-
-/** Does what `URL.parse` does, which older runtimes do not have. */
-function parseUrl(url: string | URL, base: string | undefined): URL | undefined {
-  try {
-    return new URL(url, base);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Returns a URL without its secrets: user, password and query. */

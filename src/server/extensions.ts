@@ -11,7 +11,7 @@ import { requestMore, type Source } from "../features/reader.js";
 /** Counts the frames whose values a stream's reader has not passed on yet: they count against the limit of all sessions. */
 class ServerExtensions extends StandardExtensions {
   /** Set when the first stream is read. */
-  note: ((message: unknown) => void) | undefined;
+  note: ((message: unknown) => void) | undefined = undefined;
   /** The frames in which the results of this side's calls came, since the first stream is read. */
   readonly #frames = new WeakMap<object, Frame>();
 
