@@ -164,15 +164,15 @@ export function webSocketUrl(url: string | URL): URL {
   let target: URL | undefined;
   try {
     target = new URL(url, base);
+    target.protocol = target.protocol.replace("http", "ws");
+    target.hash = "";
   } catch {
     // The check below refuses it.
   }
-  if (target?.protocol.startsWith("http")) target.protocol = target.protocol.replace("http", "ws");
   if (target?.protocol !== "ws:" && target?.protocol !== "wss:") {
     // The error must not contain the user, the password or the query, which an unparsable URL may have anywhere.
     throw expected("url", "a ws, wss, http or https URL", target?.protocol ?? "not a URL");
   }
-  target.hash = "";
   return target;
 }
 
@@ -192,7 +192,7 @@ interface FailureEvent {
 export const openStandard: Open = (url, protocols, maxMessageBytes) => {
   const { WebSocket } = globalThis as { WebSocket?: new (url: string, protocols: string[]) => StandardWebSocket };
   if (WebSocket === undefined) {
-    throw new TypeError('this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"');
+    throw new TypeError('this runtime has no WebSocket; on Node import `connect` from "reciproc/node"');
   }
   const webSocket = new WebSocket(url.href, protocols);
   const socket = new StandardSocket(webSocket, maxMessageBytes);

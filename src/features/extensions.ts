@@ -60,7 +60,7 @@ export class StandardExtensions implements Extensions, ServedStreams {
       const stream = this.#announced(params);
       // Refused without an RpcError, whose stack is expensive: the other side can send any token.
       if (stream === undefined) incoming.reply(id, encodeError(id, NO_SUCH_STREAM), slot);
-      else void stream.answer(id, slot);
+      else stream.answer(id, slot);
     } else if (method === ABORT) this.#announced(params)?.stop(abortError(NO_LONGER_READ), true);
     else if (method === cancel.method) this.#cancelled(params);
     else return method === progress.method && this.progress.receive(params);

@@ -16,7 +16,7 @@ import type { EndpointHooks, EndpointLimits, State, Wire } from "./state.js";
 
 /** The reasons for which a client discards its session. */
 const NO_SESSIONS = "the server keeps no sessions any more";
-const UNKNOWN_SESSION = "the server has no such session any more";
+const UNKNOWN_SESSION = "the server has no such session";
 const TOO_LARGE = "message is too large";
 
 const NONE: string[] = [];

@@ -17,7 +17,7 @@ describe("connect of the standard entry", () => {
     const error = await rejection(connect("ws://127.0.0.1:1"));
     expect(error).toBeInstanceOf(TypeError);
     expect(error.message).toBe(
-      'this runtime has no WebSocket of its own; on Node import `connect` from "reciproc/node"',
+      'this runtime has no WebSocket; on Node import `connect` from "reciproc/node"',
     );
   });
 
