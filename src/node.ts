@@ -156,12 +156,18 @@ function openWs(url: URL, protocols: string[], maxMessageBytes: number, options:
       webSocket.terminate();
     });
     webSocket.on("error", (cause: Error) => {
-      const reason = cause.message || (cause as { code?: string }).code || "unknown error";
+      const { code } = cause as { code?: string };
+      const reason = NOT_TLS.test(`${code}`)
+        ? "the server does not speak TLS here; try ws:"
+        : cause.message || code || "unknown error";
       reject(new ConnectError(publicUrl(url), reason, { cause }));
     });
   });
   return { socket, opened, offerMayBeWhy: () => offerMayBeWhy, abandon: () => webSocket.terminate() };
 }
+
+/** The codes of a TLS handshake that gets other bytes than those of TLS, such as a response of HTTP. */
+const NOT_TLS = /^(EPROTO|ERR_SSL_WRONG_VERSION_NUMBER|ERR_SSL_PACKET_LENGTH_TOO_LONG)$/;
 
 /** Returns true for a 101 without a subprotocol, which `ws` reports as a failure, and for a status with which servers refuse unknown subprotocols. */
 function blamesOffer({ statusCode: status, headers }: IncomingMessage): boolean {

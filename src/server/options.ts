@@ -6,6 +6,7 @@ import type { Dialect } from "../core/dialect.js";
 import { expected } from "../core/errors.js";
 import { checkHeartbeat, type HeartbeatOptions, type HeartbeatTimes } from "../link/heartbeat.js";
 import { checkDialect, PEER_OPTIONS, tableOf } from "../core/config.js";
+import { isObject } from "../core/message.js";
 import { any, anyFunction, checkOptions, must, oneOf, optional, type Checked } from "../core/options.js";
 import { serverLimits, type ServerLimits } from "./limits.js";
 import { checkEngine } from "../fleet/engine.js";
@@ -112,8 +113,11 @@ const SERVER_OPTIONS = {
   hosts: optional(checkHosts),
   heartbeat: (value: unknown) => checkHeartbeat(value as HeartbeatOptions | false | undefined),
   /** How long a session lasts without a socket, in milliseconds; `undefined` without sessions. */
-  session: (value: unknown): number | undefined =>
-    value === false ? undefined : checkOptions("session", value as object | undefined, SESSION_OPTIONS).ttlMs,
+  session: (value: unknown, name: string): number | undefined => {
+    if (value === false) return undefined;
+    if (value !== undefined && !isObject(value)) throw expected(name, "`{ ttlMs }` or `false`", value);
+    return checkOptions(name, value, SESSION_OPTIONS).ttlMs;
+  },
   principal: optional(anyFunction),
   engine: checkEngine,
   topics: optional(anyFunction),

@@ -236,8 +236,8 @@ export class Server<
   }
 
   /**
-   * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and `data` is not checked.
-   * If the server is closed, closes the peer with 1001.
+   * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and
+   * `data` is not checked. If the server is closed, closes the peer with 1001.
    */
   accept(transport: Transport, data: D): Peer<L, R, D> {
     const peer = this.#accept(transport, data, this.#config);
@@ -429,11 +429,12 @@ export class Server<
         checkSlot: () => this.#byeFor(this.#checkSlot(), request),
         resuming: (link) => {
           const peer = (link.receiver as Connection).peer as AnyPeer;
-          const refreshed = admission && this.#refresh(peer, admission);
+          // Sets `data` before the session is resumed, so that listeners of `resume` see the new `data`.
+          const emitRefresh = admission && this.#refresh(peer, admission);
           link.onAuth = undefined;
           return () => {
             takeAuthOf(link, peer);
-            refreshed?.();
+            emitRefresh?.();
           };
         },
       });

@@ -234,7 +234,7 @@ export class Sessions {
 /** The session of one client. It certainly exists once the client has confirmed its token. */
 class ServerSession implements ServerLinkDelegate {
   /** Set while the session is suspended. */
-  place: Place | undefined;
+  place: Place | undefined = undefined;
   /** The part of this session in the counts of all suspended sessions. */
   held = 0;
   heldBroadcasts = 0;

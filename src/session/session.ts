@@ -91,7 +91,7 @@ export class Session {
   receive(length: number): boolean {
     const { theirs } = this;
     this.received++;
-    this.#owedFrames++;
+    this.#owedFrames += 1;
     this.#owedLength += length;
     return theirs !== undefined && this.#owes(theirs.logFrames / 4, theirs.logLength / 4);
   }

@@ -66,6 +66,38 @@ describe("reading a stream", () => {
     },
   );
 
+  it.each([
+    [false, 1],
+    [true, 2],
+  ])("at a reciproc peer (%s) requests %s replies ahead, and reads them in order", async (isReciproc, depth) => {
+    const raw = rawPeer({}, { isReciproc });
+    const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();
+    const first = stream.next();
+    await turn();
+    await feed(raw, result(1, { token: 9, values: ["a"] }));
+    expect(await first).toMatchObject({ value: "a" });
+    const ids = Array.from({ length: depth }, (_, i) => 2 + i);
+    expect(raw.messages().slice(1)).toEqual(ids.map((id) => next(id, 9)));
+    for (const id of ids) await feed(raw, more(id, [id], id === ids.at(-1)));
+    // Nothing is requested before the first of them is read.
+    expect(raw.sent).toHaveLength(1 + depth);
+    for (const value of ids) expect(await stream.next()).toEqual({ done: false, value });
+    expect(await stream.next()).toEqual({ done: true, value: undefined });
+    expect(raw.sent).toHaveLength(1 + depth);
+    expectEmpty(raw.peer);
+  });
+
+  it("ends with the last value of a reciproc peer, whatever it answers to the request after that", async () => {
+    const raw = rawPeer({}, { isReciproc: true });
+    const read = readAll(raw.peer.stream("tail"));
+    await turn();
+    await feed(raw, result(1, { token: 9 }));
+    raw.feed(more(2, ["a", "b"], true));
+    raw.feed(failure(3, -32001, "No such stream"));
+    expect(await read).toEqual(["a", "b"]);
+    expectEmpty(raw.peer);
+  });
+
   it("has one request pending at most, and settles calls of next() in their order", async () => {
     const raw = rawPeer();
     const stream = raw.peer.stream("tail")[Symbol.asyncIterator]();

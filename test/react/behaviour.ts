@@ -96,8 +96,8 @@ async function start(port: number, origin: string): Promise<BoardServer> {
 
 const show = (shown: Shown): Promise<void> => page.evaluate((given) => globalThis.show(given), shown);
 const text = (id: string): Promise<string | null> => page.locator(`#${id}`).textContent();
-/** A client waits up to seconds before its next attempt. */
-const PATIENCE = { timeout: 15_000 };
+/** A client that loses one connection soon after the other waits for up to 20 s before it connects again. */
+const PATIENCE = { timeout: 30_000 };
 async function untilText(id: string, expected: string): Promise<void> {
   await expect.poll(() => text(id), PATIENCE).toBe(expected);
 }

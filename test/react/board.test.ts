@@ -15,7 +15,8 @@ import { browser } from "../browser/browser.js";
 import { Relay } from "../client/relay.js";
 
 const EXAMPLE = join(import.meta.dirname, "../../examples/board-react");
-const PATIENCE = { timeout: 15_000 };
+/** A client that loses one connection soon after the other, as these do, waits for up to 20 s before it connects again. */
+const PATIENCE = { timeout: 30_000 };
 
 let folder: string;
 let server: ChildProcess;

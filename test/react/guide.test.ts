@@ -15,7 +15,8 @@ import { bundle, PACKAGES, type ReactVersion } from "./bundle.js";
 import { startSite, type Site } from "./site.js";
 
 const TSC = join(import.meta.dirname, "../../node_modules/typescript/bin/tsc");
-const PATIENCE = { timeout: 15_000 };
+/** A client that loses one connection soon after the other waits for up to 20 s before it connects again. */
+const PATIENCE = { timeout: 30_000 };
 
 let names: string[];
 
@@ -101,7 +102,7 @@ describe.each([18, 19] as ReactVersion[])("the page of the guide, with React %i"
 
   async function open(): Promise<Page> {
     const page = await (await (await browser()).newContext()).newPage();
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(PATIENCE.timeout);
     await page.goto(site.url.replace("127.0.0.1", "localhost"));
     await status(page, "open");
     return page;

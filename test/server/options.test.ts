@@ -51,6 +51,8 @@ describe("serve with options", () => {
     ["post.notificationStatus", { notificationStatus: 202 }, "200 or 204", "`202` (number)"],
     ["post.notificationStatus", { notificationStatus: "200" }, "200 or 204", "`200` (string)"],
     ["post.notificationStatus", { notificationStatus: null }, "200 or 204", "`null` (null)"],
+    ["session", true, "`{ ttlMs }` or `false`", "`true` (boolean)"],
+    ["session", null, "`{ ttlMs }` or `false`", "`null` (null)"],
     ["heartbeat.intervalMs", { intervalMs: 0 }, "a positive number", "`0` (number)"],
     [
       "heartbeat.deadAfterMs",
