@@ -19,9 +19,10 @@ const ENTRIES = {
   command: "cli/main.js",
   testing: "testing/index.js",
   redis: "redis/index.js",
+  nats: "nats/index.js",
 };
 /** The packages that are imported where they are used. */
-const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis"]);
+const EXTERNAL = new Set(["ws", "react", "@redis/client", "redis", "@nats-io/transport-node", "@nats-io/jetstream"]);
 
 /**
  * The packages that a page loads, and the ES module of each. They are in the page's chunk: a page needs no import map for
@@ -65,8 +66,9 @@ function chunkOf(path, { getModuleInfo }) {
   const needsNoPeer = (exported) => exported !== CHECKS && [...importsOf(exported, getModuleInfo)].every(isCompiled);
   if (getModuleInfo(join(dist, ENTRIES.page)).importedIds.filter(needsNoPeer).some(isImported)) return "messages";
   const names = Object.keys(ENTRIES).filter((name) => isImported(join(dist, ENTRIES[name])));
+  if (names[0] === "redis" && names.includes("nats")) return "engine";
   if (names[0] !== "node") return names[0];
-  if (names.includes("redis")) return "engine";
+  if (names.includes("redis") || names.includes("nats")) return "engine";
   return names.includes("testing") ? "server" : "node";
 }
 

@@ -154,6 +154,8 @@ export interface EngineConnection {
   readonly log?: EngineLog | undefined;
   /** Members and leases; `undefined` if the broker offers none. */
   readonly roster?: EngineRoster | undefined;
+  /** The leases of an engine that has no roster. `undefined` if the broker offers none: then a node knows only itself. */
+  readonly leases?: EngineLeases | undefined;
 }
 
 /** The logs of an engine, one for each topic. */
@@ -172,8 +174,20 @@ export interface EngineLog {
   read(topic: string, after: number, limit: number): Promise<LogPart>;
 }
 
+/** The leases of nodes. */
+export interface EngineLeases {
+  /** Takes a lease for a new incarnation of this node, for `leaseMs`. */
+  enter(incarnation: Incarnation, leaseMs: number): Promise<void>;
+  /**
+   * Renews the lease of this node's incarnation, and returns which incarnations live. Also removes the members of incarnations
+   * whose leases have expired, as `put` would: each such incarnation is reaped by one node, and by another if that node dies too.
+   * The fleet calls it every `leaseMs / 3`, so the members of a dead node are gone after at most 4/3 of `leaseMs`.
+   */
+  beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState>;
+}
+
 /** The members of topics, and the leases of nodes. */
-export interface EngineRoster {
+export interface EngineRoster extends EngineLeases {
   /**
    * Adds a member, or replaces its `as`, a JSON text. If `as` is undefined, removes the member. Each change gets the next version of
    * the topic's roster, and is sent to the channel of the topic as `rosterFrame(version, id, as)`, atomically: all nodes see the
@@ -183,14 +197,6 @@ export interface EngineRoster {
   put(topic: string, id: RosterId, as: string | undefined): Promise<void>;
   /** Reads the members of a topic. */
   list(topic: string): Promise<RosterPart>;
-  /** Takes a lease for a new incarnation of this node, for `leaseMs` by the clock of the broker. */
-  enter(incarnation: Incarnation, leaseMs: number): Promise<void>;
-  /**
-   * Renews the lease of this node's incarnation, and returns which incarnations live. Also removes the members of incarnations
-   * whose leases have expired, as `put` would: each such incarnation is reaped by one node, and by another if that node dies too.
-   * The fleet calls it every `leaseMs / 3`, so the members of a dead node are gone after at most 4/3 of `leaseMs`.
-   */
-  beat(incarnation: Incarnation, leaseMs: number): Promise<LeaseState>;
 }
 
 /** Takes what an engine receives and reports. None of its functions throws. Nothing is called inside `createConnection`. */

@@ -1,7 +1,7 @@
 /** The lease of a node: renews it, and finds out which nodes live and whether this node receives what is sent to it. */
 import { clearDeadline, setDeadline, type Expiring } from "../core/deadlines.js";
 import type { Broker } from "./broker.js";
-import { EngineError, type Incarnation, type NodeName } from "./engine.js";
+import { EngineError, type EngineLeases, type Incarnation, type NodeName } from "./engine.js";
 import { frameOf, Kind } from "./frames.js";
 
 /** How long a node is believed to live without a sign of it, unless the engine says otherwise. */
@@ -18,7 +18,7 @@ export interface LeaseOwner {
   seen(live: ReadonlySet<NodeName>): void;
 }
 
-/** The lease of one node. An engine without a roster has no leases: then only echoes are sent. */
+/** The lease of one node. If the engine has no leases, only echoes are sent. */
 export class Lease implements Expiring {
   deadline = 0;
   readonly #broker: Broker;
@@ -43,6 +43,11 @@ export class Lease implements Expiring {
     this.#leaseMs = leaseMs;
     this.#owner = owner;
     this.#live = new Set([node]);
+  }
+
+  get #leases(): EngineLeases | undefined {
+    const { roster, leases } = this.#broker.connection;
+    return roster ?? leases;
   }
 
   get incarnation(): Incarnation {
@@ -95,14 +100,14 @@ export class Lease implements Expiring {
   }
 
   async #renew(): Promise<void> {
-    const { roster } = this.#broker.connection;
-    if (roster === undefined) return;
+    const leases = this.#leases;
+    if (leases === undefined) return;
     if (!this.#isEntered) await this.#enter();
-    let { isMine, live } = await this.#broker.now(() => roster.beat(this.incarnation, this.#leaseMs));
+    let { isMine, live } = await this.#broker.now(() => leases.beat(this.incarnation, this.#leaseMs));
     if (!isMine) {
       this.#number++;
       await this.#enter();
-      ({ isMine, live } = await this.#broker.now(() => roster.beat(this.incarnation, this.#leaseMs)));
+      ({ isMine, live } = await this.#broker.now(() => leases.beat(this.incarnation, this.#leaseMs)));
     }
     if (!isMine) return;
     this.#live = new Set([this.#node, ...live.map((incarnation) => incarnation.slice(0, incarnation.indexOf("/")))]);
@@ -111,8 +116,8 @@ export class Lease implements Expiring {
 
   async #enter(): Promise<void> {
     this.#isEntered = false;
-    const { roster } = this.#broker.connection;
-    await this.#broker.now(() => roster!.enter(this.incarnation, this.#leaseMs));
+    const leases = this.#leases!;
+    await this.#broker.now(() => leases.enter(this.incarnation, this.#leaseMs));
     this.#isEntered = true;
     // Behind a failure, the lease of the new incarnation may be taken at a later beat.
     if (this.#number === this.#reported) return;

@@ -17,6 +17,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   bridge: ["core"],
   peer: ["core", "features"],
   fleet: ["core", "peer"],
+  nats: ["core", "fleet"],
   redis: ["core", "fleet"],
   client: ["core", "features", "link", "session", "sockets", "peer"],
   server: ["core", "features", "link", "session", "sockets", "peer", "fleet"],

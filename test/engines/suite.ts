@@ -155,7 +155,8 @@ export function describeEngine(engineName: string, make: () => Promise<EngineRig
         expect(await a.connection.send(channel, "x")).toBe(expected(1));
         await a.connection.subscribe(channel);
         expect(await a.connection.send(channel, "x")).toBe(expected(2));
-        expect(await a.connection.send(`n:nobody-${process.pid}`, "x")).toBe(expected(0));
+        // An engine that does not count may know nevertheless that an inbox has no node.
+        expect([expected(0), 0]).toContain(await a.connection.send(`n:nobody-${process.pid}`, "x"));
       });
 
       it("carries any text of a frame, also a long one", async () => {
