@@ -91,9 +91,11 @@ export class Lease implements Expiring {
   /** Renews the lease and sends an echo. Resolves when the live nodes are read. Never rejects. */
   async beat(): Promise<void> {
     setDeadline(this, this.#leaseMs / 3);
-    if (!this.#broker.isUp || this.#isBeating) return;
-    this.#isBeating = true;
+    if (!this.#broker.isUp) return;
+    // Also while the last beat is not answered: then the answers may be lost, which only an echo shows soon.
     this.#sendEcho();
+    if (this.#isBeating) return;
+    this.#isBeating = true;
     // If it fails, the connection is down or the next beat tries again.
     await this.#renew().catch(() => {});
     this.#isBeating = false;

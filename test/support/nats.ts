@@ -54,6 +54,10 @@ export class NatsServer implements AsyncDisposable {
     }
   }
 
+  get port(): number {
+    return this.#port;
+  }
+
   get url(): string {
     return `nats://127.0.0.1:${this.#port}`;
   }
@@ -101,6 +105,11 @@ export class NatsServer implements AsyncDisposable {
   async kill(): Promise<void> {
     this.#child?.kill("SIGKILL");
     await this.#gone;
+  }
+
+  /** Stops the process, which keeps its connections, or continues it. */
+  signal(name: "SIGSTOP" | "SIGCONT"): void {
+    this.#child?.kill(name);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,30 +1,57 @@
 /** A client of the world: joins at each new session, and records what arrives. */
 import { connect, type AnyPeer } from "../../../src/node.js";
+import type { Oracle, Stay } from "./oracle.js";
 import type { Welcome } from "./orders.js";
-import { parse, type Oracle, type Stay } from "./oracle.js";
+import { Relay } from "./relay.js";
 
 /** How long a client waits before it joins again, because the broker was away. */
 const AGAIN_MS = 100;
 
+interface Joinable {
+  request(method: string, params: unknown): Promise<unknown>;
+}
+
 export class Member {
   readonly number: number;
+  readonly relay: Relay;
   readonly #oracle: Oracle;
+  /** Whether it moves `since` before its join is answered, which is wrong. */
+  readonly #isHasty: boolean;
   #peer: AnyPeer | undefined;
+  /** The position up to which the application has everything. */
   #since: string | undefined;
+  /** The last position that arrived. */
+  #latest: string | undefined;
+  /** Whether `#latest` is such a position: not between a new session and the answer to its `join`. */
+  #isCurrent = false;
   #suspendedAt = Infinity;
   #isClosing = false;
+  /** The present session. */
   stay: Stay | undefined;
 
-  constructor(number: number, oracle: Oracle) {
+  private constructor(number: number, relay: Relay, oracle: Oracle, isHasty: boolean) {
     this.number = number;
+    this.relay = relay;
     this.#oracle = oracle;
+    this.#isHasty = isHasty;
   }
 
-  /** Connects. Resolves when the client is connected for the first time. */
-  async connect(url: string): Promise<void> {
-    const peer = (await connect<any, any>(url, {
+  /** Connects. Resolves when the client is connected for the first time. `getPort`: of a node. */
+  static async connect(
+    number: number,
+    oracle: Oracle,
+    getPort: () => number | undefined,
+    isHasty: boolean,
+  ): Promise<Member> {
+    const member = new Member(number, await Relay.listen(getPort), oracle, isHasty);
+    await member.#connect();
+    return member;
+  }
+
+  async #connect(): Promise<void> {
+    const peer = (await connect<any, any>(`ws://127.0.0.1:${this.relay.port}`, {
       reconnect: { initial: true },
-      onOpen: (server: { request(method: string, params: unknown): Promise<unknown> }) => {
+      onOpen: (server: Joinable) => {
         this.#end();
         this.#suspendedAt = Infinity;
         void this.#join(server, this.#begin());
@@ -32,9 +59,12 @@ export class Member {
       methods: {
         told: ({ run, n }: { run: number; n: number }) => void this.stay!.told.push({ run, n }),
         said: ({ n, at }: { n: number; at: string }) => {
-          this.stay!.said.push({ n, at, time: Date.now() });
-          this.#since = at;
+          this.stay!.events.push({ kind: "said", n, at, time: Date.now() });
+          this.#latest = at;
+          if (this.#isCurrent || this.#isHasty) this.#since = at;
         },
+        // The application loads its state, up to the next publication.
+        missed: () => void this.stay!.events.push({ kind: "missed" }),
         run: ({ n }: { n: number }) => {
           this.#oracle.ran.set(n, (this.#oracle.ran.get(n) ?? 0) + 1);
           return n;
@@ -44,23 +74,25 @@ export class Member {
     this.#peer = peer;
     peer.on("suspend", () => this.disturbed());
     peer.on("resume", () => (this.#suspendedAt = Infinity));
-    peer.on("missed", ({ count }) => (this.stay!.missed += count));
+    peer.on("missed", ({ count }) => (this.stay!.dropped += count));
     peer.on("close", (info) => {
       this.#end();
-      if (!this.#isClosing) this.#oracle.breach("P1", `client ${this.number} was closed: ${JSON.stringify(info)}`);
+      if (!this.#isClosing) this.#oracle.breach("crash", `client ${this.number} closed: ${JSON.stringify(info)}`);
     });
   }
 
   #begin(): Stay {
+    this.#isCurrent = false;
+    this.#latest = undefined;
     const stay: Stay = {
       client: this.number,
       since: this.#since,
       told: [],
-      said: [],
+      events: [],
       welcome: undefined,
       joinedAt: Infinity,
       endedAt: Infinity,
-      missed: 0,
+      dropped: 0,
     };
     this.stay = stay;
     this.#oracle.stays.push(stay);
@@ -71,14 +103,11 @@ export class Member {
     if (this.stay !== undefined) this.stay.endedAt = Math.min(this.#suspendedAt, Date.now());
   }
 
-  async #join(server: { request(method: string, params: unknown): Promise<unknown> }, stay: Stay): Promise<void> {
+  async #join(server: Joinable, stay: Stay): Promise<void> {
     while (this.stay === stay && !this.#isClosing) {
       try {
-        const params = { since: stay.since, as: `client ${this.number}` };
-        const welcome = (await server.request("join", params)) as Welcome;
-        if (this.stay !== stay) return;
-        this.#oracle.welcomed(stay, welcome);
-        this.#place(stay, welcome);
+        const welcome = (await server.request("join", { since: stay.since, as: `client ${this.number}` })) as Welcome;
+        if (this.stay === stay) this.#joined(stay, welcome);
         return;
       } catch {
         // The broker is away, or the session is lost: then another one joins.
@@ -87,10 +116,13 @@ export class Member {
     }
   }
 
-  /** After a gap, the application loads its state, which is at least at the position of the response. */
-  #place(stay: Stay, { outcome, at }: Welcome): void {
-    if (outcome !== "gap" || at === undefined || stay.said.length > 0) return;
-    this.#since = at;
+  #joined(stay: Stay, welcome: Welcome): void {
+    stay.welcome = welcome;
+    stay.joinedAt = Date.now();
+    stay.events.push({ kind: "joined" });
+    // After a gap the application loads its state, which is at least at the position of the response.
+    this.#since = this.#latest ?? welcome.at ?? this.#since;
+    this.#isCurrent = true;
   }
 
   /** Nothing may arrive from now on, until the session is resumed. */
@@ -98,15 +130,19 @@ export class Member {
     this.#suspendedAt = Math.min(this.#suspendedAt, Date.now());
   }
 
-  /** Whether the client is a member, and has everything up to a position. */
-  has(at: string): boolean {
-    if (this.#since === undefined || this.stay?.welcome === undefined) return false;
-    const [has, wanted] = [parse(this.#since), parse(at)];
-    return has.epoch === wanted.epoch && has.offset >= wanted.offset;
+  /** Whether the client is a member and has a connection. */
+  get isBack(): boolean {
+    return this.stay?.welcome !== undefined && this.stay.endedAt === Infinity && this.#suspendedAt === Infinity;
+  }
+
+  /** The position up to which the client has everything. */
+  get since(): string | undefined {
+    return this.#since;
   }
 
   async close(): Promise<void> {
     this.#isClosing = true;
     await this.#peer?.close();
+    await this.relay.close();
   }
 }

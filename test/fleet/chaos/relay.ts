@@ -52,6 +52,13 @@ export class Line {
     this.#left = bytes;
   }
 
+  /** Reads nothing from the server for a time. */
+  stall(ms: number): void {
+    const { server } = this.#halves;
+    server.pause();
+    setTimeout(() => server.resume(), ms);
+  }
+
   /** Swallows all bytes to the sides. The connection stays open. */
   mute(...sides: Side[]): void {
     this.isDisturbed = true;
@@ -62,6 +69,8 @@ export class Line {
 /** Forwards connections to local ports. */
 export class Relay {
   readonly lines = new Set<Line>();
+  /** Whether new connections are refused. */
+  isRefusing = false;
   readonly #server = createServer((socket) => this.#take(socket));
   readonly #target: () => number | undefined;
   readonly #closed: (line: Line) => void;
@@ -89,7 +98,7 @@ export class Relay {
   }
 
   #take(socket: Socket): void {
-    const port = this.#target();
+    const port = this.isRefusing ? undefined : this.#target();
     if (port === undefined) {
       socket.on("error", () => {});
       socket.resetAndDestroy();
