@@ -55,9 +55,9 @@ const FLOOD = { count: 200, bytes: 100_000 };
 const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** How long a process is stopped: 1 to 20 s, mostly little, and not longer than there are faults. */
-function pauseMs({ random, leftMs }: Disturbed): number {
-  const ms = SHORTEST_PAUSE_MS + (LONGEST_PAUSE_MS - SHORTEST_PAUSE_MS) * random.next() ** 4;
-  return Math.max(SHORTEST_PAUSE_MS, Math.min(ms, leftMs()));
+function pauseMs(world: Disturbed): number {
+  const ms = SHORTEST_PAUSE_MS + (LONGEST_PAUSE_MS - SHORTEST_PAUSE_MS) * world.random.next() ** 4;
+  return Math.max(SHORTEST_PAUSE_MS, Math.min(ms, world.leftMs()));
 }
 
 const busy = new WeakSet<object>();
