@@ -455,6 +455,34 @@ describe("the engine redis, when a node dies", () => {
     );
   });
 
+  it("reaps the members of an incarnation whose lease was lost, and those of no live one", async () => {
+    const server = await startRedis();
+    const rig = rigOf(server);
+    const [node, other] = [await openNode(rig), await openNode(rig, "other")];
+    const { roster } = node.connection;
+    await roster!.enter(`${node.name}/1`, 60_000);
+    await roster!.beat(`${node.name}/1`, 60_000);
+    await other.connection.roster!.enter(`${other.name}/1`, 60_000);
+    await other.connection.roster!.put(TOPIC, `${other.name}/1.a`, "1");
+    const members = (await server.command<string[]>("KEYS", `${rig.prefix}:*:w:*`))[0]!;
+    // As a node leaves it that puts a member after FLUSHALL, and dies before it notices that it has no lease.
+    await server.command("HSET", members, "gone/1.x", "1");
+    expect((await roster!.list(TOPIC)).members).toHaveLength(2);
+    await roster!.beat(`${node.name}/1`, 300);
+    expect((await roster!.list(TOPIC)).members).toHaveLength(2);
+    const { members: left } = await eventually(
+      async () => {
+        await roster!.beat(`${node.name}/1`, 300);
+        return roster!.list(TOPIC);
+      },
+      (part) => part.members.length < 2,
+      5_000,
+    );
+    expect(left).toEqual([[`${other.name}/1.a`, "1"]]);
+    for (const one of [node, other]) await one.connection.close();
+    expect(await rig.leftovers()).toEqual([]);
+  });
+
   it("keeps the members of the next incarnation of a node that was given up", async () => {
     const server = await startRedis();
     const node = await openNode(rigOf(server));
