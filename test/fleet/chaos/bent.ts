@@ -17,10 +17,12 @@ export interface Bends {
   readonly received?: Operation<EngineHost["received"]>;
   readonly up?: Operation<EngineHost["up"]>;
   readonly down?: Operation<(error: EngineError) => void>;
+  readonly heard?: Operation<EngineHost["heard"]>;
   readonly send?: Operation<EngineConnection["send"]>;
   readonly append?: Operation<EngineLog["append"]>;
   readonly read?: Operation<EngineLog["read"]>;
   readonly put?: Operation<EngineRoster["put"]>;
+  readonly enter?: Operation<EngineLeases["enter"]>;
   readonly beat?: Operation<EngineLeases["beat"]>;
 }
 
@@ -47,7 +49,7 @@ function bendHost(host: EngineHost, bends: Bends): EngineHost {
     received: bent(bends.received, (channel: Channel, frame: string) => host.received(channel, frame)),
     up: bent(bends.up, () => host.up()),
     down: bent(bends.down, (error: EngineError) => host.down(error)),
-    heard: (channels) => host.heard(channels),
+    heard: bent(bends.heard, (channels: Parameters<EngineHost["heard"]>[0]) => host.heard(channels)),
   };
 }
 
@@ -67,7 +69,7 @@ function bendConnection(inner: EngineConnection, bends: Bends): EngineConnection
     roster: roster && {
       put: bent(bends.put, (...args: Parameters<EngineRoster["put"]>) => roster.put(...args)),
       list: (topic) => roster.list(topic),
-      enter: (...args) => roster.enter(...args),
+      enter: bent(bends.enter, (...args: Parameters<EngineLeases["enter"]>) => roster.enter(...args)),
       beat: bent(bends.beat, (...args: Parameters<EngineLeases["beat"]>) => roster.beat(...args)),
     },
     leases: inner.leases,

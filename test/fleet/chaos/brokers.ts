@@ -1,6 +1,4 @@
 /** The brokers of the world: a Redis, a NATS with JetStream, and a Redis Cluster. */
-import { jetstreamManager } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
 import type { Random } from "../../faults/random.js";
 import { NatsServer } from "../../support/nats.js";
 import { RedisCluster } from "../../support/redis-groups.js";
@@ -78,6 +76,17 @@ async function startRedis(random: Random): Promise<ChaosBroker> {
   };
 }
 
+/** The parts of the client library that are used here. Its own types do not fit the options of this project's compiler. */
+interface Transport {
+  connect(options: { servers: string }): Promise<{ close(): Promise<void> }>;
+}
+interface JetStream {
+  jetstreamManager(client: object): Promise<{
+    readonly streams: { names(subject: string): AsyncIterable<string>; delete(name: string): Promise<boolean> };
+  }>;
+}
+const load = <T>(name: string): Promise<T> => import(name) as Promise<T>;
+
 async function startNats(prefix: string): Promise<ChaosBroker> {
   const server = await NatsServer.create();
   return {
@@ -96,10 +105,10 @@ async function startNats(prefix: string): Promise<ChaosBroker> {
       server.signal("SIGCONT");
     },
     async empty() {
-      const client = await connect({ servers: server.url });
+      const client = await (await load<Transport>("@nats-io/transport-node")).connect({ servers: server.url });
       try {
-        const { streams } = await jetstreamManager(client);
-        for await (const name of streams.names(`${prefix}.>`)) await streams.purge(name);
+        const { streams } = await (await load<JetStream>("@nats-io/jetstream")).jetstreamManager(client);
+        for await (const name of streams.names(`${prefix}.>`)) await streams.delete(name);
       } finally {
         await client.close();
       }

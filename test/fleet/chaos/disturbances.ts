@@ -31,6 +31,7 @@ const WITH_PROXIES = {
   ...EVERYWHERE,
   "node cut": 4,
   "node cut at a byte": 4,
+  "node cut for long": 2,
   "node muted one way": 2,
   "node swallowed": 2,
 };
@@ -49,6 +50,8 @@ const LONGEST_PAUSE_MS = 20_000;
 const SHORTEST_PAUSE_MS = 1_000;
 /** A node that receives nothing at all notices that after two lost echoes. */
 const NOTICED_MS = LEASE_MS + 2_000;
+/** How long a node may have no connection. That of a lease, and more. */
+const LONGEST_AWAY_MS = 2_500;
 /** More than the sockets between broker and node take. */
 const FLOOD = { count: 200, bytes: 100_000 };
 
@@ -111,7 +114,7 @@ async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed)
   if (kind === "node killed") {
     await node.kill();
     await after(random.below(1_000));
-    return node.start();
+    return node.restart();
   }
   if (kind === "node stopped") return node.stop(pauseMs(world));
   const lines = node.relay!.whole;
@@ -120,7 +123,12 @@ async function disturbNode(kind: FaultKind, node: NodeProcess, world: Disturbed)
   await node.during(async () => {
     if (kind === "node cut") line.cut();
     else if (kind === "node cut at a byte") line.cutAfter(1 + random.below(MOST_BYTES));
-    else if (kind === "node reads slowly") {
+    else if (kind === "node cut for long") {
+      node.relay!.isRefusing = true;
+      for (const one of lines) one.cut();
+      await after(random.below(LONGEST_AWAY_MS));
+      node.relay!.isRefusing = false;
+    } else if (kind === "node reads slowly") {
       for (const one of lines) one.stall(SHORTEST_PAUSE_MS);
       const other = nodes.find((one) => one !== node && one.port !== undefined) ?? node;
       // What others send at that time waits behind it.

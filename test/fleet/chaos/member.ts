@@ -17,17 +17,17 @@ export class Member {
   readonly #oracle: Oracle;
   /** Whether it moves `since` before its join is answered, which is wrong. */
   readonly #isHasty: boolean;
-  #peer: AnyPeer | undefined;
+  #peer: AnyPeer | undefined = undefined;
   /** The position up to which the application has everything. */
-  #since: string | undefined;
+  #since: string | undefined = undefined;
   /** The last position that arrived. */
-  #latest: string | undefined;
+  #latest: string | undefined = undefined;
   /** Whether `#latest` is such a position: not between a new session and the answer to its `join`. */
   #isCurrent = false;
   #suspendedAt = Infinity;
   #isClosing = false;
   /** The present session. */
-  stay: Stay | undefined;
+  stay: Stay | undefined = undefined;
 
   private constructor(number: number, relay: Relay, oracle: Oracle, isHasty: boolean) {
     this.number = number;
@@ -133,6 +133,11 @@ export class Member {
   /** Whether the client is a member and has a connection. */
   get isBack(): boolean {
     return this.stay?.welcome !== undefined && this.stay.endedAt === Infinity && this.#suspendedAt === Infinity;
+  }
+
+  /** Whether the client was told of a gap, and has got nothing since. */
+  get isInGap(): boolean {
+    return this.stay?.events.at(-1)?.kind === "missed";
   }
 
   /** The position up to which the client has everything. */

@@ -109,6 +109,11 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       };
     },
   },
+  "a log is not read when its channel is subscribed again": {
+    rule: "L1",
+    faults: ["node cut for long"],
+    engine: () => ({ heard: () => {} }),
+  },
   "a node moves back in a log": {
     rule: "L1",
     engine: () => {
@@ -270,6 +275,15 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
         },
       };
     },
+  },
+  "a node that was given up returns as what it was": {
+    rule: "P1",
+    faults: ["broker stopped"],
+    engine: (node) => ({
+      put: (pass, topic, id, as) => pass(topic, `${node}/1.${id.slice(id.lastIndexOf(".") + 1)}`, as),
+      enter: (pass, _incarnation, leaseMs) => pass(`${node}/1`, leaseMs),
+      beat: (pass, _incarnation, leaseMs) => pass(`${node}/1`, leaseMs),
+    }),
   },
   "a watcher is notified twice": { rule: "P2", misuse: "watches twice" },
 };

@@ -1,7 +1,7 @@
 /** The process of a node: a server with an engine, which obeys the world. */
-import type { Engine } from "../../../src/fleet/engine.js";
+import { EngineError, type Engine } from "../../../src/fleet/engine.js";
 import { nats } from "../../../src/nats/index.js";
-import { serve, type AnyPeer } from "../../../src/node.js";
+import { ConnectionLostError, RpcError, serve, type AnyPeer } from "../../../src/node.js";
 import { redis } from "../../../src/redis/index.js";
 import { bend } from "./bent.js";
 import { MUTANTS } from "./mutants.js";
@@ -46,23 +46,35 @@ const server = await serve<any, any, any>({
   topics: (name) => (name === LOGGED ? { log: { length: 2_000, ttlMs: 600_000 }, members: true } : undefined),
   nodes: { methods: { flood: () => {} } },
   methods: {
-    async join({ since, as }: { since?: string; as: string }, { peer }: { peer: AnyPeer }): Promise<Welcome> {
-      await server.topic(PLAIN).join(peer);
-      const isLate = misuse === "replays after live messages" && since !== undefined;
-      const joined = await server.topic(LOGGED).join(peer, isLate ? { as } : { since, as });
-      const { at } = joined;
-      let { outcome } = joined;
-      // Meanwhile, live publications arrive.
-      await after(misuse === undefined ? Math.random() * MOST_JOIN_MS : LONG_JOIN_MS);
-      if (isLate) {
-        const part = await server.topic(LOGGED).read({ since, limit: 1_000 });
-        ({ outcome } = part);
-        if (outcome === "complete") for (const { method, params } of part.entries) peer.notify(method, params);
-      }
-      return { run, id: peer.id, outcome: outcome!, at };
-    },
+    join: (params: Joining, { peer }: { peer: AnyPeer }) =>
+      join(params, peer).catch((error: unknown) => {
+        // Without the broker, or its own connection, a client cannot join. It tries again.
+        const isExpected = error instanceof EngineError || error instanceof ConnectionLostError;
+        throw isExpected ? new RpcError(1, error.message) : error;
+      }),
   },
 });
+
+interface Joining {
+  readonly since?: string;
+  readonly as: string;
+}
+
+async function join({ since, as }: Joining, peer: AnyPeer): Promise<Welcome> {
+  await server.topic(PLAIN).join(peer);
+  const isLate = misuse === "replays after live messages" && since !== undefined;
+  const joined = await server.topic(LOGGED).join(peer, isLate ? { as } : { since, as });
+  const { at } = joined;
+  let { outcome } = joined;
+  // Meanwhile, live publications arrive.
+  await after(misuse === undefined ? Math.random() * MOST_JOIN_MS : LONG_JOIN_MS);
+  if (isLate) {
+    const part = await server.topic(LOGGED).read({ since, limit: 1_000 });
+    ({ outcome } = part);
+    if (outcome === "complete") for (const { method, params } of part.entries) peer.notify(method, params);
+  }
+  return { run, id: peer.id, outcome: outcome!, at };
+}
 
 server.on("engine", ({ state, error }) =>
   report({ kind: "engine", state, text: String(error ?? ""), time: Date.now() }),
@@ -97,6 +109,14 @@ async function listBefore(): Promise<void> {
 }
 const listed = listBefore();
 
+/** Returns the position of the last entry of the log. */
+async function readTop(): Promise<string | undefined> {
+  let part: { at: string | undefined; entries: readonly unknown[] } = { at: undefined, entries: [] };
+  do part = await server.topic(LOGGED).read({ since: part.at, limit: 1_000 });
+  while (part.entries.length > 0);
+  return part.at;
+}
+
 async function obey(order: Order): Promise<Omit<Done, "time" | "tookMs">> {
   switch (order.kind) {
     case "notify":
@@ -123,6 +143,8 @@ async function obey(order: Order): Promise<Omit<Done, "time" | "tookMs">> {
       await listed;
       return { members: members.map(({ id }) => id), replica: [...replica] };
     }
+    case "top":
+      return { at: await readTop() };
     case "health":
       return { ok: server.health().ok };
   }

@@ -256,9 +256,11 @@ export class Oracle {
     let before: string | undefined = welcome === undefined || isComplete ? since : welcome.at;
     // A client whose join was not answered does not know what it has. Its next join begins at its old position.
     let isExcused = welcome === undefined || (!isComplete && before === undefined);
+    // The last position in each epoch: another log may begin before the join is answered.
+    const reached = new Map(since === undefined ? [] : [[parse(since).epoch, since]]);
     for (const event of events) {
       if (event.kind === "missed") isExcused = true;
-      else if (event.kind === "joined") this.#judgeJoin(stay, before, known, texts);
+      else if (event.kind === "joined") this.#judgeJoin(stay, before, reached, known, texts);
       else {
         const { at, n } = event;
         const [place, last] = [parse(at), before === undefined ? undefined : parse(before)];
@@ -270,6 +272,7 @@ export class Oracle {
           if (welcome !== undefined) known.loaded = { epoch: place.epoch, offset: place.offset - 1 };
         }
         known.got.set(at, n);
+        reached.set(place.epoch, at);
         before = at;
         isExcused = false;
       }
@@ -280,6 +283,7 @@ export class Oracle {
   #judgeJoin(
     { client, welcome }: Stay,
     before: string | undefined,
+    reached: ReadonlyMap<string, string>,
     known: Content,
     texts: ReadonlyMap<string, ReadonlySet<number>>,
   ): void {
@@ -288,9 +292,9 @@ export class Oracle {
       known.loaded = before === undefined ? undefined : parse(before);
       return;
     }
-    if (at === undefined || !covers(before, at))
+    const { epoch, offset } = parse(at ?? "");
+    if (at === undefined || !covers(reached.get(epoch), at))
       return this.breach("L3", `client ${client} has ${before} and got "complete" up to ${at} from node ${run}`);
-    const { epoch, offset } = parse(at);
     const first = known.loaded?.epoch === epoch ? known.loaded.offset + 1 : 1;
     for (let i = first; i <= offset; i++) {
       const has = known.got.get(`${epoch}.${i}`);
@@ -305,11 +309,11 @@ export class Oracle {
 
   /** L1: what was acknowledged while the client was a member has arrived, unless a fault delayed it until the client left. */
   #judgeAcks({ client, welcome, since, joinedAt, endedAt, events }: Stay): void {
-    if (welcome === undefined || events.some(({ kind }) => kind === "missed")) return;
+    if (welcome === undefined) return;
     const got = new Set(events.map((event) => (event.kind === "said" ? event.at : "")));
     for (const { at, n, state, time } of this.publications) {
       if (state !== "acked" || time < joinedAt || time > endedAt - 2 * ON_THE_WAY_MS) continue;
-      const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!);
+      const isThere = got.has(at!) || covers(welcome.at, at!) || covers(since, at!) || isInGap(events, at!);
       if (isThere || (endedAt < Infinity && this.#isTroubled(welcome.run, time, time + ON_THE_WAY_MS))) continue;
       this.breach("L1", `${at} (${n}) did not reach client ${client} of node ${welcome.run}, without a gap`);
     }
@@ -380,6 +384,21 @@ export class Oracle {
   #hasState(states: Run["states"], wanted: "up" | "down", from: number, to: number): boolean {
     return states.some(({ state, time }) => state === wanted && time > from && time < to);
   }
+}
+
+/** Whether a gap was reported where a position would have arrived: behind those before it, and before those behind it. */
+function isInGap(events: readonly Arrival[], at: string): boolean {
+  const { epoch, offset } = parse(at);
+  let isReported = false;
+  for (const event of events) {
+    if (event.kind === "missed") isReported = true;
+    if (event.kind !== "said") continue;
+    const place = parse(event.at);
+    if (place.epoch !== epoch) continue;
+    if (place.offset > offset) break;
+    isReported = false;
+  }
+  return isReported;
 }
 
 /** What a client has of the log. */

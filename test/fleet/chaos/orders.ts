@@ -39,6 +39,8 @@ export type Order =
   /** Notifies the other nodes, so often and with so many bytes. */
   | { readonly kind: "flood"; readonly count: number; readonly bytes: number }
   | { readonly kind: "members" }
+  /** Reads the position of the last entry of the log. */
+  | { readonly kind: "top" }
   | { readonly kind: "health" };
 
 /** What an order has done. */
@@ -47,7 +49,7 @@ export interface Done {
   readonly time: number;
   /** How long it took, in milliseconds. */
   readonly tookMs: number;
-  /** The position of a publication. */
+  /** The position of a publication, or of the last one. */
   readonly at?: string | undefined;
   readonly result?: unknown;
   readonly members?: readonly string[];

@@ -23,11 +23,11 @@ const UNSEEN_MS = 4_000;
 
 export class NodeProcess {
   readonly #settings: NodeSettings;
-  #relay: Relay | undefined;
-  #child: ChildProcess | undefined;
+  #relay: Relay | undefined = undefined;
+  #child: ChildProcess | undefined = undefined;
   #orders = 0;
   readonly #pending = new Map<number, (done: Done | undefined) => void>();
-  #trouble: Trouble | undefined;
+  #trouble: Trouble | undefined = undefined;
   /** Faults that go on. */
   #faults = 0;
   #faultEndedAt = 0;
@@ -36,12 +36,13 @@ export class NodeProcess {
   #hasLost = false;
   #wasStopped = false;
   isStopped = false;
-  run!: Run;
+  run: Run;
   /** The port for clients; `undefined` while there is no process. */
-  port: number | undefined;
+  port: number | undefined = undefined;
 
   private constructor(settings: NodeSettings) {
     this.#settings = settings;
+    this.run = settings.oracle.started(settings.nextRun());
   }
 
   static async create(settings: NodeSettings): Promise<NodeProcess> {
@@ -52,7 +53,7 @@ export class NodeProcess {
         () => port,
         () => node.#lost(),
       );
-    await node.start();
+    await node.#start();
     return node;
   }
 
@@ -61,10 +62,15 @@ export class NodeProcess {
     return this.#relay;
   }
 
-  /** Starts the process. Resolves when it accepts clients. */
-  async start(): Promise<void> {
-    const { program, prefix, mutant, broker, oracle, nextRun } = this.#settings;
+  /** Starts a process again. Resolves when it accepts clients. */
+  async restart(): Promise<void> {
+    const { oracle, nextRun } = this.#settings;
     this.run = oracle.started(nextRun());
+    await this.#start();
+  }
+
+  async #start(): Promise<void> {
+    const { program, prefix, mutant, broker, oracle } = this.#settings;
     this.#trouble = undefined;
     this.#hasLost = this.#wasStopped = false;
     const { kind } = broker;
@@ -178,12 +184,11 @@ export class NodeProcess {
     await this.during(async () => {
       const pause: Trouble = { from: Date.now(), to: Infinity };
       this.run.pauses.push(pause);
-      this.isStopped = true;
+      this.isStopped = this.#wasStopped = true;
       child.kill("SIGSTOP");
       await new Promise((resolve) => setTimeout(resolve, ms));
       child.kill("SIGCONT");
       this.isStopped = false;
-      this.#wasStopped = true;
       pause.to = Date.now();
     });
   }

@@ -8,7 +8,7 @@ import { compileNode } from "./compile.js";
 import { FAULT_WEIGHTS, type FaultKind } from "./disturbances.js";
 import { Breach } from "./oracle.js";
 import type { BrokerKind } from "./orders.js";
-import { publish } from "./publish.js";
+import { publish, sumOf } from "./publish.js";
 import { play, type Plan, type Played } from "./world.js";
 
 /** Short delays, because a client that is cut often would mostly wait. */
@@ -53,50 +53,58 @@ async function playSeed(seed: number): Promise<Played> {
   try {
     return await play(plan);
   } catch (error) {
-    if (!(error instanceof Breach)) throw error;
-    throw new Breach(`RECIPROC_FLEET_BROKER=${plan.broker}, seed ${seed}: ${error.message}`, { cause: error });
+    const again = `RECIPROC_FLEET_BROKER=${plan.broker} RECIPROC_FLEET_SEED=${seed}`;
+    throw new Error(`${again}: ${error instanceof Breach ? error.message : String(error)}`, { cause: error });
   }
 }
 
 const isPositive = (count: number): boolean => count > 0;
+const LONGEST_MS = minutes * 60_000;
+/** One row for each seed, or one for as many seeds as there is time for. */
+const ROWS: readonly (readonly [name: string, seeds: () => Iterable<number>])[] =
+  minutes === 0
+    ? SEEDS.map((seed) => [`seed ${seed} over ${brokerOf(seed)}`, () => [seed]] as const)
+    : [[`${minutes} minutes of seeds`, () => seedsFor(LONGEST_MS)]];
 
-if (minutes === 0)
-  it.each(SEEDS.map((seed) => [seed, brokerOf(seed)] as const))(
-    "loses, repeats and reorders nothing that is not reported: seed %i over %s",
-    { timeout: MOST_MS },
-    async (seed) => {
-      const { figures, faults } = await playSeed(seed);
-      process.stdout.write(`seed ${seed}: ${JSON.stringify(figures)}\nfaults: ${JSON.stringify(faults)}\n`);
-      expect(figures).toMatchObject({
-        "notifications that arrived": expect.toSatisfy(isPositive),
-        "publications that arrived": expect.toSatisfy(isPositive),
-        "calls with a result": expect.toSatisfy(isPositive),
-      });
-      expect(Object.keys(faults).length).toBeGreaterThan(fault === undefined ? 3 : 0);
-    },
-  );
-else
-  it(
-    `loses, repeats and reorders nothing that is not reported: ${minutes} minutes of seeds`,
-    { timeout: minutes * 60_000 + MOST_MS },
-    async () => {
-      const until = Date.now() + minutes * 60_000;
-      const played: Played[] = [];
-      const breaches: string[] = [];
-      for (let seed = SEEDS[0]!; Date.now() < until; seed++) {
-        try {
-          played.push(await playSeed(seed));
-        } catch (error) {
-          breaches.push((error as Error).message);
-          process.stdout.write(`${(error as Error).message}\n`);
-        }
+function* seedsFor(ms: number): Iterable<number> {
+  const until = Date.now() + ms;
+  for (let seed = SEEDS[0]!; Date.now() < until; seed++) yield seed;
+}
+
+/** Returns the faults of a broker that were never drawn. */
+function undrawn(kind: BrokerKind, played: readonly Played[]): string[] {
+  const drawn = new Set(played.flatMap((one) => (one.broker === kind ? Object.keys(one.faults) : [])));
+  return Object.keys(FAULT_WEIGHTS[kind]).filter((name) => !drawn.has(name));
+}
+
+it.each(ROWS)(
+  "loses, repeats and reorders nothing that is not reported: %s",
+  { timeout: LONGEST_MS + MOST_MS },
+  async (_name, seeds) => {
+    const startedAt = Date.now();
+    const played: Played[] = [];
+    const breaches: string[] = [];
+    for (const seed of seeds()) {
+      try {
+        played.push(await playSeed(seed));
+      } catch (error) {
+        const { message } = error as Error;
+        breaches.push(message);
+        process.stdout.write(`${message}\n`);
       }
-      expect(breaches.join("\n")).toBe("");
-      // A fault that is never drawn is not tested.
-      for (const kind of BROKERS) {
-        const drawn = new Set(played.flatMap((one) => (one.broker === kind ? Object.keys(one.faults) : [])));
-        expect(Object.keys(FAULT_WEIGHTS[kind]).filter((name) => !drawn.has(name))).toEqual([]);
-      }
-      await publish(minutes, SIZE, played);
-    },
-  );
+    }
+    expect(breaches.join("\n")).toBe("");
+    const [figures, faults] = [sumOf(played.map((one) => one.figures)), sumOf(played.map((one) => one.faults))];
+    process.stdout.write(`${played.length} seeds: ${JSON.stringify(figures)}\nfaults: ${JSON.stringify(faults)}\n`);
+    expect(figures).toMatchObject({
+      "notifications that arrived": expect.toSatisfy(isPositive),
+      "publications that arrived": expect.toSatisfy(isPositive),
+      "calls with a result": expect.toSatisfy(isPositive),
+    });
+    expect(Object.keys(faults).length).toBeGreaterThan(fault === undefined ? 3 : 0);
+    if (minutes === 0) return;
+    // A fault that is never drawn is not tested.
+    expect(BROKERS.flatMap((kind) => undrawn(kind, played))).toEqual([]);
+    publish((Date.now() - startedAt) / 60_000, SIZE, played);
+  },
+);

@@ -69,7 +69,7 @@ class World {
   readonly clients: Member[] = [];
   readonly #plan: Plan;
   readonly #orders = new Set<Promise<void>>();
-  #broker: ChaosBroker | undefined;
+  #broker: ChaosBroker | undefined = undefined;
   #until = 0;
 
   constructor(plan: Plan) {
@@ -223,14 +223,33 @@ class World {
       ]);
       return lists.length === 0 ? undefined : lists.join("\n");
     });
+    // Without another publication, which would show each node what it has missed.
+    await this.#expectAll(await this.#top());
     const last = await this.#publish(0, undefined, 0);
     if (last === undefined) this.oracle.breach("L1", "a publication after the last fault failed");
-    else
-      await this.#expectSoon("L1", patienceMs, () => {
-        const behind = clients.filter(({ since }) => !covers(since, last)).map(({ number }) => number);
-        return behind.length === 0 ? undefined : `${last} did not reach clients ${behind.join(", ")}`;
-      });
+    await this.#expectAll(last);
     await this.#expectSoon("C1", patienceMs, () => (this.#orders.size === 0 ? undefined : "calls are pending"));
+  }
+
+  /** Returns the position of the last entry of the log. */
+  async #top(): Promise<string | undefined> {
+    let top: string | undefined;
+    await this.#expectSoon("L1", this.#plan.patienceMs, async () => {
+      const done = await this.nodes[0]!.order({ kind: "top" });
+      top = done?.at;
+      return done === undefined || done.error !== undefined ? "the log cannot be read" : undefined;
+    });
+    return top;
+  }
+
+  /** L1: a position reaches all clients, or they are told of a gap. */
+  async #expectAll(at: string | undefined): Promise<void> {
+    if (at === undefined) return;
+    await this.#expectSoon("L1", this.#plan.patienceMs, () => {
+      const behind = this.clients.filter((client) => !client.isInGap && !covers(client.since, at));
+      if (behind.length === 0) return undefined;
+      return `${at} did not reach clients ${behind.map(({ number }) => number).join(", ")}`;
+    });
   }
 
   /** Repeats a check until it returns no complaint. Otherwise, a rule is broken. */
