@@ -182,7 +182,9 @@ export class Calls {
       };
       broker.run(size, wait.timeoutMs, send).then(
         (count) => {
-          if (count === 0) this.#settle(number)?.reject(new ConnectionLostError(method, "not-sent", NO_NODE));
+          // Otherwise the call settles by its answer, its timeout, or the lease of the node.
+          if (count === 0 && broker.facts!.undercounts !== true)
+            this.#settle(number)?.reject(new ConnectionLostError(method, "not-sent", NO_NODE));
         },
         (error: unknown) => {
           if (!(error instanceof EngineError)) this.#settle(number)?.reject(error);

@@ -75,6 +75,11 @@ export interface EngineFacts {
   readonly maxFrameBytes: number;
   /** Whether `send` returns how many nodes were subscribed. */
   readonly counts: boolean;
+  /**
+   * Whether a node may receive a frame for whose inbox `send` has returned 0. Then a call that nobody seems to receive is `"unknown"`.
+   * Default false.
+   */
+  readonly undercounts?: boolean | undefined;
   /** Whether the frames of one node arrive in order across all channels (`"node"`), or only within a topic (`"topic"`). */
   readonly order: "node" | "topic";
   /** Settings of the broker that weaken a promise, one sentence each. The server emits each as `error`. */

@@ -166,6 +166,8 @@ export class Fleet {
       renewed: (incarnation) => {
         host.changed({ state: "down", downMs: 0, error: new Error("this node was given up: its lease had expired") });
         this.#own.renew(incarnation);
+        // Perhaps because the broker has lost its data. Then no change says which members of other nodes are gone.
+        this.topics.lost();
         host.changed({ state: "up", downMs: leaseMs });
       },
       seen: (live) => this.#calls.seen(live),

@@ -217,6 +217,8 @@ export class Replica {
   readonly #ahead = new Map<number, readonly [id: string, as: string | undefined]>();
   /** Whether a change was not kept. */
   #hasDropped = false;
+  /** Whether the members are being listed. */
+  #isListing = false;
 
   constructor(peerIdOf: PeerIdOf, emit: (event: "joined" | "left", member: TopicMember) => void) {
     this.#peerIdOf = peerIdOf;
@@ -243,6 +245,9 @@ export class Replica {
       this.#version = version;
       this.#apply(id, as);
       this.#applyAhead();
+    } else if (this.#isListing && this.#ahead.size < MAX_AHEAD) {
+      // If the broker has lost its last changes, the list is older, and this change follows it.
+      this.#ahead.set(version, [id, as]);
     }
   }
 
@@ -257,11 +262,13 @@ export class Replica {
   /** Begins to list. Returns the version for `listed`. */
   request(): number | undefined {
     this.needsList = this.#hasDropped = false;
+    this.#isListing = true;
     return this.#version;
   }
 
   /** Takes the list for a request. */
   listed(request: number | undefined, { version, members }: RosterPart): void {
+    this.#isListing = false;
     if (request !== this.#version) {
       // Changes came while the members were listed. A list that is older than they are says nothing.
       if (version !== 0 && version <= this.#version!) return;

@@ -202,6 +202,11 @@ export class FleetTopics {
     if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#list(topic)]);
   }
 
+  /** What the broker had may be lost: heals all logs, and lists all members. */
+  lost(): void {
+    this.heard([...this.#topics.values()].map(({ channel }) => channel));
+  }
+
   /** Messages of these channels may have been missed: heals their logs, and lists their members. */
   heard(channels: readonly Channel[]): void {
     for (const channel of channels) {

@@ -120,6 +120,8 @@ export class RedisConnection implements EngineConnection, Commands {
     return {
       maxFrameBytes: MAX_BYTES,
       counts: true,
+      // After a failover, a node may still be subscribed at the demoted server, to which the new primary forwards what is sent.
+      undercounts: this.#isCluster,
       order: this.#isCluster ? "topic" : "node",
       unmet: [...new Set(this.links().flatMap(unmetBy))],
     };

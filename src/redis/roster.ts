@@ -4,12 +4,26 @@ import type { Commands } from "./connection.js";
 
 /** How many topics of a dead incarnation are reaped at once. */
 const REAPED_AT_ONCE = 32;
+/** How many incarnations without a lease a node remembers. */
+const MAX_STRAYS = 1_000;
 
 /** The members that this node has in a topic. */
 interface Own {
   readonly ids: Set<RosterId>;
   /** Resolves when the topic is in the list of the incarnation, by which its members are found when it is dead. */
   readonly listed: Promise<unknown>;
+}
+
+/** An incarnation that has members and no lease. */
+interface Stray {
+  /** When it was found. */
+  readonly at: number;
+  /** Where its members were found. */
+  readonly topics: Set<string>;
+}
+
+function incarnationOf(id: RosterId): Incarnation {
+  return id.slice(0, id.lastIndexOf(".")) as Incarnation;
 }
 
 export class RedisRoster implements EngineRoster {
@@ -20,6 +34,10 @@ export class RedisRoster implements EngineRoster {
   #lives = new Set<string>();
   /** Incarnations of this node that were given up. */
   readonly #givenUp = new Set<Incarnation>();
+  /** The incarnations that had a lease at the last beat. */
+  #live: ReadonlySet<Incarnation> = new Set();
+  /** Incarnations whose lease was lost with a server, and whose node died before it noticed that. */
+  readonly #strays = new Map<Incarnation, Stray>();
   /** Incarnations that this node has to reap. */
   readonly #dead: Incarnation[] = [];
   #isReaping = false;
@@ -29,7 +47,7 @@ export class RedisRoster implements EngineRoster {
   }
 
   async put(topic: string, id: RosterId, as: string | undefined): Promise<void> {
-    const incarnation = id.slice(0, id.lastIndexOf(".")) as Incarnation;
+    const incarnation = incarnationOf(id);
     const topics = this.#topicsOf(incarnation);
     const own = as === undefined ? topics.get(topic) : this.#list(incarnation, topic);
     if (as !== undefined) own!.ids.add(id);
@@ -79,7 +97,24 @@ export class RedisRoster implements EngineRoster {
       if (fields[i] === "") version = Number(fields[i + 1]);
       else members.push([fields[i] as RosterId, fields[i + 1]!]);
     }
+    for (const [id] of members) this.#find(incarnationOf(id), topic);
     return { version, members };
+  }
+
+  /** Remembers an incarnation that has a member and perhaps no lease. */
+  #find(incarnation: Incarnation, topic: string): void {
+    if (this.#live.has(incarnation) || this.#incarnations.has(incarnation)) return;
+    const stray = this.#strays.get(incarnation);
+    if (stray !== undefined) stray.topics.add(topic);
+    else if (this.#strays.size < MAX_STRAYS)
+      this.#strays.set(incarnation, { at: performance.now(), topics: new Set([topic]) });
+  }
+
+  /** Reaps the incarnations that have members, and had no lease for as long as one lasts. */
+  #reapStrays(leaseMs: number): void {
+    for (const [incarnation, { at }] of this.#strays)
+      if (this.#live.has(incarnation)) this.#strays.delete(incarnation);
+      else if (performance.now() - at > leaseMs) this.#reapLater(incarnation);
   }
 
   async enter(incarnation: Incarnation, leaseMs: number): Promise<void> {
@@ -104,7 +139,9 @@ export class RedisRoster implements EngineRoster {
       if (this.#incarnations.has(incarnation)) this.#givenUp.add(incarnation);
       return { isMine: false, live: [] };
     }
+    this.#live = new Set(reply.live);
     if (reply.dead !== undefined) this.#reapLater(reply.dead, () => this.#beat(incarnation, leaseMs, false));
+    this.#reapStrays(leaseMs);
     return { isMine: true, live: reply.live };
   }
 
@@ -127,7 +164,7 @@ export class RedisRoster implements EngineRoster {
 
   /** Reaps an incarnation, one at a time. Then asks for the next one. */
   #reapLater(incarnation: Incarnation, next?: () => Promise<{ dead: Incarnation | undefined } | undefined>): void {
-    this.#dead.push(incarnation);
+    if (!this.#dead.includes(incarnation)) this.#dead.push(incarnation);
     if (!this.#isReaping) void this.#reapAll(next);
   }
 
@@ -153,9 +190,10 @@ export class RedisRoster implements EngineRoster {
   async #reap(incarnation: Incarnation): Promise<void> {
     const list = this.#commands.names.topicsOf(incarnation);
     const own = this.#incarnations.get(incarnation);
+    const found = this.#strays.get(incarnation)?.topics ?? [];
     for (let isFirst = true; ; isFirst = false) {
       const listed = [...((await this.#commands.command(list.tag, ["SMEMBERS", list.name])) as Iterable<string>)];
-      const topics = isFirst ? [...new Set([...listed, ...(own?.keys() ?? [])])] : listed;
+      const topics = isFirst ? [...new Set([...listed, ...(own?.keys() ?? []), ...found])] : listed;
       if (topics.length === 0) break;
       for (let i = 0; i < topics.length; i += REAPED_AT_ONCE) {
         const part = topics.slice(i, i + REAPED_AT_ONCE);
@@ -166,6 +204,7 @@ export class RedisRoster implements EngineRoster {
     const { tag, keys } = this.#commands.names.leases();
     for (const key of keys) await this.#commands.command(tag, ["ZREM", key, incarnation]);
     if (this.#incarnations.get(incarnation) === own) this.#incarnations.delete(incarnation);
+    this.#strays.delete(incarnation);
   }
 
   async #reapTopic(topic: string, incarnation: Incarnation): Promise<void> {

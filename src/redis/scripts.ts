@@ -74,7 +74,7 @@ for _, n in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. now)) do
 end
 if not mine then return { 0 } end -- it was given up: the node returns as its next incarnation, and puts all its members again
 local d = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 1)[1]
-if d then redis.call('ZADD', KEYS[2], now + 30000, d) end -- this node reaps it. If this node dies too, another does in 30 s
+if d then redis.call('ZADD', KEYS[2], now + ARGV[2], d) end -- this node reaps it. If this node dies or fails, another does after leaseMs
 return { 1, redis.call('ZRANGE', KEYS[1], 0, -1), d or '' }`;
 
 /**

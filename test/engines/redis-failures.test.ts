@@ -5,6 +5,7 @@ import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { EngineError, type Incarnation, type LogRule, type Position, type RosterId } from "../../src/fleet/engine.js";
 import { rosterFrame } from "../../src/fleet/frames.js";
 import type { RedisOptions } from "../../src/redis/index.js";
+import { sourceOf, type ScriptName } from "../../src/redis/scripts.js";
 import { ensureRedis, eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
 import { RedisProxy } from "../support/redis-proxy.js";
 import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
@@ -399,7 +400,7 @@ describe("the engine redis, when a node dies", () => {
     const [prefix, { name }] = [rig.prefix, node];
     await node.connection.roster!.enter(`${name}/1`, 60_000);
     await node.connection.roster!.put(TOPIC, "gone/1.x", "1");
-    // As a node leaves it that has claimed the incarnation, and then dies: the claim ends after 30 s.
+    // As a node leaves it that has claimed the incarnation, and then dies, when its claim has ended.
     const leases = (await server.command<string[]>("KEYS", `${prefix}:*:nodes`))[0]!;
     await server.command("ZADD", leases.replace(/nodes$/, "dead"), "1", "gone/1");
     await node.connection.roster!.beat(`${name}/1`, 60_000);
@@ -408,6 +409,61 @@ describe("the engine redis, when a node dies", () => {
       ({ members }) => members.length === 0,
     );
     await node.connection.close();
+    expect(await rig.leftovers()).toEqual([]);
+  });
+
+  it("lets another node reap after a lease, if the one that claimed to do it died", async () => {
+    const server = await startRedis();
+    const rig = rigOf(server);
+    const node = await openNode(rig);
+    const { roster } = node.connection;
+    await roster!.enter(`${node.name}/1`, 60_000);
+    await roster!.put(TOPIC, "gone/1.x", "1");
+    const leases = (await server.command<string[]>("KEYS", `${rig.prefix}:*:nodes`))[0]!;
+    const dead = leases.replace(/nodes$/, "dead");
+    await server.command("ZADD", dead, "1", "gone/1");
+    // The claimer beats once, and then is gone.
+    const run = (script: ScriptName, ...args: string[]): Promise<unknown> =>
+      server.command("EVAL", sourceOf(script, false), "2", leases, dead, "claimer/1", "1000", ...args);
+    await run("enter");
+    expect(await run("beat", "0")).toEqual([1, expect.any(Array), "gone/1"]);
+    await roster!.beat(`${node.name}/1`, 60_000);
+    expect((await roster!.list(TOPIC)).members).toHaveLength(1);
+    await eventually(
+      async () => {
+        await roster!.beat(`${node.name}/1`, 60_000);
+        return roster!.list(TOPIC);
+      },
+      ({ members }) => members.length === 0,
+      5_000,
+    );
+  });
+
+  it("reaps the members of an incarnation whose lease was lost, and those of no live one", async () => {
+    const server = await startRedis();
+    const rig = rigOf(server);
+    const [node, other] = [await openNode(rig), await openNode(rig, "other")];
+    const { roster } = node.connection;
+    await roster!.enter(`${node.name}/1`, 60_000);
+    await roster!.beat(`${node.name}/1`, 60_000);
+    await other.connection.roster!.enter(`${other.name}/1`, 60_000);
+    await other.connection.roster!.put(TOPIC, `${other.name}/1.a`, "1");
+    const members = (await server.command<string[]>("KEYS", `${rig.prefix}:*:w:*`))[0]!;
+    // As a node leaves it that puts a member after FLUSHALL, and dies before it notices that it has no lease.
+    await server.command("HSET", members, "gone/1.x", "1");
+    expect((await roster!.list(TOPIC)).members).toHaveLength(2);
+    await roster!.beat(`${node.name}/1`, 300);
+    expect((await roster!.list(TOPIC)).members).toHaveLength(2);
+    const { members: left } = await eventually(
+      async () => {
+        await roster!.beat(`${node.name}/1`, 300);
+        return roster!.list(TOPIC);
+      },
+      (part) => part.members.length < 2,
+      5_000,
+    );
+    expect(left).toEqual([[`${other.name}/1.a`, "1"]]);
+    for (const one of [node, other]) await one.connection.close();
     expect(await rig.leftovers()).toEqual([]);
   });
 

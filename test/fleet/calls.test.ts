@@ -95,6 +95,19 @@ describe("a call to a peer of another node", () => {
     expect(outcomeOf(await request(bob.peer.id))).toEqual(NOT_SENT);
   });
 
+  it("is not `not-sent` if its node may have received it although the broker counts no receiver", async () => {
+    const engine = new FaultyEngine({ leaseMs: 60 });
+    engine.undercounts = true;
+    nodes = [makeNode({ engine }), makeNode({ engine }, { work: () => "done" })];
+    const [a, b] = nodes as [Node, Node];
+    const bob = await b.client("bob");
+    await expect.poll(() => a.server.nodes.live).toContain(b.server.nodes.id);
+    engine.links[0]!.counted = () => 0;
+    expect(await a.server.peer(bob.peer.id).request("work")).toBe("done");
+    await b.server.close();
+    expect(outcomeOf(await rejection(a.server.peer(bob.peer.id).request("work")))).toEqual(UNKNOWN);
+  });
+
   it("waits for a connection within its timeout", async () => {
     const { engine, a, bob } = await world({ work: () => 1 });
     engine.links[0]!.down();

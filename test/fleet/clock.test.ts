@@ -44,6 +44,19 @@ it("a log is forgotten `ttlMs` after its last publication, which is a gap", asyn
   expect(third.split(".")[0]).not.toBe(second.split(".")[0]);
 });
 
+it("a connection on which nothing is answered is opened anew after two lost echoes", async () => {
+  const engine = new FaultyEngine({ leaseMs: 3_000 });
+  nodes = makeNodes(1, {}, engine);
+  await vi.advanceTimersByTimeAsync(2_500);
+  const [link] = engine.links;
+  link!.loses = (_channel, frame) => frame.startsWith("1e");
+  // A beat that is not answered fails after 5 s.
+  link!.before = (command) => (command === "beat" ? new Promise(() => {}) : undefined);
+  expect(link!.reconnects).toBe(0);
+  await vi.advanceTimersByTimeAsync(3_000);
+  expect(link!.reconnects).toBe(1);
+});
+
 it("a publication that is not answered is `unknown` after 5 s, also with a longer timeout", async () => {
   const engine = new FaultyEngine();
   nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 } }) }, engine);

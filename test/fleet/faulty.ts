@@ -21,6 +21,8 @@ export class FaultyEngine implements Engine {
   readonly lacks: readonly ("log" | "roster")[];
   /** The incarnations whose leases have expired. */
   readonly given: Set<Incarnation> = new Set();
+  /** Whether a node may receive a frame that the broker counts as received by none. */
+  undercounts = false;
   /** Makes `open` of the next connections wait for `up`. */
   isLate = false;
 
@@ -49,6 +51,8 @@ export class FaultyLink implements EngineConnection {
   readonly roster: EngineConnection["roster"];
   /** Decides which frames are lost on the way to this node. */
   loses: (channel: Channel, frame: string) => boolean = () => false;
+  /** Returns how many nodes the broker counts, of those that have received a frame. */
+  counted = (count: number | undefined): number | undefined => count;
   /** Called before each command; may throw, or return a promise that the command waits for. */
   before: (command: string) => unknown = () => {};
   /** The commands so far. */
@@ -96,7 +100,7 @@ export class FaultyLink implements EngineConnection {
 
   async open(): ReturnType<EngineConnection["open"]> {
     await this.#opening?.promise;
-    return this.#inner.open();
+    return { ...(await this.#inner.open()), undercounts: this.#engine.undercounts };
   }
 
   close(): Promise<void> {
@@ -119,8 +123,8 @@ export class FaultyLink implements EngineConnection {
     this.#inner.unsubscribe(channel);
   }
 
-  send(channel: Channel, frame: string): Promise<number | undefined> {
-    return this.#run("send", () => this.#inner.send(channel, frame));
+  async send(channel: Channel, frame: string): Promise<number | undefined> {
+    return this.counted(await this.#run("send", () => this.#inner.send(channel, frame)));
   }
 
   async #run<T>(command: string, run: () => Promise<T>): Promise<T> {

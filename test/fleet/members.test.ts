@@ -1,4 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
+import type { RosterId } from "../../src/fleet/engine.js";
+import { Replica } from "../../src/fleet/roster.js";
 import { rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Client, type Node } from "./nodes.js";
@@ -216,6 +218,41 @@ describe("members", () => {
     await ann.until(1);
     expect(b.server.nodes.live).toContain(a.server.nodes.id);
   });
+});
+
+it("a node that was given up lists the members again, because the broker may have lost changes", async () => {
+  const [engine, , b, seen] = room({}, { leaseMs: 60 });
+  const bob = await joined(b, "bob");
+  await expect.poll(() => seen[0]).toEqual([["joined", "bob"]]);
+  engine.links[0]!.loses = (_channel, frame) => frame.startsWith("1l");
+  await bob.client.close();
+  await expect.poll(() => names(b)).toEqual([]);
+  expect(seen[0]).toEqual([["joined", "bob"]]);
+  await engine.links[0]!.expire();
+  await expect
+    .poll(() => seen[0])
+    .toEqual([
+      ["joined", "bob"],
+      ["left", "bob"],
+    ]);
+});
+
+it("a change that comes while an older list is read follows this list", () => {
+  const events: [string, string][] = [];
+  const replica = new Replica(
+    (id) => id,
+    (event, { id }) => events.push([event, id]),
+  );
+  const members: [RosterId, string][] = [["n/1.a", "1"]];
+  replica.listed(replica.request(), { version: 50, members });
+  // The broker was restored from a snapshot, and the change arrives before the list.
+  const request = replica.request();
+  replica.changed(22, "n/1.b", "2");
+  replica.listed(request, { version: 21, members });
+  expect(events).toEqual([["joined", "n/1.b"]]);
+  expect(replica.needsList).toBe(false);
+  replica.changed(23, "n/1.a", undefined);
+  expect(events).toHaveLength(2);
 });
 
 it("a lease that cannot be taken again at once is taken at a later beat, with all members", async () => {
