@@ -2,7 +2,7 @@
  * Serves one board and one editor, which all pages share. `npm run demo` starts it.
  *
  * Environment: PORT (3000; the next free one if it is taken; 0 for any), HOST (127.0.0.1, this machine only; README warns of
- * others), VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000).
+ * others), VOTE_TIMEOUT_MS (10000), SESSION_TTL_MS (60000), CUT_MS (3000).
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -34,9 +34,9 @@ type Member = Peer<ServerApi, ClientApi, Seat>;
 
 const VOTE_TIMEOUT_MS = Number(process.env["VOTE_TIMEOUT_MS"] ?? 10_000);
 const SESSION_TTL_MS = Number(process.env["SESSION_TTL_MS"] ?? 60_000);
-const CUT_MS = 3000;
+const CUT_MS = Number(process.env["CUT_MS"] ?? 3000);
 /** A page that missed more pings is out of reach. A page whose network was cut by the switch misses fewer. */
-const MOST_MISSED_PINGS = 6;
+const MOST_MISSED_PINGS = 3 + CUT_MS / 1000;
 const MOST_LINES = 100;
 
 const strokes = new Strokes();
@@ -55,7 +55,7 @@ const http = createServer((request, response) => void serveFile(request, respons
 http.maxRequestsPerSocket = 100;
 
 const network = new Network();
-const languages = new LanguageServers(http, network);
+const languages = await LanguageServers.serve(http, network, SESSION_TTL_MS);
 const server = await serve<ServerApi, ClientApi, Seat>({
   server: http,
   path: "/rpc",

@@ -83,16 +83,12 @@ async function enter(): Promise<void> {
   peer.on("suspend", () => {
     waiting = [];
     status.show("reconnecting");
-    editor?.away();
   });
   peer.on("lost", () => {
     for (const piece of waiting) peer.notify("draw", piece);
     editor?.enter(peer);
   });
-  peer.on("resume", () => {
-    status.show("back");
-    editor?.back();
-  });
+  peer.on("resume", () => status.show("back"));
   void peer.closed.then(({ code, reason }) => {
     ended(
       `The connection ended (${[code, reason].filter(Boolean).join(" ")}). What you see is what was there until then.`,
