@@ -37,7 +37,7 @@ function add(item: HTMLElement): void {
 }
 
 function itemOf({ name, color, text }: Profile & { text: string }): HTMLElement {
-  const item = element("li", "line");
+  const item = element("p", "line");
   item.style.setProperty("--c", `var(--${color})`);
   item.append(element("b", "name", name), element("span", "text", text));
   return item;

@@ -85,7 +85,7 @@ describe("a page that was away for so long that broadcasts to it were dropped", 
         await page.locator(".message[data-method=resync]").waitFor();
         await strokes(page, count);
       },
-      { env: { CUT_MS: "3000" } },
+      { env: { CUT_MS: "8000" } },
     ));
 });
 
