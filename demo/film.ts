@@ -17,14 +17,16 @@ interface Picture {
   at: number;
 }
 
-const SIZE = { width: 1200, height: 760 };
+const SIZE = { width: 1280, height: 800 };
 const LENGTH_MS = 20_000;
+/** How long the last picture is shown. */
+const LAST_MS = 1000;
 /** Pictures closer than this are left out, which halves the file. */
 const LEAST_MS = 80;
 const target = process.argv[2] ?? fileURLToPath(new URL("../../docs/demo-film.webp", import.meta.url));
 
 const folder = await mkdtemp(join(tmpdir(), "reciproc-film-"));
-const { url, chrome } = await openStage({ CUT_MS: "4500" });
+const { url, chrome } = await openStage({ CUT_MS: "6000" });
 const page = await chrome.newPage({ viewport: SIZE, colorScheme: "light" });
 await page.addInitScript(() => {
   sessionStorage.setItem("reciproc-demo", JSON.stringify({ name: "Ada", color: "violet" }));
@@ -34,29 +36,29 @@ await page.goto(`${url}/split`);
 const [ada, bo] = [await seat(1), await seat(2)];
 
 const pictures = await record(page, async () => {
-  const start = performance.now();
-  const until = (ms: number): Promise<void> => page.waitForTimeout(Math.max(0, start + ms - performance.now()));
+  const pause = (ms: number): Promise<void> => page.waitForTimeout(ms);
   await caption("Two people, each with a connection. They draw on one board.");
+  await pause(800);
   await line(ada, wave(0.08, 0.92, 0.8, 0.025));
   await line(bo, arc(0.8, 0.25, 0.1));
   await line(ada, hill(0.1, 0.55, 0.78, 0.4));
   await line(bo, hill(0.4, 0.95, 0.78, 0.25));
   await say(bo, "nice hills");
-  await until(6000);
+  await pause(800);
   await caption("Ada's network is cut. She draws and writes on: her messages wait.");
   await ada.locator("#cut-seat").click();
   await ada.getByText("Reconnecting", { exact: true }).waitFor();
-  await line(ada, heart(0.3, 0.24, 0.1));
+  await line(ada, heart(0.68, 0.35, 0.08));
   await say(ada, "can you see my heart?");
-  await line(ada, heart(0.52, 0.2, 0.05));
   await ada.getByText("delivered").waitFor();
   await caption("The network is back. Everything arrived, once and in order.");
-  await until(14_000);
+  await pause(3500);
   await caption("Clear the board? The server asks the other person, in the middle of Ada's call.");
   await ada.locator("#clear").click();
-  await until(16_500);
+  await bo.locator("#agree").waitFor();
+  await pause(1800);
   await bo.locator("#agree").click();
-  await until(LENGTH_MS - 500);
+  await pause(1500);
 });
 encode(pictures);
 await chrome.close();
@@ -69,7 +71,8 @@ async function record(of: Page, act: () => Promise<void>): Promise<Picture[]> {
   const writing: Promise<void>[] = [];
   const devtools = await of.context().newCDPSession(of);
   devtools.on("Page.screencastFrame", ({ data, metadata, sessionId }) => {
-    void devtools.send("Page.screencastFrameAck", { sessionId });
+    // Rejects if the page was closed meanwhile.
+    devtools.send("Page.screencastFrameAck", { sessionId }).catch(() => {});
     const at = 1000 * metadata.timestamp!;
     if (at - (taken.at(-1)?.at ?? 0) < LEAST_MS) return;
     const file = join(folder, `${String(taken.length).padStart(4, "0")}.png`);
@@ -83,12 +86,12 @@ async function record(of: Page, act: () => Promise<void>): Promise<Picture[]> {
   return taken;
 }
 
-/** Writes the film. Each picture is shown until the next. The last one is shown until the end. */
+/** Writes the film. Each picture is shown until the next. A slow machine took longer, so the times are scaled to the length. */
 function encode(taken: readonly Picture[]): void {
-  const end = taken[0]!.at + LENGTH_MS;
+  const [first, last] = [taken[0]!.at, taken.at(-1)!.at + LAST_MS];
   const frames = taken.flatMap(({ file, at }, i) => {
-    const ms = Math.round((taken[i + 1]?.at ?? end) - at);
-    return ["-d", String(Math.max(ms, 20)), file];
+    const ms = (((taken[i + 1]?.at ?? last) - at) * LENGTH_MS) / (last - first);
+    return ["-d", String(Math.round(ms)), file];
   });
   execFileSync("img2webp", ["-loop", "0", "-lossy", "-q", "60", "-m", "5", ...frames, "-o", target], {
     stdio: "inherit",

@@ -24,7 +24,10 @@ export async function manualPage(path: string): Promise<string | undefined> {
   const [, file] = PATH.exec(path) ?? [];
   if (file === undefined) return undefined;
   const text = await readFile(new URL(file, ROOT), "utf8").catch(() => undefined);
-  return text && pageOf(file, parser.render(text.replace(/<!--.*?-->/gs, "")));
+  if (text === undefined) return undefined;
+  const html = parser.render(text.replace(/<!--.*?-->/gs, ""));
+  // By keyboard, code that is wider than the page is scrolled when it has the focus. A header without a text is none.
+  return pageOf(file, html.replaceAll("<pre>", '<pre tabindex="0">').replaceAll("<th></th>", "<td></td>"));
 }
 
 /** Returns the id of a heading, by which the links of the documents name it: that of GitHub. */

@@ -11,6 +11,7 @@ const FREQUENT = new Set([
   "drew",
   "edit",
   "edited",
+  "erased",
   "move",
   "moved",
   "point",
