@@ -34,6 +34,10 @@ const points = z.custom<Bytes>(isPoints, `Expected 2 to ${MOST_NUMBERS} numbers 
 /** The thickness of a line, as a fraction of the board's width. */
 const size = z.number().gt(0).lt(0.1);
 const stroke = z.object({ id: z.string(), color: z.enum(COLORS), size, points });
+/** The position of a message in the log, which the nodes add if there are several. */
+const at = z.string().optional();
+/** The number that the page gave a message, by which it recognizes the message when it comes back from the log. */
+const n = count.optional();
 
 /** The page gives each line a name, by which the server recognizes a line that is sent again. */
 const lineId = text(40);
@@ -74,6 +78,8 @@ const excerpt = z.object({ file: z.string(), line: z.number(), code: z.string() 
 
 /** The state that a page gets when it joins. */
 const welcome = z.object({
+  /** The node of this page, if there are several. */
+  node: z.string().optional(),
   you: z.string(),
   /** The prefix of the strokes of this person. It stays the same when the server restarts. */
   author: z.string(),
@@ -88,13 +94,16 @@ const welcome = z.object({
 
 /** The methods of the server. */
 export const serverContract = contract({
-  /** Proposes a profile. A page calls it first. The server sends `welcome` before the response, and pushes all later events. */
-  join: { params: profile },
+  /**
+   * Proposes a profile. A page calls it first. The server sends `welcome` before the response, and pushes all later events. On several
+   * nodes, `since` is the position of the last message from the log, and the node sends what followed instead, if the log has it.
+   */
+  join: { params: profile.extend({ since: z.string().max(100).optional() }) },
   /** Asks for another `welcome`, after messages were dropped. */
   resync: {},
   rename: { params: profile },
   /** Starts or extends stroke number `stroke` of this person. */
-  draw: { params: z.object({ stroke: z.int(), size, points }) },
+  draw: { params: z.object({ stroke: z.int(), size, points, n }) },
   /** Deletes this person's newest stroke. */
   undo: {},
   move: { params: z.object({ x: fraction, y: fraction }) },
@@ -119,6 +128,8 @@ export const serverContract = contract({
   cut: {},
   /** Returns how many of the page's messages with the numbers `from` to `to` arrived, and how many more than once. */
   receipts: { params: z.object({ from: count, to: count }), result: z.object({ arrived: count, repeated: count }) },
+  /** Kills the process that serves this page, if there are several. */
+  kill: {},
   /** Returns the code behind each topic, for the page to show. */
   code: { result: z.record(z.string(), z.array(excerpt)) },
 });
@@ -127,17 +138,28 @@ export const serverContract = contract({
 export const clientContract = contract({
   /** Gives the whole state. A notification, so that it and later notifications are processed in the order they were sent. */
   welcome: { params: welcome },
+  /** Reports that the page has joined one of several nodes. `isComplete`: it has everything since the position that it gave. */
+  arrived: {
+    params: z.object({
+      node: z.string(),
+      you: z.string(),
+      profile,
+      people: z.array(person),
+      isComplete: z.boolean(),
+      at,
+    }),
+  },
   /** Asks the person whether the board may be cleared. A person who does not answer within `timeoutMs` has not agreed. */
   vote: { params: z.object({ by: z.string(), timeoutMs: z.number() }), result: z.boolean() },
   /** Returns at once: the server measures the round trip. */
   ping: {},
   people: { params: z.object({ people: z.array(person) }) },
-  drew: { params: stroke },
-  erased: { params: z.object({ strokes: z.array(z.string()) }) },
+  drew: { params: stroke.extend({ n, at }) },
+  erased: { params: z.object({ strokes: z.array(z.string()), at }) },
   moved: { params: z.object({ id: z.string(), x: fraction, y: fraction }) },
-  said: { params: line },
+  said: { params: line.extend({ at }) },
   reacted: { params: profile.extend({ reaction }) },
-  decided: { params: verdict },
+  decided: { params: verdict.extend({ at }) },
   /** Reports changes to `version`, by any page, this one included. */
   edited: { params: z.object({ document: documentName, version: count, by: z.string(), updates: z.array(update) }) },
   /** Reports the position of another person. */

@@ -50,10 +50,19 @@ const PLACES: Readonly<Record<string, readonly [file: string, begin: string][]>>
 
 let found: Record<string, Excerpt[]> | undefined;
 
-/** Returns the code of all topics. Throws if the source does not have one of the places. */
-export function excerpts(): Record<string, Excerpt[]> {
+/** Topics that only one process has. */
+const OF_ONE = ["edit", "language"];
+
+/**
+ * Returns the code of all topics. `nodes` is the file of the server if there are several, without the topics that it does not have.
+ * Throws if the source does not have one of the places.
+ */
+export function excerpts(nodes?: string): Record<string, Excerpt[]> {
+  const fileOf = (file: string): string => (file === "server.ts" && nodes !== undefined ? nodes : file);
   found ??= Object.fromEntries(
-    Object.entries(PLACES).map(([topic, places]) => [topic, places.map(([file, begin]) => excerpt(file, begin))]),
+    Object.entries(PLACES)
+      .filter(([topic]) => nodes === undefined || !OF_ONE.includes(topic))
+      .map(([topic, places]) => [topic, places.map(([file, begin]) => excerpt(fileOf(file), begin))]),
   );
   return found;
 }
@@ -62,7 +71,7 @@ export function excerpts(): Record<string, Excerpt[]> {
 function excerpt(file: string, begin: string): Excerpt {
   // The compiled file is in a folder of its own, beside the source.
   const lines = readFileSync(new URL(`../${file}`, import.meta.url), "utf8").split("\n");
-  const first = lines.findIndex((line) => line.startsWith(begin));
+  const first = lines.findIndex((line) => withoutAsync(line).startsWith(withoutAsync(begin)));
   if (first < 0) throw new Error(`${file} has no line that begins with ${JSON.stringify(begin)}`);
   const indent = lines[first]!.search(/\S/);
   const rest = lines.slice(first + 1);
@@ -70,4 +79,9 @@ function excerpt(file: string, begin: string): Excerpt {
   if (/^[)}\]]/.test(rest[length]?.slice(indent) ?? "")) length++;
   const block = lines.slice(first, first + 1 + length);
   return { file, line: first + 1, code: block.map((line) => line.slice(indent)).join("\n") };
+}
+
+/** The same method may await something on several nodes, and nothing on one server. */
+function withoutAsync(line: string): string {
+  return line.replace(/^( *)async /, "$1");
 }

@@ -127,6 +127,7 @@ async function join(name: string): Promise<Peer<ClientApi, ServerApi>> {
     vote: () => true,
     ping: ignore,
     welcome: ignore,
+    arrived: ignore,
     people: ignore,
     drew: ignore,
     erased: ignore,

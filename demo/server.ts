@@ -152,6 +152,9 @@ const server = await serve<ServerApi, ClientApi, Seat>({
     cut(_params, { peer }) {
       network.cut(peer.data.page, CUT_MS);
     },
+    kill() {
+      throw new RpcError(501, "There is only one process");
+    },
     receipts: ({ from, to }, { peer }) => receipts.count(peer.data.page, from, to),
     code: () => excerpts(),
   },

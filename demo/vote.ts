@@ -41,7 +41,12 @@ async function ask<D>(
   const signal = AbortSignal.any([left, unreachable.signal]);
   const outcomes = await board.request("vote", { by, timeoutMs }, { timeoutMs, signal, except: asker });
   const answers = await Promise.all(outcomes.map((outcome) => answerOf(outcome, voters)));
-  if (left.aborted) return { by, outcome: "asker left", answers };
+  return verdictOf(by, answers, left.aborted);
+}
+
+/** Returns how a vote ended. `hasLeft`: the asker has left. */
+export function verdictOf(by: string, answers: Verdict["answers"], hasLeft: boolean): Verdict {
+  if (hasLeft) return { by, outcome: "asker left", answers };
   const present = answers.filter(({ answer }) => answer !== "out of reach");
   const stayed = present.filter(({ answer }) => answer !== "left");
   const agreed = stayed.length > 0 && stayed.every(({ answer }) => answer === "agreed");

@@ -55,12 +55,11 @@ function showPending(id: string, line: Profile & { text: string }): void {
   follow();
 }
 
-/** The server has the line. Usually the line itself has come back before. */
+/** The server has the line. The line itself comes back, usually before this, and takes its place. */
 function confirm(id: string): void {
   const item = pending.get(id);
   item?.classList.remove("pending");
   item?.querySelector(".unseen")?.remove();
-  pending.delete(id);
 }
 
 function follow(): void {

@@ -8,10 +8,11 @@ import type { ClientApi, ServerApi } from "../api.js";
 import { byId } from "./dom.js";
 
 /** Methods whose messages have no number: of these, only the newest counts, or the page calls them by itself. */
-const WITHOUT_NUMBER = new Set(["move", "point", "join", "resync", "open", "receipts", "code"]);
+const WITHOUT_NUMBER = new Set(["move", "point", "join", "resync", "open", "receipts", "code", "kill"]);
 const SHOWN_MS = 10_000;
 
-interface Message {
+/** A message to the server. */
+export interface Message {
   method: string;
   isNotification: boolean;
   params: object;
@@ -67,9 +68,16 @@ export function waitingParams<P>(method: string): P[] {
   return [...waiting.values()].flatMap((message) => (message.method === method ? (message.params as P) : []));
 }
 
-/** Queues the waiting notifications again, in their order, after their session is lost. The callers repeat the calls. */
-export function sendAgain(peer: Peer<ClientApi, ServerApi>): void {
-  for (const { method, isNotification, params } of waiting.values())
+/**
+ * Queues the waiting notifications again, in their order, after their session is lost. The callers repeat the calls. `earlier`:
+ * messages that were sent before the network was lost, and that the server may not have got.
+ */
+export function sendAgain(peer: Peer<ClientApi, ServerApi>, earlier: ReadonlyMap<number, Message> = new Map()): void {
+  const all = new Map([...earlier, ...waiting]);
+  waiting.clear();
+  for (const [number, message] of all) waiting.set(number, message);
+  if (earlier.size > 0) showWaiting();
+  for (const { method, isNotification, params } of all.values())
     if (isNotification) peer.notify(method as "draw", params as never);
 }
 

@@ -13,6 +13,7 @@ import * as people from "./people.js";
 import * as pen from "./pen.js";
 import * as profile from "./profile.js";
 import * as reactions from "./reactions.js";
+import * as recovery from "./recovery.js";
 import * as rooms from "./rooms.js";
 import * as status from "./status.js";
 import * as tabs from "./tabs.js";
@@ -40,14 +41,27 @@ const methods: Handlers<ClientApi, Context> = {
     ({ you, author, voteTimeoutMs } = now);
     profile.adopt(now.profile);
     board.load(now.strokes);
-    for (const piece of delivery.waitingParams<DrawParams>("draw")) board.extend(strokeOf(piece));
+    recovery.loaded(now.node);
+    // Several nodes send each piece back, when it is logged.
+    if (now.node === undefined)
+      for (const piece of delivery.waitingParams<DrawParams>("draw")) board.extend(strokeOf(piece));
     chat.load(now.chat);
     meet(now.people);
+  },
+  arrived(now) {
+    isLost = false;
+    ({ you } = now);
+    profile.adopt(now.profile);
+    meet(now.people);
+    recovery.arrived(now);
   },
   vote: (params, { signal }) => vote.ask(params, signal),
   ping: () => {},
   people: ({ people: now }) => meet(now),
-  drew: board.extend,
+  drew(piece) {
+    // It is on the board since it was drawn.
+    if (!recovery.isOwn(piece, author)) board.extend(piece);
+  },
   erased: ({ strokes }) => board.erase(strokes),
   moved: people.move,
   said: chat.show,
@@ -69,17 +83,17 @@ const methods: Handlers<ClientApi, Context> = {
 /** Every call passes here, in both directions. */
 const around: Around = (call, next) => {
   code.showCall(call);
-  return delivery.around(call, async () => traffic.around(call, next));
+  return delivery.around(call, async () => recovery.around(call, async () => traffic.around(call, next)));
 };
 
 /** The peer of all connections. Calls and notifications are queued until it is open, and while it is suspended. */
-const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(wire("/rpc"), {
+const peer: Peer<ClientApi, ServerApi> = open<ServerApi, ClientApi>(() => wire("/rpc", recovery.node()), {
   methods,
   around,
   bytes,
   reconnect: { initial: true },
   // On the first connection and on each later one without the session. Nothing else is sent before it.
-  onOpen: (server) => server.request("join", profile.read()),
+  onOpen: (server) => server.request("join", { ...profile.read(), since: recovery.since() }),
 });
 peer.on("suspend", () => {
   delivery.suspended();
@@ -88,7 +102,7 @@ peer.on("suspend", () => {
 });
 peer.on("lost", () => {
   isLost = true;
-  delivery.sendAgain(peer);
+  delivery.sendAgain(peer, recovery.lost());
   editor?.enter(peer);
 });
 peer.on("resume", () => {
@@ -196,6 +210,7 @@ profile.onChange((now) => void peer.request("rename", now, { retry: "not-sent" }
 // Its keys work even while the parts are inert.
 pen.onUndo(() => parts.inert || undo());
 byId("clear", HTMLButtonElement).addEventListener("click", () => void clear());
+recovery.onKill(() => peer.notify("kill"));
 const pressCut = status.onCut(() => void cut());
 guide.start({
   draw() {
