@@ -48,8 +48,8 @@ const pictures = await record(page, async () => {
   await caption("Ada's network is cut. She draws and writes on: her messages wait.");
   await ada.locator("#cut-seat").click();
   await ada.getByText("Reconnecting", { exact: true }).waitFor();
-  await line(ada, heart(0.68, 0.35, 0.08));
   await say(ada, "can you see my heart?");
+  await line(ada, heart(0.52, 0.3, 0.08));
   await ada.getByText("delivered").waitFor();
   await caption("The network is back. Everything arrived, once and in order.");
   await pause(3500);
@@ -111,7 +111,8 @@ async function caption(text: string): Promise<void> {
 }
 
 async function say(who: Frame, text: string): Promise<void> {
-  await who.locator("#text").pressSequentially(text, { delay: 18 });
+  await who.locator("#text").fill(text);
+  await page.waitForTimeout(300);
   await who.locator("#text").press("Enter");
 }
 
