@@ -36,7 +36,6 @@ await page.goto(`${url}/split`);
 const [ada, bo] = [await seat(1), await seat(2)];
 
 const pictures = await record(page, async () => {
-  const pause = (ms: number): Promise<void> => page.waitForTimeout(ms);
   await caption("Two people, each with a connection. They draw on one board.");
   await pause(800);
   await line(ada, wave(0.08, 0.92, 0.8, 0.025));
@@ -96,6 +95,10 @@ function encode(taken: readonly Picture[]): void {
   execFileSync("img2webp", ["-loop", "0", "-lossy", "-q", "60", "-m", "5", ...frames, "-o", target], {
     stdio: "inherit",
   });
+}
+
+function pause(ms: number): Promise<void> {
+  return page.waitForTimeout(ms);
 }
 
 async function seat(number: number): Promise<Frame> {

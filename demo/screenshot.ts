@@ -120,9 +120,10 @@ async function takeSplit(view: View): Promise<void> {
   await page.context().close();
 }
 
+function ignore(): void {}
+
 /** Joins without a browser. */
 async function join(name: string): Promise<Peer<ClientApi, ServerApi>> {
-  const ignore = (): void => {};
   const methods: Handlers<ClientApi, Context> = {
     vote: () => true,
     ping: ignore,
