@@ -36,7 +36,6 @@ await page.goto(`${url}/split`);
 const [ada, bo] = [await seat(1), await seat(2)];
 
 const pictures = await record(page, async () => {
-  const pause = (ms: number): Promise<void> => page.waitForTimeout(ms);
   await caption("Two people, each with a connection. They draw on one board.");
   await pause(800);
   await line(ada, wave(0.08, 0.92, 0.8, 0.025));
@@ -48,8 +47,8 @@ const pictures = await record(page, async () => {
   await caption("Ada's network is cut. She draws and writes on: her messages wait.");
   await ada.locator("#cut-seat").click();
   await ada.getByText("Reconnecting", { exact: true }).waitFor();
-  await line(ada, heart(0.68, 0.35, 0.08));
   await say(ada, "can you see my heart?");
+  await line(ada, heart(0.52, 0.3, 0.08));
   await ada.getByText("delivered").waitFor();
   await caption("The network is back. Everything arrived, once and in order.");
   await pause(3500);
@@ -98,6 +97,10 @@ function encode(taken: readonly Picture[]): void {
   });
 }
 
+function pause(ms: number): Promise<void> {
+  return page.waitForTimeout(ms);
+}
+
 async function seat(number: number): Promise<Frame> {
   const handle = await page.locator(`iframe[src$="${number}"]`).elementHandle();
   const frame = (await handle?.contentFrame())!;
@@ -111,7 +114,8 @@ async function caption(text: string): Promise<void> {
 }
 
 async function say(who: Frame, text: string): Promise<void> {
-  await who.locator("#text").pressSequentially(text, { delay: 18 });
+  await who.locator("#text").fill(text);
+  await page.waitForTimeout(300);
   await who.locator("#text").press("Enter");
 }
 

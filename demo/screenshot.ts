@@ -55,7 +55,7 @@ function* everyView(into: string): Generator<View> {
 }
 
 // A page that was closed while its network was cut must not be in the next picture.
-const { url, chrome } = await openStage({ SESSION_TTL_MS: "1500" });
+const { url, chrome } = await openStage({ SESSION_TTL_MS: "4000" });
 const ada = await enter(chrome, "Ada", "violet", { file: "", ...wide, colorScheme: "light" });
 const bo = await enter(chrome, "Bo", "orange", { file: "", width: 1200, height: 860, colorScheme: "light" });
 await paint(ada, bo);
@@ -120,9 +120,10 @@ async function takeSplit(view: View): Promise<void> {
   await page.context().close();
 }
 
+function ignore(): void {}
+
 /** Joins without a browser. */
 async function join(name: string): Promise<Peer<ClientApi, ServerApi>> {
-  const ignore = (): void => {};
   const methods: Handlers<ClientApi, Context> = {
     vote: () => true,
     ping: ignore,

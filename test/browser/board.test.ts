@@ -241,7 +241,7 @@ describe("the traffic panel", () => {
       await fire.evaluate((button: HTMLButtonElement) => {
         for (let i = 0; i < 120; i++) button.click();
       });
-      await expect.poll(() => bo.page.locator(".message").count()).toBe(80);
+      await expect.poll(() => bo.page.locator("#traffic .message").count()).toBe(80);
       expect(await bo.page.locator(".message[data-method=join]").count()).toBe(0);
     }));
 });

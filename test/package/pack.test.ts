@@ -11,6 +11,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
+/** It has more bytes than everything in the package. */
+const FILM = "docs/demo-film.webp";
+
 /** An empty user project with the published tarball installed. */
 let project: string;
 let packed: string[];
@@ -67,14 +70,14 @@ describe("the published tarball", () => {
     expect(packedBytes).toBeLessThan(900_000);
   });
 
-  it("contains the link targets and images of its documents", async () => {
+  it("contains the link targets and images of its documents, except the film, which only the repository has", async () => {
     const documents = packed.filter((path) => path.endsWith(".md"));
     const pages = new Map(await Promise.all(documents.map(async (path) => [path, await readPage(path)] as const)));
     const lost: string[] = [];
     let links = 0;
     for (const [path, page] of pages) {
       for (const link of page.links) {
-        if (/^[a-z]+:/.test(link)) continue;
+        if (/^[a-z]+:/.test(link) || link === FILM) continue;
         links++;
         const [file = "", anchor] = link.split("#");
         const target = file === "" ? path : posix.join(posix.dirname(path), file);
@@ -84,6 +87,8 @@ describe("the published tarball", () => {
     }
     expect(links).toBeGreaterThan(40);
     expect(lost).toEqual([]);
+    expect(pages.get("README.md")!.links).toContain(FILM);
+    expect(packed).not.toContain(FILM);
   });
 
   it("runs from all entries", async () => {
