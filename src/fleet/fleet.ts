@@ -16,6 +16,7 @@ import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, notificationIn, readFrame, type Re
 import { Lease, LEASE_MS } from "./lease.js";
 import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
+import { SessionReports } from "./session-over.js";
 import { Tails, type LogsOwner } from "./topic-log.js";
 import { FleetTopics } from "./topics.js";
 import { checkTopic, type SendOptions } from "./topic-options.js";
@@ -137,6 +138,7 @@ export class Fleet {
   readonly #leaseMs: number;
   readonly #own: OwnMembers;
   readonly #calls: Calls;
+  readonly #sessionReports: SessionReports;
   readonly #byId = new Map<string, AnyPeer>();
   readonly #byPrincipal = new Map<string, Set<AnyPeer>>();
   readonly #principals = new Map<AnyPeer, string>();
@@ -185,6 +187,14 @@ export class Fleet {
       report: (error) => host.report(error),
       foreign,
     });
+    this.#sessionReports = new SessionReports({
+      node: this.id,
+      broker: this.#broker,
+      get live() {
+        return getLive();
+      },
+      endSession: (hash, principal) => host.endSession(hash, principal),
+    });
     const logs: LogsOwner = {
       broker: this.#broker,
       maxReplayLength: host.maxReplayLength,
@@ -227,6 +237,7 @@ export class Fleet {
   async #close(): Promise<void> {
     this.#lease.stop();
     this.#calls.end();
+    this.#sessionReports.stop();
     if (this.#broker.isUp) await this.#own.clear();
     this.topics.close();
     await this.#broker.close();
@@ -324,8 +335,7 @@ export class Fleet {
 
   /** A client that was refused a session has begun a new one. If another node has the old session, that node ends it. */
   sessionOver(hash: string, principal: string | undefined): void {
-    const has = principal === undefined ? "" : "p";
-    this.#broker.send("a:all", frameOf(Kind.SessionOver, [this.id, hash, has, principal ?? ""]));
+    this.#sessionReports.send(hash, principal);
   }
 
   stats(): EngineStats {
@@ -395,11 +405,9 @@ export class Fleet {
       case Kind.Principal:
         this.#calls.asked(frame);
         return true;
-      case Kind.SessionOver: {
-        const [from, hash = "", has, principal] = fields;
-        if (from !== this.id) this.#host.endSession(hash, has === "p" ? principal : undefined);
+      case Kind.SessionOver:
+        this.#sessionReports.received(frame);
         return true;
-      }
       case Kind.Nodes: {
         const notification = notificationIn(body);
         const [from = ""] = fields;

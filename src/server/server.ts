@@ -187,10 +187,10 @@ export class Server<
     this.#maxConnections = limits.maxConnections;
     this.#authenticates = checked.gate.authenticate !== undefined;
     this.#arrivals = new AuthArrivals(limits.handshakeTimeoutMs);
-    if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
+    if (checked.session !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
         limits: endpointLimits(this.#config.limits, this.#config.bytes),
-        ttlMs: checked.sessionTtlMs,
+        ...checked.session,
         makeToken: () => nanoid(TOKEN_LENGTH),
         hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,

@@ -59,7 +59,8 @@ export class FaultyLink implements EngineConnection {
   readonly #engine: FaultyEngine;
   readonly #inner: EngineConnection;
   #held: (() => void)[] | undefined;
-  #isDown = false;
+  /** Whether the connection is lost. */
+  isDown = false;
 
   constructor(engine: FaultyEngine, node: string, host: EngineHost) {
     this.node = node;
@@ -69,7 +70,7 @@ export class FaultyLink implements EngineConnection {
     const inner = engine.inner.createConnection(node, {
       ...host,
       received: (channel, frame) => {
-        if (this.#isDown || this.loses(channel, frame)) return;
+        if (this.isDown || this.loses(channel, frame)) return;
         if (this.#held === undefined) host.received(channel, frame);
         else this.#held.push(() => host.received(channel, frame));
       },
@@ -119,12 +120,15 @@ export class FaultyLink implements EngineConnection {
     this.#inner.unsubscribe(channel);
   }
 
-  send(channel: Channel, frame: string): Promise<number | undefined> {
-    return this.#run("send", () => this.#inner.send(channel, frame));
+  async send(channel: Channel, frame: string): Promise<number | undefined> {
+    const count = await this.#run("send", () => this.#inner.send(channel, frame));
+    // Nodes without a connection are not subscribed to the channel of all nodes.
+    const missing = channel === "a:all" ? this.#engine.links.filter(({ isDown }) => isDown).length : 0;
+    return count === undefined ? undefined : count - missing;
   }
 
   async #run<T>(command: string, run: () => Promise<T>): Promise<T> {
-    if (this.#isDown) throw new EngineError("faulty: down", "not-sent");
+    if (this.isDown) throw new EngineError("faulty: down", "not-sent");
     this.commands.push(command);
     const wait = this.before(command);
     // What waits for nothing is done in the order of the calls.
@@ -134,15 +138,15 @@ export class FaultyLink implements EngineConnection {
 
   /** The connection is lost. */
   down(): void {
-    this.#isDown = true;
+    this.isDown = true;
     this.host.down(new EngineError("faulty: lost", "unknown"));
   }
 
   /** The connection is restored. */
   up(): void {
     this.#opening?.resolve();
-    if (!this.#isDown) return;
-    this.#isDown = false;
+    if (!this.isDown) return;
+    this.isDown = false;
     this.host.up();
     this.host.heard("all");
   }

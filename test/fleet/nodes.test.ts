@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { WebSocket } from "ws";
 import { attach, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
 import { memory } from "../../src/fleet/memory.js";
 import { connect } from "../../src/index.js";
@@ -233,14 +235,18 @@ function next(node: Node): Promise<AnyPeer> {
 }
 
 /** A client of a page, which a balancer sends to one node and then to another when it connects again. */
-async function moving(a: Node, b: Node): Promise<{ client: AnyPeer; peer: AnyPeer; move: () => Promise<AnyPeer> }> {
+async function moving(
+  a: Node,
+  b: Node,
+  options: object = {},
+): Promise<{ client: AnyPeer; peer: AnyPeer; move: () => Promise<AnyPeer> }> {
   let target = a;
   const Sockets = function (url: string, protocols: string[]): object {
     return new (target.WebSocket as any)(url, protocols) as object;
   };
   vi.stubGlobal("WebSocket", Object.assign(Sockets, target.WebSocket));
   const first = next(a);
-  const client = (await connect(a.server.url)) as AnyPeer;
+  const client = (await connect(a.server.url, options)) as AnyPeer;
   const move = (): Promise<AnyPeer> => {
     const second = next(b);
     target = b;
@@ -270,6 +276,64 @@ describe("a client that begins a session on another node", () => {
     expect(a.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
     await expect.poll(() => lost.length).toBe(1);
     await client.close();
+  });
+
+  it.each([{}, { auth: "ann" }])(
+    "settles the calls of that session, of its own node and of others: %j",
+    async (auth) => {
+      const options = { principal, authenticate: (_request: unknown, name = "") => ({ name }) };
+      nodes = makeNodes(3, options);
+      const [a, b, c] = nodes as [Node, Node, Node];
+      const { client, peer, move } = await moving(a, b, { ...auth, methods: { never: () => new Promise(() => {}) } });
+      const calls = [peer.request("never"), c.server.peer(peer.id).request("never")].map(rejection);
+      await expect.poll(() => client.stats().running).toBe(2);
+      await move();
+      for (const error of await Promise.all(calls))
+        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+      expect(await rejection(c.server.peer(peer.id).request("never"))).toMatchObject({ outcome: "not-sent" });
+      await client.close();
+    },
+  );
+
+  it("ends it as soon as the broker is back, for each of the two nodes", async () => {
+    for (const cut of [0, 1]) {
+      const engine = new FaultyEngine({ leaseMs: 60 });
+      nodes = makeNodes(2, { principal }, engine);
+      const [a, b] = nodes as [Node, Node];
+      await expect.poll(() => b.server.nodes.live.length).toBe(2);
+      const { client, peer, move } = await moving(a, b);
+      engine.links[cut]!.down();
+      await move();
+      await turn();
+      expect(peer.state).toBe("suspended");
+      engine.links[cut]!.up();
+      expect(await peer.closed).toMatchObject({ code: 4000 });
+      await client.close();
+      await closeAll(nodes);
+    }
+  });
+
+  it("is reported when its hello has come, and not before", async () => {
+    const engine = new FaultyEngine();
+    nodes = makeNodes(1, {}, engine);
+    await using b = await serve({ port: 0, engine });
+    const frames: string[] = [];
+    engine.links[0]!.loses = (_channel, frame) => /^1[zs]/.test(frame) && frames.push(frame.slice(0, 2)) > 0;
+    const limits = { maxMessageBytes: 1_000, logFrames: 10, logLength: 1_000 };
+    for (const isGreeted of [false, true]) {
+      const socket = new WebSocket(b.url, ["reciproc.v1", "reciproc.resume"]);
+      await once(socket, "message");
+      socket.send(JSON.stringify({ resume: { token: "elsewhere", received: 0, attempt: 1, limits } }));
+      await once(socket, "message");
+      const peer = isGreeted ? new Promise((resolve) => b.once("peer", resolve)) : undefined;
+      if (isGreeted) socket.send('{"hello":{}}');
+      await peer;
+      socket.close();
+      await once(socket, "close");
+      b.nodes.notify("after");
+      await expect.poll(() => frames.at(-1)).toBe("1s");
+    }
+    expect(frames).toEqual(["1s", "1z", "1s"]);
   });
 
   it("ends no session of another principal, and no unknown one", async () => {
