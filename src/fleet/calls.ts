@@ -17,7 +17,7 @@ import { isObject } from "../core/message.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
-import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
+import { frameOf, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
 const SHARE = 0.95;
@@ -164,6 +164,7 @@ export class Calls {
     const { broker, node: from } = this.#owner;
     return new Promise((resolve, reject) => {
       if (wait.signal?.aborted) throw wait.signal.reason;
+      if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
       const number = ++this.#lastNumber;
       const frame = frameOf(kind, [number, from, ...fields], body);
       const timedOut = (late: RemoteCall, afterMs: number): void => this.#timeOut(late, afterMs);
@@ -408,9 +409,13 @@ export class Calls {
 
   /** Ends a question when every node that lives, and every one that was counted, has answered. */
   #check(gathering: Gathering): void {
-    const isComplete = [...gathering.waiting].every((name) => gathering.heard.has(name) || !this.#owner.live.has(name));
+    const { waiting, heard, count = 1 } = gathering;
+    const silent = [...waiting].filter((name) => !knows(name, Kind.Principal));
+    const isComplete = [...waiting].every(
+      (name) => heard.has(name) || silent.includes(name) || !this.#owner.live.has(name),
+    );
     // This node receives its own question, and does not answer it.
-    if (isComplete && gathering.heard.size >= (gathering.count ?? 1) - 1) gathering.done();
+    if (isComplete && heard.size >= count - 1 - silent.length) gathering.done();
   }
 
   /** Takes a question or a notification about the peers of a principal. */
@@ -457,6 +462,7 @@ export class Calls {
 }
 
 const NO_PEER = new Error("no such peer");
+const OLD_NODE = new Error("the node of the peer is of a release that does not know this");
 const NO_NODE = new Error("the node of the peer does not live");
 
 /** Encodes a value that came from a peer. Bytes are base64 in it. */

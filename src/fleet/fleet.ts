@@ -12,7 +12,7 @@ import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
 import { Calls, type Address } from "./calls.js";
 import type { Channel, Engine, EngineError, EngineFacts, NodeName } from "./engine.js";
-import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, notificationIn, readFrame, type ReadFrame } from "./frames.js";
+import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, nodeName, notificationIn, readFrame, type ReadFrame } from "./frames.js";
 import { Lease, LEASE_MS } from "./lease.js";
 import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
@@ -128,7 +128,7 @@ const MOST_READS = 32;
 
 /** One node of a fleet. */
 export class Fleet {
-  readonly id: NodeName = nanoid(NODE_LENGTH);
+  readonly id: NodeName = nodeName(nanoid(NODE_LENGTH));
   /** True for the private fleet of a server without an engine: the ids of its peers have no name of a node. */
   readonly isAlone: boolean;
   readonly topics: FleetTopics;

@@ -113,6 +113,40 @@ function lateEngine(engine: FaultyEngine): FaultyEngine {
   return engine;
 }
 
+describe("nodes of several releases", () => {
+  it("say in their names how many kinds of frames they know, and are sent none that they do not know", async () => {
+    const engine = new FaultyEngine({ leaseMs: 60 });
+    nodes = makeNodes(2, { principal }, engine);
+    const [a, b] = nodes as [Node, Node];
+    expect(a.server.nodes.id).toMatch(/^[\w-]{12}-1e$/);
+    const got: string[] = [];
+    // It knows the kinds up to progress reports. Whatever it got of a later kind, it would ignore.
+    const older = engine.inner.createConnection("an-older-node-19", {
+      received: (_channel, frame) => got.push(frame),
+      up() {},
+      down() {},
+      heard() {},
+    });
+    await older.open();
+    const keep = setInterval(() => void older.roster!.beat("an-older-node-19/1", 60), 20);
+    await older.roster!.enter("an-older-node-19/1", 60);
+    await expect.poll(() => a.server.nodes.live.length).toBe(3);
+    const bob = await b.client("bob");
+    const startedAt = performance.now();
+    const { peers, unheard } = await a.server.principal("bob").peers();
+    expect([peers.map(({ id }) => id), unheard]).toEqual([[bob.peer.id], ["an-older-node-19"]]);
+    expect(performance.now() - startedAt).toBeLessThan(4_000);
+    const closing = await rejection(a.server.peer("an-older-node-19.x").close());
+    expect(closing).toMatchObject({ outcome: "not-sent", cause: { message: expect.stringContaining("release") } });
+    // A call is of a kind that it knows. It does not answer.
+    const call = await rejection(a.server.peer("an-older-node-19.x").request("work", {}, { timeoutMs: 50 }));
+    expect(call).toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
+    expect(got.map((frame) => frame.slice(0, 2)).filter((head) => head !== "1u")).toEqual(["1q", "1c"]);
+    clearInterval(keep);
+    await older.close();
+  });
+});
+
 describe("the start", () => {
   it("rejects with the last error of the engine if the broker cannot be reached in time", async () => {
     const engine = lateEngine(new FaultyEngine({ startTimeoutMs: 30 }));
