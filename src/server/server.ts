@@ -196,7 +196,9 @@ export class Server<
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
-        abandoned: (hash, principal) => this.#fleet.fleet?.sessionOver(hash, principal),
+        ...(checked.fleet.engine !== undefined && {
+          abandoned: (hash: string, principal: string | undefined) => this.#fleet.fleet!.sessionOver(hash, principal),
+        }),
       });
     }
     const both = {
