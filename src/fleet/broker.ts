@@ -88,7 +88,7 @@ interface Subscription {
 export class Broker {
   readonly connection: EngineConnection;
   /** What the engine has said about its broker; `undefined` until it was up for the first time. */
-  facts: EngineFacts | undefined;
+  facts: EngineFacts | undefined = undefined;
   readonly #engine: Engine;
   readonly #owner: BrokerOwner;
   #state: "starting" | "up" | "down" | "closed" = "starting";

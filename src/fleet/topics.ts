@@ -86,10 +86,10 @@ class FleetTopic {
   readonly memberRule: Rules["memberRule"];
   /** Prepares the topic again. */
   readonly retry: Expiring;
-  log: TopicLog | undefined;
-  replica: Replica | undefined;
+  log: TopicLog | undefined = undefined;
+  replica: Replica | undefined = undefined;
   /** The list in progress. */
-  listing: Promise<void> | undefined;
+  listing: Promise<void> | undefined = undefined;
   /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
   uses = 0;
   readonly joining = new Map<AnyPeer, Joining>();

@@ -68,7 +68,7 @@ class NodePeer<L extends Contract<L>, R extends Contract<R>, D> extends Peer<L, 
 export class ServerFleet implements Reach {
   readonly #server: ServerParts;
   /** The fleet, if there is one. */
-  fleet: Fleet | undefined;
+  fleet: Fleet | undefined = undefined;
 
   constructor(server: ServerParts) {
     this.#server = server;
