@@ -40,6 +40,8 @@ export interface BrokerOwner {
   sent(): void;
   /** A command was refused or a frame was dropped. */
   dropped(): void;
+  /** The connection will never be up, for a reason that time does not cure, although the start went on without it. */
+  failed(error: EngineError): void;
 }
 
 /** One command, from `run` until it settles. */
@@ -145,8 +147,12 @@ export class Broker {
     } finally {
       clearDeadline(timer!);
     }
-    // Later, only the connection itself reports its state.
-    opened.catch((error: EngineError) => this.#down(error));
+    // It went on without the connection. Later, only the connection itself reports its state.
+    opened.catch((error: EngineError) => {
+      if (this.#state === "closed") return;
+      this.#lastError = error;
+      this.#owner.failed(error);
+    });
   }
 
   async close(): Promise<void> {

@@ -154,13 +154,16 @@ export class Fleet {
   constructor(engine: Engine, host: FleetHost, isAlone = false) {
     this.#host = host;
     this.isAlone = isAlone;
+    const foreign = (): void => void this.#counts.foreign++;
+    const dropped = (): void => void this.#counts.dropped++;
     this.#broker = new Broker(engine, this.id, {
       received: (channel, frame) => this.#received(channel, frame),
       up: (facts) => this.#up(facts),
       down: (error) => this.#down(error),
       heard: (channels) => this.topics.heard(shuffled(channels)),
       sent: () => this.#counts.sent++,
-      dropped: () => this.#counts.dropped++,
+      dropped,
+      failed: (error) => host.report(error),
     });
     const { leaseMs = LEASE_MS } = engine.settings ?? {};
     this.#leaseMs = leaseMs;
@@ -174,7 +177,6 @@ export class Fleet {
     });
     this.#own = new OwnMembers(this.#broker, this.#lease.incarnation);
     const getLive = (): ReadonlySet<NodeName> => this.#lease.live;
-    const foreign = (): void => void this.#counts.foreign++;
     this.#calls = new Calls({
       node: this.id,
       broker: this.#broker,

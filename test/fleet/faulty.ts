@@ -100,6 +100,11 @@ export class FaultyLink implements EngineConnection {
     return this.#inner.open();
   }
 
+  /** Rejects `open`, if it waits. */
+  refuse(error: EngineError): void {
+    this.#opening?.reject(error);
+  }
+
   close(): Promise<void> {
     this.#opening?.reject(new EngineError("closed", "not-sent"));
     return this.#inner.close();

@@ -175,6 +175,18 @@ describe("the start", () => {
     await server.close();
   });
 
+  it("emits as `error` that the broker refuses it for good, if it went on without", async () => {
+    const engine = lateEngine(new FaultyEngine({ startTimeoutMs: 10, startWithout: true }));
+    await using server = await serve({ noServer: true, engine });
+    const errors: unknown[] = [];
+    server.on("error", (error) => errors.push(error));
+    const refusal = new EngineError("wrong password", "not-sent");
+    engine.links[0]!.refuse(refusal);
+    await expect.poll(() => errors).toEqual([refusal]);
+    expect(server.health()).toMatchObject({ ok: false, engine: "down" });
+    await expect(server.topic("room").join((await accept(server)).accepted)).rejects.toMatchObject({ cause: refusal });
+  });
+
   it("rejects for an engine that is none", async () => {
     await expect(serve({ noServer: true, engine: {} as never })).rejects.toThrow("Expected `engine` to be an engine");
     await expect(serve({ noServer: true, nodes: { methods: { a: 1 } } as never })).rejects.toThrow("nodes.methods.a");
