@@ -4,7 +4,7 @@ import { WebSocket } from "ws";
 import { attach, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
 import { memory } from "../../src/fleet/memory.js";
 import { connect } from "../../src/index.js";
-import { rejection, turn } from "../support/turns.js";
+import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
 
@@ -242,6 +242,26 @@ describe("the end", () => {
     await expect(a.server.topic("room").publish("said")).rejects.toMatchObject({ outcome: "not-sent" });
     await expect(a.server.topic("room").members()).rejects.toMatchObject({ outcome: "not-sent" });
     expect(engine.leftovers()).toEqual([]);
+    await expect.poll(() => countDeadlines().waiting).toBe(before);
+  });
+
+  it("leaves no deadline if the connection is lost and restored while it closes", async () => {
+    const { countDeadlines } = await import("../../src/core/deadlines.js");
+    const before = countDeadlines().waiting;
+    const engine = new FaultyEngine();
+    nodes = makeNodes(1, { topics }, engine);
+    const [a] = nodes as [Node];
+    const ann = await a.client();
+    await a.server.topic("room").join(ann.peer, { as: 1 });
+    const [link] = engine.links;
+    const answer = gate();
+    link!.before = (command) => (command === "put" ? answer.promise : undefined);
+    const closing = a.server.close();
+    await expect.poll(() => link!.commands.filter((command) => command === "put").length).toBe(2);
+    link!.down();
+    link!.up();
+    answer.resolve();
+    await closing;
     await expect.poll(() => countDeadlines().waiting).toBe(before);
   });
 
