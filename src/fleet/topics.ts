@@ -334,10 +334,11 @@ export class FleetTopics {
       const reading = log.since(since);
       if (reading instanceof Promise) {
         joining.held = [];
+        const { gaps } = log;
         missed = await reading;
         checkPresent(joining);
-        // Too much was held, or the application added the peer: live messages came first.
-        if (joining.held === undefined) missed = undefined;
+        // Too much was held, or the application added the peer: live messages came first. Or a message behind `position` was lost.
+        if (joining.held === undefined || log.gaps !== gaps) missed = undefined;
       } else missed = reading;
     }
     for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, UNDROPPED);

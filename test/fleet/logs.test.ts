@@ -279,6 +279,33 @@ describe("a client that comes back", () => {
     expect(numbers(client)).toEqual(count(101, 105));
   });
 
+  it("has a gap if its node loses publications while it reads what the client has missed", async () => {
+    const [engine, a, b] = await room({ topics: () => ({ log: { length: 100, ttlMs: 600_000 } }) });
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const [link] = engine.links;
+    const { log } = link!;
+    const answer = gate();
+    const read = log!.read.bind(log);
+    log!.read = async (topic, after, limit) => {
+      const part = await read(topic, after, limit);
+      if (after === 1) await answer.promise;
+      return part;
+    };
+    const joining = a.server.topic("room").join(client.peer, { since: at });
+    await turn();
+    link!.loses = (_channel, frame) => frame.startsWith("1L");
+    await say(b, 101, 250);
+    link!.loses = () => false;
+    await say(b, 251);
+    await expect.poll(() => a.server.stats().engine!.gaps).toBe(1);
+    answer.resolve();
+    expect((await joining).outcome).toBe("gap");
+    await client.until(100);
+    expect(numbers(client)).toEqual(count(152, 251));
+  });
+
   it("gets nothing twice if another node was faster than its new node", async () => {
     const [engine, a, b, ann] = await room();
     const [, link] = engine.links;
