@@ -308,7 +308,9 @@ export class FleetTopics {
     if (since !== undefined && log !== undefined && !log.covers(since)) await log.heal();
     if (as !== undefined) {
       await this.#list(topic);
-      if (topic.replica!.size >= MAX_MEMBERS) throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
+      const { size } = topic.replica!;
+      if (size >= MAX_MEMBERS && !topic.replica!.has(peer.id))
+        throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
       await own.put(name, localId, as);
     }
     try {
