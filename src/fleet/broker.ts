@@ -208,9 +208,9 @@ export class Broker {
     });
   }
 
-  /** Runs a command of the engine. Rejects at once if the connection is down. */
-  now<T>(run: () => Promise<T>): Promise<T> {
-    return this.isUp ? this.run(0, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
+  /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
+  now<T>(run: () => Promise<T>, bytes = 0): Promise<T> {
+    return this.isUp ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
   }
 
   /** The time of a command has passed. */

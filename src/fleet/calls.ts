@@ -18,14 +18,14 @@ import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
 import { frameOf, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
+import { Repeats } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
 const SHARE = 0.95;
 /** How long `principal` waits for the answers of all nodes. */
 const GATHER_MS = 5_000;
-/** How long an answer that no node received waits until it is sent again: twice as long each time. */
-const FIRST_RETRY_MS = 100;
-const LAST_RETRY_MS = 3_000;
+/** Answers that no node has received, and that are sent again. */
+const ANSWER_LIMITS = { firstMs: 100, lastMs: 3_000, most: 10_000, maxLength: 16 * 2 ** 20 };
 /** How long an answer to a call without a timeout is sent again. */
 const LONGEST_ANSWER_MS = 60_000;
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
@@ -47,6 +47,8 @@ export interface CallsOwner {
   report(error: unknown): void;
   /** Counts a frame that breaks a rule. */
   foreign(): void;
+  /** Counts an answer that is not sent again, because too many are. */
+  dropped(): void;
 }
 
 /** A peer on any node. */
@@ -108,12 +110,12 @@ export class Calls {
   #lastNumber = 0;
   /** What aborts the calls from other nodes that run here, by node and number. */
   readonly #running = new Map<string, AbortController>();
-  /** Timers of answers that are sent again. */
-  readonly #retries = new Set<Expiring>();
+  readonly #answers: Repeats;
   #isClosed = false;
 
   constructor(owner: CallsOwner) {
     this.#owner = owner;
+    this.#answers = new Repeats(owner.broker, ANSWER_LIMITS, () => owner.dropped());
   }
 
   /** Calls a method of a peer on any node. Never throws. */
@@ -299,7 +301,7 @@ export class Calls {
     const startedAt = performance.now();
     const answer = (verdict: string, outcome: string, answerBody: string): void => {
       this.#running.delete(key);
-      const leftMs = Math.max(answerMs - (performance.now() - startedAt), FIRST_RETRY_MS);
+      const leftMs = Math.max(answerMs - (performance.now() - startedAt), ANSWER_LIMITS.firstMs);
       this.#answer(from, [number, verdict, outcome], answerBody, leftMs);
     };
     connectionOf(peer)
@@ -327,36 +329,23 @@ export class Calls {
     );
   }
 
-  /** Sends an answer, again until a node receives it or `leftMs` have passed. The caller accepts it once. */
-  #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, leftMs: number): void {
+  /** Sends an answer, again until a node receives it or `forMs` have passed. The caller accepts it once. */
+  #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, forMs: number): void {
     const { broker, node } = this.#owner;
-    const until = performance.now() + leftMs;
+    const { maxFrameBytes } = broker.facts!;
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
-    let delayMs = FIRST_RETRY_MS;
-    const retry: Expiring = { deadline: 0, expire: () => void attempt() };
-    const attempt = async (): Promise<void> => {
-      this.#retries.delete(retry);
-      let count: number | undefined = 0;
-      try {
-        const size = utf8Bytes(frame);
-        const { maxFrameBytes = Infinity } = broker.facts ?? {};
-        if (size > maxFrameBytes) {
-          // The result cannot cross: the caller learns why.
-          const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
-          frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
-        }
-        count = await broker.run(size, Math.max(until - performance.now(), 1), () =>
-          broker.connection.send(`n:${to}`, frame),
-        );
-      } catch {
-        // Sent again below.
-      }
-      if (count !== 0 || this.#isClosed || performance.now() + delayMs > until) return;
-      this.#retries.add(retry);
-      setDeadline(retry, delayMs);
-      delayMs = Math.min(delayMs * 2, LAST_RETRY_MS);
-    };
-    void attempt();
+    const size = utf8Bytes(frame);
+    if (size > maxFrameBytes) {
+      // The result cannot cross: the caller learns why.
+      const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
+      frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
+    }
+    this.#answers.send(`n:${to}`, frame, forMs, (count) => count > 0);
+  }
+
+  /** The connection is restored. */
+  up(): void {
+    this.#answers.up();
   }
 
   /**
@@ -456,8 +445,7 @@ export class Calls {
       this.#settle(number)!.reject(new ConnectionLostError(method, isWritten ? "unknown" : "not-sent", cause));
     }
     for (const gathering of this.#gatherings.values()) gathering.done();
-    for (const retry of this.#retries) clearDeadline(retry);
-    this.#retries.clear();
+    this.#answers.stop();
   }
 }
 

@@ -188,6 +188,7 @@ export class Fleet {
       peersOf: (principal) => this.#byPrincipal.get(principal) ?? [],
       report: (error) => host.report(error),
       foreign,
+      dropped,
     });
     this.#sessionReports = new SessionReports({
       node: this.id,
@@ -196,6 +197,7 @@ export class Fleet {
         return getLive();
       },
       endSession: (hash, principal) => host.endSession(hash, principal),
+      dropped,
     });
     const logs: LogsOwner = {
       broker: this.#broker,
@@ -356,6 +358,8 @@ export class Fleet {
     this.#wasUp = true;
     this.#lease.start();
     this.#own.reconcile();
+    this.#calls.up();
+    this.#sessionReports.up();
     if (this.#isStarted) this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
   }
 
