@@ -358,6 +358,7 @@ export class Fleet {
     this.#wasUp = true;
     this.#lease.start();
     this.#own.reconcile();
+    this.topics.up();
     this.#calls.up();
     this.#sessionReports.up();
     if (this.#isStarted) this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });

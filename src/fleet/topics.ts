@@ -185,7 +185,7 @@ export class FleetTopics {
     }
     if (topic.memberRule !== undefined)
       topic.replica = new Replica(owner.peerIdOf, (event, member) => this.#changed(topic, event, member));
-    // Without a connection, this is done when the channel is heard.
+    // Without a connection, this is done when it is up.
     this.#keep(topic);
   }
 
@@ -200,6 +200,14 @@ export class FleetTopics {
   async #prepare(topic: FleetTopic): Promise<void> {
     await this.#owner.broker.ready(topic.channel);
     if (topic.uses > 0) await Promise.all([topic.log?.follow(), this.#list(topic)]);
+  }
+
+  /** The connection is up. Prepares the topics that had no connection before: `heard` is not called for their channels. */
+  up(): void {
+    for (const topic of this.#topics.values()) {
+      const { log, replica } = topic;
+      if ((log !== undefined && log.position === undefined) || replica?.needsList === true) this.#keep(topic);
+    }
   }
 
   /** Messages of these channels may have been missed: heals their logs, and lists their members. */

@@ -381,6 +381,39 @@ describe("a client that comes back", () => {
   });
 });
 
+describe("a member that was added", () => {
+  it("while there was no connection gets what is published from then on", async () => {
+    const [engine, a, b] = await room();
+    const [link] = engine.links;
+    link!.down();
+    const client = await a.client();
+    const topic = a.server.topic("other").add(client.peer);
+    const published = topic.publish("said", { n: 1 });
+    link!.up();
+    await published;
+    await b.server.topic("other").publish("said", { n: 2 });
+    await client.until(2);
+    expect(numbers(client)).toEqual([1, 2]);
+  });
+
+  it("before the broker was there for the first time gets what is published from then on", async () => {
+    const engine = new FaultyEngine({ startTimeoutMs: 5, startWithout: true });
+    engine.isLate = true;
+    nodes = makeNodes(1, RULES, engine);
+    engine.isLate = false;
+    nodes.push(makeNode({ engine, ...RULES }));
+    const [a, b] = nodes as [Node, Node];
+    const client = await a.client();
+    a.server.topic("room").add(client.peer);
+    expect(await rejection(a.server.topic("room").join(client.peer))).toMatchObject({ outcome: "not-sent" });
+    engine.links[0]!.up();
+    await expect.poll(() => a.server.health().ok).toBe(true);
+    await say(b, 1);
+    await client.until(1);
+    expect(numbers(client)).toEqual([1]);
+  });
+});
+
 describe("a node that misses messages", () => {
   it("heals before its peers notice, in order and once", async () => {
     const [engine, a, b, , bob] = await room();
