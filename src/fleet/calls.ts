@@ -17,7 +17,7 @@ import { isObject } from "../core/message.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
-import { frameOf, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
+import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
 import { Repeats } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
@@ -137,7 +137,7 @@ export class Calls {
     const { owner, peer } = this.#find(to);
     if (to.node === owner.node) return void peer?.notify(method, params);
     const body = plainText(encodeNotification(method, params as object));
-    owner.broker.send(`n:${to.node}`, frameOf(Kind.One, [owner.node, to.localId], body));
+    if (isNodeName(to.node)) owner.broker.send(`n:${to.node}`, frameOf(Kind.One, [owner.node, to.localId], body));
   }
 
   /** Closes a peer on any node. Resolves when the peer is closed. */
@@ -166,6 +166,7 @@ export class Calls {
     const { broker, node: from } = this.#owner;
     return new Promise((resolve, reject) => {
       if (wait.signal?.aborted) throw wait.signal.reason;
+      if (!isNodeName(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
       if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
       const number = ++this.#lastNumber;
       const frame = frameOf(kind, [number, from, ...fields], body);
@@ -260,6 +261,7 @@ export class Calls {
 
   #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
     const value = parsed(body);
+    if (value === undefined) return this.#owner.foreign();
     const gathering = this.#gatherings.get(number);
     if (gathering !== undefined) {
       if (gathering.heard.has(from)) return;
@@ -320,7 +322,7 @@ export class Calls {
   #serveClose(number: number, from: NodeName, localId: string, code: number, body: string): void {
     const peer = this.#owner.peerOf(localId);
     if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", CLOSE_MS);
-    peer.close(code, String(parsed(body))).then(
+    peer.close(code, textIn(parsed(body))).then(
       () => this.#answer(from, [number, "ok", ""], "null", CLOSE_MS),
       (error: unknown) => {
         const [verdict, outcome, answer] = verdictOf(error);
@@ -413,10 +415,7 @@ export class Calls {
     const value = verb === "notify" ? notificationIn(body) : parsed(body);
     if (from === undefined || principal === undefined || value === undefined) return this.#owner.foreign();
     if (verb === "notify") return this.notifyOwn(principal, value as { method: string; params: unknown });
-    const answer =
-      verb === "close"
-        ? this.closeOwn(principal, Number(code), typeof value === "string" ? value : "")
-        : this.ownOf(principal);
+    const answer = verb === "close" ? this.closeOwn(principal, Number(code), textIn(value)) : this.ownOf(principal);
     this.#answer(from, [Number(numberField), "ok", ""], JSON.stringify(answer), GATHER_MS);
   }
 
@@ -469,6 +468,16 @@ function parsed(json: string): unknown {
   }
 }
 
+/** Returns the text that another node has sent; empty for any other value. Converting an object may throw. */
+function textIn(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** Returns the number that another node has sent; `NaN` for any other value. */
+export function numberIn(value: unknown): number {
+  return typeof value === "number" ? value : NaN;
+}
+
 /** Returns how the error of a call is sent: its verdict, its outcome and its body. */
 function verdictOf(error: unknown): [verdict: string, outcome: string, body: string] {
   if (error instanceof RpcError) {
@@ -499,9 +508,9 @@ function errorOf({ method, wait }: RemoteCall, verdict: string, outcome: Outcome
   if (verdict === "error" && Number.isInteger(code) && typeof message === "string")
     return receivedError(method, code as number, message, data);
   if (verdict === "timeout") return new TimeoutError(method, wait.timeoutMs, outcome);
-  if (verdict === "large") return new TooLargeError(method, Number(size), Number(maxMessageBytes));
-  if (verdict === "protocol") return new ProtocolError(String(message), raw);
-  if (verdict === "type") return new TypeError(typeof value === "string" ? value : "");
-  if (verdict === "failed") return new Error(typeof value === "string" ? value : "");
+  if (verdict === "large") return new TooLargeError(method, numberIn(size), numberIn(maxMessageBytes));
+  if (verdict === "protocol") return new ProtocolError(textIn(message), raw);
+  if (verdict === "type") return new TypeError(textIn(value));
+  if (verdict === "failed") return new Error(textIn(value));
   return new ConnectionLostError(method, outcome, NO_PEER);
 }

@@ -372,7 +372,8 @@ export class Fleet {
   #received(channel: Channel, text: string): void {
     if (this.#closed !== undefined) return;
     this.#counts.received++;
-    const frame = readFrame(text);
+    const { maxFrameBytes = Infinity } = this.#broker.facts ?? {};
+    const frame = text.length <= maxFrameBytes ? readFrame(text) : undefined;
     const isKnown =
       frame !== undefined && (channel.startsWith("t:") ? this.#ofTopic(channel, frame) : this.#ofNode(frame));
     if (!isKnown) this.#counts.foreign++;

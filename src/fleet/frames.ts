@@ -51,6 +51,11 @@ export function nodeName(random: string): NodeName {
   return `${random}-${VERSION}${KINDS.length.toString(36)}`;
 }
 
+/** Returns true if a text can be the name of a node. */
+export function isNodeName(name: string): boolean {
+  return /^[A-Za-z0-9_-]{1,64}$/.test(name);
+}
+
 /** Returns true if a node knows a kind of frame. A name that does not say so can only be of a node that does not live. */
 export function knows(node: NodeName, kind: string): boolean {
   const [, version, count] = /-(\d)([0-9a-z]+)$/.exec(node) ?? [];

@@ -137,6 +137,8 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       expect(await bob.until(1)).toEqual([["toast", { n: 1 }]]);
       const none = a.server.peer(`${b.server.nodes.id}.none`);
       expect(await rejection(none.request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
+      for (const id of ["", "none", "none.x", "*.x", ">.x"])
+        expect(await rejection(a.server.peer(id).request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
       const pending = rejection(handle.request("never"));
       await expect.poll(() => bob.client.stats().running, POLL).toBe(1);
       await handle.close(4001, "moved");

@@ -95,6 +95,47 @@ describe("a call to a peer of another node", () => {
     expect(outcomeOf(await request(bob.peer.id))).toEqual(NOT_SENT);
   });
 
+  it("is `not-sent` without a message if its id can be of no node", async () => {
+    const { engine, a } = await world({}, { leaseMs: 600_000 });
+    const { commands } = engine.links[0]!;
+    const before = commands.length;
+    for (const id of ["none", "", ".x", "*.x", "a b.x", "\ud800.x", `${"x".repeat(65)}.x`]) {
+      const handle = a.server.peer(id);
+      expect([id, ...(outcomeOf(await rejection(handle.request("work"))) as string[])]).toEqual([id, ...NOT_SENT]);
+      expect(outcomeOf(await rejection(handle.close()))).toEqual(NOT_SENT);
+      handle.notify("work");
+    }
+    expect(commands.slice(before)).toEqual([]);
+  });
+
+  it("settles truly whatever a stranger sends in the name of its node", async () => {
+    const options = { principal: ({ name }: { name: string }) => name };
+    const { engine, a, b, bob } = await world({ work: () => new Promise(() => {}) }, { leaseMs: 60 }, options);
+    await expect.poll(() => a.server.nodes.live.length).toBe(2);
+    const [, link] = engine.links;
+    const from = b.server.nodes.id;
+    // A value that can be converted neither to a text nor to a number.
+    const trap = '{"toString":1,"valueOf":1}';
+    const answer = (number: number, verdict: string, body: string): Promise<unknown> =>
+      link!.send(`n:${a.server.nodes.id}`, `1a\t${number}\t${from}\t${verdict}\t\n${body}`);
+    const calls = [1, 2].map(() => rejection(a.server.peer(bob.peer.id).request("work")));
+    await expect.poll(() => bob.client.stats().running).toBe(2);
+    const { foreign } = a.server.stats().engine!;
+    await answer(1, "ok", "not json");
+    await turn();
+    expect(a.server.stats().engine!.foreign).toBe(foreign + 1);
+    await answer(1, "protocol", `{"message":${trap}}`);
+    await answer(2, "large", `{"bytes":${trap}}`);
+    expect((await Promise.all(calls)).map(({ code }) => code as string)).toEqual(["PROTOCOL", "TOO_LARGE"]);
+    link!.loses = (_channel, frame) => frame.startsWith("1u");
+    const asking = a.server.principal("bob").disconnect();
+    await answer(3, "ok", trap);
+    expect(await asking).toEqual({ closed: 0, unheard: [] });
+    link!.loses = () => false;
+    await link!.send(`n:${from}`, `1x\t7\tstranger\t${bob.peer.id.split(".")[1]!}\t4001\n${trap}`);
+    expect(await bob.peer.closed).toMatchObject({ code: 4001, reason: "" });
+  });
+
   it("waits for a connection within its timeout", async () => {
     const { engine, a, bob } = await world({ work: () => 1 });
     engine.links[0]!.down();

@@ -531,6 +531,19 @@ describe("a node that misses messages", () => {
   });
 });
 
+it("a frame that is longer than the engine carries is ignored", async () => {
+  const [engine, a, b, , bob] = await room();
+  const stranger = engine.inner.createConnection("stranger", { received() {}, up() {}, down() {}, heard() {} });
+  await stranger.open();
+  const long = `{"jsonrpc":"2.0","method":"evil","params":["${"x".repeat(16 * 2 ** 20)}"]}`;
+  await stranger.send("t:room", `1N\tstranger\n${long}`);
+  await stranger.close();
+  await say(a, 1);
+  await bob.until(1);
+  expect(bob.got.map(([method]) => method)).toEqual(["said"]);
+  expect(b.server.stats().engine!.foreign).toBe(1);
+});
+
 describe("read", () => {
   it("returns the log page by page, with the params that members got", async () => {
     const [, a, b, ann] = await room();
