@@ -326,7 +326,10 @@ export class Broker {
     this.#startTimer(subscription, LINGER_MS, () => this.#reconcile(subscription));
   }
 
-  /** Resolves when every message of a wanted channel is received. Rejects at once if the connection is down or gets down. */
+  /**
+   * Resolves when every message of a wanted channel is received. Rejects at once if the connection is down or gets down, and after 5 s if
+   * the broker does not answer.
+   */
   ready(channel: Channel): Promise<void> {
     if (this.#state === "closed") return Promise.reject(this.#refusal());
     const subscription = this.#subscriptions.get(channel)!;
@@ -334,7 +337,18 @@ export class Broker {
     // Until the start has succeeded or failed, no client is here that could be kept waiting.
     if (!this.isUp && this.#state !== "starting") return Promise.reject(this.#refusal());
     return new Promise((resolve, reject) => {
-      subscription.waiting.push((error) => (error === undefined ? resolve() : reject(error)));
+      const settle = (error?: EngineError): void => {
+        clearDeadline(timer);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      const expire = (): void => {
+        subscription.waiting.splice(subscription.waiting.indexOf(settle), 1);
+        reject(new EngineError(`${this.name} has not subscribed in time`, "not-sent"));
+      };
+      const timer: Expiring = { deadline: 0, expire };
+      subscription.waiting.push(settle);
+      setDeadline(timer, COMMAND_TIMEOUT_MS);
     });
   }
 

@@ -365,15 +365,19 @@ export class FleetTopics {
     const body = encodeEntry(method, params);
     const rule = this.#logRuleOf(name);
     const topic = this.#topics.get(name);
-    // The members that were added before get the publication too.
-    if (topic !== undefined && topic.log!.position === undefined) await this.#prepare(topic).catch(() => {});
     const bytes = utf8Bytes(body) + HEAD_BYTES;
+    const until = performance.now() + timeoutMs;
+    // The members that were added before get the publication too.
+    if (topic !== undefined && topic.log!.position === undefined)
+      await broker.run(bytes, timeoutMs, () => this.#prepare(topic)).catch(() => {});
+    const leftMs = until - performance.now();
+    if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
     const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
       const { maxFrameBytes } = broker.facts!;
       if (bytes > maxFrameBytes) throw new TooLargeError(method, bytes, maxFrameBytes);
       return broker.connection.log!.append(name, body, rule, key);
     };
-    return textOf(await broker.run(bytes, timeoutMs, append))!;
+    return textOf(await broker.run(bytes, leftMs, append))!;
   }
 
   /** See `Topic.read`. */

@@ -56,6 +56,23 @@ it("a publication that is not answered is `unknown` after 5 s, also with a longe
   expect(await failing).toMatchObject({ code: "ENGINE", outcome: "unknown" });
 });
 
+it("a subscription that is not answered delays `publish` for its timeout, and `join` for 5 s", async () => {
+  const engine = new FaultyEngine();
+  nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 } }) }, engine);
+  const ann = await nodes[0]!.client();
+  const [link] = engine.links;
+  link!.before = (command) => (command === "subscribe" ? new Promise(() => {}) : undefined);
+  const topic = nodes[0]!.server.topic("room");
+  const joining = topic.join(ann.peer).catch((error: unknown) => error);
+  const publishing = topic.publish("said", {}, { timeoutMs: 1_000 }).catch((error: unknown) => error);
+  await vi.advanceTimersByTimeAsync(1_100);
+  expect(await publishing).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
+  await vi.advanceTimersByTimeAsync(4_000);
+  expect(await joining).toMatchObject({ code: "ENGINE", outcome: "not-sent" });
+  expect(link!.commands).not.toContain("append");
+  expect(topic.size).toBe(0);
+});
+
 it("a key is remembered for 2 minutes", async () => {
   nodes = makeNodes(1, { topics: () => ({ log: { length: 10, ttlMs: 600_000 } }) });
   const topic = nodes[0]!.server.topic("room");
