@@ -298,9 +298,11 @@ export class Calls {
     this.#running.set(key, controller);
     const channel: Channel = `n:${from}`;
     const { broker, node } = this.#owner;
-    const onProgress = (value: unknown): void =>
-      void broker.send(channel, frameOf(Kind.Progress, [number, node], encoded(value)));
-    const startedAt = performance.now();
+    let startedAt = performance.now();
+    const onProgress = (value: unknown): void => {
+      if (flags.includes("r")) startedAt = performance.now();
+      broker.send(channel, frameOf(Kind.Progress, [number, node], encoded(value)));
+    };
     const answer = (verdict: string, outcome: string, answerBody: string): void => {
       this.#running.delete(key);
       const leftMs = Math.max(answerMs - (performance.now() - startedAt), ANSWER_LIMITS.firstMs);
@@ -374,10 +376,9 @@ export class Calls {
         done: () => {
           if (!this.#gatherings.delete(number)) return;
           clearDeadline(timer);
-          resolve({
-            answers,
-            unheard: [...waiting].filter((name) => !answers.has(name) && this.#owner.live.has(name)),
-          });
+          // With those that came meanwhile: a node that was counted and has not answered may be one of them.
+          const unheard = [...this.#owner.live].filter((name) => name !== node && !answers.has(name));
+          resolve({ answers, unheard });
         },
       };
       this.#gatherings.set(number, gathering);
