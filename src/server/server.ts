@@ -239,7 +239,7 @@ export class Server<
 
   /**
    * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and `data` is not checked.
-   * If the server is closed, closes the peer with 1001.
+   * `server.principal` finds the peer by its `data`. If the server is closed, closes the peer with 1001.
    */
   accept(transport: Transport, data: D): Peer<L, R, D> {
     const peer = this.#accept(transport, data, this.#config);

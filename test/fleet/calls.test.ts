@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { ConnectionLostError, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
+import { ConnectionLostError, RpcError, TimeoutError, TooLargeError, type Receiver } from "../../src/node.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, type Client, type Node } from "./nodes.js";
@@ -346,6 +346,29 @@ describe("a principal", () => {
     for (const one of bobs) expect(await one.peer.closed).toMatchObject({ code: 4003, reason: "banned" });
     expect([eve.got, eve.client.state]).toEqual([[], "open"]);
     await expect(c.server.principal("eve").disconnect(1001)).rejects.toThrow("Expected `code`");
+  });
+
+  it("has the peers that `accept` made, too", async () => {
+    const { a, b } = await world({}, {}, options);
+    let receiver: Receiver;
+    const transport = {
+      start: (given: Receiver) => void (receiver = given),
+      send: () => true,
+      close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+    };
+    const peer = b.server.accept(transport, { name: "ann" });
+    expect((await a.server.principal("ann").peers()).peers.map(({ id }) => id)).toEqual([peer.id]);
+    expect(await a.server.principal("ann").disconnect(4003)).toMatchObject({ closed: 1 });
+    expect(await peer.closed).toMatchObject({ code: 4003 });
+  });
+
+  it("has a name of at most 8,192 characters of any kind", async () => {
+    const { a, b } = await world({}, {}, options);
+    const name = "é".repeat(8_192);
+    expect(() => a.server.principal(`${name}é`)).toThrow("at most 8192 characters");
+    const { foreign } = b.server.stats().engine!;
+    expect(await a.server.principal(name).disconnect()).toEqual({ closed: 0, unheard: [] });
+    expect(b.server.stats().engine!.foreign).toBe(foreign);
   });
 
   it("requires the option `principal`, and works without an engine", async () => {
