@@ -140,7 +140,7 @@ it("a volatile message is not kept for a peer that is about to join, and all oth
   const reading = new Promise<void>((resolve) => (read = resolve));
   let isAsked = false;
   engine.links[1]!.before = (command) => {
-    if (command !== "read") return;
+    if (command !== "read") return undefined;
     isAsked = true;
     return reading;
   };

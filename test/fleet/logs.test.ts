@@ -73,7 +73,8 @@ describe("publish", () => {
     await expect(topic.publish("said", { at: 1 })).rejects.toThrow("Expected `params.at` to be absent");
     await expect(topic.publish("said", [1])).rejects.toThrow("Expected `params` to be an object");
     await expect(topic.publish("said", { toJSON: () => [1] })).rejects.toThrow(TypeError);
-    await expect(topic.publish("said", {}, { key: "" })).rejects.toThrow("Expected `key`");
+    for (const key of ["", "x".repeat(257)])
+      await expect(topic.publish("said", {}, { key })).rejects.toThrow("Expected `key`");
     await expect(topic.publish("said", {}, { unknown: 1 } as never)).rejects.toThrow("Unknown name `unknown`");
     await expect(a.server.topic("\ud800").publish("said", {})).rejects.toThrow(TypeError);
     const large = { text: "x".repeat(16 * 2 ** 20) };
@@ -106,7 +107,14 @@ describe("publish", () => {
   });
 
   it("throws for rules that are none", async () => {
-    for (const rules of [{ log: {} }, { log: { length: 0, ttlMs: 1000 } }, { log: { length: 10_001, ttlMs: 1000 } }]) {
+    const logs = [
+      {},
+      { length: 0, ttlMs: 1_000 },
+      { length: 10_001, ttlMs: 1_000 },
+      { length: 1, ttlMs: 999 },
+      { length: 1, ttlMs: 604_800_001 },
+    ];
+    for (const rules of logs.map((log) => ({ log }))) {
       const node = makeNode({ engine: memory(), topics: () => rules });
       nodes.push(node);
       const ann = await node.client();

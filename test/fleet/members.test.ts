@@ -44,6 +44,7 @@ describe("members", () => {
         { id: bob.peer.id, as: "bob" },
       ]);
     expect(await a.server.topic("room").members({ limit: 1 })).toHaveLength(1);
+    await expect(a.server.topic("room").members({ limit: 10_001 })).rejects.toThrow("Expected `limit`");
     expect(await a.server.topic("other").members()).toEqual([]);
   });
 
