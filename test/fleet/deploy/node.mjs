@@ -14,7 +14,7 @@ const pause = (id) => new Promise((resolve) => setTimeout(resolve, id % 20));
 const server = await serve({
   port: 0,
   session: { route },
-  engine: redis({ url, prefix, leaseMs: 3_000 }),
+  engine: redis({ url, prefix }),
   authenticate: (_request, name) => (typeof name === "string" ? { name } : null),
   principal: ({ name }) => name,
   topics: (name) => (name.startsWith("room:") ? { log: { length: 5_000, ttlMs: 600_000 }, members: true } : undefined),

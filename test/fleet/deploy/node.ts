@@ -72,6 +72,8 @@ export class Balancer implements AsyncDisposable {
   #next = 0;
   /** How many connections went to the node that their URL names. */
   routed = 0;
+  /** Whether it ignores the node in URLs. */
+  isBlind = false;
 
   private constructor(listener: Server) {
     this.#listener = listener;
@@ -101,7 +103,7 @@ export class Balancer implements AsyncDisposable {
 
   #forward(near: Socket, head: Buffer): void {
     const route = /^GET \S*[?&]node=([^ &]*)/.exec(head.toString("latin1"))?.[1];
-    const named = route === undefined ? undefined : this.#nodes.get(route);
+    const named = route === undefined || this.isBlind ? undefined : this.#nodes.get(route);
     if (named !== undefined) this.routed++;
     const node = named ?? [...this.#nodes.values()][this.#next++ % this.#nodes.size];
     if (node === undefined) return void near.destroy();
