@@ -122,9 +122,11 @@ export class Balancer implements AsyncDisposable {
     }
   }
 
-  /** Cuts so many of the connections. */
+  /** Cuts about so many of the connections, old and new ones, on all nodes. */
   cut(count: number): void {
-    for (const pair of [...this.#pairs].slice(0, count)) for (const socket of pair) socket.destroy();
+    const every = Math.max(1, Math.floor(this.#pairs.size / count));
+    for (const [i, pair] of [...this.#pairs].entries())
+      if (i % every === 0) for (const socket of pair) socket.destroy();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
