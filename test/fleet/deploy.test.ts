@@ -24,7 +24,11 @@ const roomOf = (i: number): string => `room:${i % ROOMS}`;
 const nameOf = (i: number): string => `user${i}`;
 const namesIn = (room: string): string[] =>
   Array.from({ length: CLIENTS }, (_, i) => i).flatMap((i) => (roomOf(i) === room ? [nameOf(i)] : []));
-const sorted = (names: readonly unknown[]): unknown[] => [...names].sort((a, b) => (String(a) < String(b) ? -1 : 1));
+const sorted = (names: readonly unknown[]): unknown[] => {
+  const copy = [...names];
+  copy.sort((a, b) => (String(a) < String(b) ? -1 : 1));
+  return copy;
+};
 const delay = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Returns how often each of these occurs. */

@@ -258,6 +258,7 @@ it("a lease that cannot be taken again at once is taken at a later beat, with al
 });
 
 const idOf = (version: number): RosterId => `node/1.m${version}`;
+const listOf = (last: number): [RosterId, string][] => Array.from({ length: last }, (_, i) => [idOf(i + 1), "1"]);
 
 it("a replica keeps at most 1,000 changes that came too early, and lists the members again for the others", () => {
   const events: string[] = [];
@@ -265,12 +266,11 @@ it("a replica keeps at most 1,000 changes that came too early, and lists the mem
     (id) => id,
     (event) => void events.push(event),
   );
-  const members = (last: number): [RosterId, string][] => Array.from({ length: last }, (_, i) => [idOf(i + 1), "1"]);
   const request = replica.request();
   for (let version = 2; version <= 1_002; version++) replica.changed(version, idOf(version), "1");
-  replica.listed(request, { version: 1, members: members(1) });
+  replica.listed(request, { version: 1, members: listOf(1) });
   expect([replica.size, replica.needsList]).toEqual([1_001, true]);
-  replica.listed(replica.request(), { version: 1_002, members: members(1_002) });
+  replica.listed(replica.request(), { version: 1_002, members: listOf(1_002) });
   expect([replica.size, replica.needsList, events.length]).toEqual([1_002, false, 1_001]);
 });
 
