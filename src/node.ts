@@ -45,6 +45,7 @@ export {
   type EngineConnection,
   type EngineFacts,
   type EngineHost,
+  type EngineLeases,
   type EngineLog,
   type EngineRoster,
   type EngineSettings,

@@ -40,6 +40,8 @@ export interface BrokerOwner {
   sent(): void;
   /** A command was refused or a frame was dropped. */
   dropped(): void;
+  /** The connection will never be up, for a reason that time does not cure, although the start went on without it. */
+  failed(error: EngineError): void;
 }
 
 /** One command, from `run` until it settles. */
@@ -88,7 +90,7 @@ interface Subscription {
 export class Broker {
   readonly connection: EngineConnection;
   /** What the engine has said about its broker; `undefined` until it was up for the first time. */
-  facts: EngineFacts | undefined;
+  facts: EngineFacts | undefined = undefined;
   readonly #engine: Engine;
   readonly #owner: BrokerOwner;
   #state: "starting" | "up" | "down" | "closed" = "starting";
@@ -145,8 +147,12 @@ export class Broker {
     } finally {
       clearDeadline(timer!);
     }
-    // Later, only the connection itself reports its state.
-    opened.catch((error: EngineError) => this.#down(error));
+    // It went on without the connection. Later, only the connection itself reports its state.
+    opened.catch((error: EngineError) => {
+      if (this.#state === "closed") return;
+      this.#lastError = error;
+      this.#owner.failed(error);
+    });
   }
 
   async close(): Promise<void> {
@@ -202,9 +208,9 @@ export class Broker {
     });
   }
 
-  /** Runs a command of the engine. Rejects at once if the connection is down. */
-  now<T>(run: () => Promise<T>): Promise<T> {
-    return this.isUp ? this.run(0, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
+  /** Runs a command of the engine. Rejects at once if the connection is down. `bytes`: its length, unless it is short. */
+  now<T>(run: () => Promise<T>, bytes = 0): Promise<T> {
+    return this.isUp ? this.run(bytes, COMMAND_TIMEOUT_MS, run) : Promise.reject(this.#refusal());
   }
 
   /** The time of a command has passed. */
@@ -320,7 +326,10 @@ export class Broker {
     this.#startTimer(subscription, LINGER_MS, () => this.#reconcile(subscription));
   }
 
-  /** Resolves when every message of a wanted channel is received. Rejects at once if the connection is down or gets down. */
+  /**
+   * Resolves when every message of a wanted channel is received. Rejects at once if the connection is down or gets down, and after 5 s if
+   * the broker does not answer.
+   */
   ready(channel: Channel): Promise<void> {
     if (this.#state === "closed") return Promise.reject(this.#refusal());
     const subscription = this.#subscriptions.get(channel)!;
@@ -328,7 +337,18 @@ export class Broker {
     // Until the start has succeeded or failed, no client is here that could be kept waiting.
     if (!this.isUp && this.#state !== "starting") return Promise.reject(this.#refusal());
     return new Promise((resolve, reject) => {
-      subscription.waiting.push((error) => (error === undefined ? resolve() : reject(error)));
+      const settle = (error?: EngineError): void => {
+        clearDeadline(timer);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      const expire = (): void => {
+        subscription.waiting.splice(subscription.waiting.indexOf(settle), 1);
+        reject(new EngineError(`${this.name} has not subscribed in time`, "not-sent"));
+      };
+      const timer: Expiring = { deadline: 0, expire };
+      subscription.waiting.push(settle);
+      setDeadline(timer, COMMAND_TIMEOUT_MS);
     });
   }
 

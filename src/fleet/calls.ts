@@ -17,15 +17,15 @@ import { isObject } from "../core/message.js";
 import { connectionOf, type AnyPeer } from "../peer/peer.js";
 import type { Broker } from "./broker.js";
 import { EngineError, type Channel, type NodeName } from "./engine.js";
-import { frameOf, Kind, notificationIn, type ReadFrame } from "./frames.js";
+import { frameOf, isNodeName, Kind, knows, notificationIn, type ReadFrame } from "./frames.js";
+import { Repeats } from "./repeats.js";
 
 /** The part of a timeout that the node of the peer gets, so that its verdict can arrive in time. */
 const SHARE = 0.95;
 /** How long `principal` waits for the answers of all nodes. */
 const GATHER_MS = 5_000;
-/** How long an answer that no node received waits until it is sent again: twice as long each time. */
-const FIRST_RETRY_MS = 100;
-const LAST_RETRY_MS = 3_000;
+/** Answers that no node has received, and that are sent again. */
+const ANSWER_LIMITS = { firstMs: 100, lastMs: 3_000, most: 10_000, maxLength: 16 * 2 ** 20 };
 /** How long an answer to a call without a timeout is sent again. */
 const LONGEST_ANSWER_MS = 60_000;
 /** How long `close` of a peer elsewhere may take. A peer closes within 5 s. */
@@ -47,6 +47,8 @@ export interface CallsOwner {
   report(error: unknown): void;
   /** Counts a frame that breaks a rule. */
   foreign(): void;
+  /** Counts an answer that is not sent again, because too many are. */
+  dropped(): void;
 }
 
 /** A peer on any node. */
@@ -108,12 +110,12 @@ export class Calls {
   #lastNumber = 0;
   /** What aborts the calls from other nodes that run here, by node and number. */
   readonly #running = new Map<string, AbortController>();
-  /** Timers of answers that are sent again. */
-  readonly #retries = new Set<Expiring>();
+  readonly #answers: Repeats;
   #isClosed = false;
 
   constructor(owner: CallsOwner) {
     this.#owner = owner;
+    this.#answers = new Repeats(owner.broker, ANSWER_LIMITS, () => owner.dropped());
   }
 
   /** Calls a method of a peer on any node. Never throws. */
@@ -135,7 +137,7 @@ export class Calls {
     const { owner, peer } = this.#find(to);
     if (to.node === owner.node) return void peer?.notify(method, params);
     const body = plainText(encodeNotification(method, params as object));
-    owner.broker.send(`n:${to.node}`, frameOf(Kind.One, [owner.node, to.localId], body));
+    if (isNodeName(to.node)) owner.broker.send(`n:${to.node}`, frameOf(Kind.One, [owner.node, to.localId], body));
   }
 
   /** Closes a peer on any node. Resolves when the peer is closed. */
@@ -164,6 +166,8 @@ export class Calls {
     const { broker, node: from } = this.#owner;
     return new Promise((resolve, reject) => {
       if (wait.signal?.aborted) throw wait.signal.reason;
+      if (!isNodeName(node)) throw new ConnectionLostError(method, "not-sent", NO_NODE);
+      if (!knows(node, kind)) throw new ConnectionLostError(method, "not-sent", OLD_NODE);
       const number = ++this.#lastNumber;
       const frame = frameOf(kind, [number, from, ...fields], body);
       const timedOut = (late: RemoteCall, afterMs: number): void => this.#timeOut(late, afterMs);
@@ -259,6 +263,7 @@ export class Calls {
 
   #answered(number: number, from: NodeName, verdict: string, outcome: string, body: string): void {
     const value = parsed(body);
+    if (value === undefined) return this.#owner.foreign();
     const gathering = this.#gatherings.get(number);
     if (gathering !== undefined) {
       if (gathering.heard.has(from)) return;
@@ -295,12 +300,14 @@ export class Calls {
     this.#running.set(key, controller);
     const channel: Channel = `n:${from}`;
     const { broker, node } = this.#owner;
-    const onProgress = (value: unknown): void =>
-      void broker.send(channel, frameOf(Kind.Progress, [number, node], encoded(value)));
-    const startedAt = performance.now();
+    let startedAt = performance.now();
+    const onProgress = (value: unknown): void => {
+      if (flags.includes("r")) startedAt = performance.now();
+      broker.send(channel, frameOf(Kind.Progress, [number, node], encoded(value)));
+    };
     const answer = (verdict: string, outcome: string, answerBody: string): void => {
       this.#running.delete(key);
-      const leftMs = Math.max(answerMs - (performance.now() - startedAt), FIRST_RETRY_MS);
+      const leftMs = Math.max(answerMs - (performance.now() - startedAt), ANSWER_LIMITS.firstMs);
       this.#answer(from, [number, verdict, outcome], answerBody, leftMs);
     };
     connectionOf(peer)
@@ -319,7 +326,7 @@ export class Calls {
   #serveClose(number: number, from: NodeName, localId: string, code: number, body: string): void {
     const peer = this.#owner.peerOf(localId);
     if (peer === undefined) return this.#answer(from, [number, "lost", "not-sent"], "null", CLOSE_MS);
-    peer.close(code, String(parsed(body))).then(
+    peer.close(code, textIn(parsed(body))).then(
       () => this.#answer(from, [number, "ok", ""], "null", CLOSE_MS),
       (error: unknown) => {
         const [verdict, outcome, answer] = verdictOf(error);
@@ -328,36 +335,23 @@ export class Calls {
     );
   }
 
-  /** Sends an answer, again until a node receives it or `leftMs` have passed. The caller accepts it once. */
-  #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, leftMs: number): void {
+  /** Sends an answer, again until a node receives it or `forMs` have passed. The caller accepts it once. */
+  #answer(to: NodeName, [number, verdict, outcome]: [number, string, string], body: string, forMs: number): void {
     const { broker, node } = this.#owner;
-    const until = performance.now() + leftMs;
+    const { maxFrameBytes } = broker.facts!;
     let frame = frameOf(Kind.Answer, [number, node, verdict, outcome], body);
-    let delayMs = FIRST_RETRY_MS;
-    const retry: Expiring = { deadline: 0, expire: () => void attempt() };
-    const attempt = async (): Promise<void> => {
-      this.#retries.delete(retry);
-      let count: number | undefined = 0;
-      try {
-        const size = utf8Bytes(frame);
-        const { maxFrameBytes = Infinity } = broker.facts ?? {};
-        if (size > maxFrameBytes) {
-          // The result cannot cross: the caller learns why.
-          const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
-          frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
-        }
-        count = await broker.run(size, Math.max(until - performance.now(), 1), () =>
-          broker.connection.send(`n:${to}`, frame),
-        );
-      } catch {
-        // Sent again below.
-      }
-      if (count !== 0 || this.#isClosed || performance.now() + delayMs > until) return;
-      this.#retries.add(retry);
-      setDeadline(retry, delayMs);
-      delayMs = Math.min(delayMs * 2, LAST_RETRY_MS);
-    };
-    void attempt();
+    const size = utf8Bytes(frame);
+    if (size > maxFrameBytes) {
+      // The result cannot cross: the caller learns why.
+      const large = JSON.stringify({ bytes: size, maxMessageBytes: maxFrameBytes });
+      frame = frameOf(Kind.Answer, [number, node, "large", "unknown"], large);
+    }
+    this.#answers.send(`n:${to}`, frame, forMs, (count) => count > 0);
+  }
+
+  /** The connection is restored. */
+  up(): void {
+    this.#answers.up();
   }
 
   /**
@@ -384,10 +378,9 @@ export class Calls {
         done: () => {
           if (!this.#gatherings.delete(number)) return;
           clearDeadline(timer);
-          resolve({
-            answers,
-            unheard: [...waiting].filter((name) => !answers.has(name) && this.#owner.live.has(name)),
-          });
+          // With those that came meanwhile: a node that was counted and has not answered may be one of them.
+          const unheard = [...this.#owner.live].filter((name) => name !== node && !answers.has(name));
+          resolve({ answers, unheard });
         },
       };
       this.#gatherings.set(number, gathering);
@@ -410,9 +403,13 @@ export class Calls {
 
   /** Ends a question when every node that lives, and every one that was counted, has answered. */
   #check(gathering: Gathering): void {
-    const isComplete = [...gathering.waiting].every((name) => gathering.heard.has(name) || !this.#owner.live.has(name));
+    const { waiting, heard, count = 1 } = gathering;
+    const silent = [...waiting].filter((name) => !knows(name, Kind.Principal));
+    const isComplete = [...waiting].every(
+      (name) => heard.has(name) || silent.includes(name) || !this.#owner.live.has(name),
+    );
     // This node receives its own question, and does not answer it.
-    if (isComplete && gathering.heard.size >= (gathering.count ?? 1) - 1) gathering.done();
+    if (isComplete && heard.size >= count - 1 - silent.length) gathering.done();
   }
 
   /** Takes a question or a notification about the peers of a principal. */
@@ -421,10 +418,7 @@ export class Calls {
     const value = verb === "notify" ? notificationIn(body) : parsed(body);
     if (from === undefined || principal === undefined || value === undefined) return this.#owner.foreign();
     if (verb === "notify") return this.notifyOwn(principal, value as { method: string; params: unknown });
-    const answer =
-      verb === "close"
-        ? this.closeOwn(principal, Number(code), typeof value === "string" ? value : "")
-        : this.ownOf(principal);
+    const answer = verb === "close" ? this.closeOwn(principal, Number(code), textIn(value)) : this.ownOf(principal);
     this.#answer(from, [Number(numberField), "ok", ""], JSON.stringify(answer), GATHER_MS);
   }
 
@@ -453,12 +447,12 @@ export class Calls {
       this.#settle(number)!.reject(new ConnectionLostError(method, isWritten ? "unknown" : "not-sent", cause));
     }
     for (const gathering of this.#gatherings.values()) gathering.done();
-    for (const retry of this.#retries) clearDeadline(retry);
-    this.#retries.clear();
+    this.#answers.stop();
   }
 }
 
 const NO_PEER = new Error("no such peer");
+const OLD_NODE = new Error("the node of the peer is of a release that does not know this");
 const NO_NODE = new Error("the node of the peer does not live");
 
 /** Encodes a value that came from a peer. Bytes are base64 in it. */
@@ -475,6 +469,16 @@ function parsed(json: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** Returns the text that another node has sent; empty for any other value. Converting an object may throw. */
+function textIn(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** Returns the number that another node has sent; `NaN` for any other value. */
+export function numberIn(value: unknown): number {
+  return typeof value === "number" ? value : NaN;
 }
 
 /** Returns how the error of a call is sent: its verdict, its outcome and its body. */
@@ -507,9 +511,9 @@ function errorOf({ method, wait }: RemoteCall, verdict: string, outcome: Outcome
   if (verdict === "error" && Number.isInteger(code) && typeof message === "string")
     return receivedError(method, code as number, message, data);
   if (verdict === "timeout") return new TimeoutError(method, wait.timeoutMs, outcome);
-  if (verdict === "large") return new TooLargeError(method, Number(size), Number(maxMessageBytes));
-  if (verdict === "protocol") return new ProtocolError(String(message), raw);
-  if (verdict === "type") return new TypeError(typeof value === "string" ? value : "");
-  if (verdict === "failed") return new Error(typeof value === "string" ? value : "");
+  if (verdict === "large") return new TooLargeError(method, numberIn(size), numberIn(maxMessageBytes));
+  if (verdict === "protocol") return new ProtocolError(textIn(message), raw);
+  if (verdict === "type") return new TypeError(textIn(value));
+  if (verdict === "failed") return new Error(textIn(value));
   return new ConnectionLostError(method, outcome, NO_PEER);
 }

@@ -95,7 +95,10 @@ export interface EngineSettings {
   readonly leaseMs?: number | undefined;
   /** How long `serve` waits for the broker, in milliseconds. Then it rejects with the `EngineError` of the last attempt. Default 10,000. */
   readonly startTimeoutMs?: number | undefined;
-  /** Whether the server starts without its broker if `startTimeoutMs` has passed, and joins the fleet later. Default false. */
+  /**
+   * Whether the server starts without its broker if `startTimeoutMs` has passed, and joins the fleet later. Default false. If it turns
+   * out that the broker refuses it for good, such as for a wrong password, the server emits the `EngineError` as `error`.
+   */
   readonly startWithout?: boolean | undefined;
 }
 

@@ -12,10 +12,11 @@ import type { AnyPeer } from "../peer/peer.js";
 import { Broker } from "./broker.js";
 import { Calls, type Address } from "./calls.js";
 import type { Channel, Engine, EngineError, EngineFacts, NodeName } from "./engine.js";
-import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, notificationIn, readFrame, type ReadFrame } from "./frames.js";
+import { frameOf, Kind, MAX_PRINCIPAL_LENGTH, nodeName, notificationIn, readFrame, type ReadFrame } from "./frames.js";
 import { Lease, LEASE_MS } from "./lease.js";
 import { principalOf, remotePeer, type Principal, type RemotePeer } from "./remote.js";
 import { OwnMembers } from "./roster.js";
+import { SessionReports } from "./session-over.js";
 import { Tails, type LogsOwner } from "./topic-log.js";
 import { FleetTopics } from "./topics.js";
 import { checkTopic, type SendOptions } from "./topic-options.js";
@@ -127,7 +128,7 @@ const MOST_READS = 32;
 
 /** One node of a fleet. */
 export class Fleet {
-  readonly id: NodeName = nanoid(NODE_LENGTH);
+  readonly id: NodeName = nodeName(nanoid(NODE_LENGTH));
   /** True for the private fleet of a server without an engine: the ids of its peers have no name of a node. */
   readonly isAlone: boolean;
   readonly topics: FleetTopics;
@@ -137,6 +138,7 @@ export class Fleet {
   readonly #leaseMs: number;
   readonly #own: OwnMembers;
   readonly #calls: Calls;
+  readonly #sessionReports: SessionReports;
   readonly #byId = new Map<string, AnyPeer>();
   readonly #byPrincipal = new Map<string, Set<AnyPeer>>();
   readonly #principals = new Map<AnyPeer, string>();
@@ -152,13 +154,16 @@ export class Fleet {
   constructor(engine: Engine, host: FleetHost, isAlone = false) {
     this.#host = host;
     this.isAlone = isAlone;
+    const foreign = (): void => void this.#counts.foreign++;
+    const dropped = (): void => void this.#counts.dropped++;
     this.#broker = new Broker(engine, this.id, {
       received: (channel, frame) => this.#received(channel, frame),
       up: (facts) => this.#up(facts),
       down: (error) => this.#down(error),
       heard: (channels) => this.topics.heard(shuffled(channels)),
       sent: () => this.#counts.sent++,
-      dropped: () => this.#counts.dropped++,
+      dropped,
+      failed: (error) => host.report(error),
     });
     const { leaseMs = LEASE_MS } = engine.settings ?? {};
     this.#leaseMs = leaseMs;
@@ -174,7 +179,6 @@ export class Fleet {
     });
     this.#own = new OwnMembers(this.#broker, this.#lease.incarnation);
     const getLive = (): ReadonlySet<NodeName> => this.#lease.live;
-    const foreign = (): void => void this.#counts.foreign++;
     this.#calls = new Calls({
       node: this.id,
       broker: this.#broker,
@@ -186,6 +190,16 @@ export class Fleet {
       peersOf: (principal) => this.#byPrincipal.get(principal) ?? [],
       report: (error) => host.report(error),
       foreign,
+      dropped,
+    });
+    this.#sessionReports = new SessionReports({
+      node: this.id,
+      broker: this.#broker,
+      get live() {
+        return getLive();
+      },
+      endSession: (hash, principal) => host.endSession(hash, principal),
+      dropped,
     });
     const logs: LogsOwner = {
       broker: this.#broker,
@@ -229,6 +243,7 @@ export class Fleet {
   async #close(): Promise<void> {
     this.#lease.stop();
     this.#calls.end();
+    this.#sessionReports.stop();
     if (this.#broker.isUp) await this.#own.clear();
     this.topics.close();
     await this.#broker.close();
@@ -326,8 +341,7 @@ export class Fleet {
 
   /** A client that was refused a session has begun a new one. If another node has the old session, that node ends it. */
   sessionOver(hash: string, principal: string | undefined): void {
-    const has = principal === undefined ? "" : "p";
-    this.#broker.send("a:all", frameOf(Kind.SessionOver, [this.id, hash, has, principal ?? ""]));
+    this.#sessionReports.send(hash, principal);
   }
 
   stats(): EngineStats {
@@ -346,6 +360,9 @@ export class Fleet {
     this.#wasUp = true;
     this.#lease.start();
     this.#own.reconcile();
+    this.topics.up();
+    this.#calls.up();
+    this.#sessionReports.up();
     if (this.#isStarted) this.#host.changed({ state: "up", downMs: performance.now() - this.#downAt });
   }
 
@@ -357,7 +374,8 @@ export class Fleet {
   #received(channel: Channel, text: string): void {
     if (this.#closed !== undefined) return;
     this.#counts.received++;
-    const frame = readFrame(text);
+    const { maxFrameBytes = Infinity } = this.#broker.facts ?? {};
+    const frame = text.length <= maxFrameBytes ? readFrame(text) : undefined;
     const isKnown =
       frame !== undefined && (channel.startsWith("t:") ? this.#ofTopic(channel, frame) : this.#ofNode(frame));
     if (!isKnown) this.#counts.foreign++;
@@ -397,11 +415,9 @@ export class Fleet {
       case Kind.Principal:
         this.#calls.asked(frame);
         return true;
-      case Kind.SessionOver: {
-        const [from, hash = "", has, principal] = fields;
-        if (from !== this.id) this.#host.endSession(hash, has === "p" ? principal : undefined);
+      case Kind.SessionOver:
+        this.#sessionReports.received(frame);
         return true;
-      }
       case Kind.Nodes: {
         const notification = notificationIn(body);
         const [from = ""] = fields;

@@ -4,11 +4,12 @@
  */
 
 import { classify } from "../core/message.js";
+import type { NodeName } from "./engine.js";
 
 /** The version of all names and frames. */
 export const VERSION = "1";
 
-/** The kinds of frames. */
+/** The kinds of frames, in the order in which releases added them. A new one is added at the end: see `nodeName`. */
 export const Kind = {
   /** A notification to the peers of a topic, or to all peers: from, except, slow, isVolatile, latest. */
   Notify: "N",
@@ -39,6 +40,27 @@ export const Kind = {
   /** An echo of a node to itself: number. */
   Echo: "e",
 } as const;
+
+const KINDS: readonly string[] = Object.values(Kind);
+
+/**
+ * Returns the name of a node that runs this release. It ends with the version of its frames and the number of kinds that it knows, so
+ * its lease and the ids of its peers say both. During a deployment, nodes of several releases live.
+ */
+export function nodeName(random: string): NodeName {
+  return `${random}-${VERSION}${KINDS.length.toString(36)}`;
+}
+
+/** Returns true if a text can be the name of a node. */
+export function isNodeName(name: string): boolean {
+  return /^[A-Za-z0-9_-]{1,64}$/.test(name);
+}
+
+/** Returns true if a node knows a kind of frame. A name that does not say so can only be of a node that does not live. */
+export function knows(node: NodeName, kind: string): boolean {
+  const [, version, count] = /-(\d)([0-9a-z]+)$/.exec(node) ?? [];
+  return version === undefined || (version === VERSION && KINDS.indexOf(kind) < parseInt(count!, 36));
+}
 
 /** A frame that was read: its kind, its fields and its body. */
 export interface ReadFrame {

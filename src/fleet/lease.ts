@@ -36,6 +36,7 @@ export class Lease implements Expiring {
   #echoes = 0;
   #lostEchoes = 0;
   #lagMs: number | undefined;
+  #isStopped = false;
 
   constructor(broker: Broker, node: NodeName, leaseMs: number, owner: LeaseOwner) {
     this.#broker = broker;
@@ -67,12 +68,14 @@ export class Lease implements Expiring {
 
   /** The connection is up. Takes the lease, or renews it at once. */
   start(): void {
+    if (this.#isStopped) return;
     this.#echo = undefined;
     this.#lostEchoes = 0;
     void this.beat();
   }
 
   stop(): void {
+    this.#isStopped = true;
     clearDeadline(this);
   }
 

@@ -2,7 +2,7 @@
 import type { CallArgs, CallOptions, Contract, NotifyName, Remote, Result } from "../core/contract.js";
 import { expected } from "../core/errors.js";
 import { remoteOf } from "../peer/caller.js";
-import type { Address, Calls } from "./calls.js";
+import { numberIn, type Address, type Calls } from "./calls.js";
 import type { NodeName } from "./engine.js";
 
 /**
@@ -97,7 +97,7 @@ export function principalOf<R extends Contract<R>>(owner: PrincipalOwner, name: 
       const gathering = calls.gather("close", name, JSON.stringify(reason), code);
       const own = calls.closeOwn(name, code, reason);
       const { answers, unheard } = await gathering;
-      const elsewhere = [...answers.values()].reduce<number>((sum, one) => sum + (Number(one) || 0), 0);
+      const elsewhere = [...answers.values()].reduce<number>((sum, one) => sum + (numberIn(one) || 0), 0);
       return { closed: own + elsewhere, unheard };
     },
   };

@@ -60,7 +60,8 @@ export class OwnMembers implements Expiring {
   remove(topic: string, localId: string): void {
     const member = this.#members.get(topic)?.get(localId);
     if (member === undefined) return;
-    member.wanted = undefined;
+    // If a change in progress fails, it is not undone.
+    member.wanted = member.confirmed = undefined;
     this.#reconcile(member);
   }
 
@@ -233,6 +234,11 @@ export class Replica {
   /** The number of members. */
   get size(): number {
     return this.#counts.size;
+  }
+
+  /** Returns true if a peer is a member. */
+  has(peerId: string): boolean {
+    return this.#counts.has(peerId);
   }
 
   /** Takes a change. `as`: `undefined` if the member left. */

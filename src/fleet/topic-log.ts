@@ -143,6 +143,8 @@ export class TopicLog implements Expiring {
   readonly #topic: string;
   readonly #owner: LogsOwner;
   readonly #follower: Follower;
+  /** How often publications were lost to this node. */
+  gaps = 0;
   /** The heal in progress. */
   #healing: Promise<void> | undefined;
   #isAskedAgain = false;
@@ -171,6 +173,7 @@ export class TopicLog implements Expiring {
       },
       gap: (reason) => {
         owner.tails.drop(topic);
+        this.gaps++;
         gap(reason);
       },
     });

@@ -86,10 +86,10 @@ class FleetTopic {
   readonly memberRule: Rules["memberRule"];
   /** Prepares the topic again. */
   readonly retry: Expiring;
-  log: TopicLog | undefined;
-  replica: Replica | undefined;
+  log: TopicLog | undefined = undefined;
+  replica: Replica | undefined = undefined;
   /** The list in progress. */
-  listing: Promise<void> | undefined;
+  listing: Promise<void> | undefined = undefined;
   /** Why the topic is kept: its members on this node count as one, and so does each join and each watcher. */
   uses = 0;
   readonly joining = new Map<AnyPeer, Joining>();
@@ -185,7 +185,7 @@ export class FleetTopics {
     }
     if (topic.memberRule !== undefined)
       topic.replica = new Replica(owner.peerIdOf, (event, member) => this.#changed(topic, event, member));
-    // Without a connection, this is done when the channel is heard.
+    // Without a connection, this is done when it is up.
     this.#keep(topic);
   }
 
@@ -205,6 +205,14 @@ export class FleetTopics {
   /** What the broker had may be lost: heals all logs, and lists all members. */
   lost(): void {
     this.heard([...this.#topics.values()].map(({ channel }) => channel));
+  }
+
+  /** The connection is up. Prepares the topics that had no connection before: `heard` is not called for their channels. */
+  up(): void {
+    for (const topic of this.#topics.values()) {
+      const { log, replica } = topic;
+      if ((log !== undefined && log.position === undefined) || replica?.needsList === true) this.#keep(topic);
+    }
   }
 
   /** Messages of these channels may have been missed: heals their logs, and lists their members. */
@@ -313,7 +321,9 @@ export class FleetTopics {
     if (since !== undefined && log !== undefined && !log.covers(since)) await log.heal();
     if (as !== undefined) {
       await this.#list(topic);
-      if (topic.replica!.size >= MAX_MEMBERS) throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
+      const { size } = topic.replica!;
+      if (size >= MAX_MEMBERS && !topic.replica!.has(peer.id))
+        throw new RangeError(`"${name}" has ${MAX_MEMBERS} members already`);
       await own.put(name, localId, as);
     }
     try {
@@ -339,10 +349,11 @@ export class FleetTopics {
       const reading = log.since(since);
       if (reading instanceof Promise) {
         joining.held = [];
+        const { gaps } = log;
         missed = await reading;
         checkPresent(joining);
-        // Too much was held, or the application added the peer: live messages came first.
-        if (joining.held === undefined) missed = undefined;
+        // Too much was held, or the application added the peer: live messages came first. Or a message behind `position` was lost.
+        if (joining.held === undefined || log.gaps !== gaps) missed = undefined;
       } else missed = reading;
     }
     for (const { method, text: message } of missed ?? []) this.#owner.send([peer], method, message, UNDROPPED);
@@ -359,15 +370,19 @@ export class FleetTopics {
     const body = encodeEntry(method, params);
     const rule = this.#logRuleOf(name);
     const topic = this.#topics.get(name);
-    // The members that were added before get the publication too.
-    if (topic !== undefined && topic.log!.position === undefined) await this.#prepare(topic).catch(() => {});
     const bytes = utf8Bytes(body) + HEAD_BYTES;
+    const until = performance.now() + timeoutMs;
+    // The members that were added before get the publication too.
+    if (topic !== undefined && topic.log!.position === undefined)
+      await broker.run(bytes, timeoutMs, () => this.#prepare(topic)).catch(() => {});
+    const leftMs = until - performance.now();
+    if (leftMs <= 0) throw new EngineError(`${broker.name} was not ready in time`, "not-sent");
     const append = async (): ReturnType<NonNullable<typeof broker.connection.log>["append"]> => {
       const { maxFrameBytes } = broker.facts!;
       if (bytes > maxFrameBytes) throw new TooLargeError(method, bytes, maxFrameBytes);
       return broker.connection.log!.append(name, body, rule, key);
     };
-    return textOf(await broker.run(bytes, timeoutMs, append))!;
+    return textOf(await broker.run(bytes, leftMs, append))!;
   }
 
   /** See `Topic.read`. */

@@ -2,10 +2,17 @@
 import type { EngineRoster, Incarnation, LeaseState, RosterId, RosterPart } from "../fleet/engine.js";
 import type { Commands } from "./connection.js";
 
-/** How many topics of a dead incarnation are reaped at once. */
-const REAPED_AT_ONCE = 32;
 /** How many incarnations without a lease a node remembers. */
 const MAX_STRAYS = 1_000;
+/** How many topics are reaped or kept at once. */
+const TOPICS_AT_ONCE = 32;
+
+/**
+ * Redis forgets the members of a topic so long after their last change, in case no node is left that would remove them. While a node has
+ * members in the topic, it begins that time anew, ever after a quarter of it.
+ */
+const KEEP_MS = 86_400_000;
+const REFRESH_MS = KEEP_MS / 4;
 
 /** The members that this node has in a topic. */
 interface Own {
@@ -41,6 +48,7 @@ export class RedisRoster implements EngineRoster {
   /** Incarnations that this node has to reap. */
   readonly #dead: Incarnation[] = [];
   #isReaping = false;
+  #refreshedAt = performance.now();
 
   constructor(commands: Commands) {
     this.#commands = commands;
@@ -142,6 +150,7 @@ export class RedisRoster implements EngineRoster {
     this.#live = new Set(reply.live);
     if (reply.dead !== undefined) this.#reapLater(reply.dead, () => this.#beat(incarnation, leaseMs, false));
     this.#reapStrays(leaseMs);
+    if (performance.now() - this.#refreshedAt >= REFRESH_MS) void this.#refresh(incarnation);
     return { isMine: true, live: reply.live };
   }
 
@@ -156,6 +165,23 @@ export class RedisRoster implements EngineRoster {
     const reply = (await this.#commands.run(tag, "beat", keys, () => args)) as
       [1, Incarnation[], Incarnation | ""] | [0];
     return reply[0] === 1 ? { live: reply[1], dead: reply[2] || undefined } : undefined;
+  }
+
+  /** Keeps the members in the topics of an incarnation. Never rejects: without a connection, the next beat tries again. */
+  async #refresh(incarnation: Incarnation): Promise<void> {
+    this.#refreshedAt = performance.now();
+    const topics = [...this.#topicsOf(incarnation).keys()];
+    try {
+      for (let i = 0; i < topics.length; i += TOPICS_AT_ONCE)
+        await Promise.all(topics.slice(i, i + TOPICS_AT_ONCE).map((topic) => this.#keep(topic)));
+    } catch {
+      this.#refreshedAt = -Infinity;
+    }
+  }
+
+  #keep(topic: string): Promise<unknown> {
+    const { tag, keys } = this.#commands.names.roster(topic);
+    return this.#commands.command(tag, ["PEXPIRE", keys[0], String(KEEP_MS)]);
   }
 
   #presentLives(): Set<string> {
@@ -195,8 +221,8 @@ export class RedisRoster implements EngineRoster {
       const listed = [...((await this.#commands.command(list.tag, ["SMEMBERS", list.name])) as Iterable<string>)];
       const topics = isFirst ? [...new Set([...listed, ...(own?.keys() ?? []), ...found])] : listed;
       if (topics.length === 0) break;
-      for (let i = 0; i < topics.length; i += REAPED_AT_ONCE) {
-        const part = topics.slice(i, i + REAPED_AT_ONCE);
+      for (let i = 0; i < topics.length; i += TOPICS_AT_ONCE) {
+        const part = topics.slice(i, i + TOPICS_AT_ONCE);
         await Promise.all(part.map((topic) => this.#reapTopic(topic, incarnation)));
         await this.#commands.command(list.tag, ["SREM", list.name, ...part]);
       }

@@ -68,7 +68,7 @@ class NodePeer<L extends Contract<L>, R extends Contract<R>, D> extends Peer<L, 
 export class ServerFleet implements Reach {
   readonly #server: ServerParts;
   /** The fleet, if there is one. */
-  fleet: Fleet | undefined;
+  fleet: Fleet | undefined = undefined;
 
   constructor(server: ServerParts) {
     this.#server = server;
@@ -83,7 +83,7 @@ export class ServerFleet implements Reach {
     this.fleet = fleet;
     // Memory needs no time, and never fails.
     void fleet.start();
-    for (const peer of this.#server.peers) this.opened(peer, this.#principalOf(peer));
+    for (const peer of this.#server.peers) this.opened(peer, undefined);
     for (const name of this.#server.topics.names) {
       try {
         fleet.topics.opened(name);
@@ -130,10 +130,10 @@ export class ServerFleet implements Reach {
   }
 
   opened(peer: AnyPeer, principal: string | undefined): void {
-    this.fleet?.opened(peer, principal);
+    this.fleet?.opened(peer, principal ?? this.#principalOf(peer));
   }
 
-  /** Of a peer that connected before this server had a fleet. */
+  /** Of a peer that `accept` made, or that connected before this server had a fleet. */
   #principalOf(peer: AnyPeer): string | undefined {
     try {
       const name = this.#server.options.principal?.(peer.data);

@@ -239,7 +239,8 @@ export class PeerGroup<L extends Contract<L>, R extends Contract<R>, D> implemen
   /** Sends a notification to peers of this node, and to those that the group has on others. */
   #send(peers: readonly AnyPeer[], method: string, text: MessageText, checked: Checked<typeof NOTIFY_OPTIONS>): void {
     const { except } = checked;
-    const options = except === undefined ? checked : { ...checked, except: this.#localPeer(except) };
+    const isLocal = except === undefined || except instanceof Peer;
+    const options = isLocal ? checked : { ...checked, except: this.#localPeer(except) };
     sendAll(peers, method, text, options);
     const { reach } = this.#owner;
     if (reach !== undefined) reach.notify(this.#topic, method, text, options, idOf(except));

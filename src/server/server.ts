@@ -187,16 +187,18 @@ export class Server<
     this.#maxConnections = limits.maxConnections;
     this.#authenticates = checked.gate.authenticate !== undefined;
     this.#arrivals = new AuthArrivals(limits.handshakeTimeoutMs);
-    if (checked.sessionTtlMs !== undefined && checked.link === "packed") {
+    if (checked.session !== undefined && checked.link === "packed") {
       this.#sessions = new Sessions({
         limits: endpointLimits(this.#config.limits, this.#config.bytes),
-        ttlMs: checked.sessionTtlMs,
+        ...checked.session,
         makeToken: () => nanoid(TOKEN_LENGTH),
         hash: (token) => platform.hash(token),
         maxSuspendedPerPrincipal: limits.maxSuspendedPerPrincipal,
         maxHeldLength: limits.maxSuspendedBytes,
         resumed: () => this.#tally.resumed(),
-        abandoned: (hash, principal) => this.#fleet.fleet?.sessionOver(hash, principal),
+        ...(checked.fleet.engine !== undefined && {
+          abandoned: (hash: string, principal: string | undefined) => this.#fleet.fleet!.sessionOver(hash, principal),
+        }),
       });
     }
     const both = {
@@ -237,7 +239,7 @@ export class Server<
 
   /**
    * Makes a peer of a transport, which is open or connects, with this server's handlers. No rule of the handshake applies, and
-   * `data` is not checked. If the server is closed, closes the peer with 1001.
+   * `data` is not checked. `server.principal` finds the peer by its `data`. If the server is closed, closes the peer with 1001.
    */
   accept(transport: Transport, data: D): Peer<L, R, D> {
     const peer = this.#accept(transport, data, this.#config);

@@ -29,6 +29,8 @@ export interface SessionsOptions extends TokenOptions {
   readonly limits: EndpointLimits;
   /** How long a session lasts without a socket, in milliseconds. */
   readonly ttlMs: number;
+  /** By which a load balancer finds this server. */
+  readonly route?: string | undefined;
   /** Maximum number of suspended sessions of one principal. One more ends the oldest. */
   readonly maxSuspendedPerPrincipal: number;
   /** Maximum of what all suspended sessions hold together, in UTF-16 code units. Beyond it, the session that holds most ends. */
@@ -138,8 +140,8 @@ export class Sessions {
   }
 
   #greet(socket: Socket, token: string): void {
-    const { ttlMs, limits } = this.options;
-    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits) }, limits.bytes));
+    const { ttlMs, limits, route } = this.options;
+    socket.send(serverHello({ token, ttlMs, limits: pickLimits(limits), route }, limits.bytes));
   }
 
   #begin(socket: Socket, principal: string | undefined, token: string): ServerSession {

@@ -51,8 +51,8 @@ export interface Topic<L extends Contract<L>, R extends Contract<R>, D> extends 
    * handler follows all of them. The outcome is `"complete"` if the peer then has every publication after `since`, and `"gap"`
    * otherwise: nothing is sent again, and the application loads its state. A first visit, without `since`, is a gap too.
    *
-   * With `as`, the peer is in the list of members. Rejects with an `EngineError` of outcome `"not-sent"` while the broker is down,
-   * with `ConnectionLostError` if the peer closes meanwhile, with a `TypeError` for bad options and for what the rules of the topic
+   * With `as`, the peer is in the list of members. Rejects with an `EngineError` while the broker is down, and if it does not answer for
+   * 5 s, with `ConnectionLostError` if the peer closes meanwhile, with a `TypeError` for bad options and for what the rules of the topic
    * do not allow, and with a `RangeError` if the list has 10,000 members. Then the peer is not added.
    */
   join(peer: Peer<L, R, D>, options?: JoinOptions): Promise<Joined>;

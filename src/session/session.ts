@@ -27,6 +27,8 @@ export class Session {
   declare token: string;
   /** How long the session lasts without a socket, in milliseconds. */
   declare ttlMs: number;
+  /** Client: by which a load balancer finds the server of the session. */
+  declare route: string | undefined;
   /** Client: the number of attempts to resume the session. */
   declare attempt: number;
   readonly #limits: SessionLimits;

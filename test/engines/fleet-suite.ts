@@ -59,6 +59,27 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       expect([ann.got.length, bob.got.length, eve.got.length]).toEqual([4, 2, 3]);
     });
 
+    it("keep the newest of a key for a peer that is away, and nothing that is volatile", async () => {
+      const [, bob] = await members("room");
+      const other = await b.client();
+      await topic(b).join(other.peer);
+      const line = b.network.of(bob.client);
+      line.cut();
+      line.stop();
+      for (let n = 1; n <= 50; n++) {
+        topic(a).notify("moved", { n }, { latest: "ann" });
+        topic(c).notify("typing", { n }, { volatile: true });
+      }
+      for (const node of [a, c]) topic(node).notify("end");
+      await other.until(102);
+      line.start();
+      await bob.until(3);
+      const came = (method: string): unknown[] =>
+        bob.got.filter(([name]) => name === method).map(([, params]) => params);
+      expect([came("moved"), came("typing"), came("end").length]).toEqual([[{ n: 50 }], [], 2]);
+      expect(bob.got.findIndex(([name]) => name === "moved")).toBeLessThan(2);
+    });
+
     it("keep topics with hostile names apart", async () => {
       const [, bob] = await members("room");
       for (const name of HOSTILE_NAMES) await b.server.topic(name).join(bob.peer);
@@ -116,6 +137,8 @@ export function describeFleet(make: () => Promise<EngineRig>): void {
       expect(await bob.until(1)).toEqual([["toast", { n: 1 }]]);
       const none = a.server.peer(`${b.server.nodes.id}.none`);
       expect(await rejection(none.request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
+      for (const id of ["", "none", "none.x", "*.x", ">.x"])
+        expect(await rejection(a.server.peer(id).request("add", [1, 2]))).toMatchObject({ outcome: "not-sent" });
       const pending = rejection(handle.request("never"));
       await expect.poll(() => bob.client.stats().running, POLL).toBe(1);
       await handle.close(4001, "moved");

@@ -1,13 +1,14 @@
 /** What the engine does when Redis is killed, emptied, stopped, or refuses something. */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { EngineError, type Incarnation, type LogRule, type Position, type RosterId } from "../../src/fleet/engine.js";
 import { rosterFrame } from "../../src/fleet/frames.js";
-import type { RedisOptions } from "../../src/redis/index.js";
+import { redis, type RedisOptions } from "../../src/redis/index.js";
 import { sourceOf, type ScriptName } from "../../src/redis/scripts.js";
-import { ensureRedis, eventually, RedisServer, type RedisServerOptions } from "../support/redis.js";
+import { ensureRedis, eventually, freePort, RedisServer, type RedisServerOptions } from "../support/redis.js";
 import { RedisProxy } from "../support/redis-proxy.js";
+import { turn } from "../support/turns.js";
 import { isAscending, Listening, outcomeOf, untilHeard } from "./listening.js";
 import { keyOf, redisRig, type RedisRig } from "./redis-rig.js";
 
@@ -506,7 +507,71 @@ async function refusalOf(options: RedisOptions): Promise<EngineError> {
   );
 }
 
+it("the engine redis keeps the members of a topic that does not change for longer than a day", async () => {
+  const server = await startRedis();
+  const rig = rigOf(server);
+  const node = await openNode(rig);
+  const { roster } = node.connection;
+  const incarnation: Incarnation = `${node.name}/1`;
+  await roster!.enter(incarnation, 60_000);
+  await roster!.put(TOPIC, `${incarnation}.ann`, '"ann"');
+  const [key] = await server.command<string[]>("KEYS", `${rig.prefix}:1:*:w:*`);
+  const leftMs = (): Promise<number> => server.command<number>("PTTL", key!);
+  // 23 hours later.
+  await server.command("PEXPIRE", key!, "3600000");
+  await roster!.beat(incarnation, 60_000);
+  expect(await leftMs()).toBeLessThanOrEqual(3_600_000);
+  const present = performance.now.bind(performance);
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => present() + 23 * 3_600_000);
+  await roster!.beat(incarnation, 60_000);
+  clock.mockRestore();
+  await eventually(leftMs, (ms) => ms > 23 * 3_600_000);
+});
+
+it("the engine redis subscribes up to 500 channels by one command, also after a loss", async () => {
+  const server = await startRedis();
+  const node = await openNode(rigOf(server));
+  const commands = async (): Promise<number> =>
+    Number(/cmdstat_subscribe:calls=(\d+)/.exec(await server.command<string>("INFO", "commandstats"))?.[1]);
+  const before = await commands();
+  await Promise.all(Array.from({ length: 1_200 }, (_, i) => node.connection.subscribe(`t:${i}`)));
+  expect((await commands()) - before).toBe(3);
+  await server.kill();
+  await server.start();
+  await untilHeard(node);
+  expect(await commands()).toBe(3);
+});
+
 describe("the engine redis, at the start", () => {
+  it("waits for at most 20 s before it tries again", async () => {
+    const node = use(Listening.create(redis({ url: `redis://127.0.0.1:${await freePort()}` }), "node"));
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const random = vi.spyOn(Math, "random").mockReturnValue(0.99999);
+    try {
+      const opening = outcomeOf(node.connection.open());
+      const failed = async (times: number): Promise<void> => {
+        while (node.downs.length < times) await turn();
+        await turn();
+      };
+      // The bound of the delay doubles with each failure.
+      for (let times = 1; times <= 10; times++) {
+        await failed(times);
+        await vi.advanceTimersByTimeAsync(Math.min(100 * 2 ** times, 20_000));
+      }
+      await failed(11);
+      await vi.advanceTimersByTimeAsync(19_900);
+      for (let i = 0; i < 100; i++) await turn();
+      expect(node.downs).toHaveLength(11);
+      await vi.advanceTimersByTimeAsync(100);
+      await failed(12);
+      await node.connection.close();
+      expect(await opening).toBe("not-sent");
+    } finally {
+      random.mockRestore();
+      vi.useRealTimers();
+    }
+  });
+
   it("tries again until Redis is there, and reports each failed attempt without the password", async () => {
     const server = await startRedis({ users: ["user default on >se:cret ~* &* +@all"] });
     await server.kill();

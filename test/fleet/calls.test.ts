@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { ConnectionLostError, RpcError, TimeoutError, TooLargeError } from "../../src/node.js";
+import { ConnectionLostError, RpcError, TimeoutError, TooLargeError, type Receiver } from "../../src/node.js";
 import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, type Client, type Node } from "./nodes.js";
@@ -106,6 +106,47 @@ describe("a call to a peer of another node", () => {
     expect(await a.server.peer(bob.peer.id).request("work")).toBe("done");
     await b.server.close();
     expect(outcomeOf(await rejection(a.server.peer(bob.peer.id).request("work")))).toEqual(UNKNOWN);
+  });
+
+  it("is `not-sent` without a message if its id can be of no node", async () => {
+    const { engine, a } = await world({}, { leaseMs: 600_000 });
+    const { commands } = engine.links[0]!;
+    const before = commands.length;
+    for (const id of ["none", "", ".x", "*.x", "a b.x", "\ud800.x", `${"x".repeat(65)}.x`]) {
+      const handle = a.server.peer(id);
+      expect([id, ...(outcomeOf(await rejection(handle.request("work"))) as string[])]).toEqual([id, ...NOT_SENT]);
+      expect(outcomeOf(await rejection(handle.close()))).toEqual(NOT_SENT);
+      handle.notify("work");
+    }
+    expect(commands.slice(before)).toEqual([]);
+  });
+
+  it("settles truly whatever a stranger sends in the name of its node", async () => {
+    const options = { principal: ({ name }: { name: string }) => name };
+    const { engine, a, b, bob } = await world({ work: () => new Promise(() => {}) }, { leaseMs: 60 }, options);
+    await expect.poll(() => a.server.nodes.live.length).toBe(2);
+    const [, link] = engine.links;
+    const from = b.server.nodes.id;
+    // A value that can be converted neither to a text nor to a number.
+    const trap = '{"toString":1,"valueOf":1}';
+    const answer = (number: number, verdict: string, body: string): Promise<unknown> =>
+      link!.send(`n:${a.server.nodes.id}`, `1a\t${number}\t${from}\t${verdict}\t\n${body}`);
+    const calls = [1, 2].map(() => rejection(a.server.peer(bob.peer.id).request("work")));
+    await expect.poll(() => bob.client.stats().running).toBe(2);
+    const { foreign } = a.server.stats().engine!;
+    await answer(1, "ok", "not json");
+    await turn();
+    expect(a.server.stats().engine!.foreign).toBe(foreign + 1);
+    await answer(1, "protocol", `{"message":${trap}}`);
+    await answer(2, "large", `{"bytes":${trap}}`);
+    expect((await Promise.all(calls)).map(({ code }) => code as string)).toEqual(["PROTOCOL", "TOO_LARGE"]);
+    link!.loses = (_channel, frame) => frame.startsWith("1u");
+    const asking = a.server.principal("bob").disconnect();
+    await answer(3, "ok", trap);
+    expect(await asking).toEqual({ closed: 0, unheard: [] });
+    link!.loses = () => false;
+    await link!.send(`n:${from}`, `1x\t7\tstranger\t${bob.peer.id.split(".")[1]!}\t4001\n${trap}`);
+    expect(await bob.peer.closed).toMatchObject({ code: 4001, reason: "" });
   });
 
   it("waits for a connection within its timeout", async () => {
@@ -318,6 +359,29 @@ describe("a principal", () => {
     for (const one of bobs) expect(await one.peer.closed).toMatchObject({ code: 4003, reason: "banned" });
     expect([eve.got, eve.client.state]).toEqual([[], "open"]);
     await expect(c.server.principal("eve").disconnect(1001)).rejects.toThrow("Expected `code`");
+  });
+
+  it("has the peers that `accept` made, too", async () => {
+    const { a, b } = await world({}, {}, options);
+    let receiver: Receiver;
+    const transport = {
+      start: (given: Receiver) => void (receiver = given),
+      send: () => true,
+      close: (code = 1000, reason = "") => receiver.closed({ code, reason }),
+    };
+    const peer = b.server.accept(transport, { name: "ann" });
+    expect((await a.server.principal("ann").peers()).peers.map(({ id }) => id)).toEqual([peer.id]);
+    expect(await a.server.principal("ann").disconnect(4003)).toMatchObject({ closed: 1 });
+    expect(await peer.closed).toMatchObject({ code: 4003 });
+  });
+
+  it("has a name of at most 8,192 characters of any kind", async () => {
+    const { a, b } = await world({}, {}, options);
+    const name = "é".repeat(8_192);
+    expect(() => a.server.principal(`${name}é`)).toThrow("at most 8192 characters");
+    const { foreign } = b.server.stats().engine!;
+    expect(await a.server.principal(name).disconnect()).toEqual({ closed: 0, unheard: [] });
+    expect(b.server.stats().engine!.foreign).toBe(foreign);
   });
 
   it("requires the option `principal`, and works without an engine", async () => {

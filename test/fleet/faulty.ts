@@ -63,7 +63,8 @@ export class FaultyLink implements EngineConnection {
   readonly #engine: FaultyEngine;
   readonly #inner: EngineConnection;
   #held: (() => void)[] | undefined;
-  #isDown = false;
+  /** Whether the connection is lost. */
+  isDown = false;
 
   constructor(engine: FaultyEngine, node: string, host: EngineHost) {
     this.node = node;
@@ -73,7 +74,7 @@ export class FaultyLink implements EngineConnection {
     const inner = engine.inner.createConnection(node, {
       ...host,
       received: (channel, frame) => {
-        if (this.#isDown || this.loses(channel, frame)) return;
+        if (this.isDown || this.loses(channel, frame)) return;
         if (this.#held === undefined) host.received(channel, frame);
         else this.#held.push(() => host.received(channel, frame));
       },
@@ -103,6 +104,11 @@ export class FaultyLink implements EngineConnection {
     return { ...(await this.#inner.open()), undercounts: this.#engine.undercounts };
   }
 
+  /** Rejects `open`, if it waits. */
+  refuse(error: EngineError): void {
+    this.#opening?.reject(error);
+  }
+
   close(): Promise<void> {
     this.#opening?.reject(new EngineError("closed", "not-sent"));
     return this.#inner.close();
@@ -124,11 +130,14 @@ export class FaultyLink implements EngineConnection {
   }
 
   async send(channel: Channel, frame: string): Promise<number | undefined> {
-    return this.counted(await this.#run("send", () => this.#inner.send(channel, frame)));
+    const count = await this.#run("send", () => this.#inner.send(channel, frame));
+    // Nodes without a connection are not subscribed to the channel of all nodes.
+    const missing = channel === "a:all" ? this.#engine.links.filter(({ isDown }) => isDown).length : 0;
+    return this.counted(count === undefined ? undefined : count - missing);
   }
 
   async #run<T>(command: string, run: () => Promise<T>): Promise<T> {
-    if (this.#isDown) throw new EngineError("faulty: down", "not-sent");
+    if (this.isDown) throw new EngineError("faulty: down", "not-sent");
     this.commands.push(command);
     const wait = this.before(command);
     // What waits for nothing is done in the order of the calls.
@@ -138,15 +147,15 @@ export class FaultyLink implements EngineConnection {
 
   /** The connection is lost. */
   down(): void {
-    this.#isDown = true;
+    this.isDown = true;
     this.host.down(new EngineError("faulty: lost", "unknown"));
   }
 
   /** The connection is restored. */
   up(): void {
     this.#opening?.resolve();
-    if (!this.#isDown) return;
-    this.#isDown = false;
+    if (!this.isDown) return;
+    this.isDown = false;
     this.host.up();
     this.host.heard("all");
   }

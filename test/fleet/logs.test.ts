@@ -73,7 +73,8 @@ describe("publish", () => {
     await expect(topic.publish("said", { at: 1 })).rejects.toThrow("Expected `params.at` to be absent");
     await expect(topic.publish("said", [1])).rejects.toThrow("Expected `params` to be an object");
     await expect(topic.publish("said", { toJSON: () => [1] })).rejects.toThrow(TypeError);
-    await expect(topic.publish("said", {}, { key: "" })).rejects.toThrow("Expected `key`");
+    for (const key of ["", "x".repeat(257)])
+      await expect(topic.publish("said", {}, { key })).rejects.toThrow("Expected `key`");
     await expect(topic.publish("said", {}, { unknown: 1 } as never)).rejects.toThrow("Unknown name `unknown`");
     await expect(a.server.topic("\ud800").publish("said", {})).rejects.toThrow(TypeError);
     const large = { text: "x".repeat(16 * 2 ** 20) };
@@ -106,7 +107,14 @@ describe("publish", () => {
   });
 
   it("throws for rules that are none", async () => {
-    for (const rules of [{ log: {} }, { log: { length: 0, ttlMs: 1000 } }, { log: { length: 10_001, ttlMs: 1000 } }]) {
+    const logs = [
+      {},
+      { length: 0, ttlMs: 1_000 },
+      { length: 10_001, ttlMs: 1_000 },
+      { length: 1, ttlMs: 999 },
+      { length: 1, ttlMs: 604_800_001 },
+    ];
+    for (const rules of logs.map((log) => ({ log }))) {
       const node = makeNode({ engine: memory(), topics: () => rules });
       nodes.push(node);
       const ann = await node.client();
@@ -279,6 +287,33 @@ describe("a client that comes back", () => {
     expect(numbers(client)).toEqual(count(101, 105));
   });
 
+  it("has a gap if its node loses publications while it reads what the client has missed", async () => {
+    const [engine, a, b] = await room({ topics: () => ({ log: { length: 100, ttlMs: 600_000 } }) });
+    const at = await say(a, 1);
+    await say(b, 2, 100);
+    const client = await a.client();
+    const [link] = engine.links;
+    const { log } = link!;
+    const answer = gate();
+    const read = log!.read.bind(log);
+    log!.read = async (topic, after, limit) => {
+      const part = await read(topic, after, limit);
+      if (after === 1) await answer.promise;
+      return part;
+    };
+    const joining = a.server.topic("room").join(client.peer, { since: at });
+    await turn();
+    link!.loses = (_channel, frame) => frame.startsWith("1L");
+    await say(b, 101, 250);
+    link!.loses = () => false;
+    await say(b, 251);
+    await expect.poll(() => a.server.stats().engine!.gaps).toBe(1);
+    answer.resolve();
+    expect((await joining).outcome).toBe("gap");
+    await client.until(100);
+    expect(numbers(client)).toEqual(count(152, 251));
+  });
+
   it("gets nothing twice if another node was faster than its new node", async () => {
     const [engine, a, b, ann] = await room();
     const [, link] = engine.links;
@@ -351,6 +386,39 @@ describe("a client that comes back", () => {
     await say(b, 101);
     await client.until(100);
     expect(numbers(client)).toEqual(count(2, 101));
+  });
+});
+
+describe("a member that was added", () => {
+  it("while there was no connection gets what is published from then on", async () => {
+    const [engine, a, b] = await room();
+    const [link] = engine.links;
+    link!.down();
+    const client = await a.client();
+    const topic = a.server.topic("other").add(client.peer);
+    const published = topic.publish("said", { n: 1 });
+    link!.up();
+    await published;
+    await b.server.topic("other").publish("said", { n: 2 });
+    await client.until(2);
+    expect(numbers(client)).toEqual([1, 2]);
+  });
+
+  it("before the broker was there for the first time gets what is published from then on", async () => {
+    const engine = new FaultyEngine({ startTimeoutMs: 5, startWithout: true });
+    engine.isLate = true;
+    nodes = makeNodes(1, RULES, engine);
+    engine.isLate = false;
+    nodes.push(makeNode({ engine, ...RULES }));
+    const [a, b] = nodes as [Node, Node];
+    const client = await a.client();
+    a.server.topic("room").add(client.peer);
+    expect(await rejection(a.server.topic("room").join(client.peer))).toMatchObject({ outcome: "not-sent" });
+    engine.links[0]!.up();
+    await expect.poll(() => a.server.health().ok).toBe(true);
+    await say(b, 1);
+    await client.until(1);
+    expect(numbers(client)).toEqual([1]);
   });
 });
 
@@ -469,6 +537,19 @@ describe("a node that misses messages", () => {
     // The skipped entries have offsets too, so a position behind them is complete.
     expect((await back(b, at)).joined).toEqual({ at: last, outcome: "complete" });
   });
+});
+
+it("a frame that is longer than the engine carries is ignored", async () => {
+  const [engine, a, b, , bob] = await room();
+  const stranger = engine.inner.createConnection("stranger", { received() {}, up() {}, down() {}, heard() {} });
+  await stranger.open();
+  const long = `{"jsonrpc":"2.0","method":"evil","params":["${"x".repeat(16 * 2 ** 20)}"]}`;
+  await stranger.send("t:room", `1N\tstranger\n${long}`);
+  await stranger.close();
+  await say(a, 1);
+  await bob.until(1);
+  expect(bob.got.map(([method]) => method)).toEqual(["said"]);
+  expect(b.server.stats().engine!.foreign).toBe(1);
 });
 
 describe("read", () => {

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
-import type { RosterId } from "../../src/fleet/engine.js";
+import { EngineError, type RosterId } from "../../src/fleet/engine.js";
 import { Replica } from "../../src/fleet/roster.js";
-import { rejection, turn } from "../support/turns.js";
+import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Client, type Node } from "./nodes.js";
 
@@ -44,6 +44,7 @@ describe("members", () => {
         { id: bob.peer.id, as: "bob" },
       ]);
     expect(await a.server.topic("room").members({ limit: 1 })).toHaveLength(1);
+    await expect(a.server.topic("room").members({ limit: 10_001 })).rejects.toThrow("Expected `limit`");
     expect(await a.server.topic("other").members()).toEqual([]);
   });
 
@@ -123,18 +124,22 @@ describe("members", () => {
   });
 
   it("are at most 10,000 in a topic, and more may join without `as`", async () => {
-    const [engine, a] = room();
+    const [engine, a, b] = room();
+    const eve = await joined(a, "eve");
     const stranger = engine.inner.createConnection("stranger", { received() {}, up() {}, down() {}, heard() {} });
     await stranger.open();
-    for (let i = 0; i < 10_000; i++) await stranger.roster!.put("room", `stranger/1.m${i}`, "1");
+    for (let i = 1; i < 10_000; i++) await stranger.roster!.put("room", `stranger/1.m${i}`, "1");
     await turn();
     const ann = await a.client();
     const topic = a.server.topic("room");
     expect(await rejection(topic.join(ann.peer, { as: "ann" }))).toBeInstanceOf(RangeError);
-    expect(topic.size).toBe(0);
+    expect(topic.size).toBe(1);
     expect(await topic.members()).toHaveLength(10_000);
     await topic.join(ann.peer);
-    expect(topic.size).toBe(1);
+    expect(topic.size).toBe(2);
+    // One of them may change what the others see.
+    await topic.join(eve.peer, { as: "eva" });
+    expect(await b.server.topic("room").members()).toContainEqual(of(eve, "eva"));
     await stranger.close();
   });
 
@@ -156,6 +161,25 @@ describe("members", () => {
     expect(await names(b)).toEqual(["ann"]);
     expect(seen[1]).toEqual([["joined", "ann"]]);
   });
+
+  it.each([false, true])(
+    "are gone if they leave while a change of theirs fails; confirmed before: %s",
+    async (isOld) => {
+      const [engine, a, b] = room();
+      const ann = isOld ? await joined(a, "ann") : await a.client("ann");
+      const answer = gate();
+      let failures = 1;
+      engine.links[0]!.before = (command) => (command === "put" && failures-- > 0 ? answer.promise : undefined);
+      const topic = a.server.topic("room");
+      const joining = rejection(topic.join(ann.peer, { as: "anna" }));
+      await expect.poll(() => failures).toBe(0);
+      topic.delete(ann.peer);
+      answer.reject(new EngineError("faulty", "unknown"));
+      await joining;
+      await expect.poll(() => names(b), { timeout: 5_000 }).toEqual([]);
+      await ann.client.close();
+    },
+  );
 
   it("leave when the connection is restored, if they closed meanwhile", async () => {
     const [engine, a, b, seen] = room();
@@ -266,6 +290,23 @@ it("a lease that cannot be taken again at once is taken at a later beat, with al
   await expect.poll(() => names(b), { interval: 5 }).toEqual([]);
   await expect.poll(() => names(b), { interval: 5 }).toEqual(["ann"]);
   expect(failures).toBeLessThan(0);
+});
+
+const idOf = (version: number): RosterId => `node/1.m${version}`;
+const listOf = (last: number): [RosterId, string][] => Array.from({ length: last }, (_, i) => [idOf(i + 1), "1"]);
+
+it("a replica keeps at most 1,000 changes that came too early, and lists the members again for the others", () => {
+  const events: string[] = [];
+  const replica = new Replica(
+    (id) => id,
+    (event) => void events.push(event),
+  );
+  const request = replica.request();
+  for (let version = 2; version <= 1_002; version++) replica.changed(version, idOf(version), "1");
+  replica.listed(request, { version: 1, members: listOf(1) });
+  expect([replica.size, replica.needsList]).toEqual([1_001, true]);
+  replica.listed(replica.request(), { version: 1_002, members: listOf(1_002) });
+  expect([replica.size, replica.needsList, events.length]).toEqual([1_002, false, 1_001]);
 });
 
 describe("watch", () => {

@@ -1,8 +1,10 @@
+import { once } from "node:events";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { WebSocket } from "ws";
 import { attach, EngineError, serve, type AnyPeer, type Receiver } from "../../src/node.js";
 import { memory } from "../../src/fleet/memory.js";
 import { connect } from "../../src/index.js";
-import { rejection, turn } from "../support/turns.js";
+import { gate, rejection, turn } from "../support/turns.js";
 import { FaultyEngine } from "./faulty.js";
 import { closeAll, makeNode, makeNodes, type Node } from "./nodes.js";
 
@@ -111,6 +113,40 @@ function lateEngine(engine: FaultyEngine): FaultyEngine {
   return engine;
 }
 
+describe("nodes of several releases", () => {
+  it("say in their names how many kinds of frames they know, and are sent none that they do not know", async () => {
+    const engine = new FaultyEngine({ leaseMs: 60 });
+    nodes = makeNodes(2, { principal }, engine);
+    const [a, b] = nodes as [Node, Node];
+    expect(a.server.nodes.id).toMatch(/^[\w-]{12}-1e$/);
+    const got: string[] = [];
+    // It knows the kinds up to progress reports. Whatever it got of a later kind, it would ignore.
+    const older = engine.inner.createConnection("an-older-node-19", {
+      received: (_channel, frame) => got.push(frame),
+      up() {},
+      down() {},
+      heard() {},
+    });
+    await older.open();
+    const keep = setInterval(() => void older.roster!.beat("an-older-node-19/1", 60), 20);
+    await older.roster!.enter("an-older-node-19/1", 60);
+    await expect.poll(() => a.server.nodes.live.length).toBe(3);
+    const bob = await b.client("bob");
+    const startedAt = performance.now();
+    const { peers, unheard } = await a.server.principal("bob").peers();
+    expect([peers.map(({ id }) => id), unheard]).toEqual([[bob.peer.id], ["an-older-node-19"]]);
+    expect(performance.now() - startedAt).toBeLessThan(4_000);
+    const closing = await rejection(a.server.peer("an-older-node-19.x").close());
+    expect(closing).toMatchObject({ outcome: "not-sent", cause: { message: expect.stringContaining("release") } });
+    // A call is of a kind that it knows. It does not answer.
+    const call = await rejection(a.server.peer("an-older-node-19.x").request("work", {}, { timeoutMs: 50 }));
+    expect(call).toMatchObject({ code: "TIMEOUT", outcome: "unknown" });
+    expect(got.map((frame) => frame.slice(0, 2)).filter((head) => head !== "1u")).toEqual(["1q", "1c"]);
+    clearInterval(keep);
+    await older.close();
+  });
+});
+
 describe("the start", () => {
   it("rejects with the last error of the engine if the broker cannot be reached in time", async () => {
     const engine = lateEngine(new FaultyEngine({ startTimeoutMs: 30 }));
@@ -137,6 +173,18 @@ describe("the start", () => {
     expect(states).toEqual(["up"]);
     await topic.join(accepted);
     await server.close();
+  });
+
+  it("emits as `error` that the broker refuses it for good, if it went on without", async () => {
+    const engine = lateEngine(new FaultyEngine({ startTimeoutMs: 10, startWithout: true }));
+    await using server = await serve({ noServer: true, engine });
+    const errors: unknown[] = [];
+    server.on("error", (error) => errors.push(error));
+    const refusal = new EngineError("wrong password", "not-sent");
+    engine.links[0]!.refuse(refusal);
+    await expect.poll(() => errors).toEqual([refusal]);
+    expect(server.health()).toMatchObject({ ok: false, engine: "down" });
+    await expect(server.topic("room").join((await accept(server)).accepted)).rejects.toMatchObject({ cause: refusal });
   });
 
   it("rejects for an engine that is none", async () => {
@@ -197,6 +245,26 @@ describe("the end", () => {
     await expect.poll(() => countDeadlines().waiting).toBe(before);
   });
 
+  it("leaves no deadline if the connection is lost and restored while it closes", async () => {
+    const { countDeadlines } = await import("../../src/core/deadlines.js");
+    const before = countDeadlines().waiting;
+    const engine = new FaultyEngine();
+    nodes = makeNodes(1, { topics }, engine);
+    const [a] = nodes as [Node];
+    const ann = await a.client();
+    await a.server.topic("room").join(ann.peer, { as: 1 });
+    const [link] = engine.links;
+    const answer = gate();
+    link!.before = (command) => (command === "put" ? answer.promise : undefined);
+    const closing = a.server.close();
+    await expect.poll(() => link!.commands.filter((command) => command === "put").length).toBe(2);
+    link!.down();
+    link!.up();
+    answer.resolve();
+    await closing;
+    await expect.poll(() => countDeadlines().waiting).toBe(before);
+  });
+
   it("drains: members leave, and the other node goes on", async () => {
     nodes = makeNodes(2, { topics });
     const [a, b] = nodes as [Node, Node];
@@ -233,14 +301,18 @@ function next(node: Node): Promise<AnyPeer> {
 }
 
 /** A client of a page, which a balancer sends to one node and then to another when it connects again. */
-async function moving(a: Node, b: Node): Promise<{ client: AnyPeer; peer: AnyPeer; move: () => Promise<AnyPeer> }> {
+async function moving(
+  a: Node,
+  b: Node,
+  options: object = {},
+): Promise<{ client: AnyPeer; peer: AnyPeer; move: () => Promise<AnyPeer> }> {
   let target = a;
   const Sockets = function (url: string, protocols: string[]): object {
     return new (target.WebSocket as any)(url, protocols) as object;
   };
   vi.stubGlobal("WebSocket", Object.assign(Sockets, target.WebSocket));
   const first = next(a);
-  const client = (await connect(a.server.url)) as AnyPeer;
+  const client = (await connect(a.server.url, options)) as AnyPeer;
   const move = (): Promise<AnyPeer> => {
     const second = next(b);
     target = b;
@@ -270,6 +342,64 @@ describe("a client that begins a session on another node", () => {
     expect(a.server.stats()).toMatchObject({ peers: 0, suspended: 0 });
     await expect.poll(() => lost.length).toBe(1);
     await client.close();
+  });
+
+  it.each([{}, { auth: "ann" }])(
+    "settles the calls of that session, of its own node and of others: %j",
+    async (auth) => {
+      const options = { principal, authenticate: (_request: unknown, name = "") => ({ name }) };
+      nodes = makeNodes(3, options);
+      const [a, b, c] = nodes as [Node, Node, Node];
+      const { client, peer, move } = await moving(a, b, { ...auth, methods: { never: () => new Promise(() => {}) } });
+      const calls = [peer.request("never"), c.server.peer(peer.id).request("never")].map(rejection);
+      await expect.poll(() => client.stats().running).toBe(2);
+      await move();
+      for (const error of await Promise.all(calls))
+        expect(error).toMatchObject({ code: "CONNECTION_LOST", outcome: "unknown" });
+      expect(await rejection(c.server.peer(peer.id).request("never"))).toMatchObject({ outcome: "not-sent" });
+      await client.close();
+    },
+  );
+
+  it("ends it as soon as the broker is back, for each of the two nodes", async () => {
+    for (const cut of [0, 1]) {
+      const engine = new FaultyEngine({ leaseMs: 60 });
+      nodes = makeNodes(2, { principal }, engine);
+      const [a, b] = nodes as [Node, Node];
+      await expect.poll(() => b.server.nodes.live.length).toBe(2);
+      const { client, peer, move } = await moving(a, b);
+      engine.links[cut]!.down();
+      await move();
+      await turn();
+      expect(peer.state).toBe("suspended");
+      engine.links[cut]!.up();
+      expect(await peer.closed).toMatchObject({ code: 4000 });
+      await client.close();
+      await closeAll(nodes);
+    }
+  });
+
+  it("is reported when its hello has come, and not before", async () => {
+    const engine = new FaultyEngine();
+    nodes = makeNodes(1, {}, engine);
+    await using b = await serve({ port: 0, engine });
+    const frames: string[] = [];
+    engine.links[0]!.loses = (_channel, frame) => /^1[zs]/.test(frame) && frames.push(frame.slice(0, 2)) > 0;
+    const limits = { maxMessageBytes: 1_000, logFrames: 10, logLength: 1_000 };
+    for (const isGreeted of [false, true]) {
+      const socket = new WebSocket(b.url, ["reciproc.v1", "reciproc.resume"]);
+      await once(socket, "message");
+      socket.send(JSON.stringify({ resume: { token: "elsewhere", received: 0, attempt: 1, limits } }));
+      await once(socket, "message");
+      const peer = isGreeted ? new Promise((resolve) => b.once("peer", resolve)) : undefined;
+      if (isGreeted) socket.send('{"hello":{}}');
+      await peer;
+      socket.close();
+      await once(socket, "close");
+      b.nodes.notify("after");
+      await expect.poll(() => frames.at(-1)).toBe("1s");
+    }
+    expect(frames).toEqual(["1s", "1z", "1s"]);
   });
 
   it("ends no session of another principal, and no unknown one", async () => {

@@ -331,6 +331,19 @@ describe("without an engine", () => {
     expect(a.server.health()).toEqual({ ok: true, engine: "none", lagMs: undefined });
   });
 
+  it("resolves `join` in the same tick", async () => {
+    nodes = [makeNode({ topics: () => ({ log: { length: 10, ttlMs: 60_000 }, members: true }) })];
+    const [a] = nodes as [Node];
+    const ann = await a.client();
+    let outcome: unknown;
+    void a.server
+      .topic("room")
+      .join(ann.peer, { as: "ann" })
+      .then((joined) => (outcome = joined.outcome));
+    await turn();
+    expect(outcome).toBe("gap");
+  });
+
   it("serves `join`, `publish` and `members` from memory, also to peers that were there before", async () => {
     const log = { length: 10, ttlMs: 60_000 };
     nodes = [makeNode({ topics: () => ({ log, members: true }) })];
