@@ -318,11 +318,11 @@ describe("the engine nats, when a stream is lost and the connection is not", () 
     await append(node, "1");
     for (const holder of holders) holder.signal("SIGSTOP");
     // A signal takes effect a little later.
-    const outcome = await eventually(
+    const failed = await eventually(
       () => outcomeOf(append(node, "2")),
       (one) => one !== "done",
     );
-    expect(outcome).toBe("unknown");
+    expect(failed).toBe("unknown");
     await untilGivenUp(node, leaseMs);
     // What needs no stream goes on.
     expect(await outcomeOf(node.connection.send("a:all", "x"))).toBe("done");

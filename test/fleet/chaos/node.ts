@@ -145,7 +145,7 @@ async function obey(order: Order): Promise<Omit<Done, "time" | "tookMs">> {
     }
     case "top":
       return { at: await readTop() };
-    case "health":
+    default:
       return { ok: server.health().ok };
   }
 }
