@@ -21,7 +21,9 @@ export interface Example {
   readonly output: readonly string[] | undefined;
 }
 
-const EXAMPLE = /^```(?:js|tsx?)\n\/\/ (\S+)\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
+/** A block of code, whose first line is a comment that names its file, and the block of text after it. */
+const EXAMPLE =
+  /^```(?:js|tsx?|html|yaml|sh|nginx|caddy|haproxy)\n(?:\/\/|#|<!--) ([\w-]+(?:\.[\w-]+)+)(?: -->)?\n([\s\S]*?)^```$(?:\n\n^```text\n([\s\S]*?)^```$)?/gm;
 
 /** Reads the examples of a document. */
 export async function examplesOf(document: string): Promise<Example[]> {

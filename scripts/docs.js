@@ -1,0 +1,58 @@
+/** Builds the documentation site: `npm run docs`. With `--serve`, also serves it: `npm run docs -- --serve [--port N]`. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { ensurePackages } from "./packages.js";
+
+const root = join(import.meta.dirname, "..");
+const site = join(root, "site");
+const source = join(site, ".build/source");
+
+const { values } = parseArgs({ options: { serve: { type: "boolean" }, port: { type: "string", default: "4173" } } });
+
+await ensurePackages(site, () => console.log("Installing the tools of the site, once"));
+await stage();
+await generateTypes();
+await run("vitepress/bin/vitepress.js", "build", site);
+console.log(`The site is in ${join("site", ".build", "dist")}`);
+if (values.serve) await run("vitepress/bin/vitepress.js", "preview", site, "--port", values.port);
+
+/** Copies the documents into the source folder of VitePress, and makes the first page of README's first example. */
+async function stage() {
+  await rm(source, { recursive: true, force: true });
+  await mkdir(source, { recursive: true });
+  await cp(join(root, "docs"), source, { recursive: true });
+  await cp(join(root, "SECURITY.md"), join(source, "reporting.md"));
+  // Two links leave the folder of the documents.
+  await edit("SECURITY.md", (text) => text.replace("](../SECURITY.md)", "](reporting.md)"));
+  await edit("API.md", (text) => text.replace("](../README.md)", "](guides/getting-started.md)"));
+  await edit("reporting.md", (text) => text.replaceAll("](docs/", "]("));
+  const [example] = /^```js[\s\S]*?^```text[\s\S]*?^```$/m.exec(await readFile(join(root, "README.md"), "utf8"));
+  await writeFile(join(source, "index.md"), `${await readFile(join(site, "index.md"), "utf8")}\n${example}\n`);
+}
+
+async function edit(name, change) {
+  const path = join(source, name);
+  await writeFile(path, change(await readFile(path, "utf8")));
+}
+
+/** Writes a page for each export of the package, from the doc comments of the sources. */
+async function generateTypes() {
+  const { exports } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const entries = Object.values(exports).flatMap(({ types }) => types ?? []);
+  const sources = entries.map((types) => types.replace("./dist/", "src/").replace(/\.d\.ts$/, ".ts"));
+  await run("typedoc/bin/typedoc", "--options", join(site, "typedoc.json"), ...sources.flatMap((path) => ["--entryPoints", path]));
+}
+
+/** Runs a command of a package of the site. Ends this program if the command fails. */
+async function run(command, ...args) {
+  const [name] = command.split("/");
+  const folder = join(createRequire(join(site, "package.json")).resolve(`${name}/package.json`), "..");
+  const path = join(folder, command.slice(name.length + 1));
+  const child = spawn(process.execPath, [path, ...args], { cwd: root, stdio: "inherit" });
+  const [code] = await once(child, "exit");
+  if (code !== 0) process.exit(code ?? 1);
+}

@@ -1,0 +1,73 @@
+/** Runs the unchanged examples of the pages in docs/guides. */
+import { readdir, readFile } from "node:fs/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { clean, compile, type Example, examplesOf, extract, Running } from "../readme/examples.js";
+
+const FOLDER = "docs/guides";
+
+/** The pages whose examples have a test file of their own. */
+const TESTED_ELSEWHERE: Record<string, string> = {
+  "mcp.md": "test/interop/mcp/guide.test.ts",
+  "metrics.md": "test/guides/metrics.test.ts",
+  "react.md": "test/react/guide.test.ts",
+  "testing.md": "test/guides/testing.test.ts",
+  "tracing.md": "test/guides/tracing.test.ts",
+};
+/** The examples that print nothing by themselves, and the test files that run them. */
+const SILENT: Record<string, string> = {};
+
+const pages = (await readdir(FOLDER)).filter((name) => name.endsWith(".md"));
+const ours = pages.filter((page) => !(page in TESTED_ELSEWHERE));
+const examples = new Map<string, Example[]>();
+for (const page of pages) examples.set(page, await examplesOf(`${FOLDER}/${page}`));
+const all = ours.flatMap((page) => examples.get(page)!.map((example) => ({ page, ...example })));
+const printing = all.filter(({ output }) => output !== undefined);
+
+beforeAll(async () => {
+  for (const page of ours) await extract(`${FOLDER}/${page}`);
+});
+afterAll(clean);
+
+describe("each page", () => {
+  it.each(pages)("begins with an example, or with one after a few sentences: %s", async (page) => {
+    const text = await readFile(`${FOLDER}/${page}`, "utf8");
+    const [first] = examples.get(page)!;
+    const before = text.slice(0, text.indexOf(first!.code));
+    expect(before.match(/^```/gm)).toHaveLength(1);
+    expect(before.match(/^#/gm)!.length).toBeLessThan(3);
+    expect(before.length).toBeLessThan(700);
+  });
+
+  it.each(pages)("names the file of each example: %s", async (page) => {
+    const text = await readFile(`${FOLDER}/${page}`, "utf8");
+    const blocks = text.match(/^```(js|javascript|tsx?|typescript|html|yaml|nginx|caddy|haproxy)$/gm) ?? [];
+    const shell = examples.get(page)!.filter(({ name }) => name.endsWith(".sh"));
+    expect(examples.get(page)).toHaveLength(blocks.length + shell.length);
+  });
+
+  it.each(Object.entries(TESTED_ELSEWHERE))("has a test that reads it: %s", async (page, test) => {
+    expect(await readFile(test, "utf8")).toContain(`docs/guides/${page}`);
+  });
+});
+
+describe("an example", () => {
+  it("has a unique name, and its output in the page or a test that runs it", async () => {
+    const names = all.map(({ name }) => name);
+    expect(new Set(names).size).toBe(names.length);
+    const silent = names.filter((name) => !printing.some((one) => one.name === name));
+    expect(new Set(silent)).toEqual(new Set(Object.keys(SILENT)));
+    for (const [name, test] of Object.entries(SILENT)) expect(await readFile(test, "utf8")).toContain(`"${name}"`);
+  });
+
+  it.each(printing)(
+    "prints the documented output: $page $name",
+    async ({ name, output }) => {
+      if (name.endsWith(".ts")) await compile(name);
+      const running = new Running(name.replace(/\.ts$/, ".js"));
+      const exit = await running.exited;
+      expect(running.lines).toEqual(output);
+      expect(exit).toEqual([0, null]);
+    },
+    60_000,
+  );
+});
