@@ -44,7 +44,12 @@ async function generateTypes() {
   const { exports } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   const entries = Object.values(exports).flatMap(({ types }) => types ?? []);
   const sources = entries.map((types) => types.replace("./dist/", "src/").replace(/\.d\.ts$/, ".ts"));
-  await run("typedoc/bin/typedoc", "--options", join(site, "typedoc.json"), ...sources.flatMap((path) => ["--entryPoints", path]));
+  await run(
+    "typedoc/bin/typedoc",
+    "--options",
+    join(site, "typedoc.json"),
+    ...sources.flatMap((path) => ["--entryPoints", path]),
+  );
 }
 
 /** Runs a command of a package of the site. Ends this program if the command fails. */

@@ -26,7 +26,11 @@ export default defineConfig({
     ["meta", { name: "theme-color", content: "#2f6fde" }],
   ],
   // GitHub shows the same files: a heading has the same anchor there and here.
-  markdown: { anchor: { slugify: slugOf }, toc: { slugify: slugOf }, theme: { light: "github-light", dark: "github-dark" } },
+  markdown: {
+    anchor: { slugify: slugOf },
+    toc: { slugify: slugOf },
+    theme: { light: "github-light", dark: "github-dark" },
+  },
   // The generated types are found by name on their own pages. Without them, the search stays small.
   themeConfig: {
     logo: { src: ICON, alt: "" },

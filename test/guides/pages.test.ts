@@ -1,7 +1,8 @@
 /** Runs the unchanged examples of the pages in docs/guides. */
 import { readdir, readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { clean, compile, type Example, examplesOf, extract, Running } from "../readme/examples.js";
+import { ensurePackages } from "../../scripts/packages.js";
+import { clean, compile, type Example, examplesOf, extract, linkPackages, Running } from "../readme/examples.js";
 
 const FOLDER = "docs/guides";
 
@@ -24,8 +25,10 @@ const all = ours.flatMap((page) => examples.get(page)!.map((example) => ({ page,
 const printing = all.filter(({ output }) => output !== undefined);
 
 beforeAll(async () => {
+  await ensurePackages(import.meta.dirname);
+  await linkPackages(import.meta.dirname);
   for (const page of ours) await extract(`${FOLDER}/${page}`);
-});
+}, 600_000);
 afterAll(clean);
 
 describe("each page", () => {
