@@ -28,7 +28,7 @@ async function stage() {
   await cp(join(root, "SECURITY.md"), join(source, "reporting.md"));
   // Two links leave the folder of the documents.
   await edit("SECURITY.md", (text) => text.replace("](../SECURITY.md)", "](reporting.md)"));
-  await edit("API.md", (text) => text.replace("](../README.md)", "](guides/getting-started.md)"));
+  await edit("API.md", (text) => text.replace("[README](../README.md)", "[first page](guides/getting-started.md)"));
   await edit("reporting.md", (text) => text.replaceAll("](docs/", "]("));
   const [example] = /^```js[\s\S]*?^```text[\s\S]*?^```$/m.exec(await readFile(join(root, "README.md"), "utf8"));
   await writeFile(join(source, "index.md"), `${await readFile(join(site, "index.md"), "utf8")}\n${example}\n`);

@@ -29,6 +29,7 @@ export default defineConfig({
   markdown: {
     anchor: { slugify: slugOf },
     toc: { slugify: slugOf },
+    languageAlias: { caddy: "nginx", haproxy: "ini" },
     theme: { light: "github-light", dark: "github-dark" },
   },
   // The generated types are found by name on their own pages. Without them, the search stays small.

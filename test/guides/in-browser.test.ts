@@ -172,7 +172,7 @@ describe("the editors of Language servers", () => {
     }
   });
 
-  it("are Monaco with diagnostics and completions", async () => {
+  it("are Monaco with diagnostics and completions", { timeout: 180_000 }, async () => {
     const site = await siteOf("css-monaco.js", "");
     const page = await openPage(site.url);
     try {

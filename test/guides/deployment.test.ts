@@ -1,0 +1,181 @@
+/** Runs the unchanged files of docs/guides/deployment.md: the server behind nginx, Caddy and HAProxy, and the manifest of Kubernetes. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { readFile, writeFile } from "node:fs/promises";
+import { request } from "node:https";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { parseAllDocuments } from "yaml";
+import { ensurePackages } from "../../scripts/packages.js";
+import { connect, type NodeConnectOptions } from "../../src/node.js";
+import { clean, extract, folder, linkPackages, Running } from "../readme/examples.js";
+import { selfSigned } from "../support/certificates.js";
+import { aptUnpack, onPath } from "../support/debian.js";
+import { rejection } from "../support/turns.js";
+
+const { cert, key } = selfSigned();
+const ORIGIN = "https://app.example";
+
+/** The proxies, how each is started with the file of the page, what a client sees of a restart, and their Debian packages. */
+const PROXIES: [name: string, args: string[], events: string[], ...packages: string[]][] = [
+  [
+    "nginx",
+    ["-p", `${folder}/`, "-c", "nginx.conf", "-e", "stderr", "-g", "daemon off; pid nginx.pid;"],
+    ["suspend"],
+    "nginx",
+  ],
+  ["caddy", ["run", "--config", "Caddyfile.app", "--adapter", "caddyfile"], ["suspend", "lost"], "caddy"],
+  [
+    "haproxy",
+    ["-f", "haproxy.cfg", "-db"],
+    ["suspend"],
+    "haproxy",
+    "liblua5.3-0",
+    "libopentracing-c-wrapper0",
+    "libopentracing1",
+  ],
+];
+
+let server: Running;
+
+beforeAll(async () => {
+  await ensurePackages(import.meta.dirname);
+  await linkPackages(import.meta.dirname);
+  await extract("docs/guides/deployment.md");
+  // The main file of nginx, as every installation has one. The paths are by default those of an installed nginx.
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${kind};`);
+  await writeFile(
+    join(folder, "nginx.conf"),
+    `events {} http { ${temporary.join(" ")} access_log off; include app.conf; }`,
+  );
+  await writeFile(join(folder, "fullchain.pem"), cert);
+  await writeFile(join(folder, "privkey.pem"), key);
+  await writeFile(join(folder, "haproxy.pem"), cert + key);
+}, 600_000);
+afterAll(clean);
+beforeEach(async () => {
+  server = new Running("production.js");
+  await server.line(/listening/);
+});
+afterEach(() => server.stop());
+
+/** Connects through the proxy as a page of the host would. */
+function connectThrough(options: NodeConnectOptions = {}): ReturnType<typeof connect> {
+  const headers = { host: "app.example", origin: ORIGIN, "x-forwarded-for": "6.6.6.6" };
+  return connect("wss://127.0.0.1:8443/rpc", {
+    headers,
+    tls: { ca: cert, servername: "app.example", checkServerIdentity: () => undefined },
+    ...options,
+  });
+}
+
+/** Resolves with the status of a GET through the proxy. */
+function statusOf(path: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const options = {
+      host: "127.0.0.1",
+      port: 8443,
+      path,
+      ca: cert,
+      servername: "app.example",
+      checkServerIdentity: () => undefined,
+    };
+    request({ ...options, headers: { host: "app.example" } }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    })
+      .on("error", reject)
+      .end();
+  });
+}
+
+describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
+  let program: string;
+  let libraries = "";
+  let proxy: ChildProcess | undefined;
+
+  async function start(): Promise<void> {
+    const env = {
+      ...process.env,
+      LD_LIBRARY_PATH: libraries,
+      HOME: folder,
+      XDG_DATA_HOME: folder,
+      XDG_CONFIG_HOME: folder,
+    };
+    proxy = spawn(program, args, { cwd: folder, env, stdio: ["ignore", "ignore", "pipe"] });
+    let errors = "";
+    proxy.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
+    const up = expect.poll(() => statusOf("/health").catch((error: Error) => `${error.message}\n${errors}`), {
+      timeout: 20_000,
+    });
+    await up.toBe(200);
+  }
+  async function stop(): Promise<void> {
+    if (proxy === undefined || proxy.exitCode !== null) return;
+    proxy.kill("SIGTERM");
+    await once(proxy, "exit");
+  }
+
+  beforeAll(async () => {
+    const [found] = onPath(name);
+    if (found !== undefined) program = found;
+    else ({ program, libraries } = await aptUnpack(name, ...packages));
+  }, 300_000);
+  afterEach(stop);
+
+  it("passes on the WebSocket, the host, the origin and the address of the client, and no forged address", async () => {
+    await start();
+    await using peer = await connectThrough();
+    expect(await peer.request("myAddress")).toBe("127.0.0.1");
+    const headers = { host: "app.example", origin: "https://evil.example" };
+    expect(await rejection(connectThrough({ headers }))).toMatchObject({ status: 403 });
+  }, 60_000);
+
+  it("answers a call that was made while the proxy restarted", async () => {
+    await start();
+    await using peer = await connectThrough();
+    const emitted: string[] = [];
+    for (const event of ["suspend", "lost"] as const) peer.on(event, () => void emitted.push(event));
+    await stop();
+    const call = peer.request("myAddress", undefined, { retry: "not-sent" });
+    await start();
+    peer.reconnect();
+    expect(await call).toBe("127.0.0.1");
+    expect(emitted).toEqual(events);
+  }, 60_000);
+});
+
+it("the server for production drains at SIGTERM, and is unhealthy meanwhile", async () => {
+  const url = "ws://127.0.0.1:8000/rpc";
+  const peer = await connect(url, { reconnect: false, headers: { host: "localhost" } });
+  expect((await fetch("http://127.0.0.1:8000/health")).status).toBe(200);
+  expect((await fetch("http://127.0.0.1:8000/other")).status).toBe(404);
+  const stopped = server.stop();
+  expect((await peer.closed).code).toBe(1001);
+  await stopped;
+});
+
+it("the manifest of Kubernetes fits the server for production", async () => {
+  const [deployment, service, ingress] = parseAllDocuments(await readFile(join(folder, "kubernetes.yaml"), "utf8")).map(
+    (document) => {
+      expect(document.errors).toEqual([]);
+      return document.toJS() as Record<string, any>;
+    },
+  );
+  const text = await readFile(join(folder, "production.js"), "utf8");
+  const pod = deployment!["spec"].template.spec;
+  const [container] = pod.containers;
+  expect(text).toContain(`PORT ?? ${container.ports[0].containerPort})`);
+  expect(text).toContain(`"${container.readinessProbe.httpGet.path}"`);
+  expect(container.readinessProbe.httpGet.port).toBe(container.ports[0].containerPort);
+  expect(container.env).toEqual([{ name: "HOST", value: "0.0.0.0" }]);
+  const drainMs = Number(/timeoutMs: ([\d_]+)/.exec(text)![1]!.replace("_", ""));
+  expect(pod.terminationGracePeriodSeconds * 1000).toBeGreaterThan(drainMs + 5_000);
+  expect(deployment!["spec"].selector.matchLabels).toEqual(deployment!["spec"].template.metadata.labels);
+  expect(service!["spec"].selector).toEqual(deployment!["spec"].template.metadata.labels);
+  expect(service!["spec"].ports[0].targetPort).toBe(container.ports[0].containerPort);
+  const [rule] = ingress!["spec"].rules;
+  expect(text).toContain(`hosts: ["${rule.host}"]`);
+  const backend = rule.http.paths[0].backend.service;
+  expect([backend.name, backend.port.number]).toEqual([service!["metadata"].name, service!["spec"].ports[0].port]);
+});

@@ -1,0 +1,194 @@
+/** Builds the documentation site, follows every link inside it, and looks at it in Chromium. */
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readdir, readFile } from "node:fs/promises";
+import { createServer, type Server as HttpServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { extname, join, posix } from "node:path";
+import { promisify } from "node:util";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { browser } from "../browser/browser.js";
+
+const ROOT = join(import.meta.dirname, "../..");
+const DIST = join(ROOT, "site/.build/dist");
+const SHOTS = join(ROOT, "test-output/site");
+const TYPES: Record<string, string> = {
+  ".css": "text/css",
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".svg": "image/svg+xml",
+  ".webp": "image/webp",
+  ".woff2": "font/woff2",
+};
+
+/** The HTML of each page, by its path in the site. */
+const pages = new Map<string, string>();
+let printed: string;
+
+beforeAll(async () => {
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, ["scripts/docs.js"], { cwd: ROOT });
+  printed = stdout + stderr;
+  const files = await readdir(DIST, { recursive: true });
+  for (const file of files.filter((name) => name.endsWith(".html")))
+    pages.set(file.replaceAll("\\", "/"), await readFile(join(DIST, file), "utf8"));
+}, 900_000);
+
+/** Returns the attributes of that name in a page. */
+function attributes(html: string, name: string): string[] {
+  const values = [...html.matchAll(new RegExp(`\\s${name}="([^"]*)"`, "g"))].map(([, value]) => value!);
+  return values.map((value) => value.replaceAll("&amp;", "&").replaceAll("&#39;", "'"));
+}
+
+const idsOf = new Map<string, Set<string>>();
+function hasAnchor(page: string, anchor: string): boolean {
+  if (!idsOf.has(page)) idsOf.set(page, new Set(attributes(pages.get(page)!, "id")));
+  return anchor === "" || idsOf.get(page)!.has(decodeURIComponent(anchor));
+}
+
+/** Returns the links of the pages of the site, each with the page and the anchor that it leads to. */
+function internalLinks(): { from: string; href: string; to: string; anchor: string }[] {
+  return [...pages].flatMap(([from, html]) =>
+    [...new Set(attributes(html, "href"))]
+      .filter((href) => !/^(https?|mailto|data):/.test(href))
+      .map((href) => {
+        const [path = "", anchor = ""] = href.split("#");
+        const absolute = path === "" ? from : posix.join("/", posix.dirname(from), path).slice(1);
+        const to = path.startsWith("/") ? path.slice(1) : absolute;
+        return { from, href, to: to === "" || to.endsWith("/") ? `${to}index.html` : to, anchor };
+      }),
+  );
+}
+
+describe("the site", () => {
+  it("is built without a warning", () => {
+    expect(printed.split("\n").filter((line) => /warn|error|falling back|dead link/i.test(line))).toEqual([]);
+    expect(pages.size).toBeGreaterThan(100);
+  });
+
+  it("has a page for each document, and each is in the sidebar", async () => {
+    const documents = (await readdir(join(ROOT, "docs"), { recursive: true }))
+      .filter((name) => name.endsWith(".md"))
+      .map((name) => name.replaceAll("\\", "/").replace(/\.md$/, ".html"));
+    expect(documents.length).toBeGreaterThan(30);
+    const [, sidebar] = /<aside class="VPSidebar"([\s\S]*?)<\/aside>/.exec(pages.get("API.html")!)!;
+    const linked = attributes(sidebar!, "href").map((href) => href.slice(1).replace(/^(.*)$/, "$1"));
+    expect(documents.filter((document) => !pages.has(document) || !linked.includes(document))).toEqual([]);
+  });
+
+  it("has no link or anchor inside it that leads nowhere", async () => {
+    const links = internalLinks();
+    expect(links.length).toBeGreaterThan(3_000);
+    const files = new Set((await readdir(DIST, { recursive: true })).map((name) => name.replaceAll("\\", "/")));
+    const broken = links.filter(({ to, anchor }) => (pages.has(to) ? !hasAnchor(to, anchor) : !files.has(to)));
+    expect(broken.map(({ from, href }) => `${from}: ${href}`)).toEqual([]);
+  });
+
+  it("has the anchors to which README and the security policy link", async () => {
+    for (const document of ["README.md", "SECURITY.md"]) {
+      const links = [
+        ...(await readFile(join(ROOT, document), "utf8")).matchAll(/\]\(docs\/([^)]+)\.md(?:#([^)]+))?\)/g),
+      ];
+      expect(links.length).toBeGreaterThan(0);
+      const broken = links.filter(
+        ([, page, anchor]) => !pages.has(`${page}.html`) || !hasAnchor(`${page}.html`, anchor ?? ""),
+      );
+      expect(broken.map(([link]) => `${document}: ${link}`)).toEqual([]);
+    }
+  });
+
+  it("loads nothing from other servers", () => {
+    const loaded = [...pages].flatMap(([from, html]) =>
+      [...attributes(html, "src"), ...[...html.matchAll(/<link[^>]*href="([^"]*)"/g)].map(([, href]) => href!)]
+        .filter((address) => /^(https?:)?\/\//.test(address))
+        .map((address) => `${from}: ${address}`),
+    );
+    expect(loaded).toEqual([]);
+  });
+
+  it("has a page of types for each export of the package, with its doc comment", () => {
+    const text = pages.get("types/node/functions/serve.html")!;
+    expect(text).toMatch(/Starts a server/);
+    for (const name of ["connect", "open", "pair", "contract", "bytes"])
+      expect([...pages.keys()]).toContain(
+        `types/index/functions/${name}.html`.replace("functions/bytes", "variables/bytes"),
+      );
+  });
+});
+
+describe("the site in a browser", () => {
+  const NAMES = ["index", "guides/getting-started", "guides/rooms", "guides/troubleshooting", "API"];
+  const VIEWS = [
+    { scheme: "light", kind: "desktop", viewport: { width: 1440, height: 900 } },
+    { scheme: "dark", kind: "desktop", viewport: { width: 1440, height: 900 } },
+    { scheme: "light", kind: "phone", viewport: { width: 390, height: 844 } },
+    { scheme: "dark", kind: "phone", viewport: { width: 390, height: 844 } },
+  ] as const;
+  let http: HttpServer;
+  let address: string;
+
+  beforeAll(async () => {
+    await mkdir(SHOTS, { recursive: true });
+    http = createServer((request, response) => {
+      const path = decodeURI(new URL(request.url!, "http://localhost").pathname);
+      const file = path.endsWith("/") ? `${path}index.html` : path;
+      void readFile(join(DIST, file)).then(
+        (body) => response.setHeader("Content-Type", TYPES[extname(file)] ?? "application/octet-stream").end(body),
+        () => response.writeHead(404).end(),
+      );
+    }).listen(0, "127.0.0.1");
+    await once(http, "listening");
+    address = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  });
+  afterAll(() => {
+    http.closeAllConnections();
+    http.close();
+  });
+
+  async function open(path: string, { scheme, viewport }: (typeof VIEWS)[number]): Promise<Page> {
+    const page = await (await (await browser()).newContext({ viewport, colorScheme: scheme })).newPage();
+    page.setDefaultTimeout(20_000);
+    await page.goto(`${address}/${path}.html`, { waitUntil: "networkidle" });
+    return page;
+  }
+
+  describe.each(VIEWS)("on a $kind, $scheme", (view) => {
+    it.each(NAMES)("fits the screen, without an error: %s", async (name) => {
+      const page = await open(name, view);
+      const errors: string[] = [];
+      page.on("pageerror", (error) => errors.push(error.message));
+      const [width, background] = await page.evaluate(() => [
+        document.documentElement.scrollWidth,
+        getComputedStyle(document.body).backgroundColor,
+      ]);
+      await page.screenshot({ path: join(SHOTS, `${name.replace("/", "-")}-${view.scheme}-${view.kind}.png`) });
+      expect(width).toBe(view.viewport.width);
+      const [red] = /\d+/.exec(background as string)!;
+      expect(Number(red) < 128).toBe(view.scheme === "dark");
+      expect(errors).toEqual([]);
+      await page.context().close();
+    });
+  });
+
+  it("finds a page by its search, and by the keyboard only", async () => {
+    const page = await open("index", VIEWS[0]);
+    await page.keyboard.press("Control+K");
+    await page.keyboard.type("session expired");
+    await page
+      .getByRole("option", { name: /session/i })
+      .first()
+      .waitFor();
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\.html(#.*)?$/);
+    expect(new URL(page.url()).pathname).not.toBe("/index.html");
+    await page.context().close();
+  });
+
+  it("opens its pages by the menu of a phone", async () => {
+    const page = await open("guides/rooms", VIEWS[2]);
+    await page.getByRole("button", { name: "Menu" }).click();
+    await page.getByRole("link", { name: "Streams", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "Streams" }).waitFor();
+    await page.context().close();
+  });
+});
