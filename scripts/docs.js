@@ -1,7 +1,7 @@
 /** Builds the documentation site: `npm run docs`. With `--serve`, also serves it: `npm run docs -- --serve [--port N]`. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -13,11 +13,11 @@ const source = join(site, ".build/source");
 
 const { values } = parseArgs({ options: { serve: { type: "boolean" }, port: { type: "string", default: "4173" } } });
 
-await ensurePackages(site, () => console.log("Installing the tools of the site, once"));
+await ensurePackages(site, () => print("Installing the tools of the site, once"));
 await stage();
 await generateTypes();
 await run("vitepress/bin/vitepress.js", "build", site);
-console.log(`The site is in ${join("site", ".build", "dist")}`);
+print(`The site is in ${join("site", ".build", "dist")}`);
 if (values.serve) await run("vitepress/bin/vitepress.js", "preview", site, "--port", values.port);
 
 /** Copies the documents into the source folder of VitePress, and makes the first page of README's first example. */
@@ -41,15 +41,33 @@ async function edit(name, change) {
 
 /** Writes a page for each export of the package, from the doc comments of the sources. */
 async function generateTypes() {
-  const { exports } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
-  const entries = Object.values(exports).flatMap(({ types }) => types ?? []);
-  const sources = entries.map((types) => types.replace("./dist/", "src/").replace(/\.d\.ts$/, ".ts"));
-  await run(
-    "typedoc/bin/typedoc",
-    "--options",
-    join(site, "typedoc.json"),
-    ...sources.flatMap((path) => ["--entryPoints", path]),
-  );
+  const { name, exports } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const entries = Object.entries(exports).filter(([, { types }]) => types !== undefined);
+  const sources = entries.map(([, { types }]) => types.replace("./dist/", "src/").replace(/\.d\.ts$/, ".ts"));
+  const options = ["--options", join(site, "typedoc.json"), ...sources.flatMap((path) => ["--entryPoints", path])];
+  await run("typedoc/bin/typedoc", ...options);
+  // TypeDoc names a module by its file, and a user by its import.
+  const imports = new Map(sources.map((path, i) => [moduleOf(path), entries[i][0].replace(".", name)]));
+  for (const file of await readdir(join(source, "types"), { recursive: true })) {
+    if (!file.endsWith(".md")) continue;
+    await edit(join("types", file), (text) =>
+      text
+        .replace(/^# (\S+)$/m, (line, module) => (imports.has(module) ? `# ${imports.get(module)}` : line))
+        .replace(/^- \[(\S+)\](?=\(\1\/index\.md\))/gm, (line, module) => `- [${imports.get(module) ?? module}]`)
+        .replace(/^(\[Types\]\([^)]*\) \/ \[?)(\w+)(?=\]|$)/m, (line, types, module) =>
+          imports.has(module) ? types + imports.get(module) : line,
+        ),
+    );
+  }
+}
+
+/** Returns TypeDoc's name for the module of a source file. */
+function moduleOf(path) {
+  return path.replace(/^src\//, "").replace(/(\/index)?\.ts$/, "");
+}
+
+function print(line) {
+  process.stdout.write(`${line}\n`);
 }
 
 /** Runs a command of a package of the site. Ends this program if the command fails. */

@@ -53,8 +53,8 @@ const groups = {
   },
 };
 
-export const sidebar = Object.entries(groups).map(([text, pages]) => ({
-  text,
-  collapsed: text === "How it is built" ? true : false,
+export const sidebar = Object.entries(groups).map(([group, pages]) => ({
+  text: group,
+  collapsed: group === "How it is built",
   items: Object.entries(pages).map(([text, page]) => ({ text, link: `/${page.replace(/\/index$/, "/")}` })),
 }));

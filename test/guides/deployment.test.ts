@@ -105,10 +105,8 @@ describe.each(PROXIES)("the file for %s", (name, args, events, ...packages) => {
     proxy = spawn(program, args, { cwd: folder, env, stdio: ["ignore", "ignore", "pipe"] });
     let errors = "";
     proxy.stderr!.on("data", (text: Buffer) => (errors += text.toString()));
-    const up = expect.poll(() => statusOf("/health").catch((error: Error) => `${error.message}\n${errors}`), {
-      timeout: 20_000,
-    });
-    await up.toBe(200);
+    const health = (): Promise<unknown> => statusOf("/health").catch((error: Error) => `${error.message}\n${errors}`);
+    await expect.poll(health, { timeout: 20_000 }).toBe(200);
   }
   async function stop(): Promise<void> {
     if (proxy === undefined || proxy.exitCode !== null) return;

@@ -32,6 +32,15 @@ async function openPage(url: string, name = ""): Promise<Page> {
   return page;
 }
 
+function lines(page: Page): Promise<string[]> {
+  return page.getByRole("listitem").allTextContents();
+}
+
+async function say(page: Page, text: string): Promise<void> {
+  await page.getByRole("textbox").fill(text);
+  await page.getByRole("textbox").press("Enter");
+}
+
 describe("the chat of Getting started", () => {
   let server: Running;
   let vite: ViteDevServer;
@@ -61,12 +70,6 @@ describe("the chat of Getting started", () => {
     await vite.close();
     await server.stop();
   });
-
-  const lines = (page: Page): Promise<string[]> => page.getByRole("listitem").allTextContents();
-  async function say(page: Page, text: string): Promise<void> {
-    await page.getByRole("textbox").fill(text);
-    await page.getByRole("textbox").press("Enter");
-  }
 
   it("asks each page for its name, and shows a line of one page in both", async () => {
     const [ada, bob] = pages as [Page, Page];

@@ -75,7 +75,7 @@ describe("an example", () => {
     expect(new Set(names).size).toBe(names.length);
     const silent = names.filter((name) => !printing.some((one) => one.name === name));
     expect(new Set(silent)).toEqual(new Set(Object.keys(SILENT)));
-    for (const { name, page } of all.filter(({ name }) => silent.includes(name)))
+    for (const { name, page } of all.filter((one) => silent.includes(one.name)))
       expect(await readFile(SILENT[name]!, "utf8")).toContain(page.replace(".md", ""));
   });
 
