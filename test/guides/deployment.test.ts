@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { ensurePackages } from "../../scripts/packages.js";
-import { connect, type NodeConnectOptions } from "../../src/node.js";
+import { connect, type NodeConnectOptions, type Peer } from "../../src/node.js";
 import { clean, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { selfSigned } from "../support/certificates.js";
 import { aptUnpack, onPath } from "../support/debian.js";
@@ -60,7 +60,7 @@ beforeEach(async () => {
 afterEach(() => server.stop());
 
 /** Connects through the proxy as a page of the host would. */
-function connectThrough(options: NodeConnectOptions = {}): ReturnType<typeof connect> {
+function connectThrough(options: NodeConnectOptions = {}): Promise<Peer> {
   const headers = { host: "app.example", origin: ORIGIN, "x-forwarded-for": "6.6.6.6" };
   return connect("wss://127.0.0.1:8443/rpc", {
     headers,
