@@ -1,8 +1,20 @@
 /** Runs the unchanged examples of the pages in docs/guides. */
+import { execFile } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensurePackages } from "../../scripts/packages.js";
-import { clean, compile, type Example, examplesOf, extract, linkPackages, Running } from "../readme/examples.js";
+import {
+  clean,
+  compile,
+  type Example,
+  examplesOf,
+  extract,
+  folder,
+  linkPackages,
+  Running,
+} from "../readme/examples.js";
 
 const FOLDER = "docs/guides";
 
@@ -68,6 +80,28 @@ describe("each page", () => {
     expect(await readFile(test, "utf8")).toContain(`docs/guides/${page}`);
   });
 });
+
+/** These use other libraries or the DOM in a way that TypeScript accepts only with additional checks. */
+const NOT_TYPED = ["bytes-page", "chat-socket-io", "greet-vscode-jsonrpc", "mixed", "sum-rpc-websockets"];
+/** Accepted errors of TypeScript: parameters without a type, and `peer.data`, whose type the page on authentication explains. */
+const ALLOWED = /error TS(7006|7031|18046):/;
+
+it("the examples are valid TypeScript", async () => {
+  const code = all
+    .map(({ name }) => name)
+    .filter((name) => /\.(js|ts)$/.test(name) && !NOT_TYPED.includes(name.slice(0, -3)));
+  expect(code.length).toBeGreaterThan(50);
+  const tsc = join(import.meta.dirname, "../../node_modules/typescript/bin/tsc");
+  const flags =
+    "--ignoreConfig --allowJs --checkJs --noEmit --strict --exactOptionalPropertyTypes --skipLibCheck --target es2022 --module nodenext --types node --lib es2022,dom,dom.iterable,esnext.disposable --listFiles";
+  const args = [tsc, ...flags.split(" "), ...code.map((name) => join(folder, name))];
+  const compiling = promisify(execFile)(process.execPath, args, { maxBuffer: 2 ** 26 });
+  // The compiler reports errors in its output.
+  const { stdout } = await compiling.catch((error: unknown) => error as { stdout: string });
+  const lines = stdout.split("\n");
+  expect(lines.filter((line) => /error TS/.test(line) && !ALLOWED.test(line))).toEqual([]);
+  for (const name of code) expect(stdout).toContain(`/${name}`);
+}, 120_000);
 
 describe("an example", () => {
   it("has a unique name, and its output in the page or a test that runs it", async () => {
