@@ -30,7 +30,7 @@ export default defineConfig({
     anchor: { slugify: slugOf },
     toc: { slugify: slugOf },
     languageAlias: { caddy: "nginx", haproxy: "ini" },
-    theme: { light: "github-light", dark: "github-dark" },
+    theme: { light: "github-light-high-contrast", dark: "github-dark-default" },
   },
   // The generated types are found by name on their own pages. Without them, the search stays small.
   themeConfig: {

@@ -55,6 +55,5 @@ const groups = {
 
 export const sidebar = Object.entries(groups).map(([group, pages]) => ({
   text: group,
-  collapsed: group === "How it is built",
   items: Object.entries(pages).map(([text, page]) => ({ text, link: `/${page.replace(/\/index$/, "/")}` })),
 }));

@@ -8,6 +8,7 @@ import { extname, join, posix } from "node:path";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ensurePackages } from "../../scripts/packages.js";
 import { browser } from "../browser/browser.js";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -22,11 +23,18 @@ const TYPES: Record<string, string> = {
   ".woff2": "font/woff2",
 };
 
+/** What the test uses of a fault that axe found. */
+interface Violation {
+  id: string;
+  nodes: { html: string }[];
+}
+
 /** The HTML of each page, by its path in the site. */
 const pages = new Map<string, string>();
 let printed: string;
 
 beforeAll(async () => {
+  await ensurePackages(import.meta.dirname);
   const { stdout, stderr } = await promisify(execFile)(process.execPath, ["scripts/docs.js"], { cwd: ROOT });
   printed = stdout + stderr;
   const files = await readdir(DIST, { recursive: true });
@@ -171,6 +179,20 @@ describe("the site in a browser", () => {
       await page.context().close();
     });
   });
+
+  it.each(NAMES.flatMap((name) => VIEWS.slice(0, 2).map((view) => ({ name, view, scheme: view.scheme }))))(
+    "has no fault that axe finds: $name, $scheme",
+    async ({ name, view }) => {
+      const page = await open(name, view);
+      await page.addScriptTag({ path: join(import.meta.dirname, "node_modules/axe-core/axe.min.js") });
+      const violations = await page.evaluate(async () => {
+        const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
+        return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]!.html} (${nodes.length})`);
+      });
+      expect(violations).toEqual([]);
+      await page.context().close();
+    },
+  );
 
   it("finds a page by its search, and by the keyboard only", async () => {
     const page = await open("index", VIEWS[0]);
