@@ -1,8 +1,9 @@
 /** Runs the unchanged examples of the guides that need a page, in Chromium. */
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { createInterface } from "node:readline";
 import type { Page } from "playwright-core";
 import { createServer as createVite, type ViteDevServer } from "vite";
@@ -12,6 +13,7 @@ import { browser } from "../browser/browser.js";
 import { build } from "../package/bundlers.js";
 import { clean, compile, extract, folder, linkPackages, Running } from "../readme/examples.js";
 import { startSite, type Site } from "../react/site.js";
+import { rejection } from "../support/turns.js";
 
 const ROOT = join(import.meta.dirname, "../..");
 const RECIPROC = join(ROOT, "dist/index.js");
@@ -77,6 +79,12 @@ describe("the chat of Getting started", () => {
     await bob.getByText("here: Ada, Bob").waitFor();
     await say(ada, "hello");
     for (const page of pages) await expect.poll(() => lines(page)).toEqual(["Ada: hello"]);
+  });
+
+  it("refuses a line of a shell that has not joined", async () => {
+    const args = [join(ROOT, "dist/cli/main.js"), "call", "localhost:3000", "say", '{"text": "hi"}'];
+    const failure = await rejection(promisify(execFile)(process.execPath, args));
+    expect(failure).toMatchObject({ code: 1, stderr: "error 1: join first\n" });
   });
 
   it("continues after a restart of the server, with the line that was written meanwhile", async () => {
