@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const FLAGS = "--noEmit --strict --exactOptionalPropertyTypes --skipLibCheck --target es2022 --module nodenext".split(
   " ",
 );
-const LIBRARIES = ["--types", "node", "--lib", "es2022,dom,dom.iterable,esnext.disposable"];
+const LIBRARIES = ["--types", "node", "--lib", "es2022,dom,dom.iterable,dom.asynciterable,esnext.disposable"];
 /** Accepted errors of TypeScript: parameters without a type, and `peer.data`, whose type API.md explains. */
 const ALLOWED = /error TS(7006|7031|18046):/;
 
