@@ -4,18 +4,20 @@ import { h, nextTick, onMounted, watch } from "vue";
 import "./style.css";
 
 /** Makes the content of the first page a landmark, as VitePress does for all other pages. */
+function markContent() {
+  const content = document.getElementById("VPContent");
+  if (content?.classList.contains("is-home")) content.setAttribute("role", "main");
+  else content?.removeAttribute("role");
+}
+
+/** Renders nothing. Marks the content of each page that is shown. */
 const Landmark = {
   setup() {
     const route = useRoute();
-    const mark = () => {
-      const content = document.getElementById("VPContent");
-      if (content?.classList.contains("is-home")) content.setAttribute("role", "main");
-      else content?.removeAttribute("role");
-    };
-    onMounted(mark);
+    onMounted(markContent);
     watch(
       () => route.path,
-      () => nextTick(mark),
+      () => nextTick(markContent),
     );
     return () => undefined;
   },
